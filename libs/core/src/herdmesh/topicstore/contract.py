@@ -1,0 +1,176 @@
+"""The contract of a topic store: one compacted Kafka topic, one elected and fenced writer, many readers.
+
+Owns the types both engines (`KafkaTopicStore`, `MemoryTopicStore`) and every caller share. Owns no I/O. The state a
+store folds its topic into belongs to the service (`configstore.state`, `statusstore.state`); this module only says
+what the engine needs from it.
+
+Invariant: a caller sees a write as done only after this replica's own reader applied it from the topic, and sees a
+refusal, a no-op or a linearizable read only after the reader reached an end offset fetched after the call began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+StateT = TypeVar("StateT", bound="StoreState[Any]")
+ChangeT = TypeVar("ChangeT")
+ChangeT_co = TypeVar("ChangeT_co", covariant=True)
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A point in a store's history: the next offset of each partition of the topic named by `store_id`.
+
+    Opaque to callers. Offsets have gaps (transaction markers, compaction), so revisions are compared per partition and
+    never subtracted. A revision of another store id is refused (`RevisionForeign`).
+    """
+
+    store_id: str
+    next_offsets: tuple[int, ...]
+
+    def includes(self, other: Revision) -> bool:
+        """True when everything visible at `other` is visible at this revision."""
+        return self.store_id == other.store_id and all(
+            mine >= theirs for mine, theirs in zip(self.next_offsets, other.next_offsets, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record to write. `value=None` is a tombstone. `topic=None` is the store's own topic, else its audit topic."""
+
+    key: bytes
+    value: bytes | None
+    topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A record as the reader found it, committed, in offset order within its partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+
+
+class StoreState(Protocol[ChangeT_co]):
+    """What a service's pure state offers the engine. Values inside must be immutable, so that a copy can be shallow."""
+
+    def apply(self, record: StoredRecord) -> Sequence[ChangeT_co]:
+        """Fold one record in and tell what changed, for watchers. Never raises: bad data goes to `undecodable`."""
+        ...
+
+    def copy(self) -> Self:
+        """An independent shallow copy: the snapshot handed to watchers and the scratch state writes are decided on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[ResultT]):
+    """What a write decided: `records` in order, all in one transaction; none = a no-op, answered after a read barrier.
+
+    `result` is computed after the records were applied: it is called with the state at that moment and the revision
+    (`next_offset` of the write's own last record on its partition; the applied revision for a no-op).
+    """
+
+    records: Sequence[NewRecord]
+    result: Callable[[Any, Revision], ResultT]
+
+
+class Role(Enum):
+    """What this replica may do now. Legal moves: REPLAYING -> REPLICA -> TAKING_OVER -> WRITER -> REPLICA; any -> CLOSED."""
+
+    REPLAYING = "replaying"
+    REPLICA = "replica"
+    TAKING_OVER = "taking_over"
+    WRITER = "writer"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchSnapshot(Generic[StateT]):
+    """First event of a watch that does not resume: a copy of the whole state."""
+
+    state: StateT
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class WatchChange(Generic[ChangeT]):
+    """Changes of one applied record, in order. `revision` resumes right after it."""
+
+    changes: Sequence[ChangeT]
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class WatchProgress:
+    """Nothing else happened up to `revision` (sent when the watcher is idle, every few seconds)."""
+
+    revision: Revision
+
+
+WatchEvent = WatchSnapshot[StateT] | WatchChange[ChangeT] | WatchProgress
+
+
+class TopicStore(Protocol[StateT, ChangeT]):
+    """Both engines. All methods run on one event loop; none blocks it.
+
+    Errors raised (see `topicstore.errors`): `StoreReplaying`, `NotWriter` (writer's address unknown to us: nothing was
+    applied, try another replica), `WriterFenced` (not applied, retry), `WriteOutcomeUnknown` (may be applied),
+    `QueueFull`, `RevisionForeign`, `RevisionCompacted` (list again), `RevisionInFuture`, `WatchOverflow`, `StoreClosed`.
+    """
+
+    @property
+    def role(self) -> Role: ...
+
+    @property
+    def state(self) -> StateT:
+        """The applied state. Read it, never change it; it moves on at every await."""
+        ...
+
+    @property
+    def revision(self) -> Revision:
+        """Of the applied state."""
+        ...
+
+    async def start(self) -> None:
+        """Create the topics when absent, check their policy and partitions, replay to the end, join the election."""
+        ...
+
+    async def close(self) -> None:
+        """Leave the election at once, fail what waits with `StoreClosed`, stop the reader. Bounded in time."""
+        ...
+
+    async def write(self, decide: Callable[[StateT], Decision[ResultT]]) -> ResultT:
+        """Decide, write and wait until applied.
+
+        `decide` runs synchronously on a scratch state holding everything applied plus every write decided before it in
+        the same group commit. It may raise a domain error (a refusal): that is raised to the caller after a read
+        barrier, and only if `decide` still refuses on the state then.
+        """
+        ...
+
+    async def barrier(self) -> Revision:
+        """Wait until this replica applied everything committed before the call. Concurrent callers share one fetch."""
+        ...
+
+    async def wait_for(self, revision: Revision) -> None:
+        """Wait until the applied state includes `revision`."""
+        ...
+
+    def watch(self, resume: Revision | None = None) -> AsyncIterator[WatchEvent[StateT, ChangeT]]:
+        """Snapshot then changes, or only the changes after `resume`. A slow consumer ends with `WatchOverflow`."""
+        ...
+
+    async def role_changes(self) -> AsyncIterator[Role]:
+        """The current role, then each new one. Drives read/write health."""
+        ...
+        yield self.role
