@@ -1,0 +1,225 @@
+"""The careful JSON reader: Jackson's grammar under JsonConverter's settings, one character at a time.
+
+Owns what `msgspec` refuses or answers differently: other encodings, leading zeros, trailing content, lone surrogates,
+numbers beyond 64 bits or double range, Jackson's limits. Slow, and only reached for such input. Iterative, so that no
+input can exhaust the stack.
+
+Invariant: never returns a value Jackson would refuse, never refuses one Jackson accepts (reference config-topic 2.1, 11).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from herdmesh.connect.javanumbers import wrap_int64
+
+_DEPTH_MAX = 1_000
+_NUMBER_LENGTH_MAX = 1_000
+_NAME_LENGTH_MAX = 50_000
+
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_PLAIN = re.compile('[^"\\\\\x00-\x1f]*')
+_SPACE = re.compile(r"[ \t\r\n]*")
+_HEX4 = re.compile("[0-9a-fA-F]{4}")
+_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+
+
+class JsonSyntaxError(ValueError):
+    """Bytes that Jackson refuses."""
+
+
+def read(data: bytes) -> Any:
+    """Read the first JSON value of `data`; None for blank input.
+
+    Raises:
+        JsonSyntaxError: Jackson would refuse it.
+    """
+    return _Reader(_decode_text(data)).read()
+
+
+def _decode_text(data: bytes) -> str:
+    """Detect the encoding as Jackson's bootstrapper does: byte order marks first, then where the zero bytes are."""
+    try:
+        for mark, encoding in _MARKS:
+            if data.startswith(mark):
+                return data[len(mark) :].decode(encoding)
+        return data.decode(_encoding_by_zeros(data))
+    except UnicodeDecodeError as error:
+        raise JsonSyntaxError(str(error)) from error
+
+
+_MARKS = (
+    (b"\x00\x00\xfe\xff", "utf-32-be"),
+    (b"\xff\xfe\x00\x00", "utf-32-le"),
+    (b"\xfe\xff", "utf-16-be"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xef\xbb\xbf", "utf-8"),
+)
+
+
+def _encoding_by_zeros(data: bytes) -> str:
+    zeros = tuple(byte == 0 for byte in data[:4])
+    if zeros == (True, True, True, False):
+        return "utf-32-be"
+    if zeros == (False, True, True, True):
+        return "utf-32-le"
+    if zeros[:2] == (True, False):
+        return "utf-16-be"
+    if zeros[:2] == (False, True):
+        return "utf-16-le"
+    return "utf-8"
+
+
+class _Reader:
+    """One pass over the text. `_containers` is the stack of open arrays and objects, `_names` the pending member names."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def read(self) -> Any:
+        if not self._skip_space():
+            return None
+        value, container = self._value_start()
+        if container:
+            self._fill(value)
+        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+            self._require_separator()
+        elif not isinstance(value, str):
+            self._require_no_identifier()
+        return value
+
+    def _fill(self, root: list[Any] | dict[str, Any]) -> None:
+        stack: list[list[Any] | dict[str, Any]] = [root]
+        first = True
+        while stack:
+            open_container = stack[-1]
+            closing = "]" if isinstance(open_container, list) else "}"
+            char = self._next_char()
+            if char == closing:
+                self._at += 1
+                stack.pop()
+                first = False
+                continue
+            if not first:
+                if char != ",":
+                    raise JsonSyntaxError(f"expected ',' or '{closing}' at character {self._at}")
+                self._at += 1
+            name = self._member_name() if isinstance(open_container, dict) else ""
+            self._next_char()
+            value, container = self._value_start()
+            if isinstance(open_container, dict):
+                open_container[name] = value
+            else:
+                open_container.append(value)
+            first = container
+            if container:
+                stack.append(value)
+                if len(stack) > _DEPTH_MAX:
+                    raise JsonSyntaxError(f"nested deeper than {_DEPTH_MAX}")
+            elif value is None or isinstance(value, bool):
+                self._require_no_identifier()
+
+    def _member_name(self) -> str:
+        if self._next_char() != '"':
+            raise JsonSyntaxError(f"expected a member name at character {self._at}")
+        name = self._string()
+        if len(name) > _NAME_LENGTH_MAX:
+            raise JsonSyntaxError(f"member name longer than {_NAME_LENGTH_MAX}")
+        if self._next_char() != ":":
+            raise JsonSyntaxError(f"expected ':' at character {self._at}")
+        self._at += 1
+        return name
+
+    def _value_start(self) -> tuple[Any, bool]:
+        """A whole scalar, or an empty container that the caller fills (second part True)."""
+        char = self._text[self._at]
+        if char == "{":
+            self._at += 1
+            return {}, True
+        if char == "[":
+            self._at += 1
+            return [], True
+        if char == '"':
+            return self._string(), False
+        if char == "-" or "0" <= char <= "9":
+            return self._number(), False
+        for word, value in _LITERALS.items():
+            if self._text.startswith(word, self._at):
+                self._at += len(word)
+                return value, False
+        raise JsonSyntaxError(f"unexpected character at {self._at}")
+
+    def _number(self) -> int | float:
+        match = _NUMBER.match(self._text, self._at)
+        if match is None:
+            raise JsonSyntaxError(f"bad number at character {self._at}")
+        text = match.group()
+        if len(text) > _NUMBER_LENGTH_MAX:
+            raise JsonSyntaxError(f"number longer than {_NUMBER_LENGTH_MAX} characters")
+        self._at = match.end()
+        if self._text[self._at : self._at + 1] in (".", "e", "E"):
+            raise JsonSyntaxError(f"bad number at character {self._at}")
+        if match.group(1) or match.group(2):
+            return float(text)
+        return wrap_int64(int(text))
+
+    def _string(self) -> str:
+        self._at += 1
+        parts: list[str] = []
+        while True:
+            match = _PLAIN.match(self._text, self._at)
+            assert match is not None  # the pattern matches the empty text
+            parts.append(match.group())
+            self._at = match.end()
+            char = self._text[self._at : self._at + 1]
+            if char == '"':
+                self._at += 1
+                return _join_surrogates("".join(parts))
+            if char != "\\":
+                raise JsonSyntaxError(f"string not closed or holding a control character at {self._at}")
+            parts.append(self._escape())
+
+    def _escape(self) -> str:
+        kind = self._text[self._at + 1 : self._at + 2]
+        if kind == "u":
+            match = _HEX4.match(self._text, self._at + 2)
+            if match is None:
+                raise JsonSyntaxError(f"bad escape at character {self._at}")
+            self._at += 6
+            return chr(int(match.group(), 16))
+        if kind not in _ESCAPES:
+            raise JsonSyntaxError(f"bad escape at character {self._at}")
+        self._at += 2
+        return _ESCAPES[kind]
+
+    def _skip_space(self) -> bool:
+        match = _SPACE.match(self._text, self._at)
+        assert match is not None  # the pattern matches the empty text
+        self._at = match.end()
+        return self._at < len(self._text)
+
+    def _next_char(self) -> str:
+        if not self._skip_space():
+            raise JsonSyntaxError("the text ends inside a value")
+        return self._text[self._at]
+
+    def _require_separator(self) -> None:
+        """Jackson wants white space after a root number; after any other root value it does not look."""
+        if self._at < len(self._text) and self._text[self._at] not in " \t\r\n":
+            raise JsonSyntaxError(f"unexpected character after the number at {self._at}")
+
+    def _require_no_identifier(self) -> None:
+        """`nullx` is one unknown word to Jackson, not `null` followed by something."""
+        following = self._text[self._at : self._at + 1]
+        if following and (following.isidentifier() or following.isdigit() or following == "$"):
+            raise JsonSyntaxError(f"unknown word at character {self._at}")
+
+
+def _join_surrogates(text: str) -> str:
+    """Two escaped halves are one character in Java's UTF-16; a lone half stays as it is."""
+    if not any("\ud800" <= char <= "\udfff" for char in text):
+        return text
+    return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")

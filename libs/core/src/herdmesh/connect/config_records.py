@@ -1,0 +1,145 @@
+"""The typed records of the config topic: Connect's eight kinds and our two.
+
+Owns the types and the digest of a task config. How they look as bytes: `config_topic`.
+
+Invariant: a record is immutable; treat the mappings inside as frozen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+# Connector and task properties. Values are text or null; a foreign record can hold any JSON value, which is kept as read.
+Properties = Mapping[str, Any]
+
+
+class TargetState(StrEnum):
+    """What a user wants a connector to do (reference config-topic 2.2)."""
+
+    STARTED = "STARTED"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorRecord:
+    """`connector-<c>`: the configuration as submitted, placeholders unresolved."""
+
+    connector: str
+    properties: Properties
+
+
+@dataclass(frozen=True, slots=True)
+class TargetStateRecord:
+    """`target-state-<c>`. STOPPED is written as PAUSED for old workers, with the truth in `state.v2`."""
+
+    connector: str
+    state: TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfigRecord:
+    """`task-<c>-<n>`: counts only once a commit record follows."""
+
+    connector: str
+    task: int
+    properties: Properties
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """`commit-<c>`: the task records before it are a complete set of `tasks`. Foreign counts can be negative."""
+
+    connector: str
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRecord:
+    """`restart-connector-<c>`: acted on when read live, never replayed."""
+
+    connector: str
+    include_tasks: bool
+    only_failed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCountRecord:
+    """`tasks-fencing-<c>`: how many transactional task producers may be alive and must be fenced first."""
+
+    connector: str
+    task_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeyRecord:
+    """`session-key`: Connect's inter-worker key. `key` is the raw secret; never log it."""
+
+    key: bytes = field(repr=False)
+    algorithm: str
+    creation_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerRecord:
+    """`logger-cluster-<ns>`: a cluster-wide logger level, acted on when read live."""
+
+    namespace: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRecord:
+    """`herdmesh-connector-<c>`: our word on the connector, last in every transaction that touches it (design 4).
+
+    `incarnation` changes when a deleted connector is created anew. `applied_config` is the connector config the task set
+    was made from (None before the first). `task_digests[n]` is `task_config_digest` of task n; `task_count` their number.
+    `config_digest` is the same digest of the connector config in force, "" when there is none. `revisions` holds the
+    revision per object ("config", "target_state", "tasks") as the next offset after its record. `deleted` marks a
+    connector that is gone, so that compaction cannot bring it back.
+    """
+
+    connector: str
+    incarnation: str
+    applied_config: Properties | None = None
+    task_count: int = 0
+    task_digests: tuple[str, ...] = ()
+    task_config_generation: int = 0
+    deleted: bool = False
+    config_digest: str = ""
+    revisions: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """`herdmesh-leader`: the herder leadership in force; generations below `next_generation` are spent."""
+
+    epoch: int
+    leader_id: str
+    leader_address: str
+    next_generation: int
+
+
+ConfigRecord = (
+    ConnectorRecord
+    | TargetStateRecord
+    | TaskConfigRecord
+    | CommitRecord
+    | RestartRecord
+    | TaskCountRecord
+    | SessionKeyRecord
+    | LoggerRecord
+    | ManifestRecord
+    | EpochRecord
+)
+
+
+def task_config_digest(config: Properties) -> str:
+    """sha256 (hex) of the config as JSON with sorted keys: equal for equal configs whatever the order of members."""
+    canonical = json.dumps(config, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()

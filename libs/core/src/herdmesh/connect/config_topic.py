@@ -1,0 +1,290 @@
+"""The bytes of the config topic (reference config-topic 2, 4, 11).
+
+Owns keys, values and the accept/refuse rules of every record kind. Owns no state: what a record does to a connector
+(deferred tasks, inconsistency, fencing) is the config store's.
+
+Invariant: `encode(decode(key, value)) == (key, value)` for every record Connect writes, and `decode` accepts exactly
+what Connect's KafkaConfigBackingStore accepts.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any, cast
+
+from herdmesh.connect import jackson
+from herdmesh.connect.config_records import (
+    CommitRecord,
+    ConfigRecord,
+    ConnectorRecord,
+    EpochRecord,
+    LoggerRecord,
+    ManifestRecord,
+    Properties,
+    RestartRecord,
+    SessionKeyRecord,
+    TargetState,
+    TargetStateRecord,
+    TaskConfigRecord,
+    TaskCountRecord,
+)
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.javanumbers import wrap_int32
+from herdmesh.connect.records import Tombstone, Undecodable, Unknown, key_bytes, key_text, parse_task_key
+
+SESSION_KEY = "session-key"
+LEADER_KEY = "herdmesh-leader"
+
+Decoded = ConfigRecord | Tombstone | Undecodable | Unknown
+_Json = dict[str, Any]
+
+
+def connector_key(connector: str) -> bytes:
+    """`connector-<c>`."""
+    return key_bytes(f"connector-{connector}")
+
+
+def target_state_key(connector: str) -> bytes:
+    """`target-state-<c>`."""
+    return key_bytes(f"target-state-{connector}")
+
+
+def task_key(connector: str, task: int) -> bytes:
+    """`task-<c>-<n>`."""
+    return key_bytes(f"task-{connector}-{task}")
+
+
+def commit_key(connector: str) -> bytes:
+    """`commit-<c>`."""
+    return key_bytes(f"commit-{connector}")
+
+
+def manifest_key(connector: str) -> bytes:
+    """`herdmesh-connector-<c>`."""
+    return key_bytes(f"herdmesh-connector-{connector}")
+
+
+def encode(record: ConfigRecord | Tombstone) -> tuple[bytes, bytes | None]:
+    """Key and value of a record, or of the tombstone of a connector or target state."""
+    if isinstance(record, Tombstone):
+        return key_bytes(f"{record.kind}-{record.connector}"), None
+    key, value = _ENCODERS[type(record)](record)
+    return key_bytes(key), jackson.dumps(value)
+
+
+def decode(key: bytes | None, value: bytes | None) -> Decoded:
+    """Read one record. Null, empty and JSON-null values are one and the same to Connect (reference 2.1)."""
+    if key is None:
+        return Undecodable("the key is null")
+    text = key_text(key)
+    kind, decoder = next(((k, d) for k, d in _DECODERS if text == k or text.startswith(f"{k}-")), ("", None))
+    # A key such as `session-key-x` or `herdmesh-leader-x` is no whole-key kind; `connector` alone is no kind either.
+    whole = kind in (SESSION_KEY, LEADER_KEY)
+    if decoder is None or whole != (text == kind):
+        return Unknown(text)
+    name = text[len(kind) + 1 :]
+    task: int | None = None
+    if kind == "task":
+        parsed = parse_task_key(text, 1)
+        if parsed is None:
+            return Undecodable(f"the key '{text}' names no task", kind)
+        name, task = parsed
+    try:
+        parsed_value = jackson.loads(value)
+    except DataError as error:
+        return Undecodable(str(error), kind, name, task)
+    try:
+        return decoder(name, task, parsed_value)
+    except _Refused as refusal:
+        return Undecodable(str(refusal), kind, name, task)
+
+
+class _Refused(Exception):
+    """Why a value is not what its key promises. Never leaves this module."""
+
+
+def _map(value: Any) -> _Json:
+    if value is None:
+        raise _Refused("the value is null")
+    if not isinstance(value, dict):
+        raise _Refused("the value is not a JSON object")
+    return cast(_Json, value)
+
+
+def _properties(value: Any) -> Properties:
+    properties = _map(value).get("properties")
+    if not isinstance(properties, dict):
+        raise _Refused("'properties' is not a JSON object")
+    return cast(_Json, properties)
+
+
+def _integer(value: _Json, field: str) -> int:
+    number = value.get(field)
+    if type(number) is not int:
+        raise _Refused(f"'{field}' is not an integer")
+    return number
+
+
+def _text(value: _Json, field: str) -> str:
+    text = value.get(field)
+    if not isinstance(text, str):
+        raise _Refused(f"'{field}' is not a string")
+    return text
+
+
+def _decode_target_state(name: str, _task: int | None, value: Any) -> Decoded:
+    if value is None:
+        return Tombstone("target-state", name)
+    members = _map(value)
+    # A string in state.v2 decides alone, even when it is no state we know; anything else leaves the word to `state`.
+    state = members.get("state.v2")
+    if not isinstance(state, str):
+        state = _text(members, "state")
+    if state not in TargetState.__members__:
+        raise _Refused(f"unknown target state '{state}'")
+    return TargetStateRecord(name, TargetState(state))
+
+
+def _decode_connector(name: str, _task: int | None, value: Any) -> Decoded:
+    return Tombstone("connector", name) if value is None else ConnectorRecord(name, _properties(value))
+
+
+def _decode_task(name: str, task: int | None, value: Any) -> Decoded:
+    assert task is not None  # decode() parsed it from the key
+    return TaskConfigRecord(name, task, _properties(value))
+
+
+def _decode_commit(name: str, _task: int | None, value: Any) -> Decoded:
+    return CommitRecord(name, wrap_int32(_integer(_map(value), "tasks")))
+
+
+def _decode_restart(name: str, _task: int | None, value: Any) -> Decoded:
+    members = _map(value)
+    # Connect reads a missing or wrongly typed flag as false, with a warning.
+    return RestartRecord(name, members.get("include-tasks") is True, members.get("only-failed") is True)
+
+
+def _decode_task_count(name: str, _task: int | None, value: Any) -> Decoded:
+    return TaskCountRecord(name, wrap_int32(_integer(_map(value), "task-count")))
+
+
+def _decode_session_key(_name: str, _task: int | None, value: Any) -> Decoded:
+    members = _map(value)
+    try:
+        encoded = _text(members, "key")
+        if len(encoded) % 4 and not encoded.endswith("="):
+            encoded += "=" * (-len(encoded) % 4)  # Java's decoder accepts missing padding
+        key = base64.b64decode(encoded, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _Refused(f"'key' is not base64: {error}") from error
+    if not key:
+        raise _Refused("'key' is empty")
+    return SessionKeyRecord(key, _text(members, "algorithm"), _integer(members, "creation-timestamp"))
+
+
+def _decode_logger(name: str, _task: int | None, value: Any) -> Decoded:
+    return LoggerRecord(name, _text(_map(value), "level"))
+
+
+def _decode_manifest(name: str, _task: int | None, value: Any) -> Decoded:
+    if value is None:
+        return Tombstone("herdmesh-connector", name)
+    members = _map(value)
+    applied = members.get("applied_config")
+    digests = members.get("task_digests", [])
+    revisions = members.get("revisions", {})
+    if applied is not None and not isinstance(applied, dict):
+        raise _Refused("'applied_config' is not a JSON object")
+    if not isinstance(digests, list) or not isinstance(revisions, dict):
+        raise _Refused("'task_digests' is not a list or 'revisions' not a JSON object")
+    return ManifestRecord(
+        connector=name,
+        incarnation=_text(members, "incarnation"),
+        applied_config=cast("_Json | None", applied),
+        task_count=_integer(members, "task_count"),
+        task_digests=tuple(str(digest) for digest in cast("list[Any]", digests)),
+        task_config_generation=_integer(members, "task_config_generation"),
+        deleted=members.get("deleted") is True,
+        config_digest=_text(members, "config_digest"),
+        revisions={key: _integer(cast(_Json, revisions), key) for key in cast(_Json, revisions)},
+    )
+
+
+def _decode_epoch(_name: str, _task: int | None, value: Any) -> Decoded:
+    members = _map(value)
+    return EpochRecord(
+        epoch=_integer(members, "epoch"),
+        leader_id=_text(members, "leader_id"),
+        leader_address=_text(members, "leader_address"),
+        next_generation=_integer(members, "next_generation"),
+    )
+
+
+# In the order Connect tries the prefixes (reference 4); ours last, since Connect never sees them as its own.
+_DECODERS: tuple[tuple[str, Callable[[str, int | None, Any], Decoded]], ...] = (
+    ("target-state", _decode_target_state),
+    ("connector", _decode_connector),
+    ("task", _decode_task),
+    ("commit", _decode_commit),
+    ("restart-connector", _decode_restart),
+    ("tasks-fencing", _decode_task_count),
+    (SESSION_KEY, _decode_session_key),
+    ("logger-cluster", _decode_logger),
+    ("herdmesh-connector", _decode_manifest),
+    (LEADER_KEY, _decode_epoch),
+)
+
+
+def _encode_target_state(record: TargetStateRecord) -> tuple[str, _Json]:
+    legacy = "STARTED" if record.state is TargetState.STARTED else "PAUSED"
+    return f"target-state-{record.connector}", {"state": legacy, "state.v2": record.state.value}
+
+
+def _encode_manifest(record: ManifestRecord) -> tuple[str, _Json]:
+    applied = record.applied_config
+    return f"herdmesh-connector-{record.connector}", {
+        "incarnation": record.incarnation,
+        "applied_config": None if applied is None else {key: applied[key] for key in sorted(applied)},
+        "task_count": record.task_count,
+        "task_digests": list(record.task_digests),
+        "task_config_generation": record.task_config_generation,
+        "deleted": record.deleted,
+        "config_digest": record.config_digest,
+        "revisions": {key: record.revisions[key] for key in sorted(record.revisions)},
+    }
+
+
+def _encode_epoch(record: EpochRecord) -> tuple[str, _Json]:
+    return LEADER_KEY, {
+        "epoch": record.epoch,
+        "leader_id": record.leader_id,
+        "leader_address": record.leader_address,
+        "next_generation": record.next_generation,
+    }
+
+
+def _encode_session_key(record: SessionKeyRecord) -> tuple[str, _Json]:
+    return SESSION_KEY, {
+        "key": base64.b64encode(record.key).decode("ascii"),
+        "algorithm": record.algorithm,
+        "creation-timestamp": record.creation_timestamp_ms,
+    }
+
+
+_ENCODERS: dict[type, Callable[[Any], tuple[str, _Json]]] = {
+    ConnectorRecord: lambda r: (f"connector-{r.connector}", {"properties": dict(r.properties)}),
+    TargetStateRecord: _encode_target_state,
+    TaskConfigRecord: lambda r: (f"task-{r.connector}-{r.task}", {"properties": dict(r.properties)}),
+    CommitRecord: lambda r: (f"commit-{r.connector}", {"tasks": r.tasks}),
+    RestartRecord: lambda r: (
+        f"restart-connector-{r.connector}",
+        {"include-tasks": r.include_tasks, "only-failed": r.only_failed},
+    ),
+    TaskCountRecord: lambda r: (f"tasks-fencing-{r.connector}", {"task-count": r.task_count}),
+    SessionKeyRecord: _encode_session_key,
+    LoggerRecord: lambda r: (f"logger-cluster-{r.namespace}", {"level": r.level}),
+    ManifestRecord: _encode_manifest,
+    EpochRecord: _encode_epoch,
+}

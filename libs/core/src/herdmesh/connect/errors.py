@@ -1,0 +1,90 @@
+"""Errors of the Connect library, named and worded as Kafka Connect names and words them.
+
+Owns the exception classes only. Does not decide what a caller does with them (tolerance, retries: the engine).
+
+    ConnectError                     anything of this library
+    +-- DataError                    bad data: a record that cannot be read, converted or transformed
+    +-- ConfigError                  a configuration value that cannot be used; carries the key
+    +-- SerializationError           a codec that cannot be set up or used
+    +-- RecordError                  a record that failed in a chain; carries stage, step and coordinates
+
+Invariant: every error that a user's configuration can cause carries the key to change.
+"""
+
+from __future__ import annotations
+
+
+class ConnectError(Exception):
+    """Root of the tree (Java: `ConnectException`)."""
+
+    java_class = "org.apache.kafka.connect.errors.ConnectException"
+
+
+class DataError(ConnectError):
+    """Data that cannot be read, converted or transformed (Java: `DataException`)."""
+
+    java_class = "org.apache.kafka.connect.errors.DataException"
+
+
+class SerializationError(ConnectError):
+    """A codec that cannot be set up or used (Java: `SerializationException`)."""
+
+    java_class = "org.apache.kafka.common.errors.SerializationException"
+
+
+class ConfigError(ConnectError):
+    """A configuration that cannot be used (Java: `ConfigException`).
+
+    Args:
+        message: Connect's text, complete.
+        field: the configuration key to change, "" when no single key is at fault.
+        fix: what to write instead, "" when the message says it.
+    """
+
+    java_class = "org.apache.kafka.common.config.ConfigException"
+
+    def __init__(self, message: str, *, field: str = "", fix: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+        self.fix = fix
+
+    @classmethod
+    def for_value(cls, field: str, value: object, message: str, *, fix: str = "") -> ConfigError:
+        """Connect's wording: `Invalid value <v> for configuration <name>: <message>` (reference configs, data-model 4.1)."""
+        shown = "null" if value is None else _java_text(value)
+        suffix = f": {message}" if message else ""
+        return cls(f"Invalid value {shown} for configuration {field}{suffix}", field=field, fix=fix)
+
+
+class RecordError(ConnectError):
+    """A record that failed in a chain, with everything needed to find it.
+
+    `stage` is one of Connect's stage names (`KEY_CONVERTER`, `VALUE_CONVERTER`, `TRANSFORMATION`, ...), `step` the alias
+    and class of the converter or transformation, and topic, partition, offset the record's coordinates (None when the
+    record has none, as a source record). The cause is chained.
+    """
+
+    def __init__(
+        self, stage: str, step: str, topic: str | None, partition: int | None, offset: int | None, cause: BaseException
+    ) -> None:
+        where = f"topic '{topic}'"
+        if partition is not None:
+            where += f", partition {partition}"
+        if offset is not None:
+            where += f", offset {offset}"
+        super().__init__(f"Error in stage {stage} ({step}) for the record at {where}: {cause}")
+        self.stage = stage
+        self.step = step
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.cause = cause
+
+
+def _java_text(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple)):
+        items: list[object] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+        return "[" + ", ".join(_java_text(item) for item in items) + "]"
+    return str(value)

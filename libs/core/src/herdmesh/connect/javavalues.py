@@ -1,0 +1,107 @@
+"""What Java calls and prints the values of the data model.
+
+Owns class names, schema types of schemaless values and `toString`. Does not own number text: `javanumbers`.
+
+Invariant: `java_text(v)` is `String.valueOf(v)` of the Java object `v` stands for (maps in the order they are given).
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, cast
+
+from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, JavaDate, Struct
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.javanumbers import double_text, float_text
+
+# Python type -> (schema type or None, Java class). dict and list stand for the classes Connect itself makes.
+_TYPES: dict[type, tuple[str | None, str]] = {
+    bool: ("BOOLEAN", "java.lang.Boolean"),
+    str: ("STRING", "java.lang.String"),
+    Int8: ("INT8", "java.lang.Byte"),
+    Int16: ("INT16", "java.lang.Short"),
+    Int32: ("INT32", "java.lang.Integer"),
+    int: ("INT64", "java.lang.Long"),
+    Float32: ("FLOAT32", "java.lang.Float"),
+    float: ("FLOAT64", "java.lang.Double"),
+    bytes: ("BYTES", "[B"),
+    bytearray: ("BYTES", "[B"),
+    memoryview: ("BYTES", "java.nio.HeapByteBuffer"),
+    list: ("ARRAY", "java.util.ArrayList"),
+    tuple: ("ARRAY", "java.util.ArrayList"),
+    dict: ("MAP", "java.util.HashMap"),
+    Struct: ("STRUCT", "org.apache.kafka.connect.data.Struct"),
+    BigInteger: (None, "java.math.BigInteger"),
+    Decimal: (None, "java.math.BigDecimal"),
+    JavaDate: (None, "java.util.Date"),
+}
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def schema_type(value: Any) -> str | None:
+    """The Connect type of a schemaless value, None when it has none."""
+    return _TYPES.get(type(value), (None, ""))[0]
+
+
+def java_class(value: Any) -> str:
+    """The Java class of a value, as `getClass().getName()` gives it."""
+    known = _TYPES.get(type(value))
+    return known[1] if known else f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def java_text(value: Any) -> str:
+    """`String.valueOf(value)`."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, JavaDate):
+        return _date_text(value)
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, float):
+        return float_text(value) if isinstance(value, Float32) else double_text(value)
+    if isinstance(value, dict):
+        members = cast("dict[Any, Any]", value).items()
+        return "{" + ", ".join(f"{java_text(key)}={java_text(item)}" for key, item in members) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(java_text(item) for item in cast("list[Any]", value)) + "]"
+    if isinstance(value, Struct):
+        # Struct.toString leaves unset and null fields out and does not show defaults.
+        shown = ((f.name, value.values.get(f.name)) for f in value.schema.fields)
+        return "Struct{" + ",".join(f"{name}={java_text(item)}" for name, item in shown if item is not None) + "}"
+    if isinstance(value, Decimal):
+        return decimal_text(value)
+    if isinstance(value, memoryview):
+        return f"java.nio.HeapByteBuffer[pos=0 lim={value.nbytes} cap={value.nbytes}]"
+    if isinstance(value, (bytes, bytearray)):
+        return f"[B@{id(value) & 0xFFFFFFFF:x}"  # Java prints an identity; no two runs agree on it
+    return str(value)
+
+
+def decimal_text(value: Decimal) -> str:
+    """`BigDecimal.toString`: plain unless the scale is negative or the number has more than six leading zeros."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise DataError(f"BigDecimal has no {value}")
+    text = "".join(map(str, digits))
+    prefix = "-" if sign and any(digits) else ""
+    if exponent == 0:
+        return prefix + text
+    adjusted = exponent + len(text) - 1
+    if exponent < 0 and adjusted >= -6:
+        if adjusted >= 0:
+            return f"{prefix}{text[:exponent]}.{text[exponent:]}"
+        return f"{prefix}0.{text.zfill(-exponent)}"
+    mantissa = text if len(text) == 1 else f"{text[0]}.{text[1:]}"
+    return f"{prefix}{mantissa}" if adjusted == 0 else f"{prefix}{mantissa}E{adjusted:+d}"
+
+
+def _date_text(value: JavaDate) -> str:
+    """`java.util.Date.toString` in UTC: `Tue Jan 03 06:30:01 UTC 2017`."""
+    at = value.to_datetime()
+    return f"{_DAYS[at.weekday()]} {_MONTHS[at.month - 1]} {at:%d %H:%M:%S} UTC {at.year:04d}"

@@ -1,0 +1,299 @@
+"""The bytes of the status topic (reference status-topic 2, 5, "Seen on 4.3.1").
+
+Owns the three record kinds, their keys, values and accept/refuse rules. Owns no cache: which status wins over which
+(stale UNASSIGNED, PUT_SAFE) is the status store's.
+
+Invariant: `encode(decode(key, value)) == (key, value)` for every record Connect writes; what we add comes after
+`version`, only when set, and is ignored by Java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, cast
+
+from herdmesh.connect import jackson
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.javanumbers import wrap_int32
+from herdmesh.connect.records import Tombstone, Undecodable, Unknown, key_bytes, key_text, parse_task_key
+
+_Json = dict[str, Any]
+
+
+class State(StrEnum):
+    """State of a connector or task. DESTROYED is never written: it is a tombstone."""
+
+    UNASSIGNED = "UNASSIGNED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    FAILED = "FAILED"
+    DESTROYED = "DESTROYED"
+    RESTARTING = "RESTARTING"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something true about a task beside its state, such as STALLED or RESTARTING (an addition of ours).
+
+    `type` in upper case, `message` one line for a human, `since_ms` epoch milliseconds, 0 = unknown.
+    """
+
+    type: str
+    message: str = ""
+    since_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStatus:
+    """`status-connector-<c>`.
+
+    `generation` is the writer's (int32), `trace` the stack trace of a FAILED one, `version` the connector plugin's.
+    `conditions`, `has_committed`, `worker_incarnation` are ours, absent by default.
+    """
+
+    connector: str
+    state: State
+    worker_id: str
+    generation: int
+    trace: str | None = None
+    version: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    has_committed: bool = False
+    worker_incarnation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """`status-task-<c>-<n>`; members as in `ConnectorStatus`. `has_committed`: the task's group once held an offset."""
+
+    connector: str
+    task: int
+    state: State
+    worker_id: str
+    generation: int
+    trace: str | None = None
+    version: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    has_committed: bool = False
+    worker_incarnation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    """`status-topic-<topic>:connector-<c>`: the connector uses the topic.
+
+    `topic` and `connector` come from the key, which is what Connect files it under; `named_topic` and `named_connector`
+    are what the value says when that is something else (None when it agrees). `task` saw the topic first.
+    """
+
+    topic: str
+    connector: str
+    task: int
+    discover_timestamp_ms: int
+    named_topic: str | None = None
+    named_connector: str | None = None
+
+
+StatusRecord = ConnectorStatus | TaskStatus | TopicStatus
+Decoded = StatusRecord | Tombstone | Undecodable | Unknown
+
+_CONNECTOR = "status-connector"
+_TASK = "status-task"
+_TOPIC = "status-topic"
+_TOPIC_SEPARATOR = ":connector-"
+
+
+def connector_status_key(connector: str) -> bytes:
+    """`status-connector-<c>`."""
+    return key_bytes(f"{_CONNECTOR}-{connector}")
+
+
+def task_status_key(connector: str, task: int) -> bytes:
+    """`status-task-<c>-<n>`."""
+    return key_bytes(f"{_TASK}-{connector}-{task}")
+
+
+def topic_status_key(topic: str, connector: str) -> bytes:
+    """`status-topic-<topic>:connector-<c>`."""
+    return key_bytes(f"{_TOPIC}-{topic}{_TOPIC_SEPARATOR}{connector}")
+
+
+def encode(record: StatusRecord | Tombstone) -> tuple[bytes, bytes | None]:
+    """Key and value; a status DESTROYED is its tombstone."""
+    if isinstance(record, Tombstone):
+        return _tombstone_key(record), None
+    if isinstance(record, TopicStatus):
+        value: _Json = {
+            "topic": {
+                "name": record.topic if record.named_topic is None else record.named_topic,
+                "connector": record.connector if record.named_connector is None else record.named_connector,
+                "task": record.task,
+                "discoverTimestamp": record.discover_timestamp_ms,
+            }
+        }
+        return topic_status_key(record.topic, record.connector), jackson.dumps(value)
+    if isinstance(record, TaskStatus):
+        key = task_status_key(record.connector, record.task)
+    else:
+        key = connector_status_key(record.connector)
+    return key, None if record.state is State.DESTROYED else jackson.dumps(_status_value(record))
+
+
+def decode(key: bytes | None, value: bytes | None) -> Decoded:
+    """Read one record. Only a null value is a tombstone here: an empty one is unreadable (reference 5.1)."""
+    if key is None:
+        return Undecodable("the key is null")
+    text = key_text(key)
+    for prefix, decoder in _DECODERS:
+        if text.startswith(f"{prefix}-"):
+            try:
+                return decoder(text, value)
+            except (DataError, _Refused) as error:
+                return Undecodable(str(error), prefix)
+    return Unknown(text)
+
+
+class _Refused(Exception):
+    """Why a key or value is not what it should be. Never leaves this module."""
+
+
+def _tombstone_key(record: Tombstone) -> bytes:
+    if record.kind == _TOPIC:
+        return topic_status_key(record.topic or "", record.connector)
+    if record.kind == _TASK and record.task is not None:
+        return task_status_key(record.connector, record.task)
+    return connector_status_key(record.connector)
+
+
+def _status_value(record: ConnectorStatus | TaskStatus) -> _Json:
+    value: _Json = {
+        "state": record.state.value,
+        "trace": record.trace,
+        "worker_id": record.worker_id,
+        "generation": record.generation,
+        "version": record.version,
+    }
+    if record.conditions:
+        value["conditions"] = [_condition_value(item) for item in record.conditions]
+    if record.has_committed:
+        value["has_committed"] = True
+    if record.worker_incarnation:
+        value["worker_incarnation"] = record.worker_incarnation
+    return value
+
+
+def _condition_value(condition: Condition) -> _Json:
+    value: _Json = {"type": condition.type, "message": condition.message}
+    if condition.since_ms:
+        value["since_ms"] = condition.since_ms
+    return value
+
+
+def _decode_connector(key: str, value: bytes | None) -> Decoded:
+    connector = key[len(_CONNECTOR) + 1 :]
+    if not connector:
+        raise _Refused("the key names no connector")
+    if value is None:
+        return Tombstone(_CONNECTOR, connector)
+    return ConnectorStatus(connector, **_status_members(value))
+
+
+def _decode_task(key: str, value: bytes | None) -> Decoded:
+    parsed = parse_task_key(key, 2)
+    if parsed is None:
+        raise _Refused(f"the key '{key}' names no task")
+    connector, task = parsed
+    if value is None:
+        return Tombstone(_TASK, connector, task)
+    return TaskStatus(connector, task, **_status_members(value))
+
+
+def _decode_topic(key: str, value: bytes | None) -> Decoded:
+    # Connect measures the separator and does not look at its text (reference 5.3); topics cannot hold a colon.
+    rest = key[len(_TOPIC) + 1 :]
+    colon = rest.find(":")
+    topic, connector = rest[: max(colon, 0)], rest[colon + len(_TOPIC_SEPARATOR) :]
+    if colon < 0 or not topic or not connector:
+        raise _Refused(f"the key '{key}' names no topic and connector")
+    if value is None:
+        return Tombstone(_TOPIC, connector, topic=topic)
+    members = _map(_map(jackson.loads(value), "the value").get("topic"), "'topic'")
+    named_topic, named_connector = _text(members, "name"), _text(members, "connector")
+    return TopicStatus(
+        topic=topic,
+        connector=connector,
+        task=wrap_int32(_integer(members, "task")),
+        discover_timestamp_ms=_integer(members, "discoverTimestamp"),
+        named_topic=None if named_topic == topic else named_topic,
+        named_connector=None if named_connector == connector else named_connector,
+    )
+
+
+_DECODERS: tuple[tuple[str, Callable[[str, bytes | None], Decoded]], ...] = (
+    (_CONNECTOR, _decode_connector),
+    (_TASK, _decode_task),
+    (_TOPIC, _decode_topic),
+)
+
+
+def _status_members(value: bytes) -> _Json:
+    members = _map(jackson.loads(value), "the value")
+    state = members.get("state")
+    if not isinstance(state, str) or state not in State.__members__:
+        raise _Refused(f"unknown state '{state}'")
+    return {
+        "state": State(state),
+        "worker_id": _text_or_null(members, "worker_id") or "",
+        "generation": wrap_int32(_integer(members, "generation")),
+        "trace": _text_or_null(members, "trace"),
+        "version": _text_or_null(members, "version"),
+        "conditions": _conditions(members.get("conditions")),
+        "has_committed": members.get("has_committed") is True,
+        "worker_incarnation": _text_or_empty(members.get("worker_incarnation")),
+    }
+
+
+def _conditions(value: Any) -> tuple[Condition, ...]:
+    """Ours, so read leniently: a newer writer's shape must not hide the status itself."""
+    if not isinstance(value, list):
+        return ()
+    items = [cast(_Json, item) for item in cast("list[Any]", value) if isinstance(item, dict)]
+    return tuple(
+        Condition(_text_or_empty(item.get("type")), _text_or_empty(item.get("message")), _integer_or_zero(item.get("since_ms")))
+        for item in items
+    )
+
+
+def _integer_or_zero(value: Any) -> int:
+    return value if type(value) is int else 0
+
+
+def _text_or_empty(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _map(value: Any, what: str) -> _Json:
+    if not isinstance(value, dict):
+        raise _Refused(f"{what} is not a JSON object")
+    return cast(_Json, value)
+
+
+def _text(members: _Json, field: str) -> str:
+    text = members.get(field)
+    if not isinstance(text, str):
+        raise _Refused(f"'{field}' is not a string")
+    return text
+
+
+def _text_or_null(members: _Json, field: str) -> str | None:
+    return None if members.get(field) is None else _text(members, field)
+
+
+def _integer(members: _Json, field: str) -> int:
+    number = members.get(field)
+    if type(number) is not int:
+        raise _Refused(f"'{field}' is not an integer")
+    return number
