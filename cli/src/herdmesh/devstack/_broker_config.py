@@ -1,0 +1,182 @@
+"""What a development broker is configured with: server.properties, logging, ports. Owns no process.
+
+Every listener is on 127.0.0.1. Values differ from Kafka's defaults only where one node on one machine needs it; each
+says why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import socket
+import uuid
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+HOST = "127.0.0.1"
+_CONNECT_TIMEOUT_S = 0.5
+
+_FIXED = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    # A typo in a topic name must be an error here as it is in production.
+    "auto.create.topics.enable": "false",
+    # One node: nothing to replicate to, and few partitions so that a start is quick.
+    "offsets.topic.num.partitions": "5",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "5",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # After kill -9 the controller refuses the same broker (DUPLICATE_BROKER_REGISTRATION) until its old session ends.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    # The default buffer alone is a quarter of our heap.
+    "log.cleaner.dedupe.buffer.size": "16777216",
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+}
+
+_LOG4J = """\
+rootLogger.level=info
+rootLogger.appenderRef.out.ref=out
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=%d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n
+"""
+# Hundreds of lines per start, or a line per partition: useful only when hunting a bug in Kafka itself.
+_QUIET_LOGGERS = (
+    "org.apache.kafka.common.config.AbstractConfig",
+    "org.apache.kafka.common.utils.AppInfoParser",
+    "org.apache.kafka.image",
+    "org.apache.kafka.metadata.bootstrap",
+    "org.apache.kafka.storage.internals.log",
+    "org.apache.kafka.server.metrics",
+    "kafka.cluster.Partition",
+    "kafka.server.metadata",
+    "state.change.logger",
+)
+
+
+class PortTaken(Exception):
+    """Somebody else bound one of the chosen ports first: choose again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The two ports of a node."""
+
+    client: int
+    controller: int
+
+
+def write_server_properties(path: Path, log_dir: Path, ports: Ports, extra: Mapping[str, str]) -> None:
+    """Write server.properties; `extra` wins over ours."""
+    values = {
+        **_FIXED,
+        "log.dirs": str(log_dir),
+        "listeners": f"PLAINTEXT://{HOST}:{ports.client},CONTROLLER://{HOST}:{ports.controller}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{ports.client}",
+        "controller.quorum.voters": f"1@{HOST}:{ports.controller}",
+        **extra,
+    }
+    path.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in values.items()))
+
+
+def write_log_config(data_dir: Path) -> str:
+    """Write the log4j2 configuration into `data_dir` and return the JVM option that names it."""
+    quiet = [f"logger.q{n}.name={name}\nlogger.q{n}.level=warn\n" for n, name in enumerate(_QUIET_LOGGERS)]
+    path = data_dir / "log4j2.properties"
+    path.write_text(_LOG4J + "".join(quiet))
+    return f"-Dlog4j2.configurationFile={path}"
+
+
+def new_cluster_id() -> str:
+    """A random cluster id in Kafka's form: 16 bytes, URL-safe base64. Never starts with a dash (an option's mark)."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+def cluster_id(log_dir: Path) -> str:
+    """The cluster id a folder was formatted with."""
+    for line in (log_dir / "meta.properties").read_text().splitlines():
+        key, _, value = line.partition("=")
+        if key == "cluster.id":
+            return value
+    return ""
+
+
+def choose_ports(data_dir: Path, preferred: int, avoid: Collection[int]) -> Ports:
+    """The folder's own ports if free, else the preferred ones if free, else any. `preferred` 0 means any."""
+    remembered = remembered_ports(data_dir)
+    client_wishes = [remembered.client] if remembered else []
+    controller_wishes = [remembered.controller] if remembered else []
+    if preferred:
+        client_wishes.append(preferred)
+        controller_wishes.append(preferred + 1)
+    client = _free_port(client_wishes, avoid)
+    return Ports(client, _free_port(controller_wishes, {*avoid, client}))
+
+
+def remembered_ports(data_dir: Path) -> Ports | None:
+    """The ports the folder last served on. A damaged note counts as none."""
+    try:
+        return Ports(**json.loads((data_dir / "ports.json").read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def remember_ports(data_dir: Path, ports: Ports) -> None:
+    """Note the ports for the next start, in one step."""
+    fresh = data_dir / "ports.json.new"
+    fresh.write_text(json.dumps(asdict(ports)))
+    os.replace(fresh, data_dir / "ports.json")
+
+
+async def accepts(port: int) -> bool:
+    """True when something listens on the port."""
+    try:
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(HOST, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
+
+
+def _free_port(wishes: Collection[int], avoid: Collection[int]) -> int:
+    for port in wishes:
+        if port not in avoid and _bindable(port):
+            return port
+    while True:
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            port = probe.getsockname()[1]
+        if port not in avoid:
+            return port
+
+
+def _bindable(port: int) -> bool:
+    with socket.socket() as probe:
+        # As Kafka binds: connections of a former broker in TIME_WAIT are no obstacle, a listener is.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except (OSError, OverflowError):
+            return False
+        return True
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")

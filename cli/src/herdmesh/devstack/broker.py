@@ -1,0 +1,341 @@
+"""One real single-node Kafka (KRaft) in a data folder, for `herd up`, the demo, the tests and the benchmark.
+
+Owns everything under the data folder: `kafka/` (the log), `ports.json`, `broker.lock`, `broker.log`,
+`server.properties`. Does not own topics: callers create theirs (auto-creation is off).
+
+Invariants:
+- One JVM per data folder. The JVM inherits the locked `broker.lock`, so the kernel holds the folder for exactly as long
+  as that JVM lives, however it or its parent dies; there is no stale pid file to guess about.
+- `kafka/` exists only when it was formatted whole (formatting happens under another name, then one rename), and a
+  folder that exists is never formatted again.
+
+The JVM outlives the Python process that started it (a detached stack, kill tests): whoever starts it stops it.
+
+    python -m herdmesh.devstack.broker --data DIR    runs one in the foreground
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO
+
+from herdmesh.devstack import _broker_config as config
+from herdmesh.devstack.errors import BrokerAlreadyRunning, BrokerFailed, DevstackError
+from herdmesh.devstack.jars import ensure_jars
+from herdmesh.devstack.java import Java, find_java
+from herdmesh.devstack.readiness import serving_cluster
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 15.0
+_FORMAT_TIMEOUT_S = 60.0
+_KILL_TIMEOUT_S = 10.0
+_POLL_S = 0.02
+_PORT_ATTEMPTS = 3
+_LOG_TAIL_LINES = 20
+_LOG_BYTES_MAX = 16 * 1024 * 1024
+
+
+class Broker:
+    """A broker in `data_dir` (made when absent). Not bound to an event loop; one object, one caller at a time.
+
+    `port`: the port to prefer for clients (the controller's is the next one); any free one is taken when it is busy,
+    and 0 means any. A folder remembers its ports: a second start takes the same ones if they are free.
+    `settings`: server.properties entries on top of ours.
+    """
+
+    def __init__(
+        self, data_dir: Path, *, port: int = 9092, heap_mb: int = 512, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self.data_dir = data_dir.absolute()
+        self.log_path = self.data_dir / "broker.log"
+        self._preferred_port = port
+        self._heap_mb = heap_mb
+        self._settings = dict(settings or {})
+        self._ports: config.Ports | None = None
+        self._pid: int | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """`127.0.0.1:PORT`. Known from the first start (or adoption) on; the same after `stop` and `kill`."""
+        if self._ports is None:
+            raise BrokerFailed(f"the broker in {self.data_dir} was not started yet")
+        return f"{config.HOST}:{self._ports.client}"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the running JVM, else None. A JVM that died is noticed here."""
+        return self._pid if self.is_running() else None
+
+    def is_running(self) -> bool:
+        """True while the JVM lives (serving or not)."""
+        if self._child is not None:
+            return self._child.poll() is None
+        return self._pid is not None and _lock_is_held(self._lock_path)
+
+    async def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Fetch jars and format when needed, start the JVM, and return when it serves clients.
+
+        Raises `BrokerAlreadyRunning` (naming the pid), `BrokerFailed` (with the tail of the log), `JavaMissing`,
+        `JavaTooOld`, `JarsUnavailable`. Nothing is left running when it raises or is cancelled. `timeout_s` bounds the
+        JVM's own start; fetching jars comes on top.
+        """
+        self.data_dir.mkdir(parents=True, exist_ok=True)
+        with self._lock_path.open("a+") as lock:
+            if not _try_lock(lock):
+                raise BrokerAlreadyRunning(self.data_dir, _pid_in(lock))
+            _write_pid(lock, None)
+            java = await asyncio.to_thread(find_java)
+            classpath = await asyncio.to_thread(ensure_jars, "broker")
+            await asyncio.to_thread(self._format_once, java, classpath, lock)
+            deadline = time.monotonic() + timeout_s
+            avoid: set[int] = set()
+            for attempt in range(1, _PORT_ATTEMPTS + 1):
+                self._ports = config.choose_ports(self.data_dir, self._preferred_port, avoid)
+                self._spawn(java, classpath, lock)
+                try:
+                    await self._wait_until_serving(deadline)
+                except config.PortTaken:
+                    # Between choosing and binding somebody else took one of them.
+                    avoid |= {self._ports.client, self._ports.controller}
+                    if attempt == _PORT_ATTEMPTS:
+                        raise BrokerFailed(self._with_log("no free port was found")) from None
+                    continue
+                except BaseException:
+                    self.kill()
+                    raise
+                config.remember_ports(self.data_dir, self._ports)
+                return
+
+    async def adopt(self, timeout_s: float = START_TIMEOUT_S) -> bool:
+        """Take charge of a broker that already runs in the folder (its starter was killed). False when none runs."""
+        ports = config.remembered_ports(self.data_dir)
+        if ports is None or not _lock_is_held(self._lock_path):
+            return False
+        with self._lock_path.open("r") as lock:
+            self._pid = _pid_in(lock)
+        if self._pid is None:
+            return False
+        self._ports = ports
+        await self._wait_until_serving(time.monotonic() + timeout_s)
+        return True
+
+    async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End the JVM in order (SIGTERM), with SIGKILL when it takes longer than `timeout_s`. Harmless when not running."""
+        if not self.is_running():
+            self._forget()
+            return
+        self._signal(signal.SIGTERM)
+        if not await self._wait_for_end(timeout_s):
+            self._signal(signal.SIGKILL)
+            await self._wait_for_end(_KILL_TIMEOUT_S)
+        self._forget()
+
+    def kill(self) -> None:
+        """SIGKILL the JVM and wait until it is gone (milliseconds). Its folder can be started again at once."""
+        if self.is_running():
+            self._signal(signal.SIGKILL)
+            deadline = time.monotonic() + _KILL_TIMEOUT_S
+            while self.is_running() and time.monotonic() < deadline:
+                time.sleep(_POLL_S)
+        self._forget()
+
+    @property
+    def _lock_path(self) -> Path:
+        return self.data_dir / "broker.lock"
+
+    def _format_once(self, java: Java, classpath: str, lock: IO[str]) -> None:
+        """Make `kafka/` whole or not at all. A half-formatted folder has another name and is thrown away."""
+        log_dir = self.data_dir / "kafka"
+        if (log_dir / "meta.properties").is_file():
+            return
+        if log_dir.exists():
+            raise BrokerFailed(
+                f"{log_dir} holds no meta.properties: it is damaged, or not a Kafka folder. "
+                "It is not formatted over; move it away to start with an empty broker."
+            )
+        fresh = self.data_dir / "kafka.formatting"
+        shutil.rmtree(fresh, ignore_errors=True)
+        properties = self.data_dir / "format.properties"
+        config.write_server_properties(properties, fresh, config.Ports(9092, 9093), self._settings)
+        command = [
+            *(str(java.executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath),
+            *(config.write_log_config(self.data_dir), "kafka.tools.StorageTool", "format"),
+            *("-t", config.new_cluster_id(), "-c", str(properties)),
+        ]
+        with self._open_log() as log:
+            try:
+                # The lock goes along, so that a formatter whose parent was killed is waited out, not raced.
+                done = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[lock.fileno()],
+                    timeout=_FORMAT_TIMEOUT_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                raise BrokerFailed(self._with_log(f"formatting {fresh} took over {_FORMAT_TIMEOUT_S:g} s")) from error
+        if done.returncode != 0:
+            raise BrokerFailed(self._with_log(f"formatting {fresh} failed (exit {done.returncode})"))
+        properties.unlink()
+        os.rename(fresh, log_dir)
+
+    def _spawn(self, java: Java, classpath: str, lock: IO[str]) -> None:
+        assert self._ports is not None
+        properties = self.data_dir / "server.properties"
+        config.write_server_properties(properties, self.data_dir / "kafka", self._ports, self._settings)
+        command = [
+            *(str(java.executable), f"-Xmx{self._heap_mb}m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+            *("-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true", config.write_log_config(self.data_dir)),
+            *("-cp", classpath, "kafka.Kafka", str(properties)),
+        ]
+        with self._open_log() as log:
+            self._child = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.data_dir,
+                pass_fds=[lock.fileno()],
+                # Ctrl-C in a terminal goes to the whole process group: the supervisor must be the one to end the JVM.
+                start_new_session=True,
+            )
+        self._pid = self._child.pid
+        _write_pid(lock, self._pid)
+
+    async def _wait_until_serving(self, deadline: float) -> None:
+        """Until an admin client is told our cluster's id by the broker itself. Raises `BrokerFailed`, `PortTaken`."""
+        assert self._ports is not None
+        cluster_id = config.cluster_id(self.data_dir / "kafka")
+        while True:
+            if not self.is_running():
+                if "Address already in use" in self._log_tail():
+                    raise config.PortTaken
+                code = self._child.returncode if self._child else "unknown"
+                raise BrokerFailed(self._with_log(f"the broker ended while starting (exit {code})"))
+            if await config.accepts(self._ports.client):
+                found = await asyncio.to_thread(serving_cluster, self.bootstrap)
+                if found == cluster_id:
+                    return
+                if found is not None:
+                    self.kill()
+                    raise config.PortTaken
+            if time.monotonic() > deadline:
+                raise BrokerFailed(self._with_log("the broker did not serve in time"))
+            await asyncio.sleep(_POLL_S)
+
+    async def _wait_for_end(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while self.is_running():
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(_POLL_S)
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._pid is not None:
+            try:
+                os.kill(self._pid, number)
+            except ProcessLookupError:
+                pass  # it ended between the check and the signal
+
+    def _forget(self) -> None:
+        self._child = None
+        self._pid = None
+
+    def _open_log(self) -> IO[bytes]:
+        if self.log_path.exists() and self.log_path.stat().st_size > _LOG_BYTES_MAX:
+            os.replace(self.log_path, self.log_path.with_suffix(".log.1"))
+        return self.log_path.open("ab")
+
+    def _log_tail(self) -> str:
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(max(0, self.log_path.stat().st_size - 16_384))
+                lines = log.read().decode(errors="replace").splitlines()
+        except OSError:
+            return ""
+        return "\n".join(lines[-_LOG_TAIL_LINES:])
+
+    def _with_log(self, message: str) -> str:
+        return f"{message}. The end of {self.log_path}:\n{self._log_tail()}"
+
+
+def _try_lock(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _lock_is_held(path: Path) -> bool:
+    try:
+        with path.open("r") as file:
+            return not _try_lock(file)
+    except FileNotFoundError:
+        return False
+
+
+def _pid_in(lock: IO[str]) -> int | None:
+    lock.seek(0)
+    text = lock.read().strip()
+    return int(text) if text.isdigit() else None
+
+
+def _write_pid(lock: IO[str], pid: int | None) -> None:
+    lock.seek(0)
+    lock.truncate()
+    lock.write("" if pid is None else f"{pid}\n")
+    lock.flush()
+
+
+async def _run_in_foreground(broker: Broker, say: Callable[[str], None]) -> int:
+    """Run until SIGINT or SIGTERM (0), or until the JVM ends by itself (1)."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    await broker.start()
+    say(f"Kafka serves at {broker.bootstrap} (process {broker.pid}, data in {broker.data_dir}). Ctrl-C stops it.")
+    while not stopping.is_set():
+        if not broker.is_running():
+            say(f"The broker ended by itself; see {broker.log_path}.")
+            return 1
+        try:
+            await asyncio.wait_for(stopping.wait(), timeout=1.0)
+        except TimeoutError:
+            continue
+    await broker.stop()
+    return 0
+
+
+def main() -> int:
+    """Command line: one broker in the foreground."""
+    parser = argparse.ArgumentParser(prog="python -m herdmesh.devstack.broker", description="Run one Kafka broker.")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR", help="data folder, made when absent")
+    parser.add_argument("--port", type=int, default=9092, help="preferred port; another is taken when it is busy")
+    options = parser.parse_args()
+    try:
+        return asyncio.run(
+            _run_in_foreground(Broker(options.data, port=options.port), lambda line: print(line, flush=True))
+        )
+    except DevstackError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""What can go wrong while a development stack starts or stops.
+
+    DevstackError
+    |-- JavaMissing            no java found
+    |-- JavaTooOld             a java was found, older than 17
+    |-- JarsUnavailable        the pinned jars could not be had, or do not match their sums
+    |-- BrokerAlreadyRunning   another process serves this data folder (its pid is known)
+    `-- BrokerFailed           the broker ended or did not serve in time (the tail of its log is in the message)
+
+Every message says what happened and what to do next; the CLI prints it as it is.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class DevstackError(Exception):
+    """Base of all errors of this package."""
+
+
+class JavaMissing(DevstackError):
+    """No usable `java` was found in JAVA_HOME or PATH."""
+
+
+class JavaTooOld(DevstackError):
+    """A `java` was found, but Kafka 4 and Spark 4 need 17 or newer."""
+
+
+class JarsUnavailable(DevstackError):
+    """The jars of a group could not be fetched, or what was fetched does not match the committed sums."""
+
+
+class BrokerAlreadyRunning(DevstackError):
+    """The data folder is served by a live broker. `pid` names it (None while it is still being started)."""
+
+    def __init__(self, data_dir: Path, pid: int | None) -> None:
+        self.data_dir = data_dir
+        self.pid = pid
+        who = f"process {pid}" if pid is not None else "a broker that is just starting"
+        super().__init__(f"{data_dir} is already in use by {who}: stop it first, or use another data folder")
+
+
+class BrokerFailed(DevstackError):
+    """The broker ended, or did not serve within the time given."""

@@ -1,0 +1,49 @@
+"""Fixtures every test of the repository may use. Owns the one broker of a test session, and nothing else.
+
+A test that takes `kafka`, `kafka_bootstrap` must carry `@pytest.mark.kafka`; `make test-fast` runs all others, on a
+machine without Java too. Tests that kill a broker start their own (`herdmesh.devstack.broker.Broker`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from herdmesh.devstack.broker import Broker
+
+_topic_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The session's broker, on any free port, with data in a temporary folder. Never stop or kill this one."""
+    broker = Broker(tmp_path_factory.mktemp("kafka"), port=0)
+    asyncio.run(broker.start())
+    try:
+        yield broker
+    finally:
+        asyncio.run(broker.stop())
+
+
+@pytest.fixture(scope="session")
+def kafka_bootstrap(kafka: Broker) -> str:
+    """`127.0.0.1:PORT` of the session's broker."""
+    return kafka.bootstrap
+
+
+@pytest.fixture
+def tmp_topic(request: pytest.FixtureRequest) -> Callable[..., str]:
+    """Names for topics, groups and connectors that no other test of the session uses: `tmp_topic()`, `tmp_topic("out")`.
+
+    The test's own name is in it, so that a broker's log tells whose it is.
+    """
+    stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:60]
+
+    def name(purpose: str = "topic") -> str:
+        return f"{stem}-{purpose}-{next(_topic_numbers)}"
+
+    return name
