@@ -37,7 +37,7 @@ def kafka_bootstrap(kafka: Broker) -> str:
 
 @pytest.fixture
 def tmp_topic(request: pytest.FixtureRequest) -> Callable[..., str]:
-    """Names for topics, groups and connectors that no other test of the session uses: `tmp_topic()`, `tmp_topic("out")`.
+    """Names for topics, groups and connectors, unique in the session: `tmp_topic()`, `tmp_topic("out")`.
 
     The test's own name is in it, so that a broker's log tells whose it is.
     """

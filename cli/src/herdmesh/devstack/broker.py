@@ -25,7 +25,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -131,7 +131,7 @@ class Broker:
         return True
 
     async def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End the JVM in order (SIGTERM), with SIGKILL when it takes longer than `timeout_s`. Harmless when not running."""
+        """End the JVM in order (SIGTERM); SIGKILL when that takes over `timeout_s`. Harmless when not running."""
         if not self.is_running():
             self._forget()
             return
@@ -302,17 +302,17 @@ def _write_pid(lock: IO[str], pid: int | None) -> None:
     lock.flush()
 
 
-async def _run_in_foreground(broker: Broker, say: Callable[[str], None]) -> int:
+async def _run_in_foreground(broker: Broker) -> int:
     """Run until SIGINT or SIGTERM (0), or until the JVM ends by itself (1)."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
     await broker.start()
-    say(f"Kafka serves at {broker.bootstrap} (process {broker.pid}, data in {broker.data_dir}). Ctrl-C stops it.")
+    print(f"Kafka serves at {broker.bootstrap} (process {broker.pid}). Ctrl-C stops it.", flush=True)
     while not stopping.is_set():
         if not broker.is_running():
-            say(f"The broker ended by itself; see {broker.log_path}.")
+            print(f"The broker ended by itself; see {broker.log_path}.", file=sys.stderr)
             return 1
         try:
             await asyncio.wait_for(stopping.wait(), timeout=1.0)
@@ -329,9 +329,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=9092, help="preferred port; another is taken when it is busy")
     options = parser.parse_args()
     try:
-        return asyncio.run(
-            _run_in_foreground(Broker(options.data, port=options.port), lambda line: print(line, flush=True))
-        )
+        return asyncio.run(_run_in_foreground(Broker(options.data, port=options.port)))
     except DevstackError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,6 +1,6 @@
-"""The pinned jars, by group: fetched once with the Ivy inside pyspark, checked against committed sums, shared by clones.
+"""The pinned jars, by group: fetched once with the Ivy inside pyspark, checked against committed sums.
 
-Owns the cache folder `<cache>/jars/<group>-<hash of the sums>/`. Does not own what is pinned: that is
+Owns the cache folder `<cache>/jars/<group>-<hash of the sums>/`, shared by clones. Does not own what is pinned: that is
 `deploy/jars/ivy.xml`, with `deploy/jars/<group>.sha256`.
 
 Invariant: a class path is only ever made of files whose sums were checked in this call. A folder gets its final name
@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -163,7 +163,7 @@ def _install(group: str, folder: Path, sums: dict[str, str], fetch: Fetch, retry
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path) -> Generator[None]:
     """Hold `path` against other processes. The kernel releases it when the holder dies, however it dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
