@@ -1,0 +1,253 @@
+"""The whole mesh on one machine: broker, two stores, herder and workers under one supervisor.
+
+Owns the order of start and stop, the environment each service gets, and the state file others read. Owns nothing of
+the mesh: each service is the ordinary `python -m herdmesh.<part>`. Invariant: `ready` in the state file is true only
+when every service answered SERVING, and after `stop()` nothing the stack started is alive.
+
+The supervisor can be killed too. The next start then adopts the broker that still runs, ends the services left behind
+(they belong to nobody) and starts new ones: what users asked for is in Kafka, not in these processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+
+from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.errors import DevstackError
+from herdmesh.devstack.layout import LOOPBACK, ProcessMark, ServiceState, StackLayout, StackState
+from herdmesh.devstack.process import ManagedProcess, end_tree
+from herdmesh.devstack.readiness import serves
+
+MODULES = {
+    "config-store": "herdmesh.configstore",
+    "status-store": "herdmesh.statusstore",
+    "herder": "herdmesh.herder",
+    "worker": "herdmesh.worker",
+}
+START_TIMEOUT_S = 90.0
+STOP_GRACE_S = {"worker": 20.0, "herder": 5.0, "config-store": 5.0, "status-store": 5.0}
+_PROBE_INTERVAL_S = 0.1
+
+
+class StackAlreadyRunning(DevstackError):
+    """Another supervisor serves this data folder; `pid` names it."""
+
+    def __init__(self, data_dir: Path, pid: int) -> None:
+        self.pid = pid
+        super().__init__(f"{data_dir} is already in use by process {pid}: `herd down` stops it, `herd watch` shows it")
+
+
+class ServiceNotReady(DevstackError):
+    """A service did not serve in time, or ended while starting; the tail of its log is in the message."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackSettings:
+    """What to run. `worker_env` and `service_env` add to every worker's / every service's environment."""
+
+    data_dir: Path
+    workers: int = 1
+    restart: bool = True
+    usual_ports: bool = True
+    service_env: Mapping[str, str] = field(default_factory=lambda: {})
+    worker_env: Mapping[str, str] = field(default_factory=lambda: {})
+
+
+class Stack:
+    """One running stack. Not safe for two callers at a time; `on_change` is called on the event loop."""
+
+    def __init__(self, settings: StackSettings, on_change: Callable[[], None] = lambda: None) -> None:
+        self.settings = settings
+        self.layout = StackLayout(settings.data_dir)
+        self.state = StackState()
+        self.broker = Broker(self.layout.broker_dir, port=9092 if settings.usual_ports else 0)
+        self.processes: dict[str, ManagedProcess] = {}
+        self._services: dict[str, ServiceState] = {}
+        self._on_change = on_change
+        self._watchers: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    async def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
+        """Start everything and return when all of it serves.
+
+        Raises `StackAlreadyRunning`, `ServiceNotReady`, and what `Broker.start` raises. Nothing is left running then.
+        """
+        self.layout.create()
+        await self._take_folder()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._start_broker()
+                names = ["config-store", "status-store", "herder"]
+                workers = [f"worker-{number}" for number in range(1, self.settings.workers + 1)]
+                ports = self.layout.choose_ports([*names, *workers], usual=self.settings.usual_ports)
+                self._remember_addresses(ports)
+                # All at once: every client of ours waits for its servers, and Spark needs the time for itself.
+                for name in [*names, *workers]:
+                    await self._start_service(name, ports[name])
+                await asyncio.gather(*(self.wait_serving(name) for name in [*names, *workers]))
+        except TimeoutError:
+            waiting = [name for name, one in self._services.items() if one.state != "serving"]
+            tails = "\n".join(f"--- {name}\n{self.processes[name].log_tail()}" for name in waiting)
+            await self.stop()
+            raise ServiceNotReady(f"not serving after {timeout_s:g} s: {', '.join(waiting)}\n{tails}") from None
+        except BaseException:
+            await self.stop()
+            raise
+        self.state.ready = True
+        self._publish()
+
+    async def stop(self) -> None:
+        """Workers first (they hand their tasks back), then herder, stores, broker. Bounded by the sum of the graces."""
+        self._stopping = True
+        self.state.ready = False
+        for watcher in self._watchers:
+            watcher.cancel()
+        for role in ("worker", "herder", "config-store", "status-store"):
+            group = [name for name in self.processes if role_of(name) == role]
+            await asyncio.gather(*(self.processes[name].stop(STOP_GRACE_S[role]) for name in group))
+            for name in group:
+                self._set(name, "stopped")
+        await self.broker.stop()
+        self._set("broker", "stopped")
+        self.state.supervisor = None
+        self._publish()
+
+    async def restart_broker(self) -> None:
+        """Start the broker again after it died; it recovers its own data."""
+        await self.broker.start()
+        self._broker_serves()
+
+    async def wait_serving(self, name: str) -> None:
+        """Until the service answers SERVING. Raises `ServiceNotReady` when it ends and is not restarted."""
+        address = self._services[name].address
+        async with grpc.aio.insecure_channel(address) as channel:
+            while True:
+                process = self.processes[name]
+                if process.exit_code is not None and not self.settings.restart:
+                    tail = process.log_tail()
+                    raise ServiceNotReady(f"{name} ended with exit code {process.exit_code} while starting\n{tail}")
+                if await serves(channel):
+                    self._set(name, "serving")
+                    return
+                await asyncio.sleep(_PROBE_INTERVAL_S)
+
+    def addresses(self, role: str) -> Sequence[str]:
+        """host:port of each service of a role, in order of their names."""
+        return [one.address for name, one in self._services.items() if role_of(name) == role]
+
+    async def _take_folder(self) -> None:
+        previous = self.layout.read_state()
+        if previous is not None:
+            supervisor = previous.supervisor
+            if supervisor is not None and supervisor.pid != os.getpid() and supervisor.alive() is not None:
+                raise StackAlreadyRunning(self.layout.data_dir, supervisor.pid)
+            left = [mark.alive() for one in previous.services if one.name != "broker" and (mark := one.mark)]
+            processes = [one for one in left if one is not None]
+            descendants = [child for one in processes for child in one.children(recursive=True)]
+            for one in processes:
+                one.kill()
+            await end_tree([*processes, *descendants], grace_s=0.0)
+        self.state.supervisor = ProcessMark.of(os.getpid())
+        self._publish()
+
+    async def _start_broker(self) -> None:
+        self._services["broker"] = ServiceState("broker", "")
+        if not await self.broker.adopt():
+            await self.broker.start()
+        self._broker_serves()
+        self._watchers.append(asyncio.create_task(self._watch_broker(), name="watch broker"))
+
+    def _broker_serves(self) -> None:
+        service = self._services["broker"]
+        service.address = self.state.bootstrap_servers = self.broker.bootstrap
+        service.mark = ProcessMark.of(self.broker.pid) if self.broker.pid is not None else None
+        self._set("broker", "serving")
+
+    async def _watch_broker(self) -> None:
+        while True:
+            await asyncio.sleep(0.3)
+            if self.broker.is_running() or self._stopping:
+                continue
+            if not self.settings.restart:
+                self._set("broker", "failed")
+                continue
+            service = self._services["broker"]
+            service.restarts += 1
+            self._set("broker", "restarting")
+            try:
+                await self.restart_broker()
+            except DevstackError as error:
+                service.detail = str(error).splitlines()[0]
+                self._set("broker", "failed")
+                await asyncio.sleep(2.0)
+
+    def _remember_addresses(self, ports: Mapping[str, int]) -> None:
+        self.state.herder = f"{LOOPBACK}:{ports['herder']}"
+        self.state.config_store = f"{LOOPBACK}:{ports['config-store']}"
+        self.state.status_store = f"{LOOPBACK}:{ports['status-store']}"
+
+    async def _start_service(self, name: str, port: int) -> None:
+        address = f"{LOOPBACK}:{port}"
+        role = role_of(name)
+        env = {
+            "HERDMESH_LISTEN": address,
+            "HERDMESH_BOOTSTRAP_SERVERS": self.broker.bootstrap,
+            "HERDMESH_CONFIG_STORE": self.state.config_store,
+            "HERDMESH_STATUS_STORE": self.state.status_store,
+            "HERDMESH_HERDER": self.state.herder,
+            # one broker: the topics cannot have three replicas
+            "HERDMESH_CONFIG_STORAGE_REPLICATION_FACTOR": "1",
+            "HERDMESH_STATUS_STORAGE_REPLICATION_FACTOR": "1",
+            "HERDMESH_OFFSET_STORAGE_REPLICATION_FACTOR": "1",
+            **self.settings.service_env,
+            **(self.settings.worker_env if role == "worker" else {}),
+        }
+        self._services[name] = ServiceState(name, address)
+        process = ManagedProcess(
+            name,
+            [sys.executable, "-m", MODULES[role]],
+            env,
+            self.layout.logs_dir / f"{name}.log",
+            lambda: self._process_changed(name),
+            restart=self.settings.restart,
+        )
+        self.processes[name] = process
+        await process.start()
+
+    def _process_changed(self, name: str) -> None:
+        process = self.processes[name]
+        service = self._services[name]
+        service.mark = process.mark
+        service.restarts = process.restarts
+        if self._stopping:
+            return
+        if process.mark is None:
+            service.detail = f"exit code {process.exit_code}"
+            self._set(name, "restarting" if self.settings.restart else "failed")
+        elif process.restarts:
+            self._set(name, "restarting")
+            self._watchers.append(asyncio.create_task(self.wait_serving(name), name=f"wait for {name}"))
+        else:
+            self._set(name, "starting")
+
+    def _set(self, name: str, state: str) -> None:
+        if name in self._services:
+            self._services[name].state = state
+        self._publish()
+
+    def _publish(self) -> None:
+        self.state.services = list(self._services.values())
+        self.layout.write_state(self.state)
+        self._on_change()
+
+
+def role_of(name: str) -> str:
+    """`worker` for `worker-2`, else the name itself."""
+    return "worker" if name.startswith("worker-") else name

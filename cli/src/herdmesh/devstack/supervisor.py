@@ -1,0 +1,104 @@
+"""A stack without a terminal: `herd up --detach` starts this, `herd down` ends it.
+
+Owns the life of one `Stack` from SIGTERM or SIGINT to the last process. Prints nothing but errors: the state file in
+the data folder tells the rest.
+
+    python -m herdmesh.devstack.supervisor --data DIR --workers N
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+from herdmesh.devstack.errors import DevstackError
+from herdmesh.devstack.layout import ProcessMark, StackLayout, StackState
+from herdmesh.devstack.stack import START_TIMEOUT_S, Stack, StackSettings
+
+_POLL_S = 0.1
+#: Longer than the sum of the graces of an orderly stop.
+STOP_TIMEOUT_S = 60.0
+
+
+async def run(settings: StackSettings) -> None:
+    """Run a stack until SIGTERM or SIGINT, then stop it in order."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopping.set)
+    stack = Stack(settings)
+    starting = asyncio.create_task(stack.start())
+    stop_wanted = asyncio.create_task(stopping.wait())
+    await asyncio.wait({starting, stop_wanted}, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting  # it stops what it started
+        return
+    starting.result()
+    await stop_wanted
+    await stack.stop()
+
+
+async def start_detached(data_dir: Path, workers: int) -> StackState:
+    """Start a supervisor that outlives this process and wait until its stack is ready.
+
+    Raises `DevstackError` with the supervisor's own words when it ends before that.
+    """
+    layout = StackLayout(data_dir)
+    layout.create()
+    log_path = layout.logs_dir / "supervisor.log"
+    command = [sys.executable, "-m", "herdmesh.devstack.supervisor", "--data", str(data_dir), "--workers", str(workers)]
+    with log_path.open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    mark = ProcessMark.of(process.pid)
+    deadline_s = asyncio.get_running_loop().time() + START_TIMEOUT_S + STOP_TIMEOUT_S
+    while asyncio.get_running_loop().time() < deadline_s:
+        state = layout.read_state()
+        if state is not None and state.ready and state.supervisor == mark:
+            return state
+        if process.returncode is not None:
+            raise DevstackError(log_path.read_text(errors="replace").strip() or f"ended early; see {log_path}")
+        await asyncio.sleep(_POLL_S)
+    raise DevstackError(f"the stack was not ready in time; see {layout.logs_dir}")
+
+
+async def stop_detached(data_dir: Path) -> bool:
+    """End the supervisor of a data folder, in order. False when none runs there."""
+    state = StackLayout(data_dir).read_state()
+    supervisor = state.supervisor.alive() if state is not None and state.supervisor is not None else None
+    if supervisor is None:
+        return False
+    supervisor.send_signal(signal.SIGTERM)
+    try:
+        await asyncio.to_thread(supervisor.wait, STOP_TIMEOUT_S)
+    except psutil.TimeoutExpired:
+        raise DevstackError(f"process {supervisor.pid} did not stop within {STOP_TIMEOUT_S:g} s") from None
+    return True
+
+
+def main() -> int:
+    """Command line: one stack until it is told to stop."""
+    parser = argparse.ArgumentParser(prog="python -m herdmesh.devstack.supervisor")
+    parser.add_argument("--data", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--workers", type=int, default=1)
+    options = parser.parse_args()
+    try:
+        asyncio.run(run(StackSettings(options.data, options.workers)))
+    except DevstackError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
