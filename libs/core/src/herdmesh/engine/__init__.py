@@ -1,0 +1,40 @@
+"""The record loop: read a range or poll a source, convert, transform, write, commit.
+
+Public: `run(spec, link)`, and the types of `contract`. Plain Python: runs in a Spark executor's process, in a test, or
+in a command alike. Knows Kafka; knows no Spark, no gRPC, no herder.
+"""
+
+from __future__ import annotations
+
+from herdmesh.engine.contract import (
+    Command,
+    ErrorClass,
+    PartitionProgress,
+    Progress,
+    Rate,
+    RunEnd,
+    RunLink,
+    RunOutcome,
+    RunSpec,
+    Share,
+    Stop,
+    TaskKind,
+)
+from herdmesh.engine.errors import TaskFailed, TaskFenced
+
+__all__ = [
+    "Command",
+    "ErrorClass",
+    "PartitionProgress",
+    "Progress",
+    "Rate",
+    "RunEnd",
+    "RunLink",
+    "RunOutcome",
+    "RunSpec",
+    "Share",
+    "Stop",
+    "TaskFailed",
+    "TaskFenced",
+    "TaskKind",
+]

@@ -1,0 +1,262 @@
+"""What a connector author implements: connectors, tasks, and the batches they exchange with the record loop.
+
+Owns the interfaces (reference data-model 3). Does not run them: connectors live in a worker, tasks in a run
+(`herdmesh.engine`). `herdmesh.sdk` re-exports what is public here.
+
+Invariant: a task sees records in order per partition, and nothing it was given counts as done before the loop has
+committed it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from herdmesh.connect.data import ConnectRecord, Schema
+from herdmesh.connect.errors import ConfigError
+
+if TYPE_CHECKING:
+    from herdmesh.connect.config import ConfigDef
+
+Config = Mapping[str, str | None]
+PartitionId = tuple[str, int]
+"""Topic and partition number."""
+
+
+class ConnectorKind(StrEnum):
+    """Which way a connector moves records."""
+
+    SOURCE = "source"
+    SINK = "sink"
+
+
+class Connector(ABC):
+    """Turns one config into task configs. Constructed without arguments, also only to be validated."""
+
+    kind: ClassVar[ConnectorKind]
+    class_name: ClassVar[str]
+    """The canonical `connector.class`, in Java's spelling where one exists."""
+    aliases: ClassVar[tuple[str, ...]] = ()
+    """The other names it answers to, short ones first."""
+    version: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def config_def(cls) -> ConfigDef:
+        """The connector's own keys; the keys all connectors share are added by the caller."""
+
+    def validate(self, config: Config) -> Sequence[ConfigError]:
+        """Errors the definition cannot see (two keys that clash, a folder not writable), each naming its field."""
+        return ()
+
+    def start(self, config: Config) -> None:
+        """Take the config. Raises ConfigError when it cannot be used."""
+        self.config = dict(config)
+
+    @abstractmethod
+    def task_class(self) -> str:
+        """Import path `module:Class` of the task, so that the worker need not import what only a run needs."""
+
+    @abstractmethod
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        """One config per task, at most `max_tasks`. Called after `start`."""
+
+    def stop(self) -> None:
+        """Release what `start` took; called only after it."""
+        return
+
+
+class SourceConnector(Connector):
+    """Brings records into Kafka."""
+
+    kind = ConnectorKind.SOURCE
+
+    def exactly_once_support(self, config: Config) -> bool | None:
+        """True or False when the connector can tell, None when it cannot (KIP-618)."""
+        return None
+
+
+class SinkConnector(Connector):
+    """Brings records out of Kafka."""
+
+    kind = ConnectorKind.SINK
+
+
+@dataclass(frozen=True, slots=True)
+class TaskContext:
+    """Who a task is."""
+
+    connector: str
+    task: int
+    task_count: int
+    owner: str
+    """The task's transactional id: the name of the fence its work is done under."""
+    run_id: str
+    """Unique among all runs ever."""
+
+
+class ValueForm(StrEnum):
+    """What the loop hands to a sink task as a record's value."""
+
+    VALUES = "values"
+    """The Connect value after the transformations: dict, list, str, int, ..."""
+    LINES = "lines"
+    """UTF-8 text of the value in one line: strings as they are, all else as compact JSON; encoded by the same function
+    that decodes and transforms, which is faster than encoding later."""
+
+
+@dataclass(slots=True)
+class SinkBatch:
+    """Records of one partition, in order. Columns are of equal length; transformations may have dropped records, so the
+    range of offsets can be longer than the columns.
+
+    `keys`, `offsets` and `timestamps_ms` may be lazy sequences: reading them costs, not reading them is free.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    """Of the first record read, dropped or not."""
+    last_offset: int
+    """Of the last record read, dropped or not."""
+    values: Sequence[Any]
+    keys: Sequence[Any]
+    offsets: Sequence[int]
+    timestamps_ms: Sequence[int | None]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def records(self) -> Iterator[ConnectRecord]:
+        """The records as objects, for code that needs more than columns."""
+        columns = zip(self.offsets, self.keys, self.values, self.timestamps_ms, strict=True)
+        for offset, key, value, timestamp_ms in columns:
+            yield ConnectRecord(
+                self.topic, self.partition, key=key, value=value, timestamp_ms=timestamp_ms, offset=offset
+            )
+
+
+class SinkTask(ABC):
+    """Writes records outside, at least once: `flush` makes everything put durable before offsets are committed."""
+
+    value_form: ClassVar[ValueForm] = ValueForm.VALUES
+
+    @abstractmethod
+    def start(self, config: Config, context: TaskContext) -> None:
+        """Take the config. Raises ConfigError. Earlier owners are fenced, but may not know it yet."""
+
+    def open(self, partitions: Sequence[PartitionId]) -> None:
+        """Partitions the task now owns in addition to earlier ones."""
+        return
+
+    @abstractmethod
+    def put(self, batch: SinkBatch) -> None:
+        """Take a batch; it need not be written when the call returns."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Return when everything put is durable outside. Offsets are committed next."""
+
+    def stop(self) -> None:
+        """Release everything; called once, also after an error."""
+        return
+
+
+class StagingSinkTask(SinkTask):
+    """Writes records outside exactly once by stage, commit, publish (design section 6).
+
+    The loop calls `recover` once after taking over, then `put` and, when `commit_due` or its own time has come,
+    `stage`, a fenced commit that carries the manifests as offset metadata, and `publish`. A manifest is the task's own
+    text, at most `MANIFEST_BYTES_MAX` bytes for each partition. `flush` is not used.
+    """
+
+    MANIFEST_BYTES_MAX: ClassVar[int] = 3_900
+    """A little under the broker's `offset.metadata.max.bytes` (4096): the loop wraps the text."""
+
+    @abstractmethod
+    def recover(self, manifests: Mapping[PartitionId, str]) -> None:
+        """Finish what an earlier owner committed, and remove what it staged and did not commit.
+
+        Called before `put` whenever partitions are added, with all partitions added, after `open`. Must change nothing
+        for a manifest that is already published.
+
+        Args:
+            manifests: the committed manifest per partition; "" = nothing to publish.
+        """
+
+    @abstractmethod
+    def commit_due(self) -> bool:
+        """True when what was put makes a good unit to commit. Asked after every batch and while waiting."""
+
+    @abstractmethod
+    def stage(self) -> Mapping[PartitionId, str]:
+        """Make everything put since the last call durable but invisible. Returns a manifest for each partition that has
+        something to publish; must name all that is needed to publish it from another process."""
+
+    @abstractmethod
+    def publish(self, manifests: Mapping[PartitionId, str]) -> None:
+        """Make visible what the manifests name; called only with manifests that are committed. Must be idempotent: the
+        next owner may have published the same."""
+
+    def flush(self) -> None:
+        """Not used: `stage` takes its place."""
+        return
+
+
+@dataclass(slots=True)
+class SourceBatch:
+    """Records for one topic, with the source's offset after the last of them. Columns are of equal length; empty `keys`
+    means no record has a key, empty `timestamps_ms` that none has a time."""
+
+    topic: str
+    values: Sequence[Any]
+    source_partition: Mapping[str, Any] | None
+    source_offset: Mapping[str, Any] | None
+    keys: Sequence[Any] = ()
+    timestamps_ms: Sequence[int | None] = ()
+    key_schema: Schema | None = None
+    value_schema: Schema | None = None
+    partition: int | None = None
+    """Kafka partition, None = the producer chooses by key."""
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTaskContext:
+    """Who a source task is, and where it left off."""
+
+    connector: str
+    task: int
+    task_count: int
+    run_id: str
+    committed_offset: Callable[[Mapping[str, Any] | None], Mapping[str, Any] | None]
+    """The committed offset of a source partition, None = none."""
+
+
+class SourceTask(ABC):
+    """Reads records outside."""
+
+    @abstractmethod
+    def start(self, config: Config, context: SourceTaskContext) -> None:
+        """Take the config and find the place to go on from. Raises ConfigError."""
+
+    @abstractmethod
+    def poll(self) -> SourceBatch | None:
+        """What is there now, at most a few thousand records; None when there is nothing. Must not wait."""
+
+    def commit(self) -> None:
+        """Everything polled so far is in Kafka and its offset is committed."""
+        return
+
+    def wake_after_ms(self) -> int:
+        """When to look again after `poll` returned None."""
+        return 1_000
+
+    def stop(self) -> None:
+        """Release everything; called once, also after an error."""
+        return

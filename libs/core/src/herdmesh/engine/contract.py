@@ -1,0 +1,160 @@
+"""What a worker and a run say to each other: the spec of a run, the link while it lasts, its outcome.
+
+Owns the value types and the `RunLink` protocol. Owns no behaviour: the loop is `engine.run`, the wire is the worker's.
+
+Invariant: everything here but the link is immutable and can be pickled, because a spec travels to a Spark executor and
+an outcome travels back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+Properties = Mapping[str, str | None]
+
+
+class TaskKind(StrEnum):
+    """Which way a task moves records."""
+
+    SINK = "sink"
+    SOURCE = "source"
+
+
+class RunEnd(StrEnum):
+    """Why a run ended without an error; names equal the proto enum `RunEnd`."""
+
+    QUIET = "QUIET"
+    """Nothing to do for `linger_ms`."""
+    STOPPED = "STOPPED"
+    """The worker told it to stop."""
+    YIELDED = "YIELDED"
+    """Its share of the slot is used and other tasks wait."""
+
+
+class ErrorClass(StrEnum):
+    """What the restart policy does with a failure; names equal the proto enum `ErrorClass`."""
+
+    RETRIABLE = "RETRIABLE"
+    FATAL = "FATAL"
+    BAD_CONFIG = "BAD_CONFIG"
+    UNKNOWN = "UNKNOWN"
+    FENCED = "FENCED"
+    DATA_LOSS = "DATA_LOSS"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """Everything a run needs to know; made by the worker, executed anywhere."""
+
+    run_id: str
+    """Names this run among all runs ever; part of the names of staged files."""
+    connector: str
+    task: int
+    """Number of the task, from 0."""
+    task_count: int
+    """Tasks of the connector; decides with `task` which partitions a sink task owns."""
+    kind: TaskKind
+    task_class: str
+    """Import path `module:Class` of the SinkTask or SourceTask."""
+    connector_config: Properties
+    """The connector's config: converters, transformations, topics, `consumer.override.*` and the like."""
+    task_config: Properties
+    """What the connector made for this task."""
+    bootstrap_servers: str
+    group_id: str
+    """The Connect cluster's `group.id`."""
+    offset_storage_topic: str
+    """Connect's offsets topic, for sources."""
+    transactional_id: str
+    """The fence: `<group.id>-<connector>-<task>`."""
+    worker_config: Properties = field(default_factory=dict[str, str | None])
+    """Defaults of the worker: `key.converter`, `value.converter`, `offset.flush.interval.ms`, ..."""
+    linger_ms: int = 5_000
+    """A run ends after so long without a record."""
+    continuous: bool = False
+    """True = a quiet run goes on (`herdmesh.trigger=continuous`)."""
+    has_committed: bool = False
+    """True when this task is known to have committed offsets: a missing offset is then a loss."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Commit and end."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Limit the run; 0 = unlimited."""
+
+    records_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Others wait for the slot: commit and end when the run has lasted so long."""
+
+    run_ms: int
+
+
+Command = Stop | Rate | Share
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """One partition of a sink task; offsets are Kafka's, -1 = not known or none."""
+
+    topic: str
+    partition: int
+    committed_offset: int
+    position: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a run has come. Counts are of this run; the worker adds up the runs of a task."""
+
+    records_in: int = 0
+    """Records read from Kafka (sink) or polled (source)."""
+    records_out: int = 0
+    """Records given to the sink's task, or acknowledged by Kafka."""
+    records_dropped: int = 0
+    """Records a transformation dropped."""
+    partitions: tuple[PartitionProgress, ...] = ()
+    """The partitions a sink task owns, sorted; empty for a source."""
+    records_per_second: float = 0.0
+    """Records in, over the last seconds."""
+    commit_time_ms: int | None = None
+    """Epoch time of the last offset commit, None = none yet."""
+    has_committed: bool = False
+    """True once this task has ever committed offsets (starts as the spec says)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """How a run ended without an error."""
+
+    reason: RunEnd
+    progress: Progress
+    wake_after_ms: int = 0
+    """When a source wants to be polled again; 0 = the offset watcher decides (sinks)."""
+
+
+class RunLink(Protocol):
+    """The run's line to its worker, called from the loop's thread only.
+
+    No method may block, or raise because the line is broken.
+    """
+
+    def progress(self, progress: Progress) -> None:
+        """Tell how far the run is: about every 200 ms while records move, and after every commit."""
+        ...
+
+    def commands(self) -> Sequence[Command]:
+        """Return what the worker said since the last call, oldest first."""
+        ...
