@@ -88,6 +88,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_FOREIGN_WRITER (FAILED_PRECONDITION): a live Java Connect cluster owns the topics; stop it first."""
     ERROR_REASON_REQUEST_ID_EXPIRED: _ErrorReason.ValueType  # 32
     """ERROR_REASON_REQUEST_ID_EXPIRED (FAILED_PRECONDITION): the request id is older than outcomes are kept; nothing was applied."""
+    ERROR_REASON_UNREACHABLE: _ErrorReason.ValueType  # 33
+    """ERROR_REASON_UNREACHABLE (UNAVAILABLE): no answer from the server, or from a part it needs; a write's outcome is unknown."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason names one cause each. The gRPC code that carries it is given per value."""
@@ -158,4 +160,6 @@ ERROR_REASON_FOREIGN_WRITER: ErrorReason.ValueType  # 31
 """ERROR_REASON_FOREIGN_WRITER (FAILED_PRECONDITION): a live Java Connect cluster owns the topics; stop it first."""
 ERROR_REASON_REQUEST_ID_EXPIRED: ErrorReason.ValueType  # 32
 """ERROR_REASON_REQUEST_ID_EXPIRED (FAILED_PRECONDITION): the request id is older than outcomes are kept; nothing was applied."""
+ERROR_REASON_UNREACHABLE: ErrorReason.ValueType  # 33
+"""ERROR_REASON_UNREACHABLE (UNAVAILABLE): no answer from the server, or from a part it needs; a write's outcome is unknown."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -1,0 +1,117 @@
+"""The one server interceptor: every exception that leaves a handler becomes a status of the one table.
+
+Owns the mapping at the boundary, the correlation id of bugs, and the counts and durations of calls. Owns no table: see
+`status`.
+
+Invariant: a caller never sees UNKNOWN or an exception's text that nobody meant for callers; a bug is logged once with
+its trace, and only its correlation id goes out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, TypeAlias, cast
+
+import grpc
+import grpc.aio
+import structlog
+
+from herdmesh.rpc import errors, status, telemetry
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+# Generic in the stubs only, so these stay text at run time.
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+_Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+
+
+class StatusInterceptor(grpc.aio.ServerInterceptor):
+    """Install once per server, innermost."""
+
+    def __init__(self) -> None:
+        self._durations_ms = telemetry.meter("herdmesh.rpc").create_histogram(
+            "herdmesh_rpc_server_duration_ms", unit="ms", description="Time from a call's arrival to its status."
+        )
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> _Handler | None:
+        handler = await continuation(handler_call_details)
+        if handler is None:
+            return None  # a method nobody serves: gRPC answers UNIMPLEMENTED itself
+        method: str = handler_call_details.method
+        match handler.request_streaming, handler.response_streaming:
+            case True, True:
+                make, behaviour = grpc.stream_stream_rpc_method_handler, self._stream(handler.stream_stream, method)
+            case True, False:
+                make, behaviour = grpc.stream_unary_rpc_method_handler, self._unary(handler.stream_unary, method)
+            case False, True:
+                make, behaviour = grpc.unary_stream_rpc_method_handler, self._stream(handler.unary_stream, method)
+            case _:
+                make, behaviour = grpc.unary_unary_rpc_method_handler, self._unary(handler.unary_unary, method)
+        return make(
+            behaviour,
+            request_deserializer=handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        )
+
+    def _unary(self, behaviour: Any, method: str) -> Callable[..., Any]:
+        async def call(request: Any, context: _Context) -> Any:
+            async with self._mapped(context, method):
+                return await behaviour(request, context)
+
+        return call
+
+    def _stream(self, behaviour: Any, method: str) -> Callable[..., Any]:
+        async def call(request: Any, context: _Context) -> Any:
+            async with self._mapped(context, method):
+                replies = behaviour(request, context)
+                if isinstance(replies, Awaitable):
+                    # A handler that uses context.write() itself is a coroutine, as are the generated base methods.
+                    await replies
+                else:
+                    # Closed here and not by the garbage collector: a watch holds a place in its store until then.
+                    async with aclosing(cast("AsyncGenerator[Any]", replies)) as open_replies:
+                        async for reply in open_replies:
+                            await context.write(reply)
+
+        return call
+
+    @asynccontextmanager
+    async def _mapped(self, context: _Context, method: str) -> AsyncGenerator[None]:
+        started = time.perf_counter()
+        outcome = "OK"
+        try:
+            yield
+        except asyncio.CancelledError:
+            outcome = "CANCELLED"
+            raise
+        except grpc.aio.AbortError:
+            outcome = "ABORTED_BY_HANDLER"
+            raise
+        except Exception as error:  # noqa: BLE001 - this is the boundary: nothing may leave unmapped
+            planned = self._planned(error, context, method)
+            outcome = planned.reason
+            code, message, details = status.pack(planned)
+            await context.abort(code, message, ((status.DETAILS_KEY, details),))
+        finally:
+            self._durations_ms.record(
+                (time.perf_counter() - started) * 1000, {"method": method.lstrip("/"), "outcome": outcome}
+            )
+
+    def _planned(self, error: Exception, context: _Context, method: str) -> errors.HerdmeshError:
+        if isinstance(error, NotImplementedError) and context.code() is grpc.StatusCode.UNIMPLEMENTED:
+            # Raised by a generated base method: the contract has it, this release does not.
+            return errors.NotBuilt(method.lstrip("/"))
+        planned = status.as_herdmesh_error(error)
+        if planned is not None:
+            return planned
+        correlation_id = uuid.uuid4().hex[:12]
+        _log.error("rpc_failed_unexpectedly", method=method, correlation_id=correlation_id, exc_info=error)
+        return errors.Internal(correlation_id)

@@ -1,0 +1,127 @@
+"""A gRPC server as every service runs it: services, health, reflection, metrics, error mapping.
+
+Owns the server's life. Owns no service: a servicer raises `herdmesh.rpc.errors` (or `herdmesh.topicstore.errors`) and
+knows nothing of status codes.
+
+Invariant: a service is SERVING only after its owner said so with `set_serving`, and NOT_SERVING before the server
+begins to stop. The server as a whole (health name "") is SERVING while any of its services is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc.aio
+import structlog
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1.health import SERVICE_NAME as HEALTH_NAME
+from grpc_health.v1.health import aio as health_aio
+from grpc_reflection.v1alpha import reflection
+
+from herdmesh.rpc import telemetry
+from herdmesh.rpc._interceptor import StatusInterceptor
+
+METRICS_PORT_OFFSET: Final = 1000
+MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+_OPTIONS: Final = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    # Two processes must never share a port by accident: a caller would reach either.
+    ("grpc.so_reuseport", 0),
+    # Clients ping every 10 s even without calls; the default would cut them off for pinging too often.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceRegistration:
+    """One service: the servicer, the generated `add_XServicer_to_server`, and the full proto name."""
+
+    servicer: Any
+    add_to_server: Callable[[Any, Any], None]
+    full_name: str
+
+
+class Server:
+    """`listen` is host:port, port 0 = any free one. With `metrics`, /metrics is served on port + 1000."""
+
+    def __init__(self, listen: str, services: Sequence[ServiceRegistration], metrics: bool = True) -> None:
+        self._host, _, port = listen.rpartition(":")
+        self._wanted_port = int(port)
+        self._services = tuple(services)
+        self._metrics_wanted = metrics
+        self._serving = {service.full_name: False for service in services}
+        self._health = health_aio.HealthServicer()
+        self._server: grpc.aio.Server | None = None
+        self._metrics: telemetry.MetricsPage | None = None
+
+    async def start(self) -> int:
+        """Bind and serve, every service NOT_SERVING. Returns the bound port. Raises OSError when it is taken."""
+        if telemetry.tracing_wanted():
+            telemetry.start_tracing(os.environ.get("OTEL_SERVICE_NAME", self._services[0].full_name))
+        interceptors = [*telemetry.server_interceptors(), StatusInterceptor()]
+        server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
+        for service in self._services:
+            service.add_to_server(service.servicer, server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        names = (*self._serving, HEALTH_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, server)
+        await self._publish_health()
+        address = f"{self._host}:{self._wanted_port}"
+        try:
+            port = server.add_insecure_port(address)
+        except RuntimeError as error:  # gRPC's way of saying that bind failed
+            raise OSError(f"cannot listen on {address}: {error}") from error
+        await server.start()
+        self._server = server
+        metrics_port = self._start_metrics(port)
+        _log.info("listening", address=f"{self._host}:{port}", metrics_port=metrics_port, services=list(self._serving))
+        return port
+
+    async def set_serving(self, full_name: str, serving: bool) -> None:
+        """Say whether `full_name` may be called. Raises KeyError for a service this server does not have."""
+        if self._serving[full_name] is serving:
+            return
+        self._serving[full_name] = serving
+        _log.info("health", service=full_name, serving=serving)
+        await self._publish_health()
+
+    async def set_all_serving(self, serving: bool) -> None:
+        """`set_serving` for every service."""
+        for full_name in self._serving:
+            await self.set_serving(full_name, serving)
+
+    async def stop(self, grace_s: float) -> None:
+        """Say NOT_SERVING, let running calls end within `grace_s`, then cancel them. Bounded; safe to call twice."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        await self._health.enter_graceful_shutdown()
+        await server.stop(grace_s)
+        if self._metrics is not None:
+            await self._metrics.stop()
+            self._metrics = None
+
+    def _start_metrics(self, port: int) -> int | None:
+        if not self._metrics_wanted:
+            return None
+        # A port above 65535 - 1000 (any free port may be) leaves no room for the rule.
+        wanted = port + METRICS_PORT_OFFSET if self._wanted_port and port + METRICS_PORT_OFFSET < 65536 else 0
+        self._metrics = telemetry.MetricsPage(self._host, wanted)
+        return self._metrics.start()
+
+    async def _publish_health(self) -> None:
+        for full_name, serving in self._serving.items():
+            await self._health.set(full_name, _SERVING if serving else _NOT_SERVING)
+        await self._health.set("", _SERVING if any(self._serving.values()) else _NOT_SERVING)

@@ -1,0 +1,67 @@
+"""Settings of a service: one frozen object, read once at start from environment and flags.
+
+Owns how they are read (`HERDMESH_<NAME>`, `--name value` or `--name=value`, a dotenv file named by HERDMESH_ENV_FILE)
+and how they are shown. Owns no setting of any service but the ones all have.
+
+Invariant: flags win over the environment, the environment over the file, the file over defaults; a secret
+(`pydantic.SecretStr`) never appears in `redacted()`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Self
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class ServiceSettings(BaseSettings):
+    """Base of every service's settings. Subclass it, add fields with `Field(description=...)`, call `load()`."""
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        env_prefix="HERDMESH_",
+        extra="ignore",
+        cli_avoid_json=True,
+        cli_hide_none_type=True,
+    )
+
+    listen: str = Field(description="host:port to serve gRPC on; port 0 = any free port")
+    metrics: bool = Field(default=True, description="serve /metrics on the port + 1000")
+    log_level: str = Field(default="info", description="debug, info, warning or error")
+
+    @classmethod
+    def load(cls, arguments: Sequence[str] | None = None) -> Self:
+        """Read everything; `arguments` default to the process' own. Raises pydantic.ValidationError naming the field.
+
+        `--help` prints the settings and exits.
+        """
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        env_file = os.environ.get("HERDMESH_ENV_FILE")
+        # The CLI source is an init argument of BaseSettings that its type does not show for subclasses.
+        read: Any = cls
+        return read(_cli_parse_args=_normalized(cls, given), _env_file=env_file)
+
+    def redacted(self) -> dict[str, Any]:
+        """Every setting by name, secrets replaced by stars: what the start-up log prints."""
+        return self.model_dump(mode="json")
+
+
+def _normalized(settings: type[BaseSettings], arguments: Sequence[str]) -> list[str]:
+    """`--group-id x` and `--group_id x` are the same; a bool flag without a value is true."""
+    result: list[str] = []
+    for position, argument in enumerate(arguments):
+        if not argument.startswith("--"):
+            result.append(argument)
+            continue
+        name, equals, value = argument.partition("=")
+        name = "--" + name[2:].replace("-", "_")
+        result.append(name + equals + value)
+        field = settings.model_fields.get(name[2:])
+        following = arguments[position + 1] if position + 1 < len(arguments) else "--"
+        if field is not None and field.annotation is bool and not equals and following.startswith("--"):
+            result.append("true")
+    return result
