@@ -1,0 +1,99 @@
+"""What `herd watch`, `herd up` and the demo show while things move.
+
+Owns the latest picture of connectors, fed by the herder's watch, and its rendering. Invariant: the picture is only what
+the leader last said; when nobody leads it says so instead of growing old silently.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.text import Text
+
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.cli import views
+from herdmesh.cli.client import HerderClient
+from herdmesh.cli.errors import CommandError
+from herdmesh.cli.output import CONNECTOR_COLUMNS, TASK_COLUMNS, colored, connector_rows, table, task_rows
+from herdmesh.devstack.layout import StackState
+
+_RECONNECT_S = 0.5
+
+
+class Board:
+    """The connectors as the leader last told. `follow` runs until cancelled."""
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self.connectors: dict[str, views.Json] = {}
+        self.trouble: str | None = "waiting for the herder"
+        self.updated_s = 0.0
+        self._names = list(names)
+
+    async def follow(self, address: str, changed: Callable[[str, views.Json | None], None] | None = None) -> None:
+        """Follow the leader's watch, over any number of fail-overs. `changed(name, connector or None)` per event."""
+        while True:
+            try:
+                async with HerderClient(address) as client:
+                    await self._follow_once(client, changed)
+            except CommandError as error:
+                self.trouble = error.message
+            await asyncio.sleep(_RECONNECT_S)
+
+    async def _follow_once(
+        self, client: HerderClient, changed: Callable[[str, views.Json | None], None] | None
+    ) -> None:
+        request = messages.WatchConnectorsRequest(names=self._names)
+        seen: set[str] = set()
+        async for event in client.stream(lambda stub: stub.WatchConnectors, request):
+            self.trouble, self.updated_s = None, time.monotonic()
+            kind = event.WhichOneof("event")
+            if kind == "connector":
+                name = event.connector.name
+                seen.add(name)
+                self.connectors[name] = views.connector(event.connector)
+                if changed is not None:
+                    changed(name, self.connectors[name])
+            elif kind == "deleted":
+                self.connectors.pop(event.deleted, None)
+                if changed is not None:
+                    changed(event.deleted, None)
+            elif kind == "snapshot_complete":
+                for gone in self.connectors.keys() - seen:
+                    del self.connectors[gone]
+
+    def render(self, *, tasks: bool = True) -> RenderableType:
+        """A table of connectors and, under it, one of tasks per connector."""
+        listed = [self.connectors[name] for name in sorted(self.connectors)]
+        parts: list[RenderableType] = []
+        if self.trouble:
+            parts.append(Text(self.trouble, style="yellow"))
+        if not listed:
+            parts.append(Text("no connectors yet; `herd apply -f FILE` makes one", style="dim"))
+        else:
+            parts.append(table("connectors", CONNECTOR_COLUMNS, connector_rows(listed)))
+        parts += [
+            table(f"\ntasks of {escape(one['name'])}", TASK_COLUMNS, task_rows(one))
+            for one in listed
+            if tasks and one["tasks"]
+        ]
+        return Group(*parts)
+
+
+def render_services(state: StackState) -> RenderableType:
+    """The processes of a development stack."""
+    rows = [
+        [
+            one.name,
+            colored(one.state),
+            one.address,
+            str(one.mark.pid) if one.mark else "-",
+            str(one.restarts),
+            escape(one.detail if one.state in ("restarting", "failed") else ""),
+        ]
+        for one in state.services
+    ]
+    return table("services", ("SERVICE", "STATE", "ADDRESS", "PID", "RESTARTS", ""), rows)

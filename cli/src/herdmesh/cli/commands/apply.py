@@ -1,0 +1,110 @@
+"""`herd apply`: create or replace connectors from files a Connect user already has."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.cli import views
+from herdmesh.cli.client import HerderClient, new_request_id
+from herdmesh.cli.errors import EXIT_USAGE, CommandError
+from herdmesh.cli.output import Format, err, out, print_json
+from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
+
+
+def apply(
+    files: Annotated[
+        list[str],
+        typer.Option("-f", "--file", metavar="FILE|-", help='{"name","config"} or a flat config; - is stdin.'),
+    ],
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only validate, on a worker that has the plugin.")] = False,
+) -> None:
+    """Create connectors, or replace the configs of those that exist."""
+
+    async def work(client: HerderClient) -> None:
+        results: list[views.Json] = []
+        for source in files:
+            for name, config in read_connectors(source):
+                results.append(await (_validate if dry_run else _apply)(client, name, config))
+        if output is Format.JSON:
+            print_json(results if len(results) != 1 else results[0])
+
+    async def _apply(client: HerderClient, name: str, config: dict[str, Any]) -> views.Json:
+        request = messages.UpdateConnectorRequest(
+            request_id=new_request_id(), name=name, config=to_properties(config), allow_missing=True
+        )
+        reply = await client.call(lambda stub: stub.UpdateConnector, request)
+        verb = "created" if reply.created else "updated"
+        if output is Format.TABLE:
+            out.print(f"connector [bold]{name}[/] {verb}")
+        return {"result": verb, **views.connector(reply.connector)}
+
+    async def _validate(client: HerderClient, name: str, config: dict[str, Any]) -> views.Json:
+        request = messages.ValidateConfigRequest(config=to_properties({"name": name, **config}))
+        reply = await client.call(lambda stub: stub.ValidateConfig, request)
+        found = tuple((field.name, text) for field in reply.validation.fields for text in field.errors)
+        if found:
+            raise CommandError("CONFIG_INVALID", f"connector {name} would be refused", exit_code=5, fields=found)
+        if output is Format.TABLE:
+            err.print(f"connector [bold]{name}[/] is valid; nothing was changed")
+        return {"result": "valid", "name": name}
+
+    with_herder(output, herder, work)
+
+
+def read_connectors(source: str) -> list[tuple[str, dict[str, Any]]]:
+    """(name, config) of each connector in a file: one object or a list of them.
+
+    Raises `CommandError` naming the file and what is wrong with it.
+    """
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unusable(source, str(error)) from None
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise _unusable(source, f"not JSON: {error}") from None
+    items: list[Any] = cast("list[Any]", document) if isinstance(document, list) else [document]
+    return [_connector(source, item) for item in items]
+
+
+def _connector(source: str, item: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(item, dict):
+        raise _unusable(source, 'expected {"name": ..., "config": {...}} or a flat config')
+    fields = cast("dict[str, Any]", item)
+    inner = fields.get("config")
+    config = cast("dict[str, Any]", inner) if isinstance(inner, dict) else fields
+    name = fields.get("name", config.get("name"))
+    if not isinstance(name, str) or not name.strip():
+        raise _unusable(source, 'no "name": add one beside "config" or inside it')
+    if "connector.class" not in config:
+        raise _unusable(source, 'no "connector.class": it says what the connector is')
+    return name, config
+
+
+def to_properties(config: dict[str, Any]) -> common.Properties:
+    """A config for the wire. Numbers and booleans become text, as Connect's REST API has it; null stays null."""
+    entries: dict[str, common.PropertyValue] = {}
+    for key, value in config.items():
+        if value is None:
+            entries[key] = common.PropertyValue()
+        elif isinstance(value, str):
+            entries[key] = common.PropertyValue(text=value)
+        elif isinstance(value, bool | int | float):
+            entries[key] = common.PropertyValue(text=json.dumps(value))
+        else:
+            raise CommandError("CONFIG_INVALID", f"{key}: values are text, numbers, true, false or null", exit_code=5)
+    return common.Properties(entries=entries)
+
+
+def _unusable(source: str, what: str) -> CommandError:
+    return CommandError("USAGE", f"{'standard input' if source == '-' else source}: {what}", exit_code=EXIT_USAGE)

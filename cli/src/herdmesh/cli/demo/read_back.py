@@ -1,0 +1,38 @@
+"""Reads the demo's Parquet with Spark, in a process of its own, and prints what it found as one JSON line.
+
+python -m herdmesh.cli.demo.read_back FOLDER
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+SAMPLE_COLUMNS = ("id", "carrier", "flight", "origin", "dest", "departure_delay_min", "tailnum", "source")
+
+
+def main(folder: str) -> None:
+    """Count rows and ids, and take five rows, of all Parquet files in `folder`."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    flights = spark.read.option("mergeSchema", "true").parquet(folder)
+    rows = flights.count()
+    distinct = flights.select("id").distinct().count()
+    sample = [row.asDict() for row in flights.select(*SAMPLE_COLUMNS).orderBy("id").limit(5).collect()]
+    print(json.dumps({"rows": rows, "distinct_ids": distinct, "sample": sample}))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,249 @@
+"""The demo itself, step by step.
+
+Owns the story: start, load, apply, kill a working worker, wait until nothing is left, count. Uses the same stack,
+client and config format as any user. Invariant: it ends well only if every id loaded is in the Parquet exactly once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.resources
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.cli import views
+from herdmesh.cli.board import Board
+from herdmesh.cli.client import HerderClient, new_request_id
+from herdmesh.cli.commands.apply import to_properties
+from herdmesh.cli.demo import flights
+from herdmesh.cli.output import count, out, table
+from herdmesh.devstack.errors import DevstackError
+from herdmesh.devstack.stack import Stack, StackSettings
+
+_REFRESH_S = 0.1
+_TIMEOUT_S = 170.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the demo measured."""
+
+    loaded: int = 0
+    rows: int = 0
+    distinct_ids: int = 0
+    take_over_s: float = 0.0
+    sink_s: float = 0.0
+
+    @property
+    def exact(self) -> bool:
+        return self.loaded > 0 and self.rows == self.loaded == self.distinct_ids
+
+
+class Demo:
+    """One run of the demo in `data_dir`, which is emptied first."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir.resolve()
+        self.folder = self.data_dir / "flights.parquet"
+        self.stack = Stack(StackSettings(self.data_dir / "stack", workers=2))
+        self.board = Board()
+        self.outcome = Outcome()
+
+    async def run(self) -> Outcome:
+        """Raises `DevstackError` or `CommandError` when a step fails; the stack is stopped in any case."""
+        shutil.rmtree(self.data_dir, ignore_errors=True)
+        try:
+            async with asyncio.timeout(_TIMEOUT_S):
+                await self._start()
+                await self._load_first()
+                await self._sink_under_fire()
+                await self._read_back()
+        except TimeoutError:
+            raise DevstackError(
+                f"the demo was not over after {_TIMEOUT_S:g} s; logs: {self.stack.layout.logs_dir}"
+            ) from None
+        finally:
+            with out.status("stopping all in order"):
+                await self.stack.stop()
+        return self.outcome
+
+    async def _start(self) -> None:
+        started_s = time.monotonic()
+        with out.status("starting Kafka, config store, status store, herder and two workers with Spark"):
+            await self.stack.start()
+        out.print(f"[green]1[/] everything serves after {time.monotonic() - started_s:.1f} s")
+
+    async def _load_first(self) -> None:
+        bootstrap = self.stack.state.bootstrap_servers
+        await asyncio.to_thread(flights.create_topic, bootstrap)
+        columns = (TextColumn("  loading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=out, transient=True) as bar:
+            task = bar.add_task("flights", total=flights.ROWS)
+            await self._load(partial(bar.advance, task))
+        out.print(
+            f"[green]2[/] {count(self.outcome.loaded)} flights in topic {flights.TOPIC}, {flights.PARTITIONS} partitions"
+        )
+
+    async def _load(self, progress: Callable[[int], None]) -> None:
+        bootstrap = self.stack.state.bootstrap_servers
+        self.outcome.loaded += await asyncio.to_thread(flights.load, bootstrap, self.outcome.loaded, progress)
+
+    async def _sink_under_fire(self) -> None:
+        connector = json.loads((importlib.resources.files("herdmesh.cli.demo") / "flights-parquet.json").read_text())
+        name: str = connector["name"]
+        config: dict[str, Any] = {**connector["config"], "directory": str(self.folder)}
+        following = asyncio.create_task(self.board.follow(self.stack.state.herder))
+        loading: asyncio.Task[None] | None = None
+        headline = Text(f"applying {name}: a Parquet sink with 2 tasks and 3 transformations")
+        out.print(f"[green]3[/] herd apply -f flights-parquet.json\n{json.dumps(connector, indent=2)}")
+        victim: views.Json | None = None
+        killed_s = 0.0
+        try:
+            async with HerderClient(self.stack.state.herder) as client:
+                request = messages.UpdateConnectorRequest(
+                    request_id=new_request_id(), name=name, config=to_properties(config), allow_missing=True
+                )
+                await client.call(lambda stub: stub.UpdateConnector, request)
+            applied_s = time.monotonic()
+            lag = asyncio.create_task(self._watch_lag(f"connect-{name}"))
+            with Live(self._picture(headline), console=out, auto_refresh=False, transient=True) as live:
+                while True:
+                    shown = self.board.connectors.get(name)
+                    if victim is None and shown is not None and (working := _working_task(shown)) is not None:
+                        victim, killed_s = working, time.monotonic()
+                        self._kill_worker(victim["worker_id"])
+                        headline = Text(
+                            f"SIGKILL to {victim['worker_id']} while it runs task {victim['id']}", style="bold red"
+                        )
+                    elif victim is None and self._lag == 0 and (loading is None or loading.done()):
+                        # The sink was faster than this watch: more flights with fresh ids, so that the kill hits work.
+                        loading = asyncio.create_task(self._load(_unseen))
+                    if (
+                        victim is not None
+                        and not self.outcome.take_over_s
+                        and shown is not None
+                        and _taken_over(shown, victim)
+                    ):
+                        self.outcome.take_over_s = time.monotonic() - killed_s
+                        headline = Text(
+                            f"taken over {self.outcome.take_over_s:.2f} s after the kill", style="bold green"
+                        )
+                    loaded = loading is None or loading.done()
+                    if self.outcome.take_over_s and loaded and self._lag == 0:
+                        break
+                    live.update(self._picture(headline), refresh=True)
+                    await asyncio.sleep(_REFRESH_S)
+            self.outcome.sink_s = time.monotonic() - applied_s
+            lag.cancel()
+        finally:
+            following.cancel()
+        assert victim is not None
+        out.print(
+            f"[green]4[/] worker {victim['worker_id']} was killed (SIGKILL) while it ran task {victim['id']}; "
+            f"the task ran elsewhere {self.outcome.take_over_s:.2f} s later"
+        )
+
+    _lag: int = -1
+
+    async def _watch_lag(self, group: str) -> None:
+        bootstrap = self.stack.state.bootstrap_servers
+        while True:
+            self._lag = await asyncio.to_thread(flights.lag_records, bootstrap, group)
+            await asyncio.sleep(_REFRESH_S)
+
+    def _kill_worker(self, worker_id: str) -> None:
+        for service in self.stack.state.services:
+            if service.address == worker_id and service.mark is not None:
+                os.kill(service.mark.pid, signal.SIGKILL)
+                return
+        raise DevstackError(f"no worker of this stack is {worker_id}")
+
+    def _picture(self, headline: Text) -> RenderableType:
+        lag = Text(f"lag {count(self._lag)} records" if self._lag >= 0 else "lag unknown")
+        return Group(headline, lag, Text(), self.board.render())
+
+    async def _read_back(self) -> None:
+        with out.status("reading the Parquet back with Spark"):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                *("-m", "herdmesh.cli.demo.read_back", str(self.folder)),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+            )
+            stdout, stderr = await process.communicate()
+        if process.returncode != 0:
+            raise DevstackError(f"Spark could not read {self.folder}:\n{stderr.decode(errors='replace')[-2000:]}")
+        found: dict[str, Any] = json.loads(stdout.splitlines()[-1])
+        self.outcome.rows, self.outcome.distinct_ids = found["rows"], found["distinct_ids"]
+        out.print(
+            f"[green]5[/] Spark reads {count(self.outcome.rows)} rows, {count(self.outcome.distinct_ids)} distinct ids:"
+        )
+        sample: list[dict[str, Any]] = found["sample"]
+        rows = [["null" if cell is None else str(cell) for cell in row.values()] for row in sample]
+        out.print(table(None, tuple(sample[0]) if sample else (), rows))
+
+
+def _unseen(_written: int) -> None:
+    """Progress of a load that nobody watches."""
+
+
+def _working_task(connector: views.Json) -> views.Json | None:
+    """A task whose run moves records right now and has more to do, once all tasks run."""
+    tasks: list[views.Json] = connector["tasks"]
+    if not tasks or any(task["state"] != "RUNNING" for task in tasks):
+        return None
+    for task in tasks:
+        moved: views.Json = task.get("progress", {})
+        if moved.get("activity") == "RUNNING" and moved.get("records_in", 0) > 0 and moved.get("lag_records", 0) > 0:
+            return task
+    return None
+
+
+def _taken_over(connector: views.Json, victim: views.Json) -> bool:
+    """True when the victim's task runs under a newer generation."""
+    return any(
+        task["id"] == victim["id"] and task["state"] == "RUNNING" and task["generation"] > victim["generation"]
+        for task in connector["tasks"]
+    )
+
+
+async def show(data_dir: Path) -> int:
+    """Run the demo and print its verdict. Returns the exit code: 0 when every id is there exactly once."""
+    with contextlib.suppress(asyncio.CancelledError):
+        outcome = await Demo(data_dir).run()
+        rate = outcome.loaded / outcome.sink_s if outcome.sink_s else 0.0
+        out.print(
+            table(
+                None,
+                ("", ""),
+                [
+                    ["loaded", count(outcome.loaded)],
+                    ["rows", count(outcome.rows)],
+                    ["distinct ids", count(outcome.distinct_ids)],
+                    ["take-over", f"{outcome.take_over_s:.2f} s"],
+                    ["rate", f"{count(round(rate))} records/s from apply to lag 0, the kill included"],
+                ],
+            )
+        )
+        if outcome.exact:
+            out.print("[bold green]nothing lost, nothing doubled[/]")
+            return 0
+        out.print("[bold red]rows and ids differ from what was loaded[/]")
+        return 1
+    return 130

@@ -1,0 +1,96 @@
+"""How a failed command ends: one line of cause, one line of next step, and an exit code that follows the reason.
+
+Owns the table from reason to exit code and to advice. Does not decide what went wrong: that is the service's reason.
+Invariant: every reason of the contract has exactly one exit code, so scripts need no text.
+
+    0 done | 1 internal error | 2 wrong usage | 3 not found | 4 exists or changed meanwhile | 5 invalid config
+    6 nobody there to do it (retry) | 7 timed out | 8 not built yet | 9 data loss | 10 overloaded | 11 wrong state
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EXIT_INTERNAL = 1
+EXIT_USAGE = 2
+EXIT_UNAVAILABLE = 6
+
+EXIT_CODES: dict[str, int] = {
+    "CONNECTOR_NOT_FOUND": 3,
+    "TASK_NOT_FOUND": 3,
+    "WORKER_NOT_FOUND": 3,
+    "LEASE_NOT_FOUND": 3,
+    "PLUGIN_NOT_FOUND": 3,
+    "CONNECTOR_EXISTS": 4,
+    "REVISION_MISMATCH": 4,
+    "WRITE_OUTCOME_UNKNOWN": 4,
+    "CONFIG_INVALID": 5,
+    "REQUEST_INVALID": 5,
+    "STORE_REPLAYING": EXIT_UNAVAILABLE,
+    "NOT_WRITER": EXIT_UNAVAILABLE,
+    "WRITER_FENCED": EXIT_UNAVAILABLE,
+    "NO_LEADER": EXIT_UNAVAILABLE,
+    "NO_WORKER": EXIT_UNAVAILABLE,
+    "SHUTTING_DOWN": EXIT_UNAVAILABLE,
+    "NOT_LEADER": EXIT_UNAVAILABLE,
+    "TIMEOUT": 7,
+    "NOT_BUILT": 8,
+    "RECORD_CORRUPT": 9,
+    "WATCH_OVERFLOW": 10,
+    "QUEUE_FULL": 10,
+    "CONNECTOR_NOT_STOPPED": 11,
+    "STALE_GENERATION": 11,
+    "STALE_EPOCH": 11,
+    "STATUS_NEWER": 11,
+    "FOREIGN_WRITER": 11,
+    "REQUEST_ID_EXPIRED": 11,
+    "REVISION_COMPACTED": 10,
+    "REVISION_IN_FUTURE": 10,
+    "REVISION_FOREIGN": 10,
+    "INTERNAL": EXIT_INTERNAL,
+}
+
+NEXT_STEPS: dict[str, str] = {
+    "CONNECTOR_NOT_FOUND": "`herd get connectors` lists what exists.",
+    "PLUGIN_NOT_FOUND": "`herd get plugins` lists what the workers can load.",
+    "WORKER_NOT_FOUND": "`herd get workers` lists the workers.",
+    "CONNECTOR_EXISTS": "`herd apply` updates it; `herd delete` removes it.",
+    "REVISION_MISMATCH": "Somebody changed it meanwhile: look at it again, then repeat.",
+    "WRITE_OUTCOME_UNKNOWN": "It may have been done: look with `herd describe connector`, then repeat if it was not.",
+    "CONFIG_INVALID": "Mend the fields named above and apply again.",
+    "NO_WORKER": "`herd get workers` shows who is there; start a worker that has the plugin.",
+    "NO_LEADER": "No herder leads right now; try again in a few seconds.",
+    "NOT_BUILT": "This release does not do it yet.",
+    "INTERNAL": "This is a bug: report it with the correlation id; the service's log has the details.",
+    "FOREIGN_WRITER": "A Java Connect cluster owns these topics: stop it first.",
+}
+
+
+@dataclass(slots=True)
+class CommandError(Exception):
+    """A command that ends here. `reason` is machine-readable and part of `-o json` output."""
+
+    reason: str
+    message: str
+    next_step: str = ""
+    exit_code: int = EXIT_INTERNAL
+    fields: tuple[tuple[str, str], ...] = ()
+    """(field, message) of each violation."""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def from_reason(reason: str, message: str, fields: tuple[tuple[str, str], ...] = ()) -> CommandError:
+    """The command error for a service's refusal."""
+    return CommandError(reason, message, NEXT_STEPS.get(reason, ""), EXIT_CODES.get(reason, EXIT_INTERNAL), fields)
+
+
+def unreachable(address: str, detail: str) -> CommandError:
+    """Nobody answers at the herder's address."""
+    return CommandError(
+        "UNREACHABLE",
+        f"no herder answers at {address} ({detail})",
+        "`herd up` starts one here; `--herder HOST:PORT` or HERDMESH_HERDER names another.",
+        EXIT_UNAVAILABLE,
+    )

@@ -1,0 +1,142 @@
+"""What the user sees: tables for people, JSON for programs.
+
+Owns colours, columns and the JSON envelope. Does not fetch. Invariant: with `-o json` standard output holds exactly one
+JSON document (one per line for streams), and everything for people goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from herdmesh.cli.errors import CommandError
+from herdmesh.cli.views import Json
+
+STATE_STYLES = {
+    "RUNNING": "green",
+    "PAUSED": "yellow",
+    "STOPPED": "yellow",
+    "UNASSIGNED": "magenta",
+    "RESTARTING": "cyan",
+    "FAILED": "bold red",
+    "CONNECTED": "green",
+    "LOST": "bold red",
+    "serving": "green",
+    "starting": "cyan",
+    "restarting": "yellow",
+    "failed": "bold red",
+}
+
+
+class Format(StrEnum):
+    """How to print."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def print_json(document: Any) -> None:
+    """One document, indented, on standard output."""
+    out.print(json.dumps(document, indent=2, ensure_ascii=False), markup=False, soft_wrap=True)
+
+
+def print_json_line(document: Any) -> None:
+    """One event of a stream on one line."""
+    out.print(json.dumps(document, ensure_ascii=False), markup=False, soft_wrap=True)
+
+
+def print_error(error: CommandError, output: Format) -> None:
+    """Cause and next step."""
+    if output is Format.JSON:
+        document: Json = {"error": {"reason": error.reason, "message": error.message, "next_step": error.next_step}}
+        if error.fields:
+            document["error"]["fields"] = [{"field": field, "message": message} for field, message in error.fields]
+        print_json(document)
+        return
+    err.print(f"[bold red]error[/] {escape(error.message)} [dim]({error.reason})[/]")
+    for field, message in error.fields:
+        err.print(f"  [bold]{escape(field)}[/]: {escape(message)}")
+    if error.next_step:
+        err.print(f"[dim]next:[/] {escape(error.next_step)}")
+
+
+def colored(state: str) -> str:
+    """A state in its colour."""
+    style = STATE_STYLES.get(state)
+    return f"[{style}]{escape(state)}[/]" if style else escape(state)
+
+
+def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table without lines between rows; cells are markup."""
+    built = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold dim")
+    for column in columns:
+        built.add_column(column, justify="right" if column in _NUMERIC else "left", overflow="fold")
+    for row in rows:
+        built.add_row(*row)
+    return built
+
+
+_NUMERIC = {"LAG", "RECORDS", "REC/S", "SLOTS", "STARTS", "RESTARTS", "PID", "TASK"}
+
+
+def connector_rows(connectors: Iterable[Json]) -> list[list[str]]:
+    """Rows for `herd get connectors`."""
+    rows: list[list[str]] = []
+    for one in connectors:
+        tasks: list[Json] = one["tasks"]
+        running = sum(task["state"] == "RUNNING" for task in tasks)
+        failed = sum(task["state"] == "FAILED" for task in tasks)
+        summary = f"{running}/{len(tasks)} running" + (f", [bold red]{failed} failed[/]" if failed else "")
+        rows.append(
+            [
+                escape(one["name"]),
+                one["type"],
+                colored(one["connector"]["state"]),
+                summary,
+                count(one["lag_records"]),
+                count(sum(task.get("progress", {}).get("records_out", 0) for task in tasks)),
+                count(round(sum(task.get("progress", {}).get("records_per_second", 0) for task in tasks))),
+            ]
+        )
+    return rows
+
+
+CONNECTOR_COLUMNS = ("NAME", "TYPE", "STATE", "TASKS", "LAG", "RECORDS", "REC/S")
+
+
+def task_rows(connector: Json) -> list[list[str]]:
+    """Rows for the tasks of one connector."""
+    rows: list[list[str]] = []
+    for task in connector["tasks"]:
+        moved: Json = task.get("progress", {})
+        rows.append(
+            [
+                str(task["id"]),
+                colored(task["state"]),
+                escape(task["worker_id"] or "-"),
+                moved.get("activity", "-").lower(),
+                count(moved.get("lag_records")),
+                count(moved.get("records_out")),
+                count(round(moved.get("records_per_second", 0))),
+                count(task["start_count"]),
+            ]
+        )
+    return rows
+
+
+TASK_COLUMNS = ("TASK", "STATE", "WORKER", "ACTIVITY", "LAG", "RECORDS", "REC/S", "STARTS")
+
+
+def count(value: int | None) -> str:
+    """1234567 -> 1,234,567; unknown -> a dash."""
+    return "-" if value is None else f"{value:,}"

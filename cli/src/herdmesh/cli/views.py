@@ -1,0 +1,128 @@
+"""Wire messages as plain dictionaries: what `-o json` prints and what the tables are made of.
+
+Owns the JSON shapes of the CLI. Connect's names are kept where Connect has the same thing (`name`, `config`, `tasks`,
+`state`, `worker_id`, `trace`). Invariant: one function per message, and tables read only these dictionaries.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
+from herdmesh.api.herder.v1 import connector_pb2 as herder
+from herdmesh.api.worker.v1 import task_pb2
+
+Json = dict[str, Any]
+
+
+def enum_word(name: str, prefix: str) -> str:
+    """`RUN_STATE_RUNNING` -> `RUNNING`; the unspecified value -> an empty string."""
+    word = name.removeprefix(prefix)
+    return "" if word == "UNSPECIFIED" else word
+
+
+def run_state(value: common.RunState.ValueType) -> str:
+    return enum_word(common.RunState.Name(value), "RUN_STATE_") or "UNASSIGNED"
+
+
+def target_state(value: common.TargetState.ValueType) -> str:
+    return enum_word(common.TargetState.Name(value), "TARGET_STATE_")
+
+
+def properties(message: common.Properties) -> Json:
+    """A config as JSON: text, null, or the foreign value itself."""
+    found: Json = {}
+    for key, value in sorted(message.entries.items()):
+        kind = value.WhichOneof("kind")
+        found[key] = value.text if kind == "text" else json.loads(value.json) if kind == "json" else None
+    return found
+
+
+def status(message: herder.UnitStatus) -> Json:
+    shown: Json = {"state": run_state(message.state), "worker_id": message.worker_id or None}
+    if message.HasField("failure"):
+        shown["error"] = message.failure.message
+        shown["trace"] = message.failure.trace or message.failure.message
+    if message.conditions:
+        shown["conditions"] = [{"type": one.type, "message": one.message} for one in message.conditions]
+    shown["generation"] = message.generation
+    shown["start_count"] = message.start_count
+    return shown
+
+
+def progress(message: task_pb2.TaskProgress) -> Json:
+    shown: Json = {
+        "activity": enum_word(task_pb2.TaskActivity.Name(message.activity), "TASK_ACTIVITY_"),
+        "records_in": message.records_in,
+        "records_out": message.records_out,
+        "records_dropped": message.records_dropped,
+        "records_per_second": round(message.records_per_second, 1),
+        "run_count": message.run_count,
+        "pid": message.pid or None,
+    }
+    if message.partitions:
+        shown["partitions"] = [
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "committed_offset": one.committed_offset,
+                "position": one.position,
+                "end_offset": one.end_offset,
+            }
+            for one in message.partitions
+        ]
+        shown["lag_records"] = sum(max(0, one.end_offset - one.committed_offset) for one in message.partitions)
+    return shown
+
+
+def task(message: herder.Task) -> Json:
+    shown: Json = {"id": message.id.task, **status(message.status), "config": properties(message.config)}
+    if message.HasField("progress"):
+        shown["progress"] = progress(message.progress)
+    return shown
+
+
+def connector(message: herder.Connector) -> Json:
+    kind = enum_word(common.ConnectorType.Name(message.type), "CONNECTOR_TYPE_").lower()
+    return {
+        "name": message.name,
+        "type": kind or "unknown",
+        "target_state": target_state(message.target_state),
+        "connector": status(message.status),
+        "tasks": [task(one) for one in message.tasks],
+        "lag_records": message.lag_records if message.lag_records >= 0 else None,
+        "config": properties(message.config),
+    }
+
+
+def worker(message: herder.Worker) -> Json:
+    return {
+        "worker_id": message.worker_id,
+        "state": enum_word(herder.WorkerState.Name(message.state), "WORKER_STATE_"),
+        "address": message.address,
+        "slots": message.slots,
+        "connectors": list(message.connectors),
+        "tasks": [f"{one.connector}-{one.task}" for one in message.tasks],
+    }
+
+
+def plugin(message: common.Plugin) -> Json:
+    return {
+        "class": message.class_name,
+        "type": enum_word(common.PluginKind.Name(message.kind), "PLUGIN_KIND_").lower(),
+        "version": message.version or None,
+        "aliases": list(message.aliases),
+    }
+
+
+def cluster(message: admin.GetClusterResponse) -> Json:
+    return {
+        "cluster_id": message.cluster_id or None,
+        "version": message.version,
+        "leader": {"id": message.leader_id, "address": message.leader_address, "epoch": message.epoch},
+        "start_count": message.start_count,
+        "adopted_count": message.adopted_count,
+        "workers": [worker(one) for one in message.workers],
+    }
