@@ -1,7 +1,8 @@
 """Fixtures every test of the repository may use. Owns the one broker of a test session, and nothing else.
 
-A test that takes `kafka`, `kafka_bootstrap` must carry `@pytest.mark.kafka`; `make test-fast` runs all others, on a
-machine without Java too. Tests that kill a broker start their own (`herdmesh.devstack.broker.Broker`).
+A test that takes `kafka` or `kafka_bootstrap` counts as marked `kafka`; one that starts its own broker
+(`herdmesh.devstack.broker.Broker`), as all tests that kill one do, carries `@pytest.mark.kafka` itself.
+`make test-fast` runs what is left.
 """
 
 from __future__ import annotations
@@ -16,6 +17,13 @@ import pytest
 from herdmesh.devstack.broker import Broker
 
 _topic_numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what uses the shared broker, so that no test is forgotten by `-m "not kafka"`."""
+    for item in items:
+        if "kafka" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.kafka)
 
 
 @pytest.fixture(scope="session")

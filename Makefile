@@ -1,0 +1,88 @@
+# Every task of the repository. `make demo` and `make test` need Python 3.11+, Java 17+ and make, and do all set-up.
+# A second run of anything downloads nothing: packages live in .venv, jars in a cache shared by clones.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+# Which Python makes .venv (3.11 or newer); empty = the first suitable one found.
+PYTHON ?=
+# Extra arguments: make test ARGS="-k fence", make up ARGS="--workers 3".
+ARGS ?=
+SOAK_ROUNDS ?= 10
+
+BIN := .venv/bin
+PACKAGE_LISTS := deploy/requirements.txt deploy/requirements-demo.txt deploy/setup.sh \
+	$(wildcard libs/*/pyproject.toml services/*/pyproject.toml cli/pyproject.toml)
+
+# pyright comes whole with its package; without this it asks the network whether there is a newer one.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: .venv/.ready ## Make .venv and fetch the broker's jars (all other targets do it when needed)
+	@$(BIN)/python -m herdmesh.devstack.jars broker
+
+.venv/.ready: $(PACKAGE_LISTS)
+	@deploy/setup.sh "$(PYTHON)"
+	@touch $@
+
+.venv/.check-tools: deploy/check-tools.sh deploy/check-tools.txt | .venv/.ready
+	@deploy/check-tools.sh
+	@touch $@
+
+.PHONY: demo
+demo: setup ## The main job: flights from Kafka to Parquet while a worker is killed
+	@$(BIN)/herd demo $(ARGS)
+
+.PHONY: up
+up: setup ## Run the whole mesh in this terminal; Ctrl-C stops it
+	@$(BIN)/herd up $(ARGS)
+
+.PHONY: test
+test: setup ## All tests (real broker, real Spark, real processes)
+	@$(BIN)/python -m herdmesh.devstack.jars connect
+	@$(BIN)/pytest $(ARGS)
+
+.PHONY: test-fast
+test-fast: .venv/.ready ## Only the tests that need neither Kafka nor Spark
+	@$(BIN)/pytest -m "not kafka and not spark" $(ARGS)
+
+.PHONY: check
+check: .venv/.check-tools ## ruff, pyright, layers, contracts, generated code (changes nothing)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright
+	@$(BIN)/lint-imports --no-logo
+	@PATH="$(CURDIR)/$(BIN):$$PATH" .venv/npm/node_modules/.bin/buf lint
+	@PATH="$(CURDIR)/$(BIN):$$PATH" .venv/npm/node_modules/.bin/buf format -d --exit-code
+	@$(BIN)/python protos/generate.py --check
+	@$(BIN)/pytest -q tests/tidy
+
+.PHONY: fix
+fix: .venv/.check-tools protos ## What check complains about and a tool can mend
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+	@PATH="$(CURDIR)/$(BIN):$$PATH" .venv/npm/node_modules/.bin/buf format -w
+
+.PHONY: protos
+protos: .venv/.ready ## Generate libs/core/src/herdmesh/api from protos/
+	@$(BIN)/python protos/generate.py
+
+.PHONY: bench
+bench: setup ## Herdmesh against Java Connect on one broker, side by side
+	@$(BIN)/python -m herdmesh.devstack.jars connect
+	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: soak
+soak: setup ## The fault tests, SOAK_ROUNDS times over or until one fails
+	@for round in $$(seq $(SOAK_ROUNDS)); do \
+		echo "round $$round of $(SOAK_ROUNDS)"; $(BIN)/pytest -q tests/faults $(ARGS) || exit 1; \
+	done
+
+.PHONY: clean
+clean: ## Remove .venv and caches; keeps .herd (your data) and the shared jars
+	@rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse
+	@find . -name __pycache__ -prune -exec rm -rf {} + -o -name '*.egg-info' -prune -exec rm -rf {} +

@@ -1,0 +1,219 @@
+"""The house rules a linter cannot express, as functions over one file each. Owns the rules, not which files exist.
+
+Every rule takes a `Source` and returns what is wrong, one sentence per finding, with what to do instead. Rules are
+tested on bad samples in `test_rules.py` and applied to the whole tree in `test_tree.py`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+
+FILE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+
+#: What pure state may not touch: it gets events and `now`, and returns instructions (design, idea 3).
+IMPURE = {
+    *("asyncio", "concurrent", "confluent_kafka", "grpc", "multiprocessing", "os", "pyspark", "random", "secrets"),
+    *("socket", "subprocess", "threading", "time"),
+}
+KAFKA = ("confluent_kafka",)
+#: Where a Kafka client may be imported outside a service's `effects`.
+KAFKA_HOMES = (
+    "libs/core/src/herdmesh/topicstore/",
+    "libs/core/src/herdmesh/engine/",
+    "cli/src/herdmesh/devstack/readiness.py",
+    "cli/src/herdmesh/cli/demo",
+)
+#: The worker's Spark package, and the demo's proof that plain Spark reads what was written.
+SPARK_HOMES = ("services/worker/src/herdmesh/worker/spark/", "cli/src/herdmesh/cli/demo/read_back.py")
+#: Sleeps in tests: a test waits for an event or a revision. Each exception has its reason.
+SLEEPS_ALLOWED: dict[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file of the tree: its path below the root, with forward slashes, and its text."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """The syntax tree (only asked of Python files)."""
+        return ast.parse(self.text, self.path)
+
+    @property
+    def is_python(self) -> bool:
+        return self.path.endswith(".py")
+
+    @property
+    def is_shipped(self) -> bool:
+        """Part of a distribution, not a test or a tool."""
+        return "/src/herdmesh/" in self.path
+
+    @property
+    def is_test(self) -> bool:
+        return "tests" in PurePosixPath(self.path).parts
+
+    def is_module(self, *names: str) -> bool:
+        """True for `<name>.py` and for files of a package `<name>/`, for any of the names."""
+        parts = PurePosixPath(self.path).with_suffix("").parts
+        return any(name in parts for name in names)
+
+    def imports(self) -> Iterator[tuple[int, str]]:
+        """Line and absolute dotted name of everything imported, at any depth; `from a import b` gives `a.b`."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from ((node.lineno, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+Rule = Callable[[Source], Iterator[str]]
+
+
+def file_length(source: Source) -> Iterator[str]:
+    """A function limit alone lets files grow without end."""
+    lines = source.text.count("\n")
+    if source.path.endswith((".py", ".proto", ".sh")) and lines > FILE_LINES_MAX:
+        yield f"{lines} lines, at most {FILE_LINES_MAX}: split it by what it owns"
+
+
+def function_length(source: Source) -> Iterator[str]:
+    """Functions people can read at a glance."""
+    if not (source.is_python and source.is_shipped):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                yield f"line {node.lineno}: {node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def opens_with_docstring(source: Source) -> Iterator[str]:
+    """A file says first what it owns, what it does not, and its invariant."""
+    if source.is_python and source.is_shipped and source.text.strip() and not ast.get_docstring(source.tree):
+        yield "no docstring at the top: say what the file owns"
+
+
+def pure_state(source: Source) -> Iterator[str]:
+    """`state` is a function of events and `now`: no I/O, no clock, no randomness."""
+    if not (source.is_python and source.is_shipped and source.is_module("state")):
+        return
+    for line, name in source.imports():
+        if name.split(".")[0] in IMPURE:
+            yield f"line {line}: state imports {name}; make it an event or an instruction"
+    for line, name in _calls(source):
+        if name.endswith((".now", ".utcnow", ".today")) or name in {"uuid.uuid4", "uuid4", "uuid1", "open", "print"}:
+            yield f"line {line}: state calls {name}(); take it from the event"
+
+
+def kafka_only_in_effects(source: Source) -> Iterator[str]:
+    """In a service only `effects` talks to Kafka; in the libraries only the topic store and the record loop do."""
+    if not (source.is_python and source.is_shipped) or source.path.startswith(KAFKA_HOMES):
+        return
+    if source.path.startswith("services/") and source.is_module("effects"):
+        return
+    for line, name in source.imports():
+        if name.split(".")[0] in KAFKA:
+            yield f"line {line}: imports {name}; Kafka clients live in effects, topicstore and engine"
+
+
+def servicers_only_in_service(source: Source) -> Iterator[str]:
+    """Wire in, wire out: only `service` implements servicers; clients of others' stubs live in `effects`."""
+    if not (source.is_python and source.path.startswith("services/") and source.is_shipped):
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef) and not source.is_module("service"):
+            bases = [ast.unparse(base) for base in node.bases]
+            if any(base.endswith("Servicer") for base in bases):
+                yield f"line {node.lineno}: {node.name} implements a servicer; only service.py does"
+        elif isinstance(node, ast.Attribute | ast.Name):
+            name = node.attr if isinstance(node, ast.Attribute) else node.id
+            if name.endswith("Stub") and not source.is_module("effects"):
+                yield f"line {node.lineno}: uses {name}; only effects talks to other services"
+
+
+def spark_only_in_spark(source: Source) -> Iterator[str]:
+    """Everything else runs without Spark, in a test or on a laptop alike."""
+    if not (source.is_python and source.is_shipped) or source.path.startswith(SPARK_HOMES):
+        return
+    for line, name in source.imports():
+        if name.split(".")[0] == "pyspark":
+            yield f"line {line}: imports {name}; only herdmesh.worker.spark does"
+
+
+def no_sleeping_tests(source: Source) -> Iterator[str]:
+    """A test waits for what it needs, not for time to pass. `sleep(0)` only yields and is fine."""
+    if not (source.is_python and source.is_test) or source.path in SLEEPS_ALLOWED:
+        return
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"time.sleep", "asyncio.sleep", "sleep"}:
+            for_how_long = ast.unparse(node.args[0]) if node.args else ""
+            if for_how_long != "0":
+                yield f"line {node.lineno}: sleeps; wait for an event, a revision or a condition with a deadline"
+
+
+def no_loose_ends(source: Source) -> Iterator[str]:
+    """What is not finished is an issue or an ADR, not a mark in the code."""
+    for number, line in enumerate(source.text.splitlines(), 1):
+        found = re.search(r"\b(TO" r"DO|FIX" r"ME|XX" r"X)\b|raise NotImplemented" r"Error", line)
+        if found:
+            yield f"line {number}: {found[0]}"
+
+
+def no_bare_except(source: Source) -> Iterator[str]:
+    """A bare except swallows cancellation and Ctrl-C."""
+    if source.is_python:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ExceptHandler) and node.type is None:
+                yield f"line {node.lineno}: bare except; name what is expected"
+
+
+def no_machine_paths(source: Source) -> Iterator[str]:
+    """Nothing may depend on one person's or one machine's folders."""
+    for number, line in enumerate(source.text.splitlines(), 1):
+        found = re.search(r"(?<![\w.}/])/(?:home|root|Users|work)/\S*", line)
+        if found:
+            yield f"line {number}: path of one machine: {found[0]}"
+
+
+def no_registry_addresses(source: Source) -> Iterator[str]:
+    """Where packages come from is the business of each site's pip, npm and Ivy settings."""
+    name = PurePosixPath(source.path).name
+    if name in {"package-lock.json", "uv.lock", "poetry.lock", "Pipfile.lock", "yarn.lock"}:
+        yield "lock files record registry addresses; pin versions in plain lists"
+    lists_packages = name.startswith(
+        ("requirements", "pyproject", "ivy", "package", "check-tools", "Makefile", "setup")
+    )
+    if lists_packages or source.path.startswith((".ci/", "deploy/")):
+        for number, line in enumerate(source.text.splitlines(), 1):
+            if re.search(r"https?://|--(extra-)?index-url|--registry|--find-links", line):
+                yield f"line {number}: an address or option that names a registry"
+
+
+def _calls(source: Source) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Call):
+            yield node.lineno, ast.unparse(node.func)
+
+
+RULES: tuple[Rule, ...] = (
+    file_length,
+    function_length,
+    opens_with_docstring,
+    pure_state,
+    kafka_only_in_effects,
+    servicers_only_in_service,
+    spark_only_in_spark,
+    no_sleeping_tests,
+    no_loose_ends,
+    no_bare_except,
+    no_machine_paths,
+    no_registry_addresses,
+)

@@ -1,0 +1,65 @@
+"""Every house rule catches a bad sample, and lets the good one beside it pass."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.tidy import rules
+from tests.tidy.rules import Rule, Source
+
+HERDER = "services/herder/src/herdmesh/herder"
+WORKER = "services/worker/src/herdmesh/worker"
+LONG_FUNCTION = "def f():\n" + "    x = 1\n" * 80
+HOME = "/" + "home/me/kafka"
+TRY = "try:\n    x()\n"
+MARK = "# TO" + "DO later\n"
+
+CASES: list[tuple[Rule, str, str, str]] = [
+    # rule, path, bad text, good text
+    (rules.file_length, "libs/a.py", "x = 1\n" * 601, "x = 1\n" * 600),
+    (rules.file_length, "protos/a.proto", "//\n" * 601, "//\n"),
+    (rules.function_length, f"{HERDER}/state.py", LONG_FUNCTION, "def f():\n    pass\n"),
+    (rules.opens_with_docstring, f"{HERDER}/state.py", "x = 1\n", '"""Owns x."""\nx = 1\n'),
+    (rules.pure_state, f"{HERDER}/state.py", "import asyncio\n", "import dataclasses\n"),
+    (rules.pure_state, f"{HERDER}/state/assign.py", "from time import monotonic\n", "from math import inf\n"),
+    (rules.pure_state, f"{HERDER}/state.py", "x = datetime.now()\n", "x = now\n"),
+    (rules.kafka_only_in_effects, f"{HERDER}/service.py", "import confluent_kafka\n", "import grpc\n"),
+    (
+        rules.servicers_only_in_service,
+        f"{HERDER}/effects.py",
+        "class A(pb.ConnectorServiceServicer):\n    pass\n",
+        "stub = pb.ConfigReadServiceStub(channel)\n",
+    ),
+    (rules.servicers_only_in_service, f"{HERDER}/service.py", "s = pb.ConfigReadServiceStub(c)\n", "s = 1\n"),
+    (
+        rules.spark_only_in_spark,
+        "services/worker/src/herdmesh/worker/effects.py",
+        "import pyspark.sql\n",
+        "import os\n",
+    ),
+    (rules.no_sleeping_tests, "tests/e2e/test_a.py", "import time\ntime.sleep(1)\n", "await asyncio.sleep(0)\n"),
+    (rules.no_sleeping_tests, "cli/tests/test_a.py", "await asyncio.sleep(0.1)\n", "await event.wait()\n"),
+    (rules.no_loose_ends, "README.md", MARK, "to do it, run make\n"),
+    (rules.no_loose_ends, "libs/a.py", "raise NotImplemented" + "Error\n", "except NotImplemented" + "Error:\n"),
+    (
+        rules.no_bare_except,
+        "libs/a.py",
+        "try:\n    x()\nexcept:\n    pass\n",
+        "try:\n    x()\nexcept OSError:\n    y()\n",
+    ),
+    (rules.no_machine_paths, "docs/a.md", f"run {HOME}\n", "run libs/home/me and src/work/x\n"),
+    (rules.no_registry_addresses, "deploy/requirements.txt", "--index-url https" + "://x\n", "grpcio==1.85.1\n"),
+    (rules.no_registry_addresses, "deploy/jars/ivy.xml", '<url href="http' + '://x"/>', "<ivy-module/>"),
+    (rules.no_registry_addresses, "package-lock.json", "{}", ""),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "bad", "good"), CASES)
+def test_rule(rule: Rule, path: str, bad: str, good: str) -> None:
+    assert list(rule(Source(path, bad))), "the bad sample was not caught"
+    if good:
+        assert not list(rule(Source(path, good))), "the good sample was refused"
+
+
+def test_every_rule_has_a_bad_sample() -> None:
+    assert {rule for rule, *_ in CASES} == set(rules.RULES)

@@ -1,0 +1,64 @@
+"""The house rules, applied to every file of the tree."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.rules import RULES, Rule, Source
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Made, not written.
+SKIPPED_FOLDERS = {
+    *(".git", ".venv", ".herd", "__pycache__", "build", "node_modules", "spark-warehouse"),
+    *(".pytest_cache", ".ruff_cache", ".hypothesis", ".import_linter_cache"),
+}
+GENERATED = "libs/core/src/herdmesh/api/"
+TEXT_SUFFIXES = {"", ".cfg", ".json", ".md", ".proto", ".py", ".pyi", ".sh", ".toml", ".txt", ".xml", ".yaml", ".yml"}
+
+
+def _files() -> Iterator[Path]:
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in SKIPPED_FOLDERS and not name.endswith(".egg-info")]
+        for name in names:
+            path = Path(folder, name)
+            if path.suffix in TEXT_SUFFIXES and not path.relative_to(ROOT).as_posix().startswith(GENERATED):
+                yield path
+
+
+@pytest.fixture(scope="module")
+def sources() -> list[Source]:
+    return [Source(path.relative_to(ROOT).as_posix(), path.read_text("utf-8", errors="replace")) for path in _files()]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_whole_tree_keeps(rule: Rule, sources: list[Source]) -> None:
+    findings = [f"{source.path}: {finding}" for source in sources for finding in rule(source)]
+    assert not findings, f"{rule.__doc__}\n" + "\n".join(findings)
+
+
+def test_rules_see_the_tree(sources: list[Source]) -> None:
+    paths = {source.path for source in sources}
+    assert {"Makefile", "deploy/jars/ivy.xml", "conftest.py"} <= paths
+    assert sum(source.is_shipped for source in sources) > 30
+
+
+def test_every_package_is_typed() -> None:
+    areas = [path for path in ROOT.glob("*/src/herdmesh/*") if path.is_dir()]
+    areas += [path for path in ROOT.glob("*/*/src/herdmesh/*") if path.is_dir()]
+    untyped = [path for path in areas if path.name != "__pycache__" and not (path / "py.typed").is_file()]
+    assert len(areas) > 10
+    assert not untyped, "no py.typed in these"
+
+
+def test_namespace_has_no_init() -> None:
+    """`herdmesh` is one namespace over seven distributions: an __init__.py in it would hide the others."""
+    assert not [*ROOT.glob("*/src/herdmesh/__init__.py"), *ROOT.glob("*/*/src/herdmesh/__init__.py")]
+
+
+def test_commands_are_executable() -> None:
+    for command in (".ci/run", "deploy/setup.sh", "deploy/check-tools.sh"):
+        assert os.access(ROOT / command, os.X_OK), command
