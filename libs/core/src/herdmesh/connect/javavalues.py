@@ -42,13 +42,15 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 def schema_type(value: Any) -> str | None:
     """The Connect type of a schemaless value, None when it has none."""
-    return _TYPES.get(type(value), (None, ""))[0]
+    kind: type = type(value)
+    return _TYPES.get(kind, (None, ""))[0]
 
 
 def java_class(value: Any) -> str:
     """The Java class of a value, as `getClass().getName()` gives it."""
-    known = _TYPES.get(type(value))
-    return known[1] if known else f"{type(value).__module__}.{type(value).__qualname__}"
+    kind: type = type(value)
+    known = _TYPES.get(kind)
+    return known[1] if known else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def java_text(value: Any) -> str:

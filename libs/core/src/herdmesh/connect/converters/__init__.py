@@ -1,0 +1,64 @@
+"""Converters by name.
+
+Owns the list of converters that exist and how a configuration names and configures one. Each converter has its own module.
+
+Invariant: a converter can be named by its short name and by its Java class name, and by nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from herdmesh.connect.config import RawConfig
+from herdmesh.connect.converters.base import Converter
+from herdmesh.connect.converters.byte_array import ByteArrayConverter
+from herdmesh.connect.converters.json import JsonConverter
+from herdmesh.connect.converters.string import StringConverter
+from herdmesh.connect.errors import ConfigError
+
+_CLASSES: tuple[type[Converter], ...] = (StringConverter, JsonConverter, ByteArrayConverter)
+
+CONVERTERS: Mapping[str, type[Converter]] = {
+    name: cls for cls in _CLASSES for name in (cls.java_class, cls.__name__, cls.__name__.removesuffix("Converter"))
+}
+"""Every accepted name -> class (Java class name, simple name, simple name without `Converter`)."""
+
+
+def converter_class(field: str, name: str) -> type[Converter]:
+    """The converter a configuration names.
+
+    Raises:
+        ConfigError: unknown name; lists what exists.
+    """
+    found = CONVERTERS.get(name)
+    if found is None:
+        known = ", ".join(cls.__name__ for cls in _CLASSES)
+        message = f"Invalid value {name} for configuration {field}: Class {name} could not be found."
+        raise ConfigError(message, field=field, fix=f"use one of: {known} (or its Java class name)")
+    return found
+
+
+def make_converter(field: str, config: RawConfig, *, is_key: bool, defaults: RawConfig | None = None) -> Converter:
+    """The configured converter of `field` (`key.converter` or `value.converter`).
+
+    When `config` does not name one, `defaults` (the worker's) does, and then only its settings count (configs 4.1).
+
+    Raises:
+        ConfigError: no or an unknown converter, or a bad setting; `field` is the full key.
+    """
+    source: RawConfig = config if config.get(field) is not None else defaults or {}
+    name = source.get(field)
+    if name is None:
+        raise ConfigError(
+            f'Missing required configuration "{field}" which has no default value.', field=field, fix="name a converter"
+        )
+    converter = converter_class(field, str(name))()
+    prefix = f"{field}."
+    try:
+        converter.configure({key[len(prefix) :]: value for key, value in source.items() if key.startswith(prefix)}, is_key)
+    except ConfigError as error:
+        raise ConfigError(str(error), field=prefix + error.field, fix=error.fix) from error
+    return converter
+
+
+__all__ = ["CONVERTERS", "Converter", "converter_class", "make_converter"]

@@ -1,0 +1,58 @@
+"""StringConverter: text is the value, and anything else is written as Java prints it.
+
+Owns the encoding. Printing belongs to `javavalues`. Invariant: reading never fails; malformed bytes become U+FFFD.
+"""
+
+from __future__ import annotations
+
+import codecs
+from typing import Any
+
+from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.converters.base import CONVERTER_TYPE, Converter
+from herdmesh.connect.data import OPTIONAL_STRING, Schema
+from herdmesh.connect.errors import SerializationError
+from herdmesh.connect.javavalues import java_text
+
+# Java's UTF-16 writes a big-endian mark and reads big-endian when there is none; Python's goes by the machine.
+_MARKED_UTF16 = "utf-16"
+_MARK_BIG, _MARK_LITTLE = b"\xfe\xff", b"\xff\xfe"
+
+
+class StringConverter(Converter):
+    """`org.apache.kafka.connect.storage.StringConverter` (reference transforms-converters 5)."""
+
+    java_class = "org.apache.kafka.connect.storage.StringConverter"
+    config_def = ConfigDef(
+        CONVERTER_TYPE,
+        ConfigKey(
+            "converter.encoding", Type.STRING, "UTF-8", Importance.HIGH,
+            "The name of the Java character set to use for encoding strings as byte arrays.",
+            width="MEDIUM", display_name="Encoding",
+        ),
+    )  # fmt: skip
+    read_schema = OPTIONAL_STRING
+
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        name = settings["converter.encoding"]
+        try:
+            self._encoding = codecs.lookup(name).name
+        except (LookupError, ValueError) as error:
+            raise SerializationError(f"Unsupported encoding {name}") from error
+
+    def to_connect(self, data: bytes | None, /) -> str | None:
+        if data is None:
+            return None
+        if self._encoding == _MARKED_UTF16:
+            if data.startswith(_MARK_LITTLE):
+                return data[2:].decode("utf-16-le", "replace")
+            return data.removeprefix(_MARK_BIG).decode("utf-16-be", "replace")
+        return data.decode(self._encoding, "replace")
+
+    def from_connect(self, value: Any, /, schema: Schema | None = None) -> bytes | None:
+        if value is None:
+            return None
+        text = value if type(value) is str else java_text(value)
+        if self._encoding == _MARKED_UTF16:
+            return _MARK_BIG + text.encode("utf-16-be", "replace")
+        return text.encode(self._encoding, "replace")

@@ -1,0 +1,113 @@
+"""MaskField: replace values by nothing of the same type, or by a fixed text (reference transforms-converters 2.10).
+
+Owns what each type is masked with. Invariant: the masked value has the type of the value it hides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, JavaDate
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.jackson import raw_double
+from herdmesh.connect.javavalues import java_class
+from herdmesh.connect.transforms.base import Code, Transformation
+from herdmesh.connect.validators import distinct_values, non_empty_string
+
+_NOTHING: dict[type, Callable[[], Any]] = {
+    bool: lambda: False,
+    int: lambda: 0,
+    float: lambda: 0.0,
+    str: lambda: "",
+    Int8: lambda: Int8(0),
+    Int16: lambda: Int16(0),
+    Int32: lambda: Int32(0),
+    Float32: lambda: Float32(0.0),
+    BigInteger: lambda: BigInteger(0),
+    Decimal: lambda: Decimal(0),
+    JavaDate: lambda: JavaDate(0),
+    list: list,
+    tuple: list,
+    dict: dict,
+}
+_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_INTEGER = re.compile(r"[+-]?\d+")
+
+
+class MaskField(Transformation):
+    """`org.apache.kafka.connect.transforms.MaskField`."""
+
+    java_class = "org.apache.kafka.connect.transforms.MaskField"
+    purpose = "mask fields"
+    null_passes = False
+    config_def = ConfigDef(
+        ConfigKey("fields", Type.LIST, REQUIRED, Importance.HIGH, "Names of fields to mask.", distinct_values(empty_allowed=False)),
+        ConfigKey(
+            "replacement", Type.STRING, None, Importance.LOW,
+            "Custom value replacement, that will be applied to all 'fields' values (numeric or non-empty string values only).",
+            non_empty_string(),
+        ),
+        ConfigKey(
+            "replace.null.with.default", Type.BOOLEAN, True, Importance.MEDIUM,
+            "Whether to replace fields that have a default value and that are null to the default value.",
+        ),
+    )  # fmt: skip
+
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        self._fields: list[str] = settings["fields"]
+        self._replacement: str | None = settings["replacement"]
+
+    def emit_map(self, code: Code, name: str) -> None:
+        # The common case, text, is inlined; a missing field comes out as null, as in Connect.
+        mask = code.bind(self._mask_raw if code.raw_doubles else self._mask)
+        text = repr(self._replacement or "")
+        for field in self._fields:
+            code.line(f"old = {name}.get({field!r})")
+            code.line(f"{name}[{field!r}] = {text} if type(old) is str else {mask}(old)")
+
+    def _mask(self, value: Any) -> Any:
+        if value is None:
+            return None
+        if self._replacement is not None:
+            return _replaced(value, self._replacement)
+        kind: type = type(value)
+        nothing = _NOTHING.get(kind)
+        if nothing is None:
+            raise DataError(f"Cannot mask value of type: class {java_class(value)}")
+        return nothing()
+
+    def _mask_raw(self, value: Any) -> Any:
+        if isinstance(value, msgspec.Raw):
+            return raw_double(self._mask(0.0))
+        return self._mask(value)
+
+
+def _replaced(value: Any, replacement: str) -> Any:
+    """The replacement as the value's type (reference 6.3): numbers through a decimal, then narrowed as Java narrows."""
+    kind: type = type(value)
+    if kind is str:
+        return replacement
+    if kind is BigInteger:
+        return BigInteger(int(_number(replacement, _INTEGER)))
+    if kind is Decimal:
+        return Decimal(_number(replacement, _DECIMAL))
+    if kind in (float, Float32):
+        return kind(float(_number(replacement, _DECIMAL)))
+    bits = {Int8: 8, Int16: 16, Int32: 32, int: 64}.get(kind)
+    if bits is None:
+        raise DataError(f"Cannot mask value of type class {java_class(value)} with custom replacement.")
+    whole = int(Decimal(_number(replacement, _DECIMAL)))
+    half = 1 << bits - 1
+    return kind(((whole + half) & ((1 << bits) - 1)) - half)
+
+
+def _number(text: str, pattern: re.Pattern[str]) -> str:
+    if not pattern.fullmatch(text):
+        raise DataError(f"Unable to convert {text} (class java.lang.String) to a number")
+    return text
