@@ -1,0 +1,81 @@
+"""One compacted Kafka topic as a small replicated store: elected and fenced writer, snapshot and watch.
+
+Owns the public names of the library; start reading at `contract`. Two engines keep the same contract:
+`KafkaTopicStore(settings, initial_state, may_write=..., tuning=...)` and
+`MemoryTopicStore(broker, settings, initial_state, may_write=..., tuning=...)`.
+"""
+
+from herdmesh.topicstore.contract import (
+    Decision,
+    NewRecord,
+    Revision,
+    Role,
+    StoredRecord,
+    StoreState,
+    TopicStore,
+    WatchChange,
+    WatchEvent,
+    WatchProgress,
+    WatchSnapshot,
+)
+from herdmesh.topicstore.core import MayWrite
+from herdmesh.topicstore.errors import (
+    BrokerUnreachable,
+    NotApplied,
+    NotWriter,
+    QueueFull,
+    RevisionCompacted,
+    RevisionError,
+    RevisionForeign,
+    RevisionInFuture,
+    StartError,
+    StoreClosed,
+    StoreReplaying,
+    TopicMisconfigured,
+    TopicStoreError,
+    WatchOverflow,
+    WriteOutcomeUnknown,
+    WriterFenced,
+)
+from herdmesh.topicstore.kafka import KafkaTopicStore
+from herdmesh.topicstore.memory import MemoryBroker, MemoryTopic, MemoryTopicStore
+from herdmesh.topicstore.partitioner import partition_of
+from herdmesh.topicstore.settings import StoreTuning, TopicSettings
+
+__all__ = [
+    "BrokerUnreachable",
+    "Decision",
+    "KafkaTopicStore",
+    "MayWrite",
+    "MemoryBroker",
+    "MemoryTopic",
+    "MemoryTopicStore",
+    "NewRecord",
+    "NotApplied",
+    "NotWriter",
+    "QueueFull",
+    "Revision",
+    "RevisionCompacted",
+    "RevisionError",
+    "RevisionForeign",
+    "RevisionInFuture",
+    "Role",
+    "StartError",
+    "StoreClosed",
+    "StoreReplaying",
+    "StoreState",
+    "StoreTuning",
+    "StoredRecord",
+    "TopicMisconfigured",
+    "TopicSettings",
+    "TopicStore",
+    "TopicStoreError",
+    "WatchChange",
+    "WatchEvent",
+    "WatchOverflow",
+    "WatchProgress",
+    "WatchSnapshot",
+    "WriteOutcomeUnknown",
+    "WriterFenced",
+    "partition_of",
+]

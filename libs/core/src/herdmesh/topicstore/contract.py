@@ -64,7 +64,12 @@ class StoreState(Protocol[ChangeT_co]):
     """What a service's pure state offers the engine. Values inside must be immutable, so that a copy can be shallow."""
 
     def apply(self, record: StoredRecord) -> Sequence[ChangeT_co]:
-        """Fold one record in and tell what changed, for watchers. Never raises: bad data goes to `undecodable`."""
+        """Fold one record in and tell what changed, for watchers. Never raises: bad data goes to `undecodable`.
+
+        Called with records of the audit topic too. Those have no place in a `Revision`, so what is returned for them
+        is not given to watchers. Records being decided carry provisional offsets (`writes.PROVISIONAL_OFFSET`): they
+        sort after every real one and equal none; compare them, never write one into a record's value.
+        """
         ...
 
     def copy(self) -> Self:
@@ -77,7 +82,8 @@ class Decision(Generic[ResultT]):
     """What a write decided: `records` in order, all in one transaction; none = a no-op, answered after a read barrier.
 
     `result` is computed after the records were applied: it is called with the state at that moment and the revision
-    (`next_offset` of the write's own last record on its partition; the applied revision for a no-op).
+    (`next_offset` of the write's own last record on its partition; the applied revision for a no-op). That state has
+    all records of this write, audit topic included, and nothing decided after it.
     """
 
     records: Sequence[NewRecord]
@@ -85,7 +91,10 @@ class Decision(Generic[ResultT]):
 
 
 class Role(Enum):
-    """What this replica may do now. Legal moves: REPLAYING -> REPLICA -> TAKING_OVER -> WRITER -> REPLICA; any -> CLOSED."""
+    """What this replica may do now.
+
+    Legal moves: REPLAYING -> REPLICA -> TAKING_OVER -> WRITER -> REPLICA; TAKING_OVER -> REPLICA; any -> CLOSED.
+    """
 
     REPLAYING = "replaying"
     REPLICA = "replica"
@@ -125,7 +134,8 @@ class TopicStore(Protocol[StateT, ChangeT]):
 
     Errors raised (see `topicstore.errors`): `StoreReplaying`, `NotWriter` (writer's address unknown to us: nothing was
     applied, try another replica), `WriterFenced` (not applied, retry), `WriteOutcomeUnknown` (may be applied),
-    `QueueFull`, `RevisionForeign`, `RevisionCompacted` (list again), `RevisionInFuture`, `WatchOverflow`, `StoreClosed`.
+    `QueueFull`, `RevisionForeign`, `RevisionCompacted` (list again), `RevisionInFuture`, `WatchOverflow`,
+    `StoreClosed`; by `start` only: `StartError` with `TopicMisconfigured` and `BrokerUnreachable`.
     """
 
     @property

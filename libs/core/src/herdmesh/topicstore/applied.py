@@ -1,0 +1,210 @@
+"""The fold: committed records go in, the state, its position and everyone who waits for a position come out.
+
+Owns the applied state. Knows no log and no task: it is called on the event loop and never awaits. A transaction of
+this replica (`Flight`) is applied as one: its records are held until all were read and are then applied in the
+order they were decided, so that a write's result is computed on a state that has it and nothing decided after it.
+Invariant: records of one shard are applied in offset order, each once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic
+
+from herdmesh.topicstore.contract import ChangeT, Revision, StateT, StoredRecord
+from herdmesh.topicstore.log import LogIdentity, Place, Positions
+
+
+def settle(future: asyncio.Future[Any], error: Exception) -> None:
+    """Fail `future` if it is open, and count the error as seen: its waiters may all have gone."""
+    if not future.done():
+        future.set_exception(error)
+        future.exception()
+
+
+class Flight:
+    """One transaction of this replica on its way through the log.
+
+    `outcome` becomes True when all its records were read, False when the reader passed a place without finding its
+    record there: the log itself has answered, whatever the commit call said. `completed(i, revision)` is called when
+    the last record of write i was applied.
+    """
+
+    def __init__(self, write_sizes: Sequence[int], completed: Callable[[int, Revision], None]) -> None:
+        self.outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._write_sizes = write_sizes
+        self._completed = completed
+        self._places: Sequence[Place] = ()
+        self._found: dict[Place, StoredRecord] = {}
+
+    def place(self, places: Sequence[Place]) -> None:
+        """Tell where the records lie; before this call none of them can be read."""
+        assert len(places) == sum(self._write_sizes)
+        self._places = places
+        self._awaited = set(places)
+
+    @property
+    def arriving(self) -> bool:
+        return bool(self._found)
+
+    def take(self, place: Place, record: StoredRecord) -> bool:
+        """Keep `record` if it is of this flight."""
+        if not self._places or place not in self._awaited:
+            return False
+        self._found[place] = record
+        return True
+
+    def complete(self) -> bool:
+        return bool(self._places) and len(self._found) == len(self._places)
+
+    def passed_by(self, positions: Positions) -> bool:
+        """True when the reader is beyond one of the places and found nothing there: a transaction is all or nothing."""
+        return any(positions[shard] > offset and (shard, offset) not in self._found for shard, offset in self._places)
+
+    def apply(self, apply: Callable[[int, StoredRecord], None], revision: Callable[[], Revision]) -> None:
+        """Apply all records in decision order, telling each write's completion right after its last record."""
+        place = iter(self._places)
+        for write, size in enumerate(self._write_sizes):
+            for _ in range(size):
+                shard, offset = next(place)
+                apply(shard, self._found[shard, offset])
+            self._completed(write, revision())
+        self.finish(True)
+
+    def finish(self, committed: bool) -> None:
+        if not self.outcome.done():
+            self.outcome.set_result(committed)
+
+
+class Applied(Generic[StateT, ChangeT]):
+    """The state applied so far and what waits for it."""
+
+    def __init__(self, state: StateT, publish: Callable[[int, int, Sequence[ChangeT], Revision], None]) -> None:
+        """`publish(partition, offset, changes, revision)` is called for each record of the store's own topic that
+        changed something."""
+        self.state = state
+        self._publish = publish
+        self._identity = LogIdentity("", "", 0, None)
+        self._positions: list[int] = []
+        self._waiters: list[tuple[Positions, asyncio.Future[None]]] = []
+        self._flight: Flight | None = None
+        self._held: list[deque[StoredRecord]] = []
+        self._held_positions: Positions = ()
+        self._applied_records = 0
+        self._snapshot: tuple[int, StateT] | None = None
+
+    def open(self, identity: LogIdentity) -> None:
+        self._identity = identity
+        self._positions = [0] * identity.shards
+        self._held = [deque() for _ in range(identity.shards)]
+
+    @property
+    def revision(self) -> Revision:
+        return Revision(self._identity.store_id, tuple(self._positions[: self._identity.partitions]))
+
+    def snapshot(self) -> StateT:
+        """A copy of the state, shared by all who ask before the next record is applied."""
+        if self._snapshot is None or self._snapshot[0] != self._applied_records:
+            self._snapshot = (self._applied_records, self.state.copy())
+        return self._snapshot[1]
+
+    def feed(self, records: Sequence[StoredRecord], positions: Positions) -> None:
+        """Apply what the reader found. Lets an exception of `state.apply` out: the store must not live on with that."""
+        flight = self._flight
+        for record in records:
+            shard = self._identity.shard_of(record)
+            if flight is None:
+                self._apply(shard, record)
+            elif flight.take((shard, record.offset), record):
+                if flight.complete():
+                    self._land(flight)
+                    flight = None
+            elif flight.arriving:
+                self._held[shard].append(record)
+            else:
+                self._apply(shard, record)
+        if flight is not None and flight.passed_by(positions):
+            self._drop(flight)
+            flight = None
+        if flight is not None and flight.arriving:
+            self._held_positions = positions
+            return
+        self._advance(positions)
+
+    def expect(self, flight: Flight) -> None:
+        """The next transaction. There is one at a time."""
+        assert self._flight is None
+        self._flight = flight
+
+    def retract(self, flight: Flight) -> None:
+        """`flight` was never sent."""
+        if self._flight is flight:
+            self._drop(flight)
+
+    def settle_at_end(self) -> None:
+        """The whole log was read after every earlier transaction was ended: a flight still open is not in it."""
+        if self._flight is not None:
+            self._drop(self._flight)
+            self._advance(self._held_positions)
+
+    def wait(self, target: Sequence[int]) -> asyncio.Future[None]:
+        """A future of the moment when every shard that `target` names has reached its offset."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self._reached(tuple(target)):
+            future.set_result(None)
+        else:
+            self._waiters.append((tuple(target), future))
+        return future
+
+    def fail_waiters(self, error: Exception) -> None:
+        waiters, self._waiters = self._waiters, []
+        for _, future in waiters:
+            settle(future, error)
+
+    def _apply(self, shard: int, record: StoredRecord) -> None:
+        assert record.offset >= self._positions[shard], "a record was delivered twice"
+        changes = self.state.apply(record)
+        self._applied_records += 1
+        self._positions[shard] = record.offset + 1
+        if changes and shard < self._identity.partitions:
+            self._publish(shard, record.offset, changes, self.revision)
+
+    def _land(self, flight: Flight) -> None:
+        def apply(shard: int, record: StoredRecord) -> None:
+            # A record of someone else that lies before ours in this shard goes first.
+            held = self._held[shard]
+            while held and held[0].offset < record.offset:
+                self._apply(shard, held.popleft())
+            self._apply(shard, record)
+
+        self._flight = None
+        flight.apply(apply, lambda: self.revision)
+        self._apply_held()
+
+    def _drop(self, flight: Flight) -> None:
+        self._flight = None
+        flight.finish(False)
+        self._apply_held()
+
+    def _apply_held(self) -> None:
+        for shard, held in enumerate(self._held):
+            while held:
+                self._apply(shard, held.popleft())
+
+    def _advance(self, positions: Positions) -> None:
+        self._held_positions = ()
+        for shard, position in enumerate(positions):
+            self._positions[shard] = max(self._positions[shard], position)
+        waiters, self._waiters = self._waiters, []
+        for target, future in waiters:
+            if future.done():
+                continue
+            if self._reached(target):
+                future.set_result(None)
+            else:
+                self._waiters.append((target, future))
+
+    def _reached(self, target: Positions) -> bool:
+        return all(position >= wanted for position, wanted in zip(self._positions, target, strict=False))

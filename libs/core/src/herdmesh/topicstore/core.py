@@ -1,0 +1,321 @@
+"""The engine both stores are made of: start, roles, take-over, close, and the public methods.
+
+Owns the role and the order of events; the fold is `applied`, writes are `writes`, reads `barrier` and `watch`, and
+where records live is a `Log`. Clients of Kafka are not known here.
+
+Taking over, step by step: (1) the log says this replica is the owner; (2) `may_write` allows it; (3) ownership is
+proved with the coordinator, because a process that was stopped and continued remembers an ownership it lost; (4)
+`take_over` fences every earlier writer and ends its transaction; (5) everything up to the end is applied; (6)
+writes are let in.
+Invariant: between two successful take-overs of one store, only the later replica's records become visible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Generic
+
+from herdmesh.topicstore.applied import Applied
+from herdmesh.topicstore.barrier import Barrier
+from herdmesh.topicstore.contract import (
+    ChangeT,
+    Decision,
+    ResultT,
+    Revision,
+    Role,
+    StateT,
+    StoredRecord,
+    WatchEvent,
+    WatchSnapshot,
+)
+from herdmesh.topicstore.errors import (
+    NotWriter,
+    RevisionForeign,
+    RevisionInFuture,
+    StoreClosed,
+    StoreReplaying,
+)
+from herdmesh.topicstore.log import Log, LogIdentity, LogUnavailable, Positions
+from herdmesh.topicstore.settings import StoreTuning
+from herdmesh.topicstore.watch import WatchHub
+from herdmesh.topicstore.writes import GroupCommit
+
+_logger = logging.getLogger(__name__)
+
+#: Asked before each take-over; False = not now (for the config store: members in Connect's own group).
+MayWrite = Callable[[], Awaitable[bool]]
+
+
+async def always() -> bool:
+    """A `may_write` that never objects."""
+    return True
+
+
+class TopicStoreCore(Generic[StateT, ChangeT]):
+    """`TopicStore` over any `Log`. Must be made and used on one event loop."""
+
+    def __init__(self, log: Log, initial: StateT, may_write: MayWrite, tuning: StoreTuning) -> None:
+        self._log = log
+        self._may_write = may_write
+        self._tuning = tuning
+        self._applied: Applied[StateT, ChangeT] = Applied(initial, self._publish)
+        self._hub: WatchHub[ChangeT] = WatchHub(tuning, lambda: self._applied.revision)
+        self._barrier = Barrier(log.end, self._applied.wait)
+        self._writes: GroupCommit[StateT] = GroupCommit(log, self._applied, self._barrier, tuning, self._cut_off)
+        self._identity: LogIdentity | None = None
+        self._role = Role.REPLAYING
+        self._role_watchers: set[_RoleWatcher] = set()
+        self._term = 0  # rises with every change of ownership
+        self._owner = asyncio.Event()
+        self._deposed = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def role(self) -> Role:
+        return self._role
+
+    @property
+    def state(self) -> StateT:
+        return self._applied.state
+
+    @property
+    def revision(self) -> Revision:
+        return self._applied.revision
+
+    async def start(self) -> None:
+        try:
+            self._identity = await self._log.open()
+            self._applied.open(self._identity)
+            self._log.read(self)
+            self._spawn(self._barrier.run())
+            end = await self._barrier.end()
+            await self._applied.wait(end)
+        except BaseException:
+            await self.close()
+            raise
+        self._hub.begin(self.revision.next_offsets)
+        self._move(Role.REPLICA)
+        self._spawn(self._writes.run())
+        self._spawn(self._lead())
+        self._log.join_election()
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._close("closed"))
+        await asyncio.shield(self._closing)
+
+    async def write(self, decide: Callable[[StateT], Decision[ResultT]]) -> ResultT:
+        self._require_replayed()
+        if self._role is not Role.WRITER:
+            raise NotWriter(self._role)
+        return await self._writes.write(decide)
+
+    async def barrier(self) -> Revision:
+        self._require_replayed()
+        await self._barrier.pass_through()
+        return self._applied.revision
+
+    async def wait_for(self, revision: Revision) -> None:
+        self._require_replayed()
+        self._require_own(revision)
+        await self._applied.wait(revision.next_offsets)
+
+    async def watch(self, resume: Revision | None = None) -> AsyncIterator[WatchEvent[StateT, ChangeT]]:
+        self._require_replayed()
+        if resume is None:
+            snapshot = WatchSnapshot(self._applied.snapshot(), self._applied.revision)
+            events = self._hub.follow()  # no await since the snapshot: nothing lies between the two
+            yield snapshot
+        else:
+            self._require_own(resume)
+            if not self.revision.includes(resume):
+                # Given by a replica that is ahead of this one, or not given by this store at all: the end tells.
+                await self._barrier.pass_through()
+            if not self.revision.includes(resume):
+                raise RevisionInFuture(resume, self.revision)
+            events = self._hub.resume(resume)
+        async for event in events:
+            yield event
+
+    async def role_changes(self) -> AsyncIterator[Role]:
+        watcher = _RoleWatcher(self._role)
+        self._role_watchers.add(watcher)
+        try:
+            while True:
+                role = await watcher.next()
+                yield role
+                if role is Role.CLOSED:
+                    return
+        finally:
+            self._role_watchers.discard(watcher)
+
+    # What the log calls.
+
+    def on_records(self, records: Sequence[StoredRecord], positions: Positions) -> None:
+        if self._role is Role.CLOSED:
+            return
+        try:
+            self._applied.feed(records, positions)
+        except Exception:
+            # `apply` never raises by contract. Going on would mean a state that silently lacks a record.
+            _logger.critical("the state failed to apply a record; this store closes", exc_info=True)
+            self.on_fault("the state failed to apply a record")
+            return
+        self._hub.wake()
+
+    def on_owner(self, owned: bool) -> None:
+        if self._role is Role.CLOSED:
+            return
+        self._term += 1
+        if owned:
+            self._owner.set()
+        else:
+            self._owner.clear()
+            self._step_down()
+
+    def on_fault(self, reason: str) -> None:
+        if self._closing is None:
+            _logger.critical("this store cannot go on: %s", reason)
+            self._closing = asyncio.get_running_loop().create_task(self._close(reason))
+
+    # Roles.
+
+    async def _lead(self) -> None:
+        backoff_ms = self._tuning.take_over_backoff_ms
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._owner.wait()
+            self._move(Role.TAKING_OVER)
+            self._deposed.clear()
+            begun_s = loop.time()
+            if await self._take_over():
+                await self._deposed.wait()
+                await self._log.release()
+            if loop.time() - begun_s > self._tuning.take_over_backoff_ms_max / 1000:
+                backoff_ms = self._tuning.take_over_backoff_ms
+            if self._owner.is_set():
+                # Cut off while owning the partition: by a writer outside the election (a Java leader) or by the broker.
+                await asyncio.sleep(backoff_ms / 1000)
+                backoff_ms = min(backoff_ms * 2, self._tuning.take_over_backoff_ms_max)
+
+    async def _take_over(self) -> bool:
+        """True when this replica became the writer; False when it lost ownership on the way or the log failed."""
+        assert self._identity is not None
+        term = self._term
+        while not await self._allowed():
+            await asyncio.sleep(self._tuning.may_write_interval_ms / 1000)
+            if term != self._term:
+                return False
+        try:
+            if not await self._log.prove_ownership() or term != self._term:
+                return False
+            await self._log.take_over()
+            await self._applied.wait(await self._log.end())
+        except LogUnavailable as unavailable:
+            _logger.warning("taking over failed, trying again: %s", unavailable)
+            return False
+        self._applied.settle_at_end()
+        if term != self._term:
+            await self._log.release()
+            return False
+        self._writes.open(self._identity)
+        self._move(Role.WRITER)
+        return True
+
+    async def _allowed(self) -> bool:
+        try:
+            return await self._may_write()
+        except Exception:  # the hook's own I/O failed; not being sure means no
+            _logger.warning("may_write failed; not taking over", exc_info=True)
+            return False
+
+    def _cut_off(self, reason: str) -> None:
+        _logger.warning("the writer was cut off: %s", reason)
+        self._step_down()
+
+    def _step_down(self) -> None:
+        if self._role in (Role.WRITER, Role.TAKING_OVER):
+            self._writes.shut(NotWriter(Role.REPLICA))
+            self._move(Role.REPLICA)
+        self._deposed.set()
+
+    def _move(self, role: Role) -> None:
+        if role is self._role or self._role is Role.CLOSED:
+            return
+        _logger.info("role %s -> %s", self._role.value, role.value)
+        self._role = role
+        for watcher in self._role_watchers:
+            watcher.tell(role)
+
+    # Closing.
+
+    async def _close(self, reason: str) -> None:
+        error = StoreClosed(reason)
+        self._writes.shut(error)
+        await self._bounded(self._writes.finish())
+        self._move(Role.CLOSED)
+        await self._bounded(self._log.leave_election())
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._writes.abandon(error)
+        self._barrier.fail(error)
+        self._applied.fail_waiters(error)
+        self._hub.close(error)
+        await self._bounded(self._log.close())
+
+    async def _bounded(self, stage: Coroutine[Any, Any, None]) -> None:
+        try:
+            async with asyncio.timeout(self._tuning.close_stage_ms / 1000):
+                await stage
+        except TimeoutError:
+            _logger.warning("closing: a stage took more than %d ms and was left", self._tuning.close_stage_ms)
+
+    # Helpers.
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._on_task_done)
+        self._tasks.append(task)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _logger.critical("a task of the store failed", exc_info=error)
+            self.on_fault(f"internal error: {error!r}")
+
+    def _publish(self, partition: int, offset: int, changes: Sequence[ChangeT], revision: Revision) -> None:
+        self._hub.publish(partition, offset, changes, revision)
+
+    def _require_replayed(self) -> None:
+        if self._role is Role.REPLAYING:
+            raise StoreReplaying()
+        if self._role is Role.CLOSED or self._closing is not None:
+            raise StoreClosed()
+
+    def _require_own(self, revision: Revision) -> None:
+        mine = self._applied.revision
+        if revision.store_id != mine.store_id or len(revision.next_offsets) != len(mine.next_offsets):
+            raise RevisionForeign(revision, mine.store_id)
+
+
+class _RoleWatcher:
+    """Roles one caller of `role_changes` has not seen yet. Bounded: of very many the latest are kept."""
+
+    def __init__(self, current: Role) -> None:
+        self._unseen = deque([current], maxlen=64)
+        self._told = asyncio.Event()
+        self._told.set()
+
+    def tell(self, role: Role) -> None:
+        self._unseen.append(role)
+        self._told.set()
+
+    async def next(self) -> Role:
+        while not self._unseen:
+            self._told.clear()
+            await self._told.wait()
+        return self._unseen.popleft()

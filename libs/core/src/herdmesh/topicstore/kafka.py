@@ -1,0 +1,100 @@
+"""The Kafka engine: `TopicStore` over a topic of a real broker.
+
+Owns the assembly of reader, election, writer and admin client into a `Log`. What they do is in `kafka_reader`,
+`kafka_election`, `kafka_writer` and `kafka_topics`; what a store is, in `core`. No call here blocks the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Generic
+
+from herdmesh.topicstore.calls import CallThread, post
+from herdmesh.topicstore.contract import ChangeT, NewRecord, StateT
+from herdmesh.topicstore.core import MayWrite, TopicStoreCore, always
+from herdmesh.topicstore.errors import BrokerUnreachable
+from herdmesh.topicstore.kafka_election import Election
+from herdmesh.topicstore.kafka_reader import Reader
+from herdmesh.topicstore.kafka_topics import Shard, TopicAdmin
+from herdmesh.topicstore.kafka_writer import Writer
+from herdmesh.topicstore.log import LogEvents, LogIdentity, LogUnavailable, Place, Positions
+from herdmesh.topicstore.settings import StoreTuning, TopicSettings
+
+
+class KafkaLog:
+    """`Log` over Kafka."""
+
+    def __init__(self, settings: TopicSettings) -> None:
+        self._settings = settings
+        self._shards: list[Shard] = [(settings.topic, partition) for partition in range(settings.partitions)]
+        if settings.audit_topic is not None:
+            self._shards.append((settings.audit_topic, 0))
+        self._admin = TopicAdmin(settings)
+        self._writer = Writer(settings, self._shards)
+        self._writer_thread = CallThread(f"{settings.client_id_base}-writer")
+        self._election = Election(settings)
+        self._beginnings: Positions = ()
+        self._reader: Reader | None = None
+        self._events: LogEvents | None = None
+
+    async def open(self) -> LogIdentity:
+        store_id = await self._admin.open_topics()
+        try:
+            self._beginnings = await self._admin.offsets(self._shards, first=True)
+        except LogUnavailable as unavailable:
+            raise BrokerUnreachable(self._settings.bootstrap_servers, str(unavailable)) from unavailable
+        settings = self._settings
+        return LogIdentity(store_id, settings.topic, settings.partitions, settings.audit_topic)
+
+    def read(self, events: LogEvents) -> None:
+        self._events = events
+        self._reader = Reader(self._settings, self._shards, self._beginnings)
+        self._reader.start(events)
+
+    def join_election(self) -> None:
+        assert self._events is not None
+        self._election.join(self._events)
+
+    async def leave_election(self) -> None:
+        await self._election.leave()
+
+    async def end(self) -> Positions:
+        return await self._admin.offsets(self._shards, first=False)
+
+    async def prove_ownership(self) -> bool:
+        return await self._election.prove()
+
+    async def take_over(self) -> None:
+        await self._writer_thread.call(self._writer.take_over)
+
+    async def commit(self, records: Sequence[NewRecord], placed: Callable[[Sequence[Place]], None]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def told(places: Sequence[Place]) -> None:
+            # Queued before the commit is asked for, hence before the reader can queue any of these records.
+            post(loop, lambda: placed(places))
+
+        await self._writer_thread.call(lambda: self._writer.commit(records, told))
+
+    async def release(self) -> None:
+        await self._writer_thread.call(self._writer.release)
+
+    async def close(self) -> None:
+        if self._reader is not None:
+            await self._reader.stop()
+        self._writer_thread.stop()
+
+
+class KafkaTopicStore(TopicStoreCore[StateT, ChangeT], Generic[StateT, ChangeT]):
+    """`TopicStore` in Kafka. Replicas of one store are given equal settings, except `client_id_base`."""
+
+    def __init__(
+        self,
+        settings: TopicSettings,
+        initial: StateT,
+        *,
+        may_write: MayWrite = always,
+        tuning: StoreTuning | None = None,
+    ) -> None:
+        super().__init__(KafkaLog(settings), initial, may_write, tuning or StoreTuning())

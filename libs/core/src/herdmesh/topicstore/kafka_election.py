@@ -1,0 +1,152 @@
+"""The election: who owns partition 0 of the topic in a consumer group.
+
+Owns a group member with its thread. It reads no records (its partitions are paused) and decides nothing about
+safety; the fence does. It only makes take-over quick: a member that leaves is replaced within a heartbeat, one that
+falls silent within the session timeout. Invariant: `on_owner` is told from the thread that serves the group, in
+order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+
+from herdmesh.topicstore.calls import post
+from herdmesh.topicstore.log import LogEvents, LogUnavailable
+from herdmesh.topicstore.settings import TopicSettings
+
+_logger = logging.getLogger(__name__)
+_POLL_S = 0.05
+_PROOF_TIMEOUT_S = 5.0
+
+
+class Election:
+    """One replica's membership. All methods run on the event loop."""
+
+    def __init__(self, settings: TopicSettings) -> None:
+        self._settings = settings
+        self._stop = threading.Event()
+        self._stopped: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._owner = False
+        self._proofs = 0
+        self._proof: asyncio.Future[bool] | None = None
+        self._proof_wanted: int | None = None  # written by the loop, taken by the thread; a lost race costs one poll
+
+    def join(self, events: LogEvents) -> None:
+        """Become a member; `on_owner` follows."""
+        self._loop = asyncio.get_running_loop()
+        self._stopped = asyncio.Event()
+        threading.Thread(
+            target=self._run, args=(events,), name=f"{self._settings.client_id_base}-election", daemon=True
+        ).start()
+
+    async def leave(self) -> None:
+        """Stop being a member at once; the group is told, not left to time out. The caller bounds the time."""
+        self._stop.set()
+        if self._stopped is not None:
+            await self._stopped.wait()
+
+    async def prove(self) -> bool:
+        """Ask the coordinator whether this member is still in the group's current generation, by committing an offset
+        nobody reads: it refuses members of the past. What we remember of our assignment is then true as well."""
+        self._proofs += 1
+        number = self._proofs
+        self._proof = asyncio.get_running_loop().create_future()
+        self._proof_wanted = number
+        try:
+            async with asyncio.timeout(_PROOF_TIMEOUT_S):
+                return await self._proof
+        except TimeoutError:
+            raise LogUnavailable("the election group's coordinator did not answer") from None
+
+    def _run(self, events: LogEvents) -> None:
+        try:
+            consumer = self._open(events)
+            try:
+                while not self._stop.is_set():
+                    message = consumer.poll(_POLL_S)
+                    if message is not None and (error := message.error()) is not None:
+                        _logger.warning("the election goes on after: %s", error)
+                    self._ask(consumer)
+            finally:
+                consumer.close()
+        except Exception as error:  # the supervisor of this thread: nothing may end it silently
+            _logger.exception("the election failed")
+            reason = f"the election failed: {error}"
+            self._tell(lambda: events.on_fault(reason))
+        finally:
+            stopped = self._stopped
+            assert stopped is not None
+            self._tell(stopped.set)
+
+    def _open(self, events: LogEvents) -> Consumer:
+        settings = self._settings
+        configs: dict[str, Any] = {
+            "reconnect.backoff.max.ms": 500,
+            **settings.client_configs,
+            "bootstrap.servers": settings.bootstrap_servers,
+            "client.id": f"{settings.client_id_base}-election",
+            "group.id": settings.election_group,
+            "session.timeout.ms": settings.session_timeout_ms,
+            "heartbeat.interval.ms": settings.heartbeat_interval_ms,
+            # A member that joins takes as little as possible from the others, so the writer stays the writer.
+            "partition.assignment.strategy": "cooperative-sticky",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "latest",
+            "on_commit": self._on_commit,
+        }
+
+        def gained(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            consumer.incremental_assign([TopicPartition(p.topic, p.partition, OFFSET_END) for p in partitions])
+            if partitions:
+                consumer.pause(partitions)
+            if any(p.partition == 0 for p in partitions):
+                self._set_owner(events, True)
+
+        def lost(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            if any(p.partition == 0 for p in partitions):
+                self._set_owner(events, False)
+            consumer.incremental_unassign(partitions)
+
+        consumer = Consumer(configs, logger=_logger)
+        consumer.subscribe([settings.topic], on_assign=gained, on_revoke=lost, on_lost=lost)
+        return consumer
+
+    def _set_owner(self, events: LogEvents, owned: bool) -> None:
+        self._owner = owned
+        self._tell(lambda: events.on_owner(owned))
+
+    def _ask(self, consumer: Consumer) -> None:
+        number, self._proof_wanted = self._proof_wanted, None
+        if number is None:
+            return
+        if not self._owner:
+            self._answer(number, False)
+            return
+        try:
+            # The number comes back with the answer, so that a late one is not taken for a newer question's.
+            consumer.commit(offsets=[TopicPartition(self._settings.topic, 0, number)], asynchronous=True)
+        except KafkaException as failure:
+            _logger.warning("cannot ask the election group's coordinator: %s", failure)
+            self._answer(number, False)
+
+    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        for partition in partitions:
+            self._answer(partition.offset, error is None and partition.error is None and self._owner)
+
+    def _answer(self, number: int, proved: bool) -> None:
+        def answer() -> None:
+            if number == self._proofs and self._proof is not None and not self._proof.done():
+                self._proof.set_result(proved)
+
+        self._tell(answer)
+
+    def _tell(self, callback: Callable[[], object]) -> None:
+        assert self._loop is not None
+        post(self._loop, callback)

@@ -1,0 +1,158 @@
+"""The reader: one consumer on every shard, in a thread of its own.
+
+Owns the consumer and its thread; delivers batches to the event loop, at most a few ahead of it, so a slow loop
+slows the reader and never fills memory. Uses no consumer group: positions are the store's own.
+Invariant: positions told are beyond everything delivered and beyond the transaction markers seen so far, so a
+barrier at the end of the log is reached although the last offset there is a marker, not a record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from herdmesh.topicstore.calls import post
+from herdmesh.topicstore.contract import StoredRecord
+from herdmesh.topicstore.kafka_topics import Shard
+from herdmesh.topicstore.log import LogEvents, Positions
+from herdmesh.topicstore.settings import TopicSettings
+
+_logger = logging.getLogger(__name__)
+
+_BATCH_RECORDS = 500
+#: Batches handed to the loop and not applied yet.
+_BATCHES_AHEAD = 4
+#: Also the time until a lone transaction marker is noticed; records are noticed at once.
+_POLL_S = 0.05
+
+#: The consumer cannot go on: its position is outside the log (truncated, recreated), or it may not read.
+_FAULTS = frozenset(
+    {
+        KafkaError._AUTO_OFFSET_RESET,  # pyright: ignore[reportPrivateUsage]  # librdkafka's local codes are named so
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._FATAL,  # pyright: ignore[reportPrivateUsage]
+    }
+)
+
+
+class Reader:
+    """Reads `shards` from `beginnings` on and calls `events` on the loop that `start` ran on."""
+
+    def __init__(self, settings: TopicSettings, shards: Sequence[Shard], beginnings: Positions) -> None:
+        self._settings = settings
+        self._shards = list(shards)
+        self._index = {shard: index for index, shard in enumerate(self._shards)}
+        self._positions = list(beginnings)
+        self._ahead = threading.Semaphore(_BATCHES_AHEAD)
+        self._stop = threading.Event()
+        self._stopped = asyncio.Event()
+
+    def start(self, events: LogEvents) -> None:
+        loop = asyncio.get_running_loop()
+
+        def tell(callback: Callable[[], object]) -> None:
+            post(loop, callback)
+
+        threading.Thread(
+            target=self._run, args=(events, tell), name=f"{self._settings.client_id_base}-reader", daemon=True
+        ).start()
+
+    async def stop(self) -> None:
+        """End the thread. The caller bounds the time."""
+        self._stop.set()
+        await self._stopped.wait()
+
+    def _run(self, events: LogEvents, tell: Callable[[Callable[[], object]], None]) -> None:
+        try:
+            consumer = self._open()
+            try:
+                self._read(consumer, events, tell)
+            finally:
+                consumer.close()
+        except Exception as error:  # the supervisor of this thread: nothing may end it silently
+            _logger.exception("the reader failed")
+            reason = f"the reader failed: {error}"
+            tell(lambda: events.on_fault(reason))
+        finally:
+            tell(self._stopped.set)
+
+    def _open(self) -> Consumer:
+        configs: dict[str, Any] = {
+            "fetch.wait.max.ms": 100,
+            "fetch.queue.backoff.ms": 2,
+            "reconnect.backoff.max.ms": 500,
+            **self._settings.client_configs,
+            "bootstrap.servers": self._settings.bootstrap_servers,
+            "client.id": f"{self._settings.client_id_base}-reader",
+            "group.id": f"{self._settings.client_id_base}-reader-unused",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "error",
+        }
+        consumer = Consumer(configs, logger=_logger)
+        consumer.assign(
+            [
+                TopicPartition(topic, partition, offset)
+                for (topic, partition), offset in zip(self._shards, self._positions, strict=True)
+            ]
+        )
+        return consumer
+
+    def _read(self, consumer: Consumer, events: LogEvents, tell: Callable[[Callable[[], object]], None]) -> None:
+        told: Positions | None = None
+        while not self._stop.is_set():
+            records = self._take(consumer)
+            positions = tuple(self._positions)
+            if not records and positions == told:
+                continue
+            while not self._ahead.acquire(timeout=_POLL_S):
+                if self._stop.is_set():
+                    return
+            told = positions
+
+            def deliver(records: list[StoredRecord] = records, positions: Positions = positions) -> None:
+                try:
+                    events.on_records(records, positions)
+                finally:
+                    self._ahead.release()
+
+            tell(deliver)
+
+    def _take(self, consumer: Consumer) -> list[StoredRecord]:
+        """Wait for one message, then take what is there: `consume(n, timeout)` alone would wait its whole timeout."""
+        first = consumer.poll(_POLL_S)
+        messages = [] if first is None else [first, *consumer.consume(_BATCH_RECORDS, 0)]
+        records: list[StoredRecord] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                records.append(_record(message))
+            elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
+                self._reach((message.topic() or "", message.partition() or 0), message.offset() or 0)
+            elif error.code() in _FAULTS or error.fatal():
+                raise KafkaException(error)
+            else:
+                _logger.warning("the reader goes on after: %s", error)
+        # The client's own position is beyond the markers it skipped, which no message tells.
+        for position in consumer.position([TopicPartition(*shard) for shard in self._shards]):
+            self._reach((position.topic, position.partition), position.offset)
+        return records
+
+    def _reach(self, shard: Shard, offset: int) -> None:
+        index = self._index[shard]
+        self._positions[index] = max(self._positions[index], offset)  # logical offsets are negative
+
+
+def _record(message: Message) -> StoredRecord:
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None
+    assert partition is not None
+    assert offset is not None
+    return StoredRecord(topic, partition, offset, message.key(), message.value(), message.timestamp()[1])

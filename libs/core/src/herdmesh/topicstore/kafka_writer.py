@@ -1,0 +1,123 @@
+"""The writer: one transactional producer, used from one thread.
+
+Owns the producer. After any failed transaction the producer is thrown away as it is: an abort followed by a retry
+could, once the broker has forgotten the id (INVALID_PRODUCER_ID_MAPPING), fence its rightful owner. The open
+transaction is ended by whoever initialises the id next, or by its timeout.
+Invariant: a commit is asked for only after every record was acknowledged, so that where they lie is known before
+any can be read, and a lost answer can be looked up in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from herdmesh.topicstore.contract import NewRecord
+from herdmesh.topicstore.kafka_topics import Shard, kafka_error
+from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, LogUnavailable, Place
+from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
+
+_logger = logging.getLogger(__name__)
+_CALL_S = 5.0
+
+
+class Writer:
+    """Blocking; the caller runs every method in one thread."""
+
+    def __init__(self, settings: TopicSettings, shards: Sequence[Shard]) -> None:
+        self._settings = settings
+        self._index = {shard: index for index, shard in enumerate(shards)}
+        self._producer: Producer | None = None
+
+    def take_over(self) -> None:
+        """Fence every earlier writer and end its transaction. Raises `LogUnavailable`."""
+        self.release()
+        producer = self._open()
+        deadline_s = time.monotonic() + self._settings.transaction_timeout_ms / 1000
+        while True:
+            try:
+                producer.init_transactions(_CALL_S)
+                break
+            except KafkaException as failure:
+                error = kafka_error(failure)
+                if error is None or not error.retriable() or time.monotonic() > deadline_s:
+                    raise LogUnavailable(f"cannot initialise {self._settings.transactional_id!r}: {failure}") from None
+        self._producer = producer
+
+    def commit(self, records: Sequence[NewRecord], placed: Callable[[Sequence[Place]], None]) -> None:
+        """See `Log.commit`; `placed` is called in this thread."""
+        if self._producer is None:
+            raise CommitNotSent("the writer was released")
+        places = self._send(self._producer, records)
+        placed(places)
+        self._end(self._producer)
+
+    def release(self) -> None:
+        """Throw the producer away, with its open transaction if there is one."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            try:
+                producer.purge()
+            except KafkaException as failure:
+                _logger.info("purging a discarded producer: %s", failure)
+
+    def _open(self) -> Producer:
+        settings = self._settings
+        configs: dict[str, Any] = {
+            "linger.ms": 0,
+            "reconnect.backoff.max.ms": 500,
+            **settings.client_configs,
+            "bootstrap.servers": settings.bootstrap_servers,
+            "client.id": f"{settings.client_id_base}-writer",
+            "transactional.id": settings.transactional_id,
+            "transaction.timeout.ms": settings.transaction_timeout_ms,
+            "delivery.timeout.ms": settings.transaction_timeout_ms,
+            "acks": "all",
+            # Java's partitioner. The client's default puts most keys elsewhere, and one key would live twice.
+            "partitioner": MURMUR2_RANDOM,
+        }
+        return Producer(configs, logger=_logger)
+
+    def _send(self, producer: Producer, records: Sequence[NewRecord]) -> list[Place]:
+        places: list[Place | None] = [None] * len(records)
+        failures: list[KafkaError] = []
+
+        def delivered(index: int, error: KafkaError | None, message: Message) -> None:
+            topic, partition, offset = message.topic(), message.partition(), message.offset()
+            if error is not None:
+                failures.append(error)
+            elif topic is not None and partition is not None and offset is not None:
+                places[index] = (self._index[topic, partition], offset)
+
+        try:
+            producer.begin_transaction()
+            for index, record in enumerate(records):
+                producer.produce(
+                    record.topic or self._settings.topic,
+                    value=record.value,
+                    key=record.key,
+                    on_delivery=lambda error, message, index=index: delivered(index, error, message),
+                )
+            producer.flush(self._settings.transaction_timeout_ms / 1000)
+        except (KafkaException, BufferError, RuntimeError) as failure:
+            raise CommitNotSent(f"a record could not be sent: {failure}") from failure
+        known = [place for place in places if place is not None]
+        if failures or len(known) != len(records):
+            reason = failures[0].str() if failures else "a record was not acknowledged in time"
+            raise CommitNotSent(f"a record could not be written: {reason}")
+        return known
+
+    def _end(self, producer: Producer) -> None:
+        deadline_s = time.monotonic() + self._settings.transaction_timeout_ms / 1000
+        while True:
+            try:
+                producer.commit_transaction(_CALL_S)
+                return
+            except (KafkaException, RuntimeError) as failure:
+                error = kafka_error(failure)
+                if error is None or not error.retriable() or time.monotonic() > deadline_s:
+                    raise CommitUncertain(f"the commit was not confirmed: {failure}") from failure

@@ -1,0 +1,276 @@
+"""The write path: decide on scratch state, commit in groups, answer when applied, re-check what was refused.
+
+Owns the queue of writes and the one transaction in flight. Whether this replica may write is the core's affair: it
+opens and shuts the queue. Invariants:
+- a write is decided on everything applied plus everything decided before it in the same transaction, and if that
+  transaction fails, all of them fail: nothing is built on a record that may not exist;
+- a refusal or a no-op is answered only when the write is decided again after a read barrier with the same outcome.
+  A writer that was deposed without noticing (stopped and continued, cut off from the network) learns the truth
+  there, where an empty transaction would not have told it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, cast
+
+from herdmesh.topicstore.applied import Applied, Flight, settle
+from herdmesh.topicstore.barrier import Barrier
+from herdmesh.topicstore.contract import Decision, NewRecord, ResultT, Revision, StateT, StoredRecord
+from herdmesh.topicstore.errors import NotApplied, QueueFull, StoreClosed, WriteOutcomeUnknown, WriterFenced
+from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, Log, LogIdentity
+from herdmesh.topicstore.partitioner import partition_of
+from herdmesh.topicstore.settings import StoreTuning
+
+_logger = logging.getLogger(__name__)
+
+#: Records in flight carry offsets from here on in the scratch state: above every real offset, so they sort last, and
+#: equal to none, so that no expected revision a caller can hold ever matches one. A state compares offsets; it must not
+#: write an offset it finds in a record into another record's value.
+PROVISIONAL_OFFSET = 1 << 62
+
+
+@dataclass(slots=True, eq=False)
+class _Pending:
+    decide: Callable[[Any], Decision[Any]]
+    answer: asyncio.Future[Any]
+    queued_s: float
+    decision: Decision[Any] | None = None
+
+    def fulfil(self, decision: Decision[Any], state: object, revision: Revision) -> None:
+        if self.answer.done():
+            return
+        try:
+            self.answer.set_result(decision.result(state, revision))
+        except Exception as bug:  # noqa: BLE001  # the caller's code failed: that is its answer, written or not
+            settle(self.answer, bug)
+
+
+class GroupCommit(Generic[StateT]):
+    """The writes of one store. `cut_off(reason)` is called when the writer's identity is lost."""
+
+    def __init__(
+        self,
+        log: Log,
+        applied: Applied[StateT, Any],
+        barrier: Barrier,
+        tuning: StoreTuning,
+        cut_off: Callable[[str], None],
+    ) -> None:
+        self._log = log
+        self._applied = applied
+        self._barrier = barrier
+        self._tuning = tuning
+        self._cut_off = cut_off
+        self._identity: LogIdentity | None = None
+        self._queue: deque[_Pending] = deque()
+        self._unanswered: set[asyncio.Future[Any]] = set()
+        self._confirmations: dict[asyncio.Task[None], _Pending] = {}
+        self._shut: NotApplied | None = StoreClosed("not started")
+        self._work = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def open(self, identity: LogIdentity) -> None:
+        """This replica is the writer now."""
+        self._identity = identity
+        self._shut = None
+        self._work.set()
+
+    def shut(self, reason: NotApplied) -> None:
+        """This replica is not the writer: what waits and what comes fails with `reason`; what is in flight goes on."""
+        self._shut = reason
+        queue, self._queue = self._queue, deque()
+        for pending in queue:
+            settle(pending.answer, reason)
+
+    async def write(self, decide: Callable[[StateT], Decision[ResultT]]) -> ResultT:
+        """See `TopicStore.write`."""
+        if self._shut is not None:
+            raise self._shut
+        if len(self._unanswered) >= self._tuning.pending_writes_max:
+            raise QueueFull(self._tuning.pending_writes_max)
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._unanswered.add(answer)
+        answer.add_done_callback(self._unanswered.discard)
+        self._enqueue(_Pending(decide, answer, loop.time()))
+        return cast(ResultT, await answer)
+
+    async def run(self) -> None:
+        """Commit groups until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._work.wait()
+            if not self._queue:
+                self._work.clear()
+                continue
+            wait_s = self._queue[0].queued_s + self._tuning.group_commit_ms / 1000 - loop.time()
+            if wait_s > 0 and len(self._queue) < self._tuning.group_commit_records:
+                await asyncio.sleep(wait_s)
+            self._idle.clear()
+            try:
+                await self._commit_group()
+            finally:
+                self._idle.set()
+
+    async def finish(self) -> None:
+        """Wait until nothing is in flight. The caller bounds the time."""
+        await self._idle.wait()
+
+    def abandon(self, closed: StoreClosed) -> None:
+        """The store closes: what was not sent fails with `closed`, what is in flight may or may not be applied."""
+        for task, pending in list(self._confirmations.items()):
+            task.cancel()
+            settle(pending.answer, closed)
+        for answer in list(self._unanswered):
+            settle(answer, WriteOutcomeUnknown(closed.reason))
+
+    def _enqueue(self, pending: _Pending) -> None:
+        if self._shut is not None:
+            settle(pending.answer, self._shut)
+            return
+        self._queue.append(pending)
+        self._work.set()
+
+    async def _commit_group(self) -> None:
+        group, refused = self._decide_group()
+        try:
+            if group:
+                await self._fly(group)
+        finally:
+            # Only now: before the group landed they would be re-checked on a state without it.
+            for pending in refused:
+                task = asyncio.create_task(self._confirm(pending))
+                self._confirmations[task] = pending
+                task.add_done_callback(self._confirmations.pop)
+
+    def _decide_group(self) -> tuple[list[_Pending], list[_Pending]]:
+        """Writes to commit together and writes to confirm, in order, off the queue."""
+        group: list[_Pending] = []
+        refused: list[_Pending] = []
+        scratch = _Scratch(self._applied.state, self._identity)
+        records = 0
+        while self._queue and records < self._tuning.group_commit_records:
+            pending = self._queue.popleft()
+            if pending.answer.done():  # the caller went away
+                continue
+            try:
+                decision = pending.decide(scratch.state)
+            except Exception:  # noqa: BLE001  # a refusal, whatever its type; the caller gets it if it holds after the barrier
+                refused.append(pending)
+                continue
+            if not decision.records:
+                refused.append(pending)
+                continue
+            try:
+                scratch.add(decision.records)
+            except Exception as bug:
+                # The state cannot digest this record. Written, it would stop every replica at every replay: refuse it.
+                _logger.exception("a write was refused because the state cannot apply its records")
+                settle(pending.answer, bug)
+                scratch = _Scratch(self._applied.state, self._identity)
+                for accepted in group:
+                    scratch.add(_decided(accepted).records)
+                continue
+            pending.decision = decision
+            group.append(pending)
+            records += len(decision.records)
+        return group, refused
+
+    async def _fly(self, group: Sequence[_Pending]) -> None:
+        decisions = [_decided(pending) for pending in group]
+
+        def completed(write: int, revision: Revision) -> None:
+            group[write].fulfil(decisions[write], self._applied.state, revision)
+
+        flight = Flight([len(decision.records) for decision in decisions], completed)
+        self._applied.expect(flight)
+        try:
+            await self._log.commit([record for decision in decisions for record in decision.records], flight.place)
+        except CommitNotSent as failure:
+            self._applied.retract(flight)
+            self._cut_off(str(failure))
+            _fail(group, WriterFenced(str(failure)))
+        except CommitUncertain as failure:
+            _logger.warning("a commit was not confirmed, looking for its records: %s", failure)
+            self._cut_off(str(failure))
+            await self._look_for(flight, group, str(failure))
+        else:
+            if not await asyncio.shield(flight.outcome):
+                # Confirmed, and yet the reader passed it by: the log lost what it had promised.
+                _logger.error("a confirmed transaction is not in the log")
+                self._cut_off("a confirmed transaction is not in the log")
+                _fail(group, WriteOutcomeUnknown("confirmed, but not found in the log"))
+
+    async def _look_for(self, flight: Flight, group: Sequence[_Pending], reason: str) -> None:
+        """Wait until the reader found the records or passed their places. Taking over (by us or by another writer) ends
+        the open transaction, so that the reader can pass; if nobody can, the broker aborts it by its timeout."""
+        try:
+            async with asyncio.timeout(self._tuning.outcome_timeout_ms / 1000):
+                if not await asyncio.shield(flight.outcome):
+                    _fail(group, WriterFenced(reason))
+        except TimeoutError:
+            _fail(group, WriteOutcomeUnknown(reason))
+
+    async def _confirm(self, pending: _Pending) -> None:
+        """Decide again after a barrier; a refusal or no-op that still stands is the answer, else the write queues."""
+        try:
+            await self._barrier.pass_through()
+        except NotApplied as closed:
+            settle(pending.answer, closed)
+            return
+        if pending.answer.done():
+            return
+        try:
+            decision = pending.decide(self._applied.state.copy())
+        except Exception as refusal:  # noqa: BLE001  # the domain's own error type; see `TopicStore.write`
+            settle(pending.answer, refusal)
+            return
+        if decision.records:
+            self._enqueue(pending)
+        else:
+            pending.fulfil(decision, self._applied.state, self._applied.revision)
+
+
+class _Scratch(Generic[StateT]):
+    """A copy of the applied state that runs ahead of the log by the records decided so far."""
+
+    def __init__(self, applied: StateT, identity: LogIdentity | None) -> None:
+        assert identity is not None
+        self.state: StateT = applied.copy()
+        self._identity = identity
+        self._next_offset = PROVISIONAL_OFFSET
+
+    def add(self, records: Sequence[NewRecord]) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        for record in records:
+            if record.topic not in (None, self._identity.topic, self._identity.audit_topic):
+                raise ValueError(f"a store of {self._identity.topic!r} cannot write to topic {record.topic!r}")
+            own = record.topic is None or record.topic == self._identity.topic
+            self.state.apply(
+                StoredRecord(
+                    topic=self._identity.topic if own else cast(str, self._identity.audit_topic),
+                    partition=partition_of(record.key, self._identity.partitions) if own else 0,
+                    offset=self._next_offset,
+                    key=record.key,
+                    value=record.value,
+                    timestamp_ms=now_ms,
+                )
+            )
+            self._next_offset += 1
+
+
+def _decided(pending: _Pending) -> Decision[Any]:
+    assert pending.decision is not None
+    return pending.decision
+
+
+def _fail(group: Sequence[_Pending], error: Exception) -> None:
+    for pending in group:
+        settle(pending.answer, error)
