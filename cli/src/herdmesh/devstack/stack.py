@@ -58,6 +58,8 @@ class StackSettings:
     usual_ports: bool = True
     service_env: Mapping[str, str] = field(default_factory=lambda: {})
     worker_env: Mapping[str, str] = field(default_factory=lambda: {})
+    broker: Broker | None = None
+    """A broker that already runs and belongs to somebody else; None = one of the stack's own."""
 
 
 class Stack:
@@ -67,7 +69,7 @@ class Stack:
         self.settings = settings
         self.layout = StackLayout(settings.data_dir)
         self.state = StackState()
-        self.broker = Broker(self.layout.broker_dir, port=9092 if settings.usual_ports else 0)
+        self.broker = settings.broker or Broker(self.layout.broker_dir, port=9092 if settings.usual_ports else 0)
         self.processes: dict[str, ManagedProcess] = {}
         self._services: dict[str, ServiceState] = {}
         self._on_change = on_change
@@ -114,8 +116,9 @@ class Stack:
             await asyncio.gather(*(self.processes[name].stop(STOP_GRACE_S[role]) for name in group))
             for name in group:
                 self._set(name, "stopped")
-        await self.broker.stop()
-        self._set("broker", "stopped")
+        if self.settings.broker is None:
+            await self.broker.stop()
+            self._set("broker", "stopped")
         self.state.supervisor = None
         self._publish()
 
@@ -159,6 +162,9 @@ class Stack:
 
     async def _start_broker(self) -> None:
         self._services["broker"] = ServiceState("broker", "")
+        if self.settings.broker is not None:
+            self._broker_serves()
+            return
         if not await self.broker.adopt():
             await self.broker.start()
         self._broker_serves()

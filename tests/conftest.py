@@ -1,0 +1,29 @@
+"""The one mesh that end-to-end and fault tests share: broker, stores, herder and two workers with Spark."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from herdmesh.devstack.broker import Broker
+from tests.support.mesh import Mesh, running_mesh
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def shared_mesh(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
+    """The mesh of the session. Tests take `mesh`, which is this one in good health."""
+    async with running_mesh(tmp_path_factory.mktemp("mesh"), kafka) as running:
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def mesh(shared_mesh: Mesh, tmp_path: Path) -> AsyncIterator[Mesh]:
+    """The shared mesh with every service serving; connectors made by the test are deleted afterwards."""
+    await shared_mesh.until_serving()
+    before = set(shared_mesh.board.connectors)
+    yield shared_mesh
+    for name in set(shared_mesh.board.connectors) - before:
+        await shared_mesh.delete(name)

@@ -1,0 +1,103 @@
+"""The `herd` command against a real mesh, as a script would use it: JSON out, exit codes in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.mesh import Mesh, parquet_sink
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def herd(mesh: Mesh, *arguments: str, stdin: str = "") -> tuple[int, Any, str]:
+    """(exit code, parsed standard output or its text, standard error)."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "herdmesh.cli", *arguments, "--herder", mesh.stack.state.herder),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    stdout, stderr = await process.communicate(stdin.encode())
+    text = stdout.decode()
+    assert process.returncode is not None
+    return process.returncode, json.loads(text) if "json" in arguments else text, stderr.decode()
+
+
+async def test_life_of_a_connector(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+    """apply, get, describe, pause, resume, restart, stop, delete."""
+    topic = mesh.create_topic(tmp_topic())
+    name = f"sink-{topic}"
+    file = tmp_path / "sink.json"
+    file.write_text(json.dumps({"name": name, "config": parquet_sink(topic, tmp_path / "out")}))
+    json_out = ("-o", "json")
+
+    code, document, _ = await herd(mesh, "apply", "-f", str(file), *json_out)
+    assert (code, document["result"], document["name"]) == (0, "created", name)
+    await mesh.until_running(name, 2)
+    # a flat config from standard input updates it
+    flat = {"name": name, **parquet_sink(topic, tmp_path / "out"), "herdmesh.linger.ms": "1000"}
+    code, document, _ = await herd(mesh, "apply", "-f", "-", *json_out, stdin=json.dumps(flat))
+    assert (code, document["result"]) == (0, "updated")
+    await mesh.until_running(name, 2)
+
+    code, document, _ = await herd(mesh, "get", "connectors", name, *json_out)
+    assert (code, document["name"], document["type"]) == (0, name, "sink")
+    code, text, _ = await herd(mesh, "describe", "connector", name)
+    assert code == 0
+    assert "herdmesh.linger.ms" in text
+    code, document, _ = await herd(mesh, "get", "workers", *json_out)
+    assert (code, len(document)) == (0, 2)
+    code, document, _ = await herd(mesh, "get", "plugins", *json_out)
+    assert code == 0
+    assert {"ParquetSink", "FileStreamSource", "FileStreamSink"} <= {
+        alias for one in document for alias in (*one["aliases"], one["class"])
+    }
+
+    code, document, _ = await herd(mesh, "pause", name, *json_out)
+    assert (code, document["target_state"]) == (0, "PAUSED")
+    await mesh.until(name, lambda one: {task["state"] for task in one["tasks"]} == {"PAUSED"}, "PAUSED")
+    code, document, _ = await herd(mesh, "resume", name, *json_out)
+    assert code == 0
+    await mesh.until_running(name, 2)
+    starts = {task["id"]: task["start_count"] for task in (await mesh.get(name))["tasks"]}
+    code, document, _ = await herd(mesh, "restart", name, "--include-tasks", *json_out)
+    assert (code, document["result"]) == (0, "restarted")
+    await mesh.until(
+        name,
+        lambda one: all(
+            task["state"] == "RUNNING" and task["start_count"] > starts[task["id"]] for task in one["tasks"]
+        ),
+        "restarted",
+    )
+    code, document, _ = await herd(mesh, "stop", name, *json_out)
+    assert (code, document["target_state"]) == (0, "STOPPED")
+    await mesh.until(name, lambda one: one["connector"]["state"] == "STOPPED", "STOPPED")
+    code, document, _ = await herd(mesh, "delete", name, "--yes", *json_out)
+    assert (code, document["result"]) == (0, "deleted")
+    code, document, _ = await herd(mesh, "get", "connectors", name, *json_out)
+    assert (code, document["error"]["reason"]) == (3, "CONNECTOR_NOT_FOUND")
+
+
+async def test_errors_name_cause_and_next_step(mesh: Mesh, tmp_path: Path) -> None:
+    """Exit codes follow the reason; not found says what exists; a bad config names its fields."""
+    code, _, stderr = await herd(mesh, "describe", "connector", "nobody")
+    assert code == 3
+    assert "nobody" in stderr
+    assert "there are:" in stderr
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps({"name": "bad", "config": {**parquet_sink("t", tmp_path), "tasks.max": "0"}}))
+    code, _, stderr = await herd(mesh, "apply", "-f", str(bad))
+    assert code == 5
+    assert "tasks.max" in stderr
+    code, _, stderr = await herd(mesh, "apply", "-f", str(tmp_path / "missing.json"))
+    assert code == 2
+    assert "missing.json" in stderr
+    code, document, _ = await herd(mesh, "restart", "nobody", "-o", "json")
+    assert (code, document["error"]["reason"]) == (3, "CONNECTOR_NOT_FOUND")

@@ -1,0 +1,386 @@
+"""A whole mesh for tests: real broker, real services, real Spark, driven as a user drives it.
+
+Owns the test's view of a `devstack.Stack`: applying connectors, waiting on what the herder's watch says, killing
+processes, counting what came out. Invariant: every wait is on an event (a change told by the watch, a record in a
+topic, a line in a log), with a bound that fails the test with the last thing seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import psutil
+import pyarrow.dataset
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_messages
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_messages
+from herdmesh.cli import views
+from herdmesh.cli.board import Board
+from herdmesh.cli.client import HerderClient, new_request_id
+from herdmesh.cli.commands.apply import to_properties
+from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.stack import Stack, StackSettings, role_of
+
+WAIT_S = 60.0
+
+
+class Mesh:
+    """One running stack and the watch that tells what happens in it."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.stack = stack
+        self.board = Board()
+        self.client = HerderClient("", patience_s=45.0)
+        self._changed = asyncio.Event()
+        self._failpoints = Path(stack.settings.worker_env["HERDMESH_FAILPOINTS_FILE"])
+        self._following: asyncio.Task[None] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return self.stack.broker.bootstrap
+
+    async def start(self) -> None:
+        await self.stack.start(timeout_s=150)
+        self.client = await HerderClient(self.stack.state.herder, patience_s=45.0).__aenter__()
+        self._following = asyncio.create_task(self.board.follow(self.stack.state.herder, self._note))
+
+    async def stop(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+        await self.client.__aexit__(None, None, None)
+        await self.stack.stop()
+
+    # -- what a user does
+
+    async def apply(self, name: str, config: dict[str, Any]) -> views.Json:
+        request = messages.UpdateConnectorRequest(
+            request_id=new_request_id(), name=name, config=to_properties(config), allow_missing=True
+        )
+        return views.connector((await self.client.call(lambda stub: stub.UpdateConnector, request)).connector)
+
+    async def get(self, name: str) -> views.Json:
+        request = messages.GetConnectorRequest(name=name)
+        return views.connector((await self.client.call(lambda stub: stub.GetConnector, request)).connector)
+
+    async def delete(self, name: str) -> None:
+        request = messages.DeleteConnectorRequest(request_id=new_request_id(), name=name)
+        await self.client.call(lambda stub: stub.DeleteConnector, request)
+
+    async def cluster(self) -> views.Json:
+        reply = await self.client.call(lambda stub: stub.GetCluster, admin_messages.GetClusterRequest())
+        return views.cluster(reply)
+
+    async def lifecycle(self, rpc: str, name: str) -> None:
+        """PauseConnector, ResumeConnector or StopConnector."""
+        request = getattr(lifecycle_messages, f"{rpc}Request")(request_id=new_request_id(), name=name)
+        await self.client.call(lambda stub: getattr(stub, rpc), request)
+
+    # -- waiting
+
+    async def until(
+        self, name: str, condition: Callable[[views.Json], bool], what: str, timeout_s: float = WAIT_S
+    ) -> views.Json:
+        """Wait until the watch shows this connector in a state that satisfies the condition."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            self._changed.clear()
+            shown = self.board.connectors.get(name)
+            if shown is not None and condition(shown):
+                return shown
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                raise AssertionError(f"{name}: not {what} within {timeout_s:g} s; last seen: {_brief(shown)}")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), left_s)
+
+    async def until_running(self, name: str, tasks: int, timeout_s: float = WAIT_S) -> views.Json:
+        return await self.until(
+            name,
+            lambda one: (
+                one["connector"]["state"] == "RUNNING"
+                and len(one["tasks"]) == tasks
+                and all(task["state"] == "RUNNING" for task in one["tasks"])
+            ),
+            f"RUNNING with {tasks} tasks",
+            timeout_s,
+        )
+
+    async def until_committed(self, name: str, topic: str, timeout_s: float = WAIT_S) -> None:
+        """Wait until the sink's group has committed everything the topic holds."""
+        deadline_s = time.monotonic() + timeout_s
+        while (lag := await asyncio.to_thread(self.lag, name, topic)) > 0:
+            if time.monotonic() > deadline_s:
+                shown = self.board.connectors.get(name)
+                raise AssertionError(f"{name}: lag still {lag} after {timeout_s:g} s; last seen: {_brief(shown)}")
+            await asyncio.sleep(0.1)
+
+    async def until_committed_at_least(self, name: str, topic: str, records: int, timeout_s: float = 90.0) -> None:
+        """Wait until the sink's group has committed at least so many records of the topic."""
+        deadline_s = time.monotonic() + timeout_s
+        while (done := await asyncio.to_thread(self.committed, name, topic)) < records:
+            assert time.monotonic() < deadline_s, f"{name}: {done} of {records} committed after {timeout_s:g} s"
+            await asyncio.sleep(0.1)
+
+    async def until_serving(self, names: Iterable[str] = ()) -> None:
+        """Wait until these services (default: all) serve again."""
+        wanted = list(names) or list(self.stack.processes)
+        await asyncio.wait_for(asyncio.gather(*(self.stack.wait_serving(name) for name in wanted)), 90)
+
+    # -- harm
+
+    def pid(self, service: str) -> int:
+        mark = self.stack.processes[service].mark
+        assert mark is not None, f"{service} is not alive"
+        return mark.pid
+
+    def service_at(self, address: str) -> str:
+        return next(one.name for one in self.stack.state.services if one.address == address)
+
+    def kill(self, service: str, number: signal.Signals = signal.SIGKILL) -> None:
+        os.kill(self.pid(service), number)
+
+    def jvm_of(self, worker: str) -> psutil.Process:
+        """The JVM of a worker's Spark."""
+        children = psutil.Process(self.pid(worker)).children(recursive=True)
+        return next(one for one in children if one.name() == "java")
+
+    def descendants(self, worker: str) -> list[psutil.Process]:
+        return psutil.Process(self.pid(worker)).children(recursive=True)
+
+    def arm(self, points: dict[str, str]) -> None:
+        """Let the next run of each connector stop itself at its failpoint, once."""
+        lines = "".join(f"{connector} {point}\n" for connector, point in points.items())
+        self._failpoints.with_suffix(".log").unlink(missing_ok=True)
+        self._failpoints.write_text(lines)
+
+    async def until_frozen(self, connectors: Iterable[str], timeout_s: float = WAIT_S) -> dict[str, int]:
+        """Wait until these connectors stand at their failpoints; their pids."""
+        wanted = set(connectors)
+        log = self._failpoints.with_suffix(".log")
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            lines = log.read_text().splitlines() if log.exists() else []
+            pids = {connector: int(pid) for connector, _point, pid in (line.split() for line in lines)}
+            if wanted <= pids.keys():
+                return pids
+            assert time.monotonic() < deadline_s, f"never reached their failpoints: {wanted - pids.keys()}"
+            await asyncio.sleep(0.05)
+
+    async def until_published(self, folder: Path, rows: int, timeout_s: float = 20.0) -> None:
+        """Wait until a folder holds at least so many published rows."""
+        deadline_s = time.monotonic() + timeout_s
+        while (found := (await asyncio.to_thread(parquet_ids, folder)).total()) < rows:
+            assert time.monotonic() < deadline_s, f"{found} of {rows} rows published in {folder} after {timeout_s:g} s"
+            await asyncio.sleep(0.1)
+
+    # -- Kafka
+
+    def create_topic(self, topic: str, partitions: int = 4) -> str:
+        admin: Any = AdminClient({"bootstrap.servers": self.bootstrap})
+        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+            future.result()
+        return topic
+
+    def produce(self, topic: str, ids: Iterable[int], pad: str = "x" * 100) -> int:
+        """Write one JSON record per id; returns how many were acknowledged (all, or it raises)."""
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "partitioner": "murmur2_random", "linger.ms": 5, "acks": "all"}
+        )
+        failures: list[Any] = []
+
+        def delivered(error: Any, _message: Any) -> None:
+            if error is not None:
+                failures.append(error)
+
+        encode = msgspec.json.encode
+        sent = 0
+        for number in ids:
+            while True:
+                try:
+                    producer.produce(
+                        topic, encode({"id": number, "pad": pad}), key=str(number).encode(), on_delivery=delivered
+                    )
+                    break
+                except BufferError:
+                    producer.poll(0.1)
+            sent += 1
+            if sent % 1000 == 0:
+                producer.poll(0)
+        assert producer.flush(120) == 0
+        assert not failures, failures[:3]
+        return sent
+
+    def produce_raw(self, topic: str, partition: int, value: bytes) -> None:
+        """Write one record as it is."""
+        producer = Producer({"bootstrap.servers": self.bootstrap})
+        producer.produce(topic, value, partition=partition)
+        assert producer.flush(30) == 0
+
+    def lag(self, name: str, topic: str) -> int:
+        """Records of the topic that the connector's group has not committed."""
+        return sum(end - committed for committed, end in self._offsets(name, topic))
+
+    def committed(self, name: str, topic: str) -> int:
+        """Records of the topic that the connector's group has committed."""
+        return sum(committed for committed, _end in self._offsets(name, topic))
+
+    def _offsets(self, name: str, topic: str) -> list[tuple[int, int]]:
+        """(committed, end) of each partition; test topics begin at 0 and hold no markers."""
+        admin: Any = AdminClient({"bootstrap.servers": self.bootstrap})
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "herdmesh-tests"})
+        try:
+            partitions = [TopicPartition(topic, n) for n in consumer.list_topics(topic, 10).topics[topic].partitions]
+            group = f"connect-{name}"
+            listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, partitions)])
+            found: dict[int, int] = {one.partition: one.offset for one in listed[group].result(20).topic_partitions}
+            ends = {one.partition: consumer.get_watermark_offsets(one, 10)[1] for one in partitions}
+        finally:
+            consumer.close()
+        return [(max(0, found.get(partition, 0)), end) for partition, end in ends.items()]
+
+    def consume_values(self, topic: str, expected: int, timeout_s: float = WAIT_S) -> list[bytes]:
+        """The values of a topic from its beginning, read_committed, until `expected` were seen."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "herdmesh-tests",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+            }
+        )
+        try:
+            partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+            consumer.assign([TopicPartition(topic, one, 0) for one in partitions])
+            found: list[bytes] = []
+            deadline_s = time.monotonic() + timeout_s
+            while len(found) < expected and time.monotonic() < deadline_s:
+                found += [m.value() or b"" for m in consumer.consume(1000, 0.2) if m.error() is None]
+            return found
+        finally:
+            consumer.close()
+
+    def _note(self, _name: str, _connector: views.Json | None) -> None:
+        self._changed.set()
+
+
+class Loader:
+    """Keeps writing fresh ids to a topic from a thread, so that harm hits a loaded system."""
+
+    def __init__(self, mesh: Mesh, topic: str, chunk: int = 2_000, pause_s: float = 0.05) -> None:
+        self.count = 0
+        self._mesh, self._topic, self._chunk, self._pause_s = mesh, topic, chunk, pause_s
+        self._stopping = threading.Event()
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"load {topic}")
+
+    def __enter__(self) -> Loader:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+
+    def finish(self) -> int:
+        """Stop loading; returns how many ids were acknowledged. Raises what went wrong in the thread."""
+        self._stopping.set()
+        self._thread.join(150)
+        if self._error is not None:
+            raise self._error
+        return self.count
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self.count += self._mesh.produce(self._topic, range(self.count, self.count + self._chunk))
+                self._stopping.wait(self._pause_s)
+        except BaseException as error:  # noqa: BLE001 - handed to the test by finish()
+            self._error = error
+
+
+def parquet_ids(folder: Path) -> Counter[int]:
+    """How often each id is in the published files of a folder."""
+    files = sorted(str(one) for one in folder.glob("*.parquet") if not one.name.startswith((".", "_")))
+    if not files:
+        return Counter()
+    found: Any = cast("Any", pyarrow.dataset).dataset(files, format="parquet")
+    ids: list[int] = found.to_table(columns=["id"]).column("id").to_pylist()
+    return Counter(ids)
+
+
+def assert_exact(folder: Path, expected: int) -> None:
+    """Every id from 0 on is there exactly once."""
+    found = parquet_ids(folder)
+    missing = [one for one in range(expected) if one not in found]
+    doubled = [one for one, times in found.items() if times > 1]
+    foreign = [one for one in found if not 0 <= one < expected]
+    assert not missing, f"{len(missing)} of {expected} ids lost, first {missing[:5]}"
+    assert not doubled, f"{len(doubled)} ids doubled, first {doubled[:5]}"
+    assert not foreign, f"{len(foreign)} ids never written, first {foreign[:5]}"
+
+
+def parquet_sink(topic: str, folder: Path, tasks: int = 2, **more: str) -> dict[str, Any]:
+    """The config the fault tests use: JSON in, Parquet out, exactly once."""
+    return {
+        "connector.class": "ParquetSink",
+        "tasks.max": str(tasks),
+        "topics": topic,
+        "directory": str(folder),
+        "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+        **more,
+    }
+
+
+def _brief(shown: views.Json | None) -> object:
+    if shown is None:
+        return None
+    tasks = [
+        (task["id"], task["state"], task["worker_id"], task.get("progress", {}).get("activity"), task.get("error"))
+        for task in shown["tasks"]
+    ]
+    return {"connector": shown["connector"]["state"], "error": shown["connector"].get("error"), "tasks": tasks}
+
+
+@contextlib.asynccontextmanager
+async def running_mesh(
+    data_dir: Path, broker: Broker, workers: int = 2, worker_env: dict[str, str] | None = None
+) -> AsyncGenerator[Mesh]:
+    """A mesh of its own group on a shared broker; stopped at the end."""
+    group = f"mesh-{data_dir.name}"
+    env = {
+        "HERDMESH_GROUP_ID": group,
+        "HERDMESH_CONFIG_STORAGE_TOPIC": f"{group}-configs",
+        "HERDMESH_STATUS_STORAGE_TOPIC": f"{group}-status",
+        "HERDMESH_OFFSET_STORAGE_TOPIC": f"{group}-offsets",
+        "HERDMESH_OFFSET_STORAGE_PARTITIONS": "5",
+        "HERDMESH_OFFSET_FLUSH_INTERVAL_MS": "500",
+    }
+    workers_too = {"HERDMESH_FAILPOINTS_FILE": str(data_dir / "failpoints"), **(worker_env or {})}
+    settings = StackSettings(
+        data_dir, workers, usual_ports=False, service_env=env, worker_env=workers_too, broker=broker
+    )
+    mesh = Mesh(Stack(settings))
+    await mesh.start()
+    try:
+        yield mesh
+    finally:
+        await mesh.stop()
+
+
+__all__ = ["Loader", "Mesh", "assert_exact", "parquet_ids", "parquet_sink", "role_of", "running_mesh"]
