@@ -1,0 +1,179 @@
+"""The shared jar cache: what is fetched, what is refused, and what two processes do to each other."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from herdmesh.devstack.errors import JarsUnavailable
+from herdmesh.devstack.jars import ensure_jars
+
+JARS = {"one-1.0.jar": b"first", "two-2.0.jar": b"second"}
+NO_DELAYS = (0.0, 0.0)
+
+
+@pytest.fixture(autouse=True)
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A deploy folder that pins two small jars as group `tiny`, and an empty cache."""
+    jars = tmp_path / "deploy" / "jars"
+    jars.mkdir(parents=True)
+    (jars / "ivy.xml").write_text("<ivy-module/>")
+    sums = [f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in JARS.items()]
+    (jars / "tiny.sha256").write_text("".join(sums))
+    monkeypatch.setenv("HERDMESH_DEPLOY_DIR", str(tmp_path / "deploy"))
+    monkeypatch.setenv("HERDMESH_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path
+
+
+class Source:
+    """Stands for the network: counts fetches, and delivers what each test says."""
+
+    def __init__(self, *deliveries: Callable[[Path], None]) -> None:
+        self.fetches = 0
+        self._deliveries = deliveries
+
+    def __call__(self, group: str, folder: Path) -> None:
+        assert group == "tiny"
+        deliver = self._deliveries[min(self.fetches, len(self._deliveries) - 1)]
+        self.fetches += 1
+        deliver(folder)
+
+
+def whole(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for name, content in JARS.items():
+        (folder / name).write_bytes(content)
+
+
+def half(folder: Path) -> None:
+    whole(folder)
+    (folder / "two-2.0.jar").write_bytes(b"sec")
+
+
+def one_missing(folder: Path) -> None:
+    whole(folder)
+    (folder / "two-2.0.jar").unlink()
+
+
+def broken_off(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "one-1.0.jar").write_bytes(b"fir")
+    raise JarsUnavailable("the connection broke")
+
+
+def no_more(folder: Path) -> None:
+    pytest.fail("fetched again")
+
+
+def contents(classpath: str) -> list[bytes]:
+    return [Path(jar).read_bytes() for jar in classpath.split(os.pathsep)]
+
+
+def test_fetches_once() -> None:
+    source = Source(whole, no_more)
+    classpath = ensure_jars("tiny", fetch=source)
+    assert contents(classpath) == [b"first", b"second"]
+    assert ensure_jars("tiny", fetch=source) == classpath
+
+
+@pytest.mark.parametrize("bad", [half, one_missing, broken_off])
+def test_retries_a_bad_download_and_never_uses_it(bad: Callable[[Path], None]) -> None:
+    source = Source(bad, bad, whole)
+    assert contents(ensure_jars("tiny", fetch=source, retry_delays_s=NO_DELAYS)) == [b"first", b"second"]
+    assert source.fetches == 3
+
+
+@pytest.mark.parametrize("bad", [half, one_missing, broken_off])
+def test_gives_up_after_three_attempts_and_leaves_nothing(bad: Callable[[Path], None], checkout: Path) -> None:
+    source = Source(bad)
+    with pytest.raises(JarsUnavailable, match=r"3 attempts[\s\S]*(two-2.0.jar|connection broke)"):
+        ensure_jars("tiny", fetch=source, retry_delays_s=NO_DELAYS)
+    assert source.fetches == 3
+    assert [path.suffix for path in (checkout / "cache" / "jars").iterdir()] == [".lock"]
+
+
+def altered(jar: Path) -> None:
+    jar.write_bytes(b"FIRST")
+
+
+@pytest.mark.parametrize("damage", [altered, Path.unlink])
+def test_notices_a_damaged_cache_and_fetches_again(damage: Callable[[Path], None]) -> None:
+    classpath = ensure_jars("tiny", fetch=Source(whole))
+    damage(Path(classpath.split(os.pathsep)[0]))
+    source = Source(whole)
+    assert contents(ensure_jars("tiny", fetch=source)) == [b"first", b"second"]
+    assert source.fetches == 1
+
+
+def test_a_download_cut_off_by_kill_is_thrown_away(checkout: Path) -> None:
+    classpath = ensure_jars("tiny", fetch=Source(whole))
+    folder = Path(classpath.split(os.pathsep)[0]).parent
+    os.rename(folder, folder.with_suffix(".partial"))  # as if killed before the rename, and worse: with content
+    (folder.with_suffix(".partial") / "leftover").touch()
+    ensure_jars("tiny", fetch=Source(whole))
+    assert sorted(path.name for path in folder.iterdir()) == sorted(JARS)
+    assert not folder.with_suffix(".partial").exists()
+
+
+def test_other_sums_use_another_folder(checkout: Path) -> None:
+    before = ensure_jars("tiny", fetch=Source(whole))
+    sums = checkout / "deploy" / "jars" / "tiny.sha256"
+    sums.write_text(sums.read_text().splitlines()[0] + "\n")
+    after = ensure_jars("tiny", fetch=Source(whole))
+    assert contents(after) == [b"first"]
+    assert contents(before) == [b"first", b"second"]
+
+
+def test_two_set_ups_at_once_fetch_once() -> None:
+    both_started = threading.Barrier(2)
+    source = Source(whole, no_more)
+
+    def set_up() -> str:
+        both_started.wait(5)
+        return ensure_jars("tiny", fetch=source)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.submit(set_up), pool.submit(set_up)
+        assert first.result(10) == second.result(10)
+    assert source.fetches == 1
+
+
+def test_unknown_group_names_the_known_ones() -> None:
+    with pytest.raises(JarsUnavailable, match="'huge'; there are: tiny"):
+        ensure_jars("huge")
+
+
+def test_ivy_that_cannot_resolve_is_reported_with_its_words(checkout: Path) -> None:
+    """The real Ivy, kept off the network by settings that know only an empty local folder."""
+    settings = checkout / "settings.xml"
+    settings.write_text(
+        f'<ivysettings><settings defaultResolver="none"/><resolvers><filesystem name="none">'
+        f'<artifact pattern="{checkout}/none/[artifact].jar"/></filesystem></resolvers></ivysettings>'
+    )
+    (checkout / "deploy" / "jars" / "ivy.xml").write_text(
+        '<ivy-module version="2.0"><info organisation="a" module="b"/><configurations><conf name="tiny"/>'
+        '</configurations><dependencies><dependency org="no" name="such" rev="1" conf="tiny->default"/></dependencies>'
+        "</ivy-module>"
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from herdmesh.devstack.jars import ensure_jars; ensure_jars('tiny', retry_delays_s=())",
+        ],
+        env={**os.environ, "HERDMESH_IVY_SETTINGS": str(settings)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "no#such;1: not found" in done.stderr
