@@ -4,7 +4,8 @@ Owns what `msgspec` refuses or answers differently: other encodings, leading zer
 numbers beyond 64 bits or double range, Jackson's limits. Slow, and only reached for such input. Iterative, so that no
 input can exhaust the stack.
 
-Invariant: never returns a value Jackson would refuse, never refuses one Jackson accepts (reference config-topic 2.1, 11).
+Invariant: never returns a value Jackson would refuse, never refuses one Jackson accepts (reference config-topic 2.1,
+11).
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def _encoding_by_zeros(data: bytes) -> str:
 
 
 class _Reader:
-    """One pass over the text. `_containers` is the stack of open arrays and objects, `_names` the pending member names."""
+    """One pass over the text. `_containers` is the stack of open arrays and objects, `_names` the pending member
+    names."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -2,7 +2,8 @@
 
 Owns the record and its codec. Does not redact: the config store passes `changes` with secrets already replaced.
 
-Invariant: `decode(*encode(record)) == record`; the key is the request id, so a retry finds the outcome of the first try.
+Invariant: `decode(*encode(record)) == record`; the key is the request id, so a retry finds the outcome of the first
+try.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Owns `ConfigDef` and value parsing (reference data-model 4). Validators live in `validators`. Knows no particular key.
 
-Invariant: `parse` raises exactly where Java's `ConfigDef.parse` does, with its text; `validate` reports the same problems
-for all keys at once, each naming its key.
+Invariant: `parse` raises exactly where Java's `ConfigDef.parse` does, with its text; `validate` reports the same
+problems for all keys at once, each naming its key.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ REQUIRED: Final = _Required()
 class Validator:
     """A rule on one parsed value. `check(key, value)` raises ConfigError; `text` is how Connect describes the rule.
 
-    `refine` may change what `parse` returns (Connect removes duplicates from some lists there); `strict` holds checks that
-    only `validate` makes.
+    `refine` may change what `parse` returns (Connect removes duplicates from some lists there); `strict` holds checks
+    that only `validate` makes.
     """
 
     text: str
@@ -67,7 +67,8 @@ class Validator:
 
 @dataclass(frozen=True, slots=True)
 class FieldViolation:
-    """One thing wrong with a configuration: the key to change, what is wrong, and what to write instead ("" = see message)."""
+    """One thing wrong with a configuration: the key to change, what is wrong, and what to write instead ("" = see
+    message)."""
 
     field: str
     message: str

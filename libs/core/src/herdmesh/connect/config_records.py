@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-# Connector and task properties. Values are text or null; a foreign record can hold any JSON value, which is kept as read.
 Properties = Mapping[str, Any]
+"""Connector and task properties. Values are text or null; a foreign record can hold any JSON value, kept as read."""
 
 
 class TargetState(StrEnum):
@@ -97,11 +97,11 @@ class LoggerRecord:
 class ManifestRecord:
     """`herdmesh-connector-<c>`: our word on the connector, last in every transaction that touches it (design 4).
 
-    `incarnation` changes when a deleted connector is created anew. `applied_config` is the connector config the task set
-    was made from (None before the first). `task_digests[n]` is `task_config_digest` of task n; `task_count` their number.
-    `config_digest` is the same digest of the connector config in force, "" when there is none. `revisions` holds the
-    revision per object ("config", "target_state", "tasks") as the next offset after its record. `deleted` marks a
-    connector that is gone, so that compaction cannot bring it back.
+    `incarnation` changes when a deleted connector is created anew. `applied_config` is the connector config the task
+    set was made from (None before the first). `task_digests[n]` is `task_config_digest` of task n; `task_count` their
+    number. `config_digest` is the same digest of the connector config in force, "" when there is none. `revisions`
+    holds the revision per object ("config", "target_state", "tasks") as the next offset after its record. `deleted`
+    marks a connector that is gone, so that compaction cannot bring it back.
     """
 
     connector: str

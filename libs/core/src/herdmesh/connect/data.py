@@ -4,8 +4,8 @@ Owns the types. Does not convert or transform them. Thin where nothing needs mor
 validate.
 
 Schemaless values are plain Python: None, bool, int (Java long), float (Java double), str, bytes, list, dict. The Java
-types Python has no own type for are marker subclasses (`Int32(5)` is an int), so that code that does not care sees plain
-numbers and code that must print or refuse like Java can tell. `Decimal` is Java's BigDecimal.
+types Python has no own type for are marker subclasses (`Int32(5)` is an int), so that code that does not care sees
+plain numbers and code that must print or refuse like Java can tell. `Decimal` is Java's BigDecimal.
 
 Invariant: a value's Java class can be told from its Python type alone (`javavalues.java_class`).
 """
@@ -56,8 +56,8 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A Connect schema (reference data-model 1.1). `type` is the upper-case name: INT8 ... FLOAT64, BOOLEAN, STRING, BYTES,
-    ARRAY, MAP, STRUCT. `parameters` is None or non-empty."""
+    """A Connect schema (reference data-model 1.1). `type` is the upper-case name: INT8 ... FLOAT64, BOOLEAN, STRING,
+    BYTES, ARRAY, MAP, STRUCT. `parameters` is None or non-empty."""
 
     type: str
     optional: bool = False
@@ -96,9 +96,9 @@ class Header:
 class ConnectRecord:
     """One record on its way, source or sink.
 
-    `partition` None lets the producer choose. `timestamp_ms` None = none. `offset` is the sink record's Kafka offset, None
-    for a source record; `source_partition` and `source_offset` are the source's, None for a sink record. A transformation
-    never changes those three.
+    `partition` None lets the producer choose. `timestamp_ms` None = none. `offset` is the sink record's Kafka offset,
+    None for a source record; `source_partition` and `source_offset` are the source's, None for a sink record. A
+    transformation never changes those three.
     """
 
     topic: str | None
@@ -116,11 +116,13 @@ class ConnectRecord:
 
 @dataclass(slots=True)
 class Batch:
-    """Many records of one topic and partition as columns of equal length: how the record loop and a chain exchange them.
+    """Many records of one topic and partition as columns of equal length: how the record loop and a chain exchange
+    them.
 
-    `keys` and `values` hold raw bytes (or None) on the Kafka side and Connect values on the connector's side. For a sink
-    `partition` and `offsets` are Kafka's. For a source `partition` is None unless the connector chose one, and `offsets`
-    is empty. `timestamps_ms` is empty when nobody needs timestamps, else one per record, None = none.
+    `keys` and `values` hold raw bytes (or None) on the Kafka side and Connect values on the connector's side. For a
+    sink `partition` and `offsets` are Kafka's. For a source `partition` is None unless the connector chose one, and
+    `offsets` is empty. `timestamps_ms` is empty when nobody needs timestamps, else one per record, None = none; empty
+    `keys` means that no record has one. The schemas hold for all records; None = schemaless.
     """
 
     topic: str
@@ -129,3 +131,5 @@ class Batch:
     values: Sequence[Any]
     offsets: Sequence[int] = ()
     timestamps_ms: Sequence[int | None] = ()
+    key_schema: Schema | None = None
+    value_schema: Schema | None = None

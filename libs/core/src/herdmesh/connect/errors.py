@@ -50,7 +50,8 @@ class ConfigError(ConnectError):
 
     @classmethod
     def for_value(cls, field: str, value: object, message: str, *, fix: str = "") -> ConfigError:
-        """Connect's wording: `Invalid value <v> for configuration <name>: <message>` (reference configs, data-model 4.1)."""
+        """Connect's wording: `Invalid value <v> for configuration <name>: <message>` (reference configs, data-model
+        4.1)."""
         shown = "null" if value is None else _java_text(value)
         suffix = f": {message}" if message else ""
         return cls(f"Invalid value {shown} for configuration {field}{suffix}", field=field, fix=fix)
@@ -59,9 +60,9 @@ class ConfigError(ConnectError):
 class RecordError(ConnectError):
     """A record that failed in a chain, with everything needed to find it.
 
-    `stage` is one of Connect's stage names (`KEY_CONVERTER`, `VALUE_CONVERTER`, `TRANSFORMATION`, ...), `step` the alias
-    and class of the converter or transformation, and topic, partition, offset the record's coordinates (None when the
-    record has none, as a source record). The cause is chained.
+    `stage` is one of Connect's stage names (`KEY_CONVERTER`, `VALUE_CONVERTER`, `TRANSFORMATION`, ...), `step` the
+    alias and class of the converter or transformation, and topic, partition, offset the record's coordinates (None
+    when the record has none, as a source record). The cause is chained.
     """
 
     def __init__(

@@ -17,10 +17,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
+
 from herdmesh.connect import _jackson_reader
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javanumbers import double_text, float_text, wrap_int64
-from herdmesh.connect.javavalues import java_class, schema_type
+from herdmesh.connect.javavalues import java_class, schema_type, type_of
 
 INVALID_JSON = "Converting byte[] to Kafka Connect data failed due to serialization error: "
 
@@ -100,9 +101,9 @@ def loads_many(data: Sequence[bytes | None]) -> list[Any]:
 
 
 def loads_many_exact(data: Sequence[bytes | None]) -> list[Any]:
-    """As `loads_many`, but a number with a point or exponent comes as `msgspec.Raw` holding Java's text of the double.
+    """As `loads_many`, but a double that msgspec would write otherwise than Java comes as `msgspec.Raw` of Java's text.
 
-    For values that are written again by `dumps_many_exact`, so that doubles cost their text only once.
+    For values that are written again by `dumps_many_exact`, so that nobody has to look for doubles in them.
     """
     return _loads_many(data, _decode_exact)
 
@@ -118,9 +119,8 @@ def _loads_many(data: Sequence[bytes | None], decode: Callable[[bytes], Any]) ->
     return [raw_doubles(loads(item)) for item in data]
 
 
-def raw_double(text: str | float) -> msgspec.Raw:
-    """A double (or the JSON text of one) as the JSON text Jackson writes for it."""
-    value = float(text)
+def raw_double(value: float) -> msgspec.Raw:
+    """A double as the JSON text Jackson writes for it."""
     java = double_text(value)
     return msgspec.Raw((java if math.isfinite(value) else f'"{java}"').encode("ascii"))
 
@@ -136,7 +136,14 @@ def raw_doubles(value: Any) -> Any:
     return value
 
 
-_decode_exact = msgspec.json.Decoder(float_hook=raw_double).decode
+def _double_or_raw(text: str) -> float | msgspec.Raw:
+    """A double that msgspec writes as Java does stays a float: plain range, and too short to have more than 15
+    digits."""
+    value = float(text)
+    return value if 1e-3 <= value < 1e7 and len(text) <= 16 else raw_double(value)
+
+
+_decode_exact = msgspec.json.Decoder(float_hook=_double_or_raw).decode
 
 
 def dumps_many_exact(values: Sequence[Any]) -> list[bytes | None]:
@@ -152,6 +159,19 @@ def dumps_many_exact(values: Sequence[Any]) -> list[bytes | None]:
     if None in values:
         return [None if value is None else line for value, line in zip(values, lines, strict=True)]
     return lines
+
+
+def lines_many(values: Sequence[Any]) -> list[bytes | None]:
+    """One line of text per value: text and bytes as they are, anything else as JSON, None for null."""
+    if {dict, list}.issuperset(map(type, values)):
+        return dumps_many_exact(values)
+    return [_line(value) for value in values]
+
+
+def _line(value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    return value.encode("utf-8", "replace") if isinstance(value, str) else dumps(value)
 
 
 def quote(text: str) -> str:
@@ -171,7 +191,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _write(value: Any, parts: list[str]) -> None:
-    kind: type = type(value)
+    kind = type_of(value)
     if kind is str:
         parts.append(quote(value))
     elif value is None:

@@ -2,8 +2,9 @@
 
 Owns `Double.toString`, `Float.toString` and 64-bit (32-bit) wrapping. Does not know JSON.
 
-Invariant: `double_text(x)` is the text `Double.toString(x)` gives on the JVM the golden vectors were recorded with: Java
-17, whose digit generation is not always the shortest (JDK-4511638, changed in Java 19), so `repr` alone will not do.
+Invariant: `double_text(x)` is the text `Double.toString(x)` gives on the JVM the golden vectors were recorded with:
+Java 17, whose digit generation is not always the shortest (JDK-4511638, changed in Java 19), so `repr` alone will not
+do.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ def float_text(value: float) -> str:
 
 
 def _text(negative: bool, fraction: int, exponent: int, bias: int, stored_bits: int) -> str:
-    """Text of a float given its parts; `fraction` is aligned to 52 bits, `stored_bits` how many of them the type has."""
+    """Text of a float given its parts; `fraction` is aligned to 52 bits, `stored_bits` how many of them the type
+    has."""
     sign = "-" if negative else ""
     if exponent == 0:
         if fraction == 0:

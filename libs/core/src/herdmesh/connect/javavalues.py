@@ -15,7 +15,7 @@ from herdmesh.connect.errors import DataError
 from herdmesh.connect.javanumbers import double_text, float_text
 
 # Python type -> (schema type or None, Java class). dict and list stand for the classes Connect itself makes.
-_TYPES: dict[type, tuple[str | None, str]] = {
+_TYPES: dict[type[object], tuple[str | None, str]] = {
     bool: ("BOOLEAN", "java.lang.Boolean"),
     str: ("STRING", "java.lang.String"),
     Int8: ("INT8", "java.lang.Byte"),
@@ -40,15 +40,19 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
+def type_of(value: object) -> type[object]:
+    """`type(value)`, typed."""
+    return type(value)
+
+
 def schema_type(value: Any) -> str | None:
     """The Connect type of a schemaless value, None when it has none."""
-    kind: type = type(value)
-    return _TYPES.get(kind, (None, ""))[0]
+    return _TYPES.get(type_of(value), (None, ""))[0]
 
 
 def java_class(value: Any) -> str:
     """The Java class of a value, as `getClass().getName()` gives it."""
-    kind: type = type(value)
+    kind = type_of(value)
     known = _TYPES.get(kind)
     return known[1] if known else f"{kind.__module__}.{kind.__qualname__}"
 

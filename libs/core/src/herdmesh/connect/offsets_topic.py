@@ -24,7 +24,8 @@ _PRIMITIVES = ("INT8", "INT16", "INT32", "INT64", "FLOAT32", "FLOAT64", "BOOLEAN
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """The offset of one source partition; `offset` None is a reset (tombstone). Null partitions exist and carry None."""
+    """The offset of one source partition; `offset` None is a reset (tombstone). Null partitions exist and carry
+    None."""
 
     connector: str
     partition: OffsetMap | None
@@ -100,6 +101,8 @@ def validate(offset: Any) -> None:
             continue
         kind = schema_type(value)
         if kind is None:
-            raise DataError(f"Offsets may only contain primitive types as values, but field {key} contains {java_class(value)}")
+            raise DataError(
+                f"Offsets may only contain primitive types as values, but field {key} contains {java_class(value)}"
+            )
         if kind not in _PRIMITIVES:
             raise DataError(f"Offsets may only contain primitive types as values, but field {key} contains {kind}")

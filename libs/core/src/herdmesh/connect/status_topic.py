@@ -262,7 +262,11 @@ def _conditions(value: Any) -> tuple[Condition, ...]:
         return ()
     items = [cast(_Json, item) for item in cast("list[Any]", value) if isinstance(item, dict)]
     return tuple(
-        Condition(_text_or_empty(item.get("type")), _text_or_empty(item.get("message")), _integer_or_zero(item.get("since_ms")))
+        Condition(
+            _text_or_empty(item.get("type")),
+            _text_or_empty(item.get("message")),
+            _integer_or_zero(item.get("since_ms")),
+        )
         for item in items
     )
 

@@ -22,7 +22,9 @@ def at_least(minimum: int) -> Validator:
         if value is None:
             raise ConfigError.for_value(field, None, "Value must be non-null")
         if value < minimum:
-            raise ConfigError.for_value(field, value, f"Value must be at least {minimum}", fix=f"write {minimum} or more")
+            raise ConfigError.for_value(
+                field, value, f"Value must be at least {minimum}", fix=f"write {minimum} or more"
+            )
 
     return Validator(f"[{minimum},...]", check)
 
@@ -87,7 +89,8 @@ def non_empty_without_control_characters() -> Validator:
 
 
 def distinct_values(*, empty_allowed: bool) -> Validator:
-    """A list of non-blank values. Duplicates: `parse` removes them silently, `validate` reports them (seen on 4.3.1)."""
+    """A list of non-blank values. Duplicates: `parse` removes them silently, `validate` reports them (seen on
+    4.3.1)."""
 
     def check(field: str, value: Any) -> None:
         if not value and not empty_allowed:
@@ -116,7 +119,8 @@ def unique_aliases(what: str) -> Validator:
 
 
 def regex() -> Validator:
-    """A compilable regular expression. Python's syntax stands in for Java's; the two agree on all but exotic constructs."""
+    """A compilable regular expression. Python's syntax stands in for Java's; the two agree on all but exotic
+    constructs."""
 
     def check(field: str, value: Any) -> None:
         try:

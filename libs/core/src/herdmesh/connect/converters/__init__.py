@@ -1,6 +1,7 @@
 """Converters by name.
 
-Owns the list of converters that exist and how a configuration names and configures one. Each converter has its own module.
+Owns the list of converters that exist and how a configuration names and configures one. Each converter has its own
+module.
 
 Invariant: a converter can be named by its short name and by its Java class name, and by nothing else.
 """
@@ -55,7 +56,9 @@ def make_converter(field: str, config: RawConfig, *, is_key: bool, defaults: Raw
     converter = converter_class(field, str(name))()
     prefix = f"{field}."
     try:
-        converter.configure({key[len(prefix) :]: value for key, value in source.items() if key.startswith(prefix)}, is_key)
+        converter.configure(
+            {key[len(prefix) :]: value for key, value in source.items() if key.startswith(prefix)}, is_key
+        )
     except ConfigError as error:
         raise ConfigError(str(error), field=prefix + error.field, fix=error.fix) from error
     return converter

@@ -2,8 +2,8 @@
 
 Owns the base class. Concrete converters are one module each beside it; `converters` looks them up.
 
-Invariant: after `configure`, `to_connect` and `from_connect` are plain callables without further state to look up, so the
-record loop and the chain compiler can bind them once.
+Invariant: after `configure`, `to_connect` and `from_connect` are plain callables without further state to look up, so
+the record loop and the chain compiler can bind them once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,12 @@ from herdmesh.connect.data import Schema
 from herdmesh.connect.validators import one_of
 
 CONVERTER_TYPE = ConfigKey(
-    "converter.type", Type.STRING, REQUIRED, Importance.LOW, "How this converter will be used.", one_of("key", "value", "header")
+    "converter.type",
+    Type.STRING,
+    REQUIRED,
+    Importance.LOW,
+    "How this converter will be used.",
+    one_of("key", "value", "header"),
 )
 
 

@@ -6,7 +6,7 @@ Owns nothing but the type check. Invariant: what it reads is what it writes, byt
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.converters.base import CONVERTER_TYPE, Converter
@@ -33,8 +33,8 @@ class ByteArrayConverter(Converter):
             raise DataError(f"Invalid schema type for ByteArrayConverter: {schema.type}")
         if value is None or isinstance(value, bytes):
             return value
-        if isinstance(value, (bytearray, memoryview)):
-            return bytes(value)
+        if isinstance(value, bytearray | memoryview):
+            return bytes(cast("bytearray", value))
         raise DataError(f"ByteArrayConverter is not compatible with objects of type class {java_class(value)}")
 
     def to_connect_many(self, data: Sequence[bytes | None], /) -> list[Any]:

@@ -20,7 +20,9 @@ from herdmesh.connect.validators import one_of_ignoring_case
 _PRIMITIVES = ("INT8", "INT16", "INT32", "INT64", "FLOAT32", "FLOAT64", "BOOLEAN", "STRING", "BYTES")
 
 
-def _key(name: str, kind: Type, default: Any, importance: Importance, doc: str, place: tuple[str, int], title: str) -> ConfigKey:
+def _key(
+    name: str, kind: Type, default: Any, importance: Importance, doc: str, place: tuple[str, int], title: str
+) -> ConfigKey:
     validator = one_of_ignoring_case("NUMERIC", "BASE64") if name == "decimal.format" else None
     return ConfigKey(name, kind, default, importance, doc, validator, place[0], place[1], "MEDIUM", title)
 
@@ -34,12 +36,14 @@ class JsonConverter(Converter):
         _key("schemas.enable", Type.BOOLEAN, True, Importance.HIGH,
              "Include schemas within each of the serialized values and keys.", ("Schemas", 0), "Enable Schemas"),
         _key("schemas.cache.size", Type.INT, 1000, Importance.HIGH,
-             "The maximum number of schemas that can be cached in this converter instance.", ("Schemas", 1), "Schema Cache Size"),
+             "The maximum number of schemas that can be cached in this converter instance.",
+             ("Schemas", 1), "Schema Cache Size"),
         _key("schema.content", Type.STRING, None, Importance.HIGH,
              "When set, this is used as the schema for all messages, and should be a JSON schema.",
              ("Schemas", 2), "Schema Content"),
         _key("decimal.format", Type.STRING, "BASE64", Importance.LOW,
-             "Controls which format this converter will serialize decimals in.", ("Serialization", 0), "Decimal Format"),
+             "Controls which format this converter will serialize decimals in.",
+             ("Serialization", 0), "Decimal Format"),
         _key("replace.null.with.default", Type.BOOLEAN, True, Importance.LOW,
              "Whether to replace fields that have a default value and that are null to the default value.",
              ("Serialization", 1), "Replace null with default"),

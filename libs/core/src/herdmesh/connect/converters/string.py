@@ -6,6 +6,7 @@ Owns the encoding. Printing belongs to `javavalues`. Invariant: reading never fa
 from __future__ import annotations
 
 import codecs
+from collections.abc import Sequence
 from typing import Any
 
 from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
@@ -48,6 +49,11 @@ class StringConverter(Converter):
                 return data[2:].decode("utf-16-le", "replace")
             return data.removeprefix(_MARK_BIG).decode("utf-16-be", "replace")
         return data.decode(self._encoding, "replace")
+
+    def to_connect_many(self, data: Sequence[bytes | None], /) -> list[Any]:
+        if self._encoding == "utf-8":
+            return [None if item is None else str(item, "utf-8", "replace") for item in data]
+        return list(map(self.to_connect, data))
 
     def from_connect(self, value: Any, /, schema: Schema | None = None) -> bytes | None:
         if value is None:

@@ -2,7 +2,8 @@
 
 Owns the list of transformations that exist and the names they answer to. Each has its own module.
 
-Invariant: a transformation can be named by its Java class (`...InsertField$Value`) and, shorter, by `InsertField$Value`.
+Invariant: a transformation can be named by its Java class (`...InsertField$Value`) and, shorter, by
+`InsertField$Value`.
 """
 
 from __future__ import annotations

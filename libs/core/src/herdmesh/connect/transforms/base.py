@@ -3,10 +3,11 @@
 Owns the base class and `Code`, the page a transformation writes on. Does not compile: `chain`.
 
 A transformation of a map's fields gives two things: statements that change a map in place (`emit_map`), fused with its
-neighbours into one function, and what it does with anything else (`other`), which for these is to let it pass or refuse.
+neighbours into one function, and what it does with anything else (`other`), which for these is to let it pass or
+refuse.
 
-Invariant: `emit_map` only touches the variable it is given and names it bound itself; it never changes a nested value in
-place, since a source may still hold it.
+Invariant: `emit_map` only touches the variable it is given and names it bound itself; it never changes a nested value
+in place, since a source may still hold it.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from herdmesh.connect.javavalues import java_class
 class Code:
     """Python source in the making, with the constants it refers to.
 
-    `source` is True when the records come from a source connector (which have no Kafka offset). `raw_doubles` is True when
-    doubles travel as `msgspec.Raw` (see `jackson.loads_many_exact`). `uses` collects the record columns that are needed:
-    `offset`, `timestamp`.
+    `source` is True when the records come from a source connector (which have no Kafka offset). `raw_doubles` is True
+    when doubles travel as `msgspec.Raw` (see `jackson.loads_many_exact`). `uses` collects the record columns that are
+    needed: `offset`, `timestamp`.
     """
 
     def __init__(self, *, source: bool, raw_doubles: bool) -> None:

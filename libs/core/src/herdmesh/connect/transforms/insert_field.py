@@ -23,7 +23,7 @@ class InsertField(Transformation):
     purpose = "field insertion"
     null_passes = True
     config_def = ConfigDef(
-        _text_key("topic.field", "Field name for Kafka topic. Suffix with ! to make this a required field, or ? for optional."),
+        _text_key("topic.field", "Field name for Kafka topic. Suffix with ! to make it required, with ? optional."),
         _text_key("partition.field", "Field name for Kafka partition. Suffix as above."),
         _text_key("offset.field", "Field name for Kafka offset - only applicable to sink connectors. Suffix as above."),
         _text_key("timestamp.field", "Field name for record timestamp. Suffix as above."),

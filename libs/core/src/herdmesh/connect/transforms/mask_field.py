@@ -20,7 +20,7 @@ from herdmesh.connect.javavalues import java_class
 from herdmesh.connect.transforms.base import Code, Transformation
 from herdmesh.connect.validators import distinct_values, non_empty_string
 
-_NOTHING: dict[type, Callable[[], Any]] = {
+_NOTHING: dict[type[object], Callable[[], Any]] = {
     bool: lambda: False,
     int: lambda: 0,
     float: lambda: 0.0,
@@ -36,6 +36,7 @@ _NOTHING: dict[type, Callable[[], Any]] = {
     tuple: list,
     dict: dict,
 }
+_INTEGER_BITS: dict[type[object], int] = {Int8: 8, Int16: 16, Int32: 32, int: 64}
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _INTEGER = re.compile(r"[+-]?\d+")
 
@@ -47,10 +48,14 @@ class MaskField(Transformation):
     purpose = "mask fields"
     null_passes = False
     config_def = ConfigDef(
-        ConfigKey("fields", Type.LIST, REQUIRED, Importance.HIGH, "Names of fields to mask.", distinct_values(empty_allowed=False)),
+        ConfigKey(
+            "fields", Type.LIST, REQUIRED, Importance.HIGH, "Names of fields to mask.",
+            distinct_values(empty_allowed=False),
+        ),
         ConfigKey(
             "replacement", Type.STRING, None, Importance.LOW,
-            "Custom value replacement, that will be applied to all 'fields' values (numeric or non-empty string values only).",
+            "Custom value replacement, that will be applied to all 'fields' values "
+            "(numeric or non-empty string values only).",
             non_empty_string(),
         ),
         ConfigKey(
@@ -76,35 +81,35 @@ class MaskField(Transformation):
             return None
         if self._replacement is not None:
             return _replaced(value, self._replacement)
-        kind: type = type(value)
+        kind: type[object] = type(value)
         nothing = _NOTHING.get(kind)
         if nothing is None:
             raise DataError(f"Cannot mask value of type: class {java_class(value)}")
         return nothing()
 
     def _mask_raw(self, value: Any) -> Any:
-        if isinstance(value, msgspec.Raw):
+        if isinstance(value, msgspec.Raw | float):
             return raw_double(self._mask(0.0))
         return self._mask(value)
 
 
 def _replaced(value: Any, replacement: str) -> Any:
     """The replacement as the value's type (reference 6.3): numbers through a decimal, then narrowed as Java narrows."""
-    kind: type = type(value)
+    kind: type[object] = type(value)
     if kind is str:
         return replacement
     if kind is BigInteger:
         return BigInteger(int(_number(replacement, _INTEGER)))
     if kind is Decimal:
         return Decimal(_number(replacement, _DECIMAL))
-    if kind in (float, Float32):
-        return kind(float(_number(replacement, _DECIMAL)))
-    bits = {Int8: 8, Int16: 16, Int32: 32, int: 64}.get(kind)
+    if kind is float or kind is Float32:
+        return type(value)(float(_number(replacement, _DECIMAL)))
+    bits = _INTEGER_BITS.get(kind)
     if bits is None:
         raise DataError(f"Cannot mask value of type class {java_class(value)} with custom replacement.")
     whole = int(Decimal(_number(replacement, _DECIMAL)))
     half = 1 << bits - 1
-    return kind(((whole + half) & ((1 << bits) - 1)) - half)
+    return type(value)(((whole + half) & ((1 << bits) - 1)) - half)
 
 
 def _number(text: str, pattern: re.Pattern[str]) -> str:

@@ -1,6 +1,7 @@
 """ReplaceField: drop, keep and rename fields (reference transforms-converters 2.12).
 
-Owns the three lists and how they combine. Invariant: whether a field stays is decided by its old name; then it is renamed.
+Owns the three lists and how they combine. Invariant: whether a field stays is decided by its old name; then it is
+renamed.
 """
 
 from __future__ import annotations
