@@ -41,6 +41,7 @@ async def test_file_to_topic_to_parquet(mesh: Mesh, tmp_path: Path, tmp_topic: C
         parquet_sink(
             topic,
             folder,
+            2,
             **{
                 "transforms": "src,mask,ren",
                 "transforms.src.type": "org.apache.kafka.connect.transforms.InsertField$Value",
@@ -113,6 +114,11 @@ def _running(shown: dict[str, Any]) -> bool:
 
 
 async def _until_lines(file: Path, lines: int, timeout_s: float = 60.0) -> None:
+    def count() -> int:
+        return file.read_text().count("\n") if file.exists() else 0
+
     async with asyncio.timeout(timeout_s):
-        while not file.exists() or file.read_text().count("\n") < lines:
+        found = await asyncio.to_thread(count)
+        while found < lines:
             await asyncio.sleep(0.1)
+            found = await asyncio.to_thread(count)

@@ -21,7 +21,7 @@ from typing import Any, cast
 import msgspec
 import psutil
 import pyarrow.dataset
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -240,6 +240,16 @@ class Mesh:
 
     def _offsets(self, name: str, topic: str) -> list[tuple[int, int]]:
         """(committed, end) of each partition; test topics begin at 0 and hold no markers."""
+        deadline_s = time.monotonic() + 30.0
+        while True:
+            try:
+                return self._ask_offsets(name, topic)
+            except KafkaException:
+                # a broker that was just killed answers again in a moment
+                if time.monotonic() > deadline_s:
+                    raise
+
+    def _ask_offsets(self, name: str, topic: str) -> list[tuple[int, int]]:
         admin: Any = AdminClient({"bootstrap.servers": self.bootstrap})
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "herdmesh-tests"})
         try:

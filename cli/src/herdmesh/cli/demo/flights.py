@@ -103,13 +103,16 @@ def load(bootstrap: str, id_first: int, progress: Callable[[int], None]) -> int:
 
 
 def lag_records(bootstrap: str, group: str) -> int:
-    """How many records of the topic the group has not committed yet."""
+    """How many records of the topic the group has not committed yet; -1 while the broker cannot tell."""
     admin = _admin(bootstrap)
     partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
     ends = admin.list_offsets({one: OffsetSpec.latest() for one in partitions})
     committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, partitions)])
-    offsets = {one.partition: max(0, one.offset) for one in committed[group].result().topic_partitions}
-    return sum(future.result().offset - offsets.get(one.partition, 0) for one, future in ends.items())
+    try:
+        offsets = {one.partition: max(0, one.offset) for one in committed[group].result().topic_partitions}
+        return sum(future.result().offset - offsets.get(one.partition, 0) for one, future in ends.items())
+    except KafkaException:
+        return -1
 
 
 def _admin(bootstrap: str) -> Any:
