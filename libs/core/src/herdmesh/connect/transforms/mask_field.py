@@ -16,7 +16,7 @@ from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, 
 from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, JavaDate
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.jackson import raw_double
-from herdmesh.connect.javavalues import java_class
+from herdmesh.connect.javavalues import java_class, type_of
 from herdmesh.connect.transforms.base import Code, Transformation
 from herdmesh.connect.validators import distinct_values, non_empty_string
 
@@ -81,7 +81,7 @@ class MaskField(Transformation):
             return None
         if self._replacement is not None:
             return _replaced(value, self._replacement)
-        kind: type[object] = type(value)
+        kind = type_of(value)
         nothing = _NOTHING.get(kind)
         if nothing is None:
             raise DataError(f"Cannot mask value of type: class {java_class(value)}")
@@ -95,7 +95,7 @@ class MaskField(Transformation):
 
 def _replaced(value: Any, replacement: str) -> Any:
     """The replacement as the value's type (reference 6.3): numbers through a decimal, then narrowed as Java narrows."""
-    kind: type[object] = type(value)
+    kind = type_of(value)
     if kind is str:
         return replacement
     if kind is BigInteger:
