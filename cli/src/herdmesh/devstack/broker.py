@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import IO
 
 from herdmesh.devstack import _broker_config as config
+from herdmesh.devstack import _class_archive as class_archive
 from herdmesh.devstack.errors import BrokerAlreadyRunning, BrokerFailed, DevstackError
 from herdmesh.devstack.jars import ensure_jars
 from herdmesh.devstack.java import Java, find_java
@@ -64,6 +65,7 @@ class Broker:
         self._ports: config.Ports | None = None
         self._pid: int | None = None
         self._child: subprocess.Popen[bytes] | None = None
+        self._archive: Path | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -139,6 +141,8 @@ class Broker:
         if not await self._wait_for_end(timeout_s):
             self._signal(signal.SIGKILL)
             await self._wait_for_end(_KILL_TIMEOUT_S)
+        elif self._archive is not None:
+            await asyncio.to_thread(class_archive.keep, self._fresh_archive, self._archive)
         self._forget()
 
     def kill(self) -> None:
@@ -153,6 +157,10 @@ class Broker:
     @property
     def _lock_path(self) -> Path:
         return self.data_dir / "broker.lock"
+
+    @property
+    def _fresh_archive(self) -> Path:
+        return self.data_dir / "broker.jsa"
 
     def _format_once(self, java: Java, classpath: str, lock: IO[str]) -> None:
         """Make `kafka/` whole or not at all. A half-formatted folder has another name and is thrown away."""
@@ -196,8 +204,11 @@ class Broker:
         assert self._ports is not None
         properties = self.data_dir / "server.properties"
         config.write_server_properties(properties, self.data_dir / "kafka", self._ports, self._settings)
+        self._archive = class_archive.archive_path(java, classpath)
+        self._fresh_archive.unlink(missing_ok=True)
         command = [
-            *(str(java.executable), f"-Xmx{self._heap_mb}m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+            *(str(java.executable), *class_archive.jvm_options(self._archive, self._fresh_archive)),
+            *(f"-Xmx{self._heap_mb}m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
             *("-XX:+ExitOnOutOfMemoryError", "-Djava.awt.headless=true", config.write_log_config(self.data_dir)),
             *("-cp", classpath, "kafka.Kafka", str(properties)),
         ]
