@@ -17,7 +17,7 @@ from herdmesh.connect.errors import ConfigError, ConnectError
 from herdmesh.connect.transforms import Transformation, make_transformation
 from herdmesh.connect.validators import unique_aliases
 
-_ALIASES = unique_aliases("transformation")
+_ALIASES = unique_aliases("transformation aliases")
 
 
 def sink_chain(

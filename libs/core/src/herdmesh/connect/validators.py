@@ -107,7 +107,7 @@ def distinct_values(*, empty_allowed: bool) -> Validator:
 
 
 def unique_aliases(what: str) -> Validator:
-    """A list of aliases, each once; null fails. `what` is "transformation" or "predicate"."""
+    """A list of names, each once; null fails. `what` is what they name, in the plural of Connect's text."""
 
     def check(field: str, value: Any) -> None:
         if value is None:
@@ -115,7 +115,7 @@ def unique_aliases(what: str) -> Validator:
         if len(set(value)) < len(value):
             raise ConfigError.for_value(field, value, "Duplicate alias provided.")
 
-    return Validator(f"non-null string, unique {what} aliases", check)
+    return Validator(f"non-null string, unique {what}", check)
 
 
 def regex() -> Validator:
