@@ -1,0 +1,83 @@
+"""The config store's process: wiring only.
+
+Order of start: server (NOT_SERVING, so health can be asked), store (replays, joins the election), roles. Order of stop:
+NOT_SERVING and streams ended, calls drained, store closed (it leaves the election at once).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from herdmesh.api.configstore.v1.config_read_service_pb2_grpc import add_ConfigReadServiceServicer_to_server
+from herdmesh.api.configstore.v1.config_write_service_pb2_grpc import add_ConfigWriteServiceServicer_to_server
+from herdmesh.api.configstore.v1.leadership_service_pb2_grpc import add_LeadershipServiceServicer_to_server
+from herdmesh.configstore.effects.campaigns import Campaigns
+from herdmesh.configstore.effects.stores import fresh_id, monotonic_ms, open_store, wall_clock_ms
+from herdmesh.configstore.service.leadership import LeadershipServicer
+from herdmesh.configstore.service.read import ConfigReadServicer
+from herdmesh.configstore.service.roles import LEADERSHIP_SERVICE, READ_SERVICE, WRITE_SERVICE, follow_roles
+from herdmesh.configstore.service.write import ConfigWriteServicer
+from herdmesh.configstore.settings import ConfigStoreSettings
+from herdmesh.rpc.process import run
+from herdmesh.rpc.server import Server, ServiceRegistration
+
+_DRAIN_S = 2.0
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+async def serve(settings: ConfigStoreSettings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set or the store fails. Raises what the store's start raises, or RuntimeError."""
+    store = open_store(settings)
+    campaigns = Campaigns(store, monotonic_ms)
+    write_servicer = ConfigWriteServicer(store, settings.audit_topic, wall_clock_ms, fresh_id)
+    server = Server(
+        settings.listen,
+        [
+            ServiceRegistration(ConfigReadServicer(store), add_ConfigReadServiceServicer_to_server, READ_SERVICE),
+            ServiceRegistration(write_servicer, add_ConfigWriteServiceServicer_to_server, WRITE_SERVICE),
+            ServiceRegistration(
+                LeadershipServicer(store, campaigns), add_LeadershipServiceServicer_to_server, LEADERSHIP_SERVICE
+            ),
+        ],
+        metrics=settings.metrics,
+    )
+    await server.start()
+    background: list[asyncio.Task[object]] = []
+    try:
+        starting = asyncio.create_task(store.start())
+        stopped = asyncio.create_task(stop.wait())
+        background = [starting, stopped]
+        await asyncio.wait(background, return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            return
+        await starting
+        election = asyncio.create_task(campaigns.run())
+        roles = asyncio.create_task(follow_roles(store, campaigns, server.set_serving))
+        background = [stopped, election, roles]
+        await asyncio.wait(background, return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():
+            raise RuntimeError("the store closed itself; its log says why")
+    finally:
+        await server.set_all_serving(False)
+        for task in background:
+            task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
+        await server.stop(_DRAIN_S)
+        await store.close()
+
+
+def main() -> None:
+    """Entry point of `python -m herdmesh.configstore` and `herdmesh-config-store`."""
+
+    async def with_settings(stop: asyncio.Event) -> None:
+        settings = ConfigStoreSettings.load()
+        _log.info("settings", **settings.redacted())
+        await serve(settings, stop)
+
+    run(with_settings)
+
+
+if __name__ == "__main__":
+    main()

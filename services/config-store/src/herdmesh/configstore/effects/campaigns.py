@@ -1,0 +1,172 @@
+"""The election of the leading herder, run: streams and time go in, epoch records and messages come out.
+
+Owns the `Election` machine, its ticks, the outbox of each campaign stream and the one epoch write in flight. Who leads
+is the machine's decision (`state.election`); how messages look on the wire is the servicer's.
+
+Invariant: everything runs on one event loop and the machine is only ever entered there, so it needs no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+import structlog
+
+from herdmesh.configstore.effects.stores import ConfigTopicStore
+from herdmesh.configstore.state.changes import Leadership
+from herdmesh.configstore.state.config import ConfigState
+from herdmesh.configstore.state.election import (
+    CandidateJoined,
+    CandidateLeft,
+    Election,
+    EndSession,
+    EpochNotWritten,
+    EpochWritten,
+    Event,
+    HeartbeatReceived,
+    Instruction,
+    Resigned,
+    SendFollowing,
+    SendGranted,
+    SendHeartbeat,
+    SendLost,
+    Tick,
+    WriteEpoch,
+    WriterGained,
+    WriterLost,
+)
+from herdmesh.configstore.state.writes import LeaderToken, plan_epoch
+from herdmesh.rpc.errors import HerdmeshError, NotWriter, QueueFull, ShuttingDown
+from herdmesh.topicstore import Decision, Role, TopicStoreError
+
+TICK_MS = 250
+_OUTBOX_MAX = 64
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+Message = SendGranted | SendFollowing | SendHeartbeat | SendLost
+
+
+@dataclass(slots=True, eq=False)
+class _Outbox:
+    messages: asyncio.Queue[Message | HerdmeshError | None]
+
+    def put(self, message: Message) -> None:
+        if self.messages.qsize() < _OUTBOX_MAX - 1:
+            self.messages.put_nowait(message)
+        elif not self.messages.full():
+            self.messages.put_nowait(QueueFull(f"{_OUTBOX_MAX} messages wait for this herder; campaign anew"))
+
+    def end(self, error: HerdmeshError | None) -> None:
+        if self.messages.full():
+            self.messages.get_nowait()
+        self.messages.put_nowait(error)
+
+
+class Campaigns:
+    """All campaign streams of this replica. `run()` must be running for anything to happen."""
+
+    def __init__(self, store: ConfigTopicStore, clock_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._clock_ms = clock_ms
+        self._election = Election()
+        self._outboxes: dict[int, _Outbox] = {}
+        self._numbers = itertools.count(1)
+        self._write: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Let time pass until cancelled; then every stream ends."""
+        try:
+            while True:
+                await asyncio.sleep(TICK_MS / 1000)
+                self._tell(Tick())
+        finally:
+            if self._write is not None:
+                self._write.cancel()
+            for outbox in self._outboxes.values():
+                outbox.end(ShuttingDown("the config store stops"))
+
+    def become(self, role: Role) -> None:
+        """This replica's role changed: only the writer runs an election."""
+        writes = role is Role.WRITER
+        if writes and not self._election.writer:
+            self._tell(WriterGained(self._store.state.leadership))
+        elif not writes and self._election.writer:
+            self._tell(WriterLost())
+
+    def join(self, herder_id: str, address: str, held: LeaderToken | None) -> int:
+        """Stand for leadership; returns the number of the session."""
+        session = next(self._numbers)
+        self._outboxes[session] = _Outbox(asyncio.Queue(_OUTBOX_MAX))
+        self._tell(CandidateJoined(session, herder_id, address, held))
+        return session
+
+    def heartbeat(self, session: int) -> None:
+        """The herder of this session is alive."""
+        self._tell(HeartbeatReceived(session))
+
+    async def messages(self, session: int) -> AsyncIterator[Message]:
+        """What to tell the herder, until `leave`. Raises `NotWriter`, `ShuttingDown`, `QueueFull`."""
+        outbox = self._outboxes[session]
+        while (message := await outbox.messages.get()) is not None:
+            if isinstance(message, HerdmeshError):
+                raise message
+            yield message
+
+    def leave(self, session: int) -> None:
+        """The stream ended."""
+        outbox = self._outboxes.pop(session, None)
+        if outbox is not None:
+            outbox.end(None)
+            self._tell(CandidateLeft(session))
+
+    def resign(self, token: LeaderToken) -> None:
+        """Give the epoch up. Raises `NotWriter` where another replica runs the election."""
+        if not self._election.writer:
+            raise NotWriter("this replica does not run the election")
+        self._tell(Resigned(token))
+
+    def _tell(self, event: Event) -> None:
+        for instruction in self._election.handle(event, self._clock_ms()):
+            self._do(instruction)
+
+    def _do(self, instruction: Instruction) -> None:
+        match instruction:
+            case WriteEpoch():
+                self._write = asyncio.create_task(self._write_epoch(instruction))
+            case EndSession():
+                reason = "this replica no longer writes" if instruction.not_writer else "a newer stream took its place"
+                self._end(instruction.session, NotWriter(reason) if instruction.not_writer else None)
+            case _:
+                if isinstance(instruction, SendGranted):
+                    leadership = instruction.leadership
+                    _log.info("leadership_granted", epoch=leadership.epoch, leader_id=leadership.leader_id)
+                elif isinstance(instruction, SendLost):
+                    _log.info("leadership_lost", reason=instruction.reason)
+                outbox = self._outboxes.get(instruction.session)
+                if outbox is not None:
+                    outbox.put(instruction)
+
+    def _end(self, session: int, error: HerdmeshError | None) -> None:
+        outbox = self._outboxes.get(session)
+        if outbox is not None:
+            outbox.end(error)
+
+    async def _write_epoch(self, wanted: WriteEpoch) -> None:
+        def decide(state: ConfigState) -> Decision[Leadership]:
+            return Decision(plan_epoch(state, wanted.leader_id, wanted.leader_address), _stored_leadership)
+
+        try:
+            leadership = await self._store.write(decide)
+        except TopicStoreError as error:
+            _log.warning("epoch_not_written", leader_id=wanted.leader_id, error=str(error))
+            self._tell(EpochNotWritten(wanted.session))
+        else:
+            self._tell(EpochWritten(wanted.session, leadership))
+
+
+def _stored_leadership(state: ConfigState, _revision: object) -> Leadership:
+    assert state.leadership is not None  # the record this result follows was an epoch
+    return state.leadership

@@ -1,0 +1,44 @@
+"""Opening the topic store of the config topic, in Kafka or in memory.
+
+Owns the choice of engine and the clock and ids that requests take along. The engines are `herdmesh.topicstore`'s.
+
+Invariant: the Kafka engine asks `ConnectGroup` before each take-over, the memory engine has no one to ask.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from herdmesh.configstore.effects.connect_group import ConnectGroup
+from herdmesh.configstore.settings import ConfigStoreSettings
+from herdmesh.configstore.state.changes import Change
+from herdmesh.configstore.state.config import ConfigState
+from herdmesh.topicstore import KafkaTopicStore, MemoryBroker, MemoryTopicStore, TopicStore
+
+ConfigTopicStore = TopicStore[ConfigState, Change]
+
+
+def open_store(settings: ConfigStoreSettings) -> ConfigTopicStore:
+    """The store `settings` name, not started yet."""
+    topic = settings.topic_settings()
+    initial = ConfigState(settings.audit_topic)
+    if settings.memory:
+        return MemoryTopicStore(MemoryBroker(), topic, initial)
+    group = ConnectGroup(settings.bootstrap_servers, settings.group_id)
+    return KafkaTopicStore(topic, initial, may_write=group.is_empty)
+
+
+def wall_clock_ms() -> int:
+    """Epoch milliseconds: what audit records and the age of request ids are told in."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic_ms() -> int:
+    """For leases."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def fresh_id() -> str:
+    """An id nobody had before: a connector's incarnation."""
+    return uuid.uuid4().hex

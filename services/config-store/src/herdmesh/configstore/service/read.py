@@ -1,0 +1,87 @@
+"""`ConfigReadService`: snapshot, watch, refresh. Served by every replica.
+
+Owns nothing but the translation; what is read and how fresh it is, is the topic store's.
+
+Invariant: a watcher can resume from every revision it was given, and from none it was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, TypeAlias
+
+import grpc.aio
+
+from herdmesh.api.configstore.v1 import config_read_service_pb2 as pb
+from herdmesh.api.configstore.v1 import config_read_service_pb2_grpc as pb_grpc
+from herdmesh.configstore.effects.stores import ConfigTopicStore
+from herdmesh.configstore.service import wire
+from herdmesh.configstore.state.changes import Change, ConnectorChanged, LeadershipChanged, SessionKeyChanged
+from herdmesh.configstore.state.config import ConfigState
+from herdmesh.rpc import revisions
+from herdmesh.rpc.errors import NotBuilt
+from herdmesh.topicstore import WatchChange, WatchSnapshot
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
+    """Reads of one replica."""
+
+    def __init__(self, store: ConfigTopicStore) -> None:
+        self._store = store
+
+    async def GetSnapshot(self, request: pb.GetSnapshotRequest, context: _Context) -> pb.GetSnapshotResponse:
+        at_least = revisions.from_proto(request.at_least)
+        # Without a revision too, so that a replica that replays or closes refuses.
+        await self._store.wait_for(at_least or self._store.revision)
+        if request.linearizable:
+            await self._store.barrier()
+        return wire.snapshot(self._store.state, self._store.revision, request.connectors)
+
+    async def Watch(self, request: pb.WatchRequest, context: _Context) -> AsyncIterator[pb.WatchResponse]:
+        wanted = frozenset(request.connectors)
+        async for event in self._store.watch(revisions.from_proto(request.resume)):
+            meta = revisions.meta(event.revision)
+            store_id = event.revision.store_id
+            if isinstance(event, WatchSnapshot):
+                for part in _snapshot_parts(event.state, wanted, store_id):
+                    yield part
+                yield pb.WatchResponse(meta=meta, snapshot_complete=pb.SnapshotComplete())
+            elif isinstance(event, WatchChange):
+                told = [change for change in event.changes if _is_wanted(change, wanted)]
+                for position, change in enumerate(told):
+                    response = wire.change(change, store_id)
+                    if position == len(told) - 1:  # in between, resuming would skip the rest of the record's changes
+                        response.meta.CopyFrom(meta)
+                    yield response
+            else:
+                yield pb.WatchResponse(meta=meta, progress=pb.WatchProgress())
+
+    async def Refresh(self, request: pb.RefreshRequest, context: _Context) -> pb.RefreshResponse:
+        revision = revisions.from_proto(request.revision)
+        if revision is None:
+            await self._store.barrier()
+        else:
+            await self._store.wait_for(revision)
+        return pb.RefreshResponse(meta=revisions.meta(self._store.revision))
+
+    async def GetHistory(self, request: pb.GetHistoryRequest, context: _Context) -> pb.GetHistoryResponse:
+        raise NotBuilt("GetHistory")
+
+
+def _snapshot_parts(state: ConfigState, wanted: frozenset[str], store_id: str) -> list[pb.WatchResponse]:
+    parts = [
+        wire.snapshot_part(connector, store_id)
+        for connector in state.stored()
+        if not wanted or connector.name in wanted
+    ]
+    if state.leadership is not None:
+        parts.append(wire.change(LeadershipChanged(state.leadership), store_id))
+    if state.session_key is not None:
+        parts.append(wire.change(SessionKeyChanged(state.session_key), store_id))
+    return parts
+
+
+def _is_wanted(change: Change, wanted: frozenset[str]) -> bool:
+    return not wanted or not isinstance(change, ConnectorChanged) or change.name in wanted

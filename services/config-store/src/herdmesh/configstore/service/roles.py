@@ -1,0 +1,30 @@
+"""Health by role: what this replica may do now decides which of its services are SERVING.
+
+Owns the order of the two steps of a role change, nothing else.
+
+Invariant: the election runs before the leadership service says SERVING, and the service says NOT_SERVING of itself as
+soon as the replica stops writing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from herdmesh.configstore.effects.campaigns import Campaigns
+from herdmesh.configstore.effects.stores import ConfigTopicStore
+from herdmesh.topicstore import Role
+
+READ_SERVICE = "herdmesh.api.configstore.v1.ConfigReadService"
+WRITE_SERVICE = "herdmesh.api.configstore.v1.ConfigWriteService"
+LEADERSHIP_SERVICE = "herdmesh.api.configstore.v1.LeadershipService"
+
+
+async def follow_roles(
+    store: ConfigTopicStore, campaigns: Campaigns, set_serving: Callable[[str, bool], Awaitable[None]]
+) -> None:
+    """Follow the store's role until it closes. Returns then: a store that closed itself cannot go on."""
+    async for role in store.role_changes():
+        campaigns.become(role)
+        await set_serving(READ_SERVICE, role not in (Role.REPLAYING, Role.CLOSED))
+        for name in (WRITE_SERVICE, LEADERSHIP_SERVICE):
+            await set_serving(name, role is Role.WRITER)

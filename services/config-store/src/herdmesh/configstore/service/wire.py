@@ -1,0 +1,211 @@
+"""Between the config store's values and its protos.
+
+Owns the translation in both directions and the refusal of requests that are not well formed. Decides nothing.
+
+Invariant: what is not a string in a foreign writer's config crosses as JSON text and comes back as the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from herdmesh.api.common.v1 import connector_pb2, identity_pb2
+from herdmesh.api.configstore.v1 import config_pb2, config_read_service_pb2
+from herdmesh.configstore.state import changes
+from herdmesh.configstore.state.config import ConfigState
+from herdmesh.configstore.state.connector import ChangeKind, ConnectorState
+from herdmesh.configstore.state.writes import LeaderToken
+from herdmesh.connect import jackson
+from herdmesh.connect.config_records import (
+    LoggerRecord,
+    Properties,
+    RestartRecord,
+    SessionKeyRecord,
+    TargetState,
+)
+from herdmesh.connect.errors import DataError
+from herdmesh.rpc import properties, revisions
+from herdmesh.rpc.errors import FieldViolation, InvalidConfig, RequestInvalid
+from herdmesh.topicstore import Revision
+
+_Read = config_read_service_pb2
+
+_TARGET_STATES = {
+    TargetState.STARTED: connector_pb2.TARGET_STATE_STARTED,
+    TargetState.PAUSED: connector_pb2.TARGET_STATE_PAUSED,
+    TargetState.STOPPED: connector_pb2.TARGET_STATE_STOPPED,
+}
+_STATES_BY_NUMBER: dict[int, TargetState] = {number: state for state, number in _TARGET_STATES.items()}
+_KINDS = {
+    ChangeKind.CONFIG_UPDATED: _Read.CONNECTOR_CHANGE_KIND_CONFIG_UPDATED,
+    ChangeKind.CONFIG_REMOVED: _Read.CONNECTOR_CHANGE_KIND_CONFIG_REMOVED,
+    ChangeKind.TARGET_STATE: _Read.CONNECTOR_CHANGE_KIND_TARGET_STATE,
+    ChangeKind.TASKS_COMMITTED: _Read.CONNECTOR_CHANGE_KIND_TASKS_COMMITTED,
+    ChangeKind.TASK_COUNT: _Read.CONNECTOR_CHANGE_KIND_TASK_COUNT,
+    ChangeKind.MANIFEST: _Read.CONNECTOR_CHANGE_KIND_MANIFEST,
+}
+
+
+def entry(state: ConnectorState, store_id: str) -> config_pb2.ConnectorEntry:
+    """One connector as stored."""
+    message = config_pb2.ConnectorEntry(
+        name=state.name,
+        has_config=state.config is not None,
+        tasks=[properties_to_proto(task.properties) for task in state.tasks],
+        task_digests=[task.digest for task in state.tasks],
+        task_count=state.task_count or 0,
+        inconsistent=state.inconsistent,
+        incarnation=state.incarnation,
+        task_config_generation=state.task_config_generation,
+        task_count_record=state.task_count_record,
+        pending_fencing=state.pending_fencing,
+        foreign=state.foreign,
+    )
+    if state.config is not None:
+        message.config.CopyFrom(properties_to_proto(state.config))
+    if state.applied_config is not None:
+        message.applied_config.CopyFrom(properties_to_proto(state.applied_config))
+    if state.target_state is not None:
+        message.target_state = _TARGET_STATES[state.target_state]
+    for field, revision in (
+        (message.config_revision, state.config_revision),
+        (message.target_state_revision, state.target_state_revision),
+        (message.tasks_revision, state.tasks_revision),
+    ):
+        if revision:
+            field.CopyFrom(revisions.to_proto(Revision(store_id, (revision,))))
+    return message
+
+
+def leadership(value: changes.Leadership | None) -> config_pb2.Leadership:
+    """Leadership as stored; an empty message for none."""
+    if value is None:
+        return config_pb2.Leadership()
+    return config_pb2.Leadership(
+        epoch=value.epoch,
+        leader_id=value.leader_id,
+        leader_address=value.leader_address,
+        generation_first=value.generation_first,
+        generation_limit=value.generation_limit,
+    )
+
+
+def session_key(key: SessionKeyRecord) -> config_pb2.SessionKey:
+    """A session key."""
+    created = Timestamp()
+    created.FromMilliseconds(key.creation_timestamp_ms)
+    return config_pb2.SessionKey(key=key.key, algorithm=key.algorithm, create_time=created)
+
+
+def session_key_from_proto(message: config_pb2.SessionKey) -> SessionKeyRecord:
+    """The record of a session key."""
+    if not message.algorithm or not message.HasField("create_time"):
+        raise RequestInvalid("algorithm and create_time must be set", "session_key")
+    return SessionKeyRecord(message.key, message.algorithm, message.create_time.ToMilliseconds())
+
+
+def restart_from_proto(message: config_pb2.RestartRequest) -> RestartRecord:
+    """The record of a restart request."""
+    return RestartRecord(message.connector, message.include_tasks, message.only_failed)
+
+
+def logger_from_proto(message: config_pb2.LoggerLevel) -> LoggerRecord:
+    """The record of a logger level."""
+    return LoggerRecord(message.logger, message.level)
+
+
+def snapshot(
+    state: ConfigState, revision: Revision, names: Iterable[str]
+) -> config_read_service_pb2.GetSnapshotResponse:
+    """Everything, or the connectors named, with what could not be read."""
+    wanted = frozenset(names)
+    response = _Read.GetSnapshotResponse(
+        meta=revisions.meta(revision),
+        connectors=[
+            entry(connector, revision.store_id)
+            for connector in state.stored()
+            if not wanted or connector.name in wanted
+        ],
+        leadership=leadership(state.leadership),
+        undecodable_count=state.refused.count,
+        undecodable=[
+            _Read.UndecodableRecord(offset=record.offset, key=record.key, reason=f"{record.topic}: {record.reason}")
+            for record in state.refused.latest
+        ],
+    )
+    if state.session_key is not None:
+        response.session_key.CopyFrom(session_key(state.session_key))
+    return response
+
+
+def change(value: changes.Change, store_id: str) -> config_read_service_pb2.WatchResponse:
+    """One event of a watch, without its revision."""
+    match value:
+        case changes.ConnectorChanged():
+            changed = _Read.ConnectorChanged(name=value.name, kinds=[_KINDS[kind] for kind in value.kinds])
+            if value.before is not None:
+                changed.before.CopyFrom(entry(value.before, store_id))
+            if value.after is not None:
+                changed.after.CopyFrom(entry(value.after, store_id))
+            return _Read.WatchResponse(connector_changed=changed)
+        case changes.LeadershipChanged():
+            return _Read.WatchResponse(leadership_changed=leadership(value.leadership))
+        case changes.RestartRequested():
+            request = value.request
+            return _Read.WatchResponse(
+                restart_requested=config_pb2.RestartRequest(
+                    connector=request.connector, include_tasks=request.include_tasks, only_failed=request.only_failed
+                )
+            )
+        case changes.SessionKeyChanged():
+            return _Read.WatchResponse(session_key_changed=session_key(value.key))
+        case changes.LoggerLevelChanged():
+            level = config_pb2.LoggerLevel(logger=value.level.namespace, level=value.level.level)
+            return _Read.WatchResponse(logger_level_changed=level)
+
+
+def snapshot_part(state: ConnectorState, store_id: str) -> config_read_service_pb2.WatchResponse:
+    """One connector of the snapshot that opens a watch. It has no revision: nobody can resume inside a snapshot."""
+    return _Read.WatchResponse(
+        connector_changed=_Read.ConnectorChanged(
+            name=state.name, kinds=[_Read.CONNECTOR_CHANGE_KIND_SNAPSHOT], after=entry(state, store_id)
+        )
+    )
+
+
+def properties_to_proto(config: Properties) -> connector_pb2.Properties:
+    """A config; what is neither text nor null goes as JSON."""
+    return properties.to_proto(
+        {
+            name: value if value is None or isinstance(value, str) else properties.JsonValue(_json_text(value))
+            for name, value in config.items()
+        }
+    )
+
+
+def properties_from_proto(message: connector_pb2.Properties) -> Properties:
+    """A config as it will be stored. Raises InvalidConfig where JSON text is not JSON."""
+    config: dict[str, Any] = {}
+    for name, value in properties.from_proto(message).items():
+        try:
+            config[name] = jackson.loads(value.text.encode()) if isinstance(value, properties.JsonValue) else value
+        except DataError as error:
+            raise InvalidConfig([FieldViolation(name, "is not JSON")]) from error
+    return config
+
+
+def target_state_from_proto(number: int) -> TargetState | None:
+    """None for UNSPECIFIED and for numbers a newer contract may have."""
+    return _STATES_BY_NUMBER.get(number)
+
+
+def leader_token(message: identity_pb2.LeaderToken) -> LeaderToken:
+    """Who claims to lead."""
+    return LeaderToken(message.epoch, message.leader_id)
+
+
+def _json_text(value: object) -> str:
+    return jackson.dumps(value).decode()

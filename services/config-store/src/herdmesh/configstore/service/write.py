@@ -1,0 +1,151 @@
+"""`ConfigWriteService`: every mutation. Served by the elected writer; other replicas answer NOT_WRITER.
+
+Owns the translation of requests into mutations and of what was applied into answers. The rules are `state.writes`', the
+commit and its acknowledgement the topic store's.
+
+Invariant: an answer speaks of the state right after the write itself; a retry's answer of the state it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import grpc.aio
+
+from herdmesh.api.configstore.v1 import config_write_service_pb2 as pb
+from herdmesh.api.configstore.v1 import config_write_service_pb2_grpc as pb_grpc
+from herdmesh.configstore.effects.stores import ConfigTopicStore
+from herdmesh.configstore.service import wire
+from herdmesh.configstore.state import writes
+from herdmesh.configstore.state.config import ConfigState
+from herdmesh.configstore.state.connector import ConnectorState
+from herdmesh.rpc import revisions
+from herdmesh.rpc.errors import NotBuilt, RequestInvalid
+from herdmesh.topicstore import Decision, Revision
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+@dataclass(frozen=True, slots=True)
+class _Applied:
+    """What an answer is made of."""
+
+    revision: Revision
+    connector: ConnectorState
+    outcome: Mapping[str, Any]
+
+
+class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
+    """Writes of one replica. `now_ms` is epoch milliseconds, `fresh_id` an id nobody had before."""
+
+    def __init__(
+        self,
+        store: ConfigTopicStore,
+        audit_topic: str | None,
+        now_ms: Callable[[], int],
+        fresh_id: Callable[[], str],
+    ) -> None:
+        self._store = store
+        self._audit_topic = audit_topic
+        self._now_ms = now_ms
+        self._fresh_id = fresh_id
+
+    async def PutConnectorConfig(
+        self, request: pb.PutConnectorConfigRequest, context: _Context
+    ) -> pb.PutConnectorConfigResponse:
+        mutation = writes.PutConnectorConfig(
+            request.connector,
+            wire.properties_from_proto(request.config),
+            must_not_exist=request.must_not_exist,
+            must_exist=request.must_exist,
+            initial_target_state=wire.target_state_from_proto(request.initial_target_state),
+        )
+        applied = await self._apply("PutConnectorConfig", mutation, request.connector, request.options)
+        return pb.PutConnectorConfigResponse(
+            meta=revisions.meta(applied.revision),
+            connector=_entry(applied),
+            created=applied.outcome.get("created") is True,
+        )
+
+    async def DeleteConnector(
+        self, request: pb.DeleteConnectorRequest, context: _Context
+    ) -> pb.DeleteConnectorResponse:
+        mutation = writes.DeleteConnector(request.connector)
+        applied = await self._apply("DeleteConnector", mutation, request.connector, request.options)
+        return pb.DeleteConnectorResponse(meta=revisions.meta(applied.revision))
+
+    async def SetTargetState(self, request: pb.SetTargetStateRequest, context: _Context) -> pb.SetTargetStateResponse:
+        target_state = wire.target_state_from_proto(request.target_state)
+        if target_state is None:
+            raise RequestInvalid("must be STARTED, PAUSED or STOPPED", "target_state")
+        mutation = writes.SetTargetState(request.connector, target_state)
+        applied = await self._apply("SetTargetState", mutation, request.connector, request.options)
+        return pb.SetTargetStateResponse(meta=revisions.meta(applied.revision), connector=_entry(applied))
+
+    async def CommitTaskConfigs(
+        self, request: pb.CommitTaskConfigsRequest, context: _Context
+    ) -> pb.CommitTaskConfigsResponse:
+        mutation = writes.CommitTaskConfigs(
+            request.connector,
+            [wire.properties_from_proto(task) for task in request.tasks],
+            revisions.from_proto(request.config_revision),
+        )
+        applied = await self._apply("CommitTaskConfigs", mutation, request.connector, request.options)
+        return pb.CommitTaskConfigsResponse(meta=revisions.meta(applied.revision), connector=_entry(applied))
+
+    async def PutTaskCount(self, request: pb.PutTaskCountRequest, context: _Context) -> pb.PutTaskCountResponse:
+        mutation = writes.PutTaskCount(request.connector, request.task_count)
+        applied = await self._apply("PutTaskCount", mutation, request.connector, request.options)
+        return pb.PutTaskCountResponse(meta=revisions.meta(applied.revision))
+
+    async def RequestRestart(self, request: pb.RequestRestartRequest, context: _Context) -> pb.RequestRestartResponse:
+        mutation = writes.RequestRestart(wire.restart_from_proto(request.restart))
+        applied = await self._apply("RequestRestart", mutation, request.restart.connector, request.options)
+        return pb.RequestRestartResponse(meta=revisions.meta(applied.revision))
+
+    async def PutSessionKey(self, request: pb.PutSessionKeyRequest, context: _Context) -> pb.PutSessionKeyResponse:
+        mutation = writes.PutSessionKey(wire.session_key_from_proto(request.session_key))
+        applied = await self._apply("PutSessionKey", mutation, "", request.options)
+        return pb.PutSessionKeyResponse(meta=revisions.meta(applied.revision))
+
+    async def PutLoggerLevel(self, request: pb.PutLoggerLevelRequest, context: _Context) -> pb.PutLoggerLevelResponse:
+        mutation = writes.PutLoggerLevel(wire.logger_from_proto(request.logger_level))
+        applied = await self._apply("PutLoggerLevel", mutation, "", request.options)
+        return pb.PutLoggerLevelResponse(meta=revisions.meta(applied.revision))
+
+    async def RestoreConnector(
+        self, request: pb.RestoreConnectorRequest, context: _Context
+    ) -> pb.RestoreConnectorResponse:
+        raise NotBuilt("RestoreConnector")
+
+    async def _apply(
+        self, operation: str, mutation: writes.Mutation, connector: str, options: pb.WriteOptions
+    ) -> _Applied:
+        write_context = self._context(operation, options)
+
+        def decide(state: ConfigState) -> Decision[_Applied]:
+            # Only a replica that has replayed its topic knows the id of its store.
+            plan = writes.plan(state, mutation, replace(write_context, store_id=self._store.revision.store_id))
+            return Decision(
+                plan.records, lambda after, revision: _Applied(revision, after.connector(connector), plan.outcome)
+            )
+
+        return await self._store.write(decide)
+
+    def _context(self, operation: str, options: pb.WriteOptions) -> writes.WriteContext:
+        return writes.WriteContext(
+            operation=operation,
+            now_ms=self._now_ms(),
+            new_incarnation=self._fresh_id(),
+            audit_topic=self._audit_topic,
+            request_id=options.request_id,
+            expected_revision=revisions.from_proto(options.expected_revision),
+            caller=options.caller,
+            leader=wire.leader_token(options.leader) if options.HasField("leader") else None,
+        )
+
+
+def _entry(applied: _Applied) -> Any:
+    return wire.entry(applied.connector, applied.revision.store_id)

@@ -1,0 +1,60 @@
+"""Settings of the config store: from environment (`HERDMESH_<NAME>`) and flags (`--<name>`), read once at start.
+
+Owns the names, defaults and meaning of each setting, and what follows from them (topic names, identities). How they are
+read and shown is `herdmesh.rpc.settings`.
+
+Invariant: the identities derived here are Connect's own, so that a Java leader and this store fence each other.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from herdmesh.rpc.settings import ServiceSettings
+from herdmesh.topicstore import TopicSettings
+
+_AUDIT_RETENTION_MS = 30 * 24 * 3_600_000
+
+
+class ConfigStoreSettings(ServiceSettings):
+    """All settings of one config store process. Replicas of one store differ in `listen` alone."""
+
+    listen: str = Field(default="127.0.0.1:7201", description="host:port to serve gRPC on; port 0 = any free port")
+    bootstrap_servers: str = Field(default="127.0.0.1:9092", description="Kafka, host:port,host:port")
+    group_id: str = Field(default="connect-cluster", min_length=1, description="Connect's group.id")
+    config_storage_topic: str = Field(default="connect-configs", min_length=1, description="the config topic")
+    config_storage_replication_factor: int = Field(
+        default=3, ge=-1, description="of topics this store creates; -1 = the broker's default"
+    )
+    config_storage_topic_configs: str = Field(
+        default="", description="further settings of a topic this store creates: name=value,name=value"
+    )
+    memory: bool = Field(default=False, description="keep everything in this process; for tests, nothing survives it")
+
+    @field_validator("config_storage_topic_configs")
+    @classmethod
+    def _pairs(cls, value: str) -> str:
+        for pair in filter(None, value.split(",")):
+            if "=" not in pair:
+                raise ValueError(f"{pair!r} is not name=value")
+        return value
+
+    @property
+    def audit_topic(self) -> str:
+        """The topic of who changed what, written in the same transactions."""
+        return f"{self.config_storage_topic}-audit"
+
+    def topic_settings(self) -> TopicSettings:
+        """The store's topic and its identities there."""
+        pairs = (pair.split("=", 1) for pair in self.config_storage_topic_configs.split(",") if pair)
+        return TopicSettings(
+            topic=self.config_storage_topic,
+            transactional_id=f"connect-cluster-{self.group_id}",
+            election_group=f"herdmesh-config-store-{self.group_id}",
+            bootstrap_servers=self.bootstrap_servers,
+            replication_factor=self.config_storage_replication_factor,
+            topic_configs={name.strip(): value.strip() for name, value in pairs},
+            audit_topic=self.audit_topic,
+            audit_topic_configs={"retention.ms": str(_AUDIT_RETENTION_MS)},
+            client_id_base=f"herdmesh-config-store-{self.group_id}",
+        )

@@ -1,0 +1,80 @@
+"""What a watcher of the config store is told: one value per kind of event.
+
+Owns the event types. Owns no rule: which record leads to which change is said in `connector` and `config`.
+
+Invariant: a change carries immutable values, so that a watcher may keep it for as long as it likes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from herdmesh.configstore.state.connector import ChangeKind, ConnectorState
+from herdmesh.connect.config_records import LoggerRecord, RestartRecord, SessionKeyRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorChanged:
+    """One record changed what is stored under one name.
+
+    `kinds` are the listeners Connect would have called (reference 4); empty when Connect calls none although what is
+    stored changed, for example a target state of a connector without config. `before`/`after` are None when nothing is
+    stored under the name.
+    """
+
+    name: str
+    kinds: tuple[ChangeKind, ...]
+    before: ConnectorState | None
+    after: ConnectorState | None
+
+
+@dataclass(frozen=True, slots=True)
+class Leadership:
+    """Who leads the herders, with the block of generations reserved for that epoch: first <= generation < limit."""
+
+    epoch: int
+    leader_id: str
+    leader_address: str
+    generation_first: int
+    generation_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipChanged:
+    """An epoch record was read."""
+
+    leadership: Leadership
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRequested:
+    """A restart record was read; meant for those who watch now, never part of a snapshot."""
+
+    request: RestartRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeyChanged:
+    """A session key was read."""
+
+    key: SessionKeyRecord
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerLevelChanged:
+    """A logger level was read; meant for those who watch now, never part of a snapshot."""
+
+    level: LoggerRecord
+
+
+Change = ConnectorChanged | LeadershipChanged | RestartRequested | SessionKeyChanged | LoggerLevelChanged
+
+
+@dataclass(frozen=True, slots=True)
+class UndecodableRecord:
+    """A record that no rule could read. `key` is UTF-8 with replacements."""
+
+    topic: str
+    offset: int
+    key: str
+    reason: str

@@ -1,0 +1,184 @@
+"""The whole config topic folded into one state: what the topic store replays, copies and watches.
+
+Owns `ConfigState`: dispatch of each record to the rules of its kind, leadership, session key, request outcomes and the
+list of what could not be read. The rules of one connector are in `connector` and `manifest`.
+
+Invariant: a record that cannot be read changes nothing but the count and the list of such records. (One exception, and
+it is Connect's: an unreadable commit of a name without config clears that name's uncommitted tasks, reference 4.4.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from herdmesh.configstore.state import manifest
+from herdmesh.configstore.state.changes import (
+    Change,
+    ConnectorChanged,
+    Leadership,
+    LeadershipChanged,
+    LoggerLevelChanged,
+    RestartRequested,
+    SessionKeyChanged,
+    UndecodableRecord,
+)
+from herdmesh.configstore.state.connector import ChangeKind, ConnectorState, fold, removed
+from herdmesh.configstore.state.requests import RequestLog
+from herdmesh.connect import audit_topic, config_topic, jackson
+from herdmesh.connect.config_records import (
+    EpochRecord,
+    LoggerRecord,
+    ManifestRecord,
+    RestartRecord,
+    SessionKeyRecord,
+)
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.records import Undecodable, Unknown, key_text
+from herdmesh.topicstore.contract import StoredRecord
+
+#: Generations one epoch may give out (design 4).
+GENERATIONS_PER_EPOCH = 1_000
+
+_UNDECODABLE_MAX = 100
+_UNKNOWN_KEY = "no kind of record has this key"
+_OLD_EPOCH = "the epoch is not higher than the one before"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What could not be read so far: how many records, and the latest of them."""
+
+    count: int = 0
+    latest: tuple[UndecodableRecord, ...] = ()
+
+    def and_record(self, record: StoredRecord, reason: str) -> Refused:
+        """With one more."""
+        entry = UndecodableRecord(record.topic, record.offset, key_text(record.key or b""), reason)
+        return Refused(self.count + 1, (*self.latest, entry)[-_UNDECODABLE_MAX:])
+
+
+class ConfigState:
+    """`topicstore.StoreState` of the config topic. `audit_topic` names the topic whose records are request outcomes."""
+
+    def __init__(self, audit_topic: str | None = None) -> None:
+        self._audit_topic = audit_topic
+        self._connectors: dict[str, ConnectorState] = {}
+        self.leadership: Leadership | None = None
+        self.session_key: SessionKeyRecord | None = None
+        self.requests = RequestLog()
+        self.refused = Refused()
+
+    def connector(self, name: str) -> ConnectorState:
+        """What is folded under `name`; an empty state for a name never seen."""
+        return self._connectors.get(name) or ConnectorState(name)
+
+    def stored(self) -> Sequence[ConnectorState]:
+        """Every name under which something is stored, sorted."""
+        return [state for _, state in sorted(self._connectors.items()) if state.is_stored]
+
+    @property
+    def connectors(self) -> Mapping[str, ConnectorState]:
+        """Connectors that have a config, as Connect lists them."""
+        return {name: state for name, state in self._connectors.items() if state.config is not None}
+
+    def copy(self) -> ConfigState:
+        """Independent and shallow: one dict is copied, all values are immutable."""
+        copied = ConfigState(self._audit_topic)
+        copied._connectors = dict(self._connectors)
+        copied.leadership = self.leadership
+        copied.session_key = self.session_key
+        copied.requests = self.requests.copy()
+        copied.refused = self.refused
+        return copied
+
+    def apply(self, record: StoredRecord) -> Sequence[Change]:
+        """Fold one record in; see `StoreState.apply`."""
+        if record.topic == self._audit_topic:
+            return self._apply_audit(record)
+        decoded = config_topic.decode(record.key, record.value)
+        match decoded:
+            case Undecodable():
+                return self._apply_undecodable(record, decoded)
+            case Unknown():
+                return self._refuse(record, _UNKNOWN_KEY)
+            case RestartRecord():
+                return [RestartRequested(decoded)]
+            case LoggerRecord():
+                return [LoggerLevelChanged(decoded)]
+            case SessionKeyRecord():
+                self.session_key = decoded
+                return [SessionKeyChanged(decoded)]
+            case EpochRecord():
+                return self._apply_epoch(record, decoded)
+            case ManifestRecord():
+                before = self.connector(decoded.connector)
+                return self._replace(before, manifest.read(before, decoded), (ChangeKind.MANIFEST,))
+            case _:
+                before = self.connector(decoded.connector)
+                return self._replace(before, *fold(before, decoded, record.offset))
+
+    def _replace(
+        self, before: ConnectorState, after: ConnectorState, kinds: tuple[ChangeKind, ...]
+    ) -> Sequence[Change]:
+        self._connectors[after.name] = after
+        if not kinds and after.looks_like(before):
+            return ()
+        if not before.is_stored and not after.is_stored and ChangeKind.CONFIG_REMOVED not in kinds:
+            return ()
+        return [
+            ConnectorChanged(
+                after.name, kinds, before if before.is_stored else None, after if after.is_stored else None
+            )
+        ]
+
+    def _apply_epoch(self, record: StoredRecord, epoch: EpochRecord) -> Sequence[Change]:
+        if self.leadership is not None and epoch.epoch <= self.leadership.epoch:
+            return self._refuse(record, _OLD_EPOCH)
+        self.leadership = leadership_of(epoch)
+        return [LeadershipChanged(self.leadership)]
+
+    def _apply_audit(self, record: StoredRecord) -> Sequence[Change]:
+        decoded = audit_topic.decode(record.key, record.value)
+        if isinstance(decoded, Undecodable):
+            return self._refuse(record, decoded.reason)
+        self.requests.add(decoded, record.timestamp_ms)
+        return ()
+
+    def _apply_undecodable(self, record: StoredRecord, found: Undecodable) -> Sequence[Change]:
+        self._refuse(record, found.reason)
+        before = self.connector(found.connector)
+        if found.kind == "commit" and before.config is None and _is_json(record.value):
+            return self._replace(before, removed(before), ())
+        return ()
+
+    def _refuse(self, record: StoredRecord, reason: str) -> Sequence[Change]:
+        self.refused = self.refused.and_record(record, reason)
+        return ()
+
+
+def leadership_of(epoch: EpochRecord) -> Leadership:
+    """An epoch's record names the end of its block of generations."""
+    return Leadership(
+        epoch.epoch,
+        epoch.leader_id,
+        epoch.leader_address,
+        epoch.next_generation - GENERATIONS_PER_EPOCH,
+        epoch.next_generation,
+    )
+
+
+def next_epoch(current: Leadership | None, leader_id: str, leader_address: str) -> EpochRecord:
+    """The epoch after `current`, with a block of generations nobody had: the first ever begins at 1."""
+    epoch = 1 if current is None else current.epoch + 1
+    first = 1 if current is None else current.generation_limit
+    return EpochRecord(epoch, leader_id, leader_address, first + GENERATIONS_PER_EPOCH)
+
+
+def _is_json(value: bytes | None) -> bool:
+    # Connect drops a record whose bytes are no JSON before it looks at the key.
+    try:
+        jackson.loads(value)
+    except DataError:
+        return False
+    return True

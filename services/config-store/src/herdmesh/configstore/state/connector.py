@@ -1,0 +1,238 @@
+"""What the records of one connector amount to: Connect's rules, record by record (reference config-topic 4).
+
+Owns `ConnectorState` and the fold of every record kind that names a connector, the manifest apart (`manifest`). Knows
+no other connector, no topic and no wire.
+
+Connect's rules alone depend on what compaction left: a config that was written after its task set is moved behind the
+commit record by compaction, and then the commit finds no connector and drops the tasks (KAFKA-17719). That is why the
+latest record per task is kept here in `task_records` whatever Connect's rules make of it: a manifest that follows can
+name it by its digest and put it back in force.
+
+Invariant: values are immutable; a fold returns a new state and never raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+from herdmesh.connect.config_records import (
+    CommitRecord,
+    ConnectorRecord,
+    Properties,
+    TargetState,
+    TargetStateRecord,
+    TaskConfigRecord,
+    TaskCountRecord,
+    task_config_digest,
+)
+from herdmesh.connect.records import Tombstone
+
+#: The kinds of tombstone that mean something (`records.Tombstone.kind`); `encode` writes the first two.
+CONNECTOR_TOMBSTONE = "connector"
+TARGET_STATE_TOMBSTONE = "target-state"
+MANIFEST_TOMBSTONE = "herdmesh-connector"
+
+
+class ChangeKind(Enum):
+    """Which of Connect's listeners a record would have called; MANIFEST is ours."""
+
+    CONFIG_UPDATED = "config_updated"
+    CONFIG_REMOVED = "config_removed"
+    TARGET_STATE = "target_state"
+    TASKS_COMMITTED = "tasks_committed"
+    TASK_COUNT = "task_count"
+    MANIFEST = "manifest"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfig:
+    """A task's config with its digest (`task_config_digest`), worked out once when the record is read."""
+
+    properties: Properties
+    digest: str
+
+
+def _no_tasks() -> Mapping[int, TaskConfig]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorState:
+    """Everything folded under one connector name. Revisions are the offset after the object's own record, 0 = none."""
+
+    name: str
+    config: Properties | None = None
+    config_revision: int = 0
+    target_state: TargetState | None = None
+    target_state_revision: int = 0
+    #: Committed configs by task number; numbers at or above `task_count` are left-overs of a larger set.
+    task_configs: Mapping[int, TaskConfig] = field(default_factory=_no_tasks)
+    #: Read since the last commit, not in force yet. None = none since start or removal, which Connect tells from empty.
+    deferred: Mapping[int, TaskConfig] | None = None
+    #: Of the last commit; None = none. Foreign counts can be negative.
+    task_count: int | None = None
+    tasks_revision: int = 0
+    inconsistent: bool = False
+    applied_config: Properties | None = None
+    #: Task sets put in force, Connect's generation plus one; 0 = none.
+    task_config_generation: int = 0
+    task_count_record: int | None = None
+    pending_fencing: bool = False
+    #: From the manifest in force; "" = none.
+    incarnation: str = ""
+    #: Connect's records of this name follow the last manifest that held, or there is none.
+    foreign: bool = False
+    #: The latest record of each task number, in force or not.
+    task_records: Mapping[int, TaskConfig] = field(default_factory=_no_tasks)
+    #: Offsets of the latest commit and of the latest task count record; -1 = none.
+    commit_offset: int = -1
+    fencing_offset: int = -1
+
+    @property
+    def tasks(self) -> tuple[TaskConfig, ...]:
+        """The task set in force, task number = position; empty when inconsistent."""
+        if self.inconsistent or self.task_count is None:
+            return ()
+        return tuple(self.task_configs[task] for task in range(self.task_count) if task in self.task_configs)
+
+    @property
+    def is_stored(self) -> bool:
+        """False when nothing a caller could ask for is left under this name."""
+        return (
+            self.config is not None
+            or self.target_state is not None
+            or bool(self.task_count)
+            or self.task_count_record is not None
+        )
+
+    def looks_like(self, other: ConnectorState) -> bool:
+        """True when a reader of the store cannot tell the two apart."""
+        return _visible(self) == _visible(other)
+
+
+def _visible(state: ConnectorState) -> tuple[Any, ...]:
+    # Tuples compare their items by identity first, so unchanged configs and task sets cost nothing.
+    return (
+        state.config,
+        state.config_revision,
+        state.target_state,
+        state.target_state_revision,
+        state.task_configs,
+        state.task_count,
+        state.tasks_revision,
+        state.inconsistent,
+        state.applied_config,
+        state.task_config_generation,
+        state.task_count_record,
+        state.pending_fencing,
+        state.incarnation,
+        state.foreign,
+    )
+
+
+Folded = tuple[ConnectorState, tuple[ChangeKind, ...]]
+
+
+def fold(state: ConnectorState, record: object, offset: int) -> Folded:
+    """One decoded record of this connector, the manifest apart. A kind that names no connector changes nothing."""
+    folder = _FOLDERS.get(type(record))
+    return (state, ()) if folder is None else folder(state, record, offset)
+
+
+def removed(state: ConnectorState) -> ConnectorState:
+    """Connect's removal of a connector (reference 4.9): not the target state, the inconsistent mark, the task count
+    record, the generation nor pending fencing."""
+    return replace(
+        state,
+        config=None,
+        config_revision=0,
+        task_configs={},
+        deferred=None,
+        task_count=None,
+        tasks_revision=0,
+        applied_config=None,
+        incarnation="",
+    )
+
+
+def _fold_config(state: ConnectorState, record: ConnectorRecord, offset: int) -> Folded:
+    after = replace(
+        state,
+        config=record.properties,
+        config_revision=offset + 1,
+        target_state=state.target_state or TargetState.STARTED,
+        foreign=True,
+    )
+    return after, (ChangeKind.CONFIG_UPDATED,)
+
+
+def _fold_tombstone(state: ConnectorState, record: Tombstone, _offset: int) -> Folded:
+    if record.kind == CONNECTOR_TOMBSTONE:
+        return replace(removed(state), foreign=True), (ChangeKind.CONFIG_REMOVED,)
+    if record.kind == TARGET_STATE_TOMBSTONE:
+        # A connector always has a target state; Connect tells nobody about this change (reference 4.1).
+        target_state = None if state.config is None else TargetState.STARTED
+        return replace(state, target_state=target_state, target_state_revision=0, foreign=True), ()
+    if record.kind == MANIFEST_TOMBSTONE:
+        return replace(state, incarnation="", foreign=True), ()
+    return state, ()
+
+
+def _fold_target_state(state: ConnectorState, record: TargetStateRecord, offset: int) -> Folded:
+    after = replace(state, target_state=record.state, target_state_revision=offset + 1, foreign=True)
+    told = state.config is not None and state.target_state is not record.state
+    return after, (ChangeKind.TARGET_STATE,) if told else ()
+
+
+def _fold_task(state: ConnectorState, record: TaskConfigRecord, _offset: int) -> Folded:
+    task = {record.task: TaskConfig(record.properties, task_config_digest(record.properties))}
+    after = replace(
+        state, deferred={**(state.deferred or {}), **task}, task_records={**state.task_records, **task}, foreign=True
+    )
+    return after, ()
+
+
+def _fold_commit(state: ConnectorState, record: CommitRecord, offset: int) -> Folded:
+    state = replace(state, commit_offset=offset, foreign=True)
+    if state.config is None:
+        return removed(state), ()
+    # range() of a negative count is empty, so that one counts as complete, as in Connect; all() stops at the first gap.
+    deferred = state.deferred
+    if all(task in (deferred or {}) for task in range(record.tasks)):
+        state = replace(state, inconsistent=False, applied_config=state.config)
+        if deferred is not None:
+            state = replace(
+                state,
+                task_configs={**state.task_configs, **deferred},
+                task_config_generation=state.task_config_generation + 1,
+            )
+    else:
+        state = replace(state, inconsistent=True)
+    after = replace(
+        state,
+        deferred=None if deferred is None else {},
+        task_count=record.tasks,
+        tasks_revision=offset + 1,
+        pending_fencing=True,
+    )
+    return after, (ChangeKind.TASKS_COMMITTED,)
+
+
+def _fold_task_count(state: ConnectorState, record: TaskCountRecord, offset: int) -> Folded:
+    after = replace(
+        state, task_count_record=record.task_count, pending_fencing=False, fencing_offset=offset, foreign=True
+    )
+    return after, (ChangeKind.TASK_COUNT,)
+
+
+_FOLDERS: dict[type, Callable[[ConnectorState, Any, int], Folded]] = {
+    ConnectorRecord: _fold_config,
+    Tombstone: _fold_tombstone,
+    TargetStateRecord: _fold_target_state,
+    TaskConfigRecord: _fold_task,
+    CommitRecord: _fold_commit,
+    TaskCountRecord: _fold_task_count,
+}

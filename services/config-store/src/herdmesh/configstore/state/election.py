@@ -1,0 +1,337 @@
+"""Which herder leads: candidates, heartbeats and leases in, instructions out.
+
+Owns who may be granted the next epoch and when; writes nothing and asks no clock. Safety is not decided here: an epoch
+is a durable record written by a fenced writer, and every write that needs it is checked against that record. Leases
+only make a take-over quick.
+
+A candidate is one stream. Legal moves of the whole: FOLLOWING (not the writer) -> WAITING (an incumbent is stored, its
+lease runs, it may come back) or OPEN (nobody leads) -> WRITING (an epoch record is on its way) -> LED -> OPEN ...;
+anything -> FOLLOWING when another replica writes.
+
+A fail-over of the store keeps the incumbent: the new writer gives the epoch it finds in the topic one whole lease, and
+the herder that comes back with that epoch in `held` goes on with it; no record is written and no task notices.
+
+Invariant: at most one epoch record is on its way, and a herder is told of an epoch only after its record was applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from herdmesh.configstore.state.changes import Leadership
+from herdmesh.configstore.state.writes import LeaderToken
+
+LEASE_MS = 4_000
+#: A pause of our own longer than this is not held against the herders, whose heartbeats we could not hear.
+STALL_MS = 1_000
+RETRY_MS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class WriterGained:
+    """This replica writes now; `stored` is the leadership in the topic."""
+
+    stored: Leadership | None
+
+
+@dataclass(frozen=True, slots=True)
+class WriterLost:
+    """Another replica may write now."""
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateJoined:
+    """A stream opened. `held` is the epoch it says it leads with."""
+
+    session: int
+    herder_id: str
+    address: str
+    held: LeaderToken | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReceived:
+    """A further message of a stream."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateLeft:
+    """A stream ended. Its lease runs on: the herder may come back."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resigned:
+    """A herder gives its epoch up."""
+
+    token: LeaderToken
+
+
+@dataclass(frozen=True, slots=True)
+class EpochWritten:
+    """The epoch record asked for by `session` was applied."""
+
+    session: int
+    leadership: Leadership
+
+
+@dataclass(frozen=True, slots=True)
+class EpochNotWritten:
+    """The epoch record was refused, or nobody knows."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed. Comes several times a second."""
+
+
+Event = (
+    WriterGained
+    | WriterLost
+    | CandidateJoined
+    | HeartbeatReceived
+    | CandidateLeft
+    | Resigned
+    | EpochWritten
+    | EpochNotWritten
+    | Tick
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteEpoch:
+    """Write the next epoch for this candidate; answer with EpochWritten or EpochNotWritten."""
+
+    session: int
+    leader_id: str
+    leader_address: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendGranted:
+    """Tell the stream that its herder leads."""
+
+    session: int
+    leadership: Leadership
+
+
+@dataclass(frozen=True, slots=True)
+class SendFollowing:
+    """Tell the stream who leads."""
+
+    session: int
+    leadership: Leadership
+
+
+@dataclass(frozen=True, slots=True)
+class SendHeartbeat:
+    """Confirm that the lease was extended."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendLost:
+    """Tell the stream that its herder's epoch is over."""
+
+    session: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndSession:
+    """End the stream: `not_writer` sends the herder to another replica, else a newer stream of it took its place."""
+
+    session: int
+    not_writer: bool
+
+
+Instruction = WriteEpoch | SendGranted | SendFollowing | SendHeartbeat | SendLost | EndSession
+
+
+@dataclass(slots=True)
+class _Candidate:
+    session: int
+    herder_id: str
+    address: str
+    heard_ms: int
+    electable: bool = True
+
+
+@dataclass(slots=True)
+class _Incumbent:
+    leadership: Leadership
+    session: int | None
+    lease_until_ms: int
+
+    @property
+    def token(self) -> LeaderToken:
+        return LeaderToken(self.leadership.epoch, self.leadership.leader_id)
+
+
+@dataclass(slots=True)
+class Election:
+    """The machine. `handle` is its only mutator; `now_ms` is monotonic."""
+
+    writer: bool = False
+    _stored: Leadership | None = None
+    _incumbent: _Incumbent | None = None
+    _writing: int | None = None
+    _retry_at_ms: int = 0
+    _heard_of_time_ms: int | None = None
+    # In order of joining: the longest waiting is elected first.
+    _candidates: dict[int, _Candidate] = field(default_factory=dict[int, _Candidate])
+
+    @property
+    def leader(self) -> Leadership | None:
+        """The leadership whose lease runs, None while nobody leads."""
+        return None if self._incumbent is None else self._incumbent.leadership
+
+    def handle(self, event: Event, now_ms: int) -> Sequence[Instruction]:
+        """Take one event in and say what to do."""
+        self._forgive_stall(now_ms)
+        instructions: list[Instruction] = []
+        match event:
+            case WriterGained():
+                self._gain(event.stored, now_ms)
+            case WriterLost():
+                instructions += self._lose_writer()
+            case CandidateJoined():
+                instructions += self._expire(now_ms)
+                instructions += self._join(event, now_ms)
+            case HeartbeatReceived():
+                instructions += self._expire(now_ms)
+                instructions += self._hear(event.session, now_ms)
+            case CandidateLeft():
+                self._leave(event.session)
+            case Resigned():
+                instructions += self._resign(event.token)
+            case EpochWritten():
+                instructions += self._install(event, now_ms)
+            case EpochNotWritten():
+                if self._writing == event.session:
+                    self._writing = None
+                    self._retry_at_ms = now_ms + RETRY_MS
+            case Tick():
+                instructions += self._expire(now_ms)
+        instructions += self._elect(now_ms)
+        return instructions
+
+    def _forgive_stall(self, now_ms: int) -> None:
+        """The clock of the leases stands still while this process does."""
+        silent_ms = 0 if self._heard_of_time_ms is None else now_ms - self._heard_of_time_ms
+        self._heard_of_time_ms = now_ms
+        if silent_ms <= STALL_MS:
+            return
+        if self._incumbent is not None:
+            self._incumbent.lease_until_ms += silent_ms
+        for candidate in self._candidates.values():
+            candidate.heard_ms += silent_ms
+
+    def _gain(self, stored: Leadership | None, now_ms: int) -> None:
+        self.writer = True
+        self._stored = stored
+        self._writing = None
+        self._incumbent = None if stored is None else _Incumbent(stored, None, now_ms + LEASE_MS)
+
+    def _lose_writer(self) -> Sequence[Instruction]:
+        ended = [EndSession(session, not_writer=True) for session in self._candidates]
+        self._candidates.clear()
+        self.writer, self._incumbent, self._writing, self._stored = False, None, None, None
+        return ended
+
+    def _join(self, event: CandidateJoined, now_ms: int) -> Sequence[Instruction]:
+        if not self.writer:
+            return [EndSession(event.session, not_writer=True)]
+        instructions: list[Instruction] = []
+        for other in [one for one in self._candidates.values() if one.herder_id == event.herder_id]:
+            self._leave(other.session)
+            instructions.append(EndSession(other.session, not_writer=False))
+        self._candidates[event.session] = _Candidate(event.session, event.herder_id, event.address, now_ms)
+        if self._takes_up_again(event):
+            assert self._stored is not None
+            self._incumbent = _Incumbent(self._stored, event.session, now_ms + LEASE_MS)
+            return [*instructions, SendGranted(event.session, self._stored)]
+        incumbent = self._incumbent
+        if incumbent is not None and incumbent.leadership.leader_id == event.herder_id:
+            self._incumbent = None  # it is the incumbent and does not claim its epoch: it gave it up
+        elif incumbent is not None:
+            instructions.append(SendFollowing(event.session, incumbent.leadership))
+        return instructions
+
+    def _takes_up_again(self, event: CandidateJoined) -> bool:
+        """True when nobody was granted an epoch since the one this candidate holds."""
+        stored = self._stored
+        return (
+            stored is not None
+            and self._writing is None
+            and event.held == LeaderToken(stored.epoch, stored.leader_id)
+            and event.herder_id == stored.leader_id
+        )
+
+    def _hear(self, session: int, now_ms: int) -> Sequence[Instruction]:
+        candidate = self._candidates.get(session)
+        if candidate is None:
+            return []
+        candidate.heard_ms = now_ms
+        incumbent = self._incumbent
+        if incumbent is None:
+            return []
+        if incumbent.session == session:
+            incumbent.lease_until_ms = now_ms + LEASE_MS
+            return [SendHeartbeat(session)]
+        return [SendFollowing(session, incumbent.leadership)]
+
+    def _leave(self, session: int) -> None:
+        self._candidates.pop(session, None)
+        if self._incumbent is not None and self._incumbent.session == session:
+            self._incumbent.session = None
+
+    def _resign(self, token: LeaderToken) -> Sequence[Instruction]:
+        incumbent = self._incumbent
+        if incumbent is None or incumbent.token != token:
+            return []  # over already, which is what the caller wants
+        return self._depose(incumbent, "resigned", electable=False)
+
+    def _expire(self, now_ms: int) -> Sequence[Instruction]:
+        incumbent = self._incumbent
+        if incumbent is None or now_ms < incumbent.lease_until_ms:
+            return []
+        return self._depose(incumbent, f"no heartbeat for {LEASE_MS} ms", electable=True)
+
+    def _depose(self, incumbent: _Incumbent, reason: str, *, electable: bool) -> Sequence[Instruction]:
+        self._incumbent = None
+        candidate = None if incumbent.session is None else self._candidates.pop(incumbent.session, None)
+        if candidate is None:
+            return []
+        # To the end of the line: others have waited longer.
+        candidate.electable = electable
+        self._candidates[candidate.session] = candidate
+        return [SendLost(candidate.session, reason)]
+
+    def _elect(self, now_ms: int) -> Sequence[Instruction]:
+        if not self.writer or self._incumbent is not None or self._writing is not None or now_ms < self._retry_at_ms:
+            return []
+        for candidate in self._candidates.values():
+            if candidate.electable and now_ms - candidate.heard_ms < LEASE_MS:
+                self._writing = candidate.session
+                return [WriteEpoch(candidate.session, candidate.herder_id, candidate.address)]
+        return []
+
+    def _install(self, event: EpochWritten, now_ms: int) -> Sequence[Instruction]:
+        if self._writing != event.session:
+            return []  # asked for before this replica lost and regained its place; the topic has told us since
+        self._writing = None
+        self._stored = event.leadership
+        if event.session not in self._candidates:
+            return []  # it left before it knew; nobody leads with this epoch
+        self._incumbent = _Incumbent(event.leadership, event.session, now_ms + LEASE_MS)
+        told: list[Instruction] = [SendGranted(event.session, event.leadership)]
+        others = [session for session in self._candidates if session != event.session]
+        return [*told, *(SendFollowing(session, event.leadership) for session in others)]
