@@ -31,8 +31,8 @@ KAFKA_HOMES = (
 )
 #: The worker's Spark package, and the demo's proof that plain Spark reads what was written.
 SPARK_HOMES = ("services/worker/src/herdmesh/worker/spark/", "cli/src/herdmesh/cli/demo/read_back.py")
-#: Sleeps in tests: a test waits for an event or a revision. Each exception has its reason.
-SLEEPS_ALLOWED: dict[str, str] = {}
+#: The longest pause between two looks at a condition of another process.
+POLL_S_MAX = 0.25
 
 
 @dataclass(frozen=True)
@@ -149,14 +149,18 @@ def spark_only_in_spark(source: Source) -> Iterator[str]:
 
 
 def no_sleeping_tests(source: Source) -> Iterator[str]:
-    """A test waits for what it needs, not for time to pass. `sleep(0)` only yields and is fine."""
-    if not (source.is_python and source.is_test) or source.path in SLEEPS_ALLOWED:
+    """A test waits for what it needs, not for time to pass: it sleeps only between two looks at a condition."""
+    if not (source.is_python and source.is_test):
         return
+    loops = [node for node in ast.walk(source.tree) if isinstance(node, ast.While)]
+    polls = {id(node) for loop in loops for statement in loop.body for node in ast.walk(statement)}
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"time.sleep", "asyncio.sleep", "sleep"}:
-            for_how_long = ast.unparse(node.args[0]) if node.args else ""
-            if for_how_long != "0":
-                yield f"line {node.lineno}: sleeps; wait for an event, a revision or a condition with a deadline"
+            pause = node.args[0] if node.args else None
+            seconds = pause.value if isinstance(pause, ast.Constant) else None
+            short = isinstance(seconds, int | float) and seconds <= POLL_S_MAX
+            if not (short and (id(node) in polls or seconds == 0)):
+                yield f"line {node.lineno}: sleeps; wait for an event, or look at a condition in a while loop"
 
 
 def no_loose_ends(source: Source) -> Iterator[str]:

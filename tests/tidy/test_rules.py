@@ -39,6 +39,12 @@ CASES: list[tuple[Rule, str, str, str]] = [
     ),
     (rules.no_sleeping_tests, "tests/e2e/test_a.py", "import time\ntime.sleep(1)\n", "await asyncio.sleep(0)\n"),
     (rules.no_sleeping_tests, "cli/tests/test_a.py", "await asyncio.sleep(0.1)\n", "await event.wait()\n"),
+    (
+        rules.no_sleeping_tests,
+        "cli/tests/test_a.py",
+        "while not done():\n    time.sleep(5)\n",
+        "while not done():\n    assert time.monotonic() < deadline_s\n    time.sleep(0.1)\n",
+    ),
     (rules.no_loose_ends, "README.md", MARK, "to do it, run make\n"),
     (rules.no_loose_ends, "libs/a.py", "raise NotImplemented" + "Error\n", "except NotImplemented" + "Error:\n"),
     (
