@@ -78,7 +78,7 @@ _CHAIN_KEYS = (
                              "Aliases for the transformations to be applied to records.",
                              unique_aliases("transformation aliases")),
     _Group("Predicates").key(13, "predicates", Type.LIST, [], _LOW, "LONG", "Predicates",
-                             "Aliases for the predicates used by transformations.", unique_aliases("predicate aliases")),
+                             "Aliases for the predicates of transformations.", unique_aliases("predicate aliases")),
     _common.key(14, "config.action.reload", Type.STRING, "restart", _LOW, "MEDIUM", "Reload Action",
                 "What to do when a config provider says that a value has changed.", one_of("none", "restart")),
 )  # fmt: skip

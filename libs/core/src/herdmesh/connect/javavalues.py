@@ -7,6 +7,7 @@ Invariant: `java_text(v)` is `String.valueOf(v)` of the Java object `v` stands f
 
 from __future__ import annotations
 
+import codecs
 from decimal import Decimal
 from typing import Any, cast
 
@@ -38,6 +39,25 @@ _TYPES: dict[type[object], tuple[str | None, str]] = {
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def utf8_text(data: bytes) -> str:
+    """UTF-8 as Java decodes it: malformed bytes become U+FFFD, as many as Java makes of them."""
+    return str(data, "utf-8", _JAVA_REPLACE)
+
+
+def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
+    """Java takes an encoded surrogate (ED A0..BF xx) as one malformed character, Python as three."""
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    start, data = error.start, error.object
+    if data[start] == 0xED and len(data) >= start + 3 and data[start + 1] >= 0xA0 and 0x80 <= data[start + 2] < 0xC0:
+        return "\ufffd", start + 3
+    return "\ufffd", error.end
+
+
+_JAVA_REPLACE = "herdmesh-java-replace"
+codecs.register_error(_JAVA_REPLACE, _replace_as_java)
 
 
 def type_of(value: object) -> type[object]:

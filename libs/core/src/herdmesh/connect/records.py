@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from herdmesh.connect.javavalues import utf8_text
+
 _INT_TEXT = re.compile("[+-]?[0-9]+")
 _INT32_MAX = 2**31 - 1
 _INT32_MIN = -(2**31)
@@ -45,7 +47,7 @@ class Unknown:
 
 def key_text(key: bytes) -> str:
     """A key as Java's StringDeserializer reads it: UTF-8, malformed bytes replaced."""
-    return key.decode("utf-8", "replace")
+    return utf8_text(key)
 
 
 def key_bytes(text: str) -> bytes:

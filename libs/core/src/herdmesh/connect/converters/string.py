@@ -13,7 +13,7 @@ from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.converters.base import CONVERTER_TYPE, Converter
 from herdmesh.connect.data import OPTIONAL_STRING, Schema
 from herdmesh.connect.errors import SerializationError
-from herdmesh.connect.javavalues import java_text
+from herdmesh.connect.javavalues import java_text, utf8_text
 
 # Java's UTF-16 writes a big-endian mark and reads big-endian when there is none; Python's goes by the machine.
 _MARKED_UTF16 = "utf-16"
@@ -48,11 +48,14 @@ class StringConverter(Converter):
             if data.startswith(_MARK_LITTLE):
                 return data[2:].decode("utf-16-le", "replace")
             return data.removeprefix(_MARK_BIG).decode("utf-16-be", "replace")
-        return data.decode(self._encoding, "replace")
+        return utf8_text(data) if self._encoding == "utf-8" else data.decode(self._encoding, "replace")
 
     def to_connect_many(self, data: Sequence[bytes | None], /) -> list[Any]:
         if self._encoding == "utf-8":
-            return [None if item is None else str(item, "utf-8", "replace") for item in data]
+            try:
+                return [None if item is None else str(item, "utf-8") for item in data]
+            except UnicodeDecodeError:
+                pass  # some record is malformed: replace as Java does, one by one
         return list(map(self.to_connect, data))
 
     def from_connect(self, value: Any, /, schema: Schema | None = None) -> bytes | None:
