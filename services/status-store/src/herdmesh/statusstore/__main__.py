@@ -1,0 +1,88 @@
+"""The status store's process: `python -m herdmesh.statusstore`. Wiring only.
+
+Invariant: the stop is staged and bounded: no new calls (health says so), running calls end, the store leaves the
+election at once so that another replica takes over without waiting for a timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import structlog
+
+from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import add_StatusReadServiceServicer_to_server
+from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import add_StatusWriteServiceServicer_to_server
+from herdmesh.rpc.process import run
+from herdmesh.rpc.server import Server, ServiceRegistration
+from herdmesh.statusstore.effects.leases import LeaseKeeper
+from herdmesh.statusstore.effects.relay import WRITE_SERVICE, LeaseRelay
+from herdmesh.statusstore.effects.role import READ_SERVICE, follow_role
+from herdmesh.statusstore.effects.store import Store, make_store
+from herdmesh.statusstore.service.reads import StatusReadService
+from herdmesh.statusstore.service.writes import StatusWriteService
+from herdmesh.statusstore.settings import StatusStoreSettings
+
+STOP_GRACE_S: Final = 1.0
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+def make_server(settings: StatusStoreSettings, store: Store, keeper: LeaseKeeper) -> Server:
+    """Both services over one store, not started."""
+    return Server(
+        settings.listen,
+        [
+            ServiceRegistration(
+                StatusReadService(store, keeper), add_StatusReadServiceServicer_to_server, READ_SERVICE
+            ),
+            ServiceRegistration(
+                StatusWriteService(store, keeper, settings.lease_ms),
+                add_StatusWriteServiceServicer_to_server,
+                WRITE_SERVICE,
+            ),
+        ],
+        metrics=settings.metrics,
+    )
+
+
+async def serve(stop: asyncio.Event, settings: StatusStoreSettings, store: Store) -> None:
+    """Serve until `stop` is set. Raises `StoreGone` when the store gives up, and what its start raises."""
+    keeper = LeaseKeeper()
+    relay = LeaseRelay(settings.peers, keeper)
+    server = make_server(settings, store, keeper)
+    await server.start()
+    following: asyncio.Task[None] | None = None
+    stopping = asyncio.ensure_future(stop.wait())
+    starting = asyncio.ensure_future(store.start())
+    try:
+        await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if starting.done():
+            starting.result()
+            following = asyncio.ensure_future(follow_role(store, server, keeper, relay, settings.lease_ms))
+            await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                following.result()
+    finally:
+        tasks: list[asyncio.Future[Any]] = [task for task in (following, stopping, starting) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        # Together: closing the store ends the watches, so that the server need not wait for its grace to pass.
+        await asyncio.gather(server.stop(STOP_GRACE_S), store.close())
+        await relay.stop()
+        keeper.close()
+
+
+async def _main(stop: asyncio.Event) -> None:
+    settings = StatusStoreSettings.load()
+    _log.info("starting", **settings.redacted())
+    await serve(stop, settings, make_store(settings))
+
+
+def main() -> None:
+    """Console script `herdmesh-status-store`."""
+    run(_main)
+
+
+if __name__ == "__main__":
+    main()

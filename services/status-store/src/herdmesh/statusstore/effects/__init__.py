@@ -1,0 +1,2 @@
+"""I/O of the status store: the topic store (`store`), leases in real time (`leases`), the relay of the writer's leases
+to a replica (`relay`), answers kept for retries (`requests`)."""

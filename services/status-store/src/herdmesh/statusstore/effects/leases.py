@@ -1,0 +1,88 @@
+"""The lease table in real time.
+
+Owns the clock, the one timer and the watchers of the table; what happens at a time is `state.leases`.
+
+Invariant: a watcher that waits on `changed(version)` misses no change; several changes between two looks are one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+from herdmesh.statusstore.state.leases import Event, Instruction, Lease, LeaseTable, Publish, Tick, WakeAt
+
+
+@dataclass(frozen=True, slots=True)
+class ShownLease:
+    """A lease with its end as epoch milliseconds."""
+
+    worker_id: str
+    incarnation: str
+    live: bool
+    expire_time_ms: int
+
+
+class LeaseKeeper:
+    """One per process; use it on one event loop."""
+
+    def __init__(self) -> None:
+        self.table = LeaseTable()
+        self.version = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
+
+    def handle(self, event: Event) -> None:
+        """Apply one event now."""
+        self._execute(self.table.handle(event, _now_ms()))
+
+    def shown(self) -> list[ShownLease]:
+        """The table for readers, sorted by worker id."""
+        return [self._shown(lease) for lease in self.table.leases()]
+
+    def shown_of(self, worker_id: str) -> ShownLease | None:
+        """One lease."""
+        lease = self.table.get(worker_id)
+        return None if lease is None else self._shown(lease)
+
+    async def changed(self, version: int) -> None:
+        """Wait until the table is another than that of `version`."""
+        while self.version == version:
+            await self._changed.wait()
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @staticmethod
+    def from_shown(lease: ShownLease) -> Lease:
+        """A lease another replica showed, by this process' clock."""
+        expires_ms = _now_ms() + lease.expire_time_ms - _epoch_ms()
+        return Lease(lease.worker_id, lease.incarnation, expires_ms, lease.live)
+
+    def _shown(self, lease: Lease) -> ShownLease:
+        # Rounded to 10 ms: the two clocks are read one after the other, and equal leases should look equal.
+        expire_time_ms = round((_epoch_ms() + lease.expires_ms - _now_ms()) / 10) * 10
+        return ShownLease(lease.worker_id, lease.incarnation, lease.live, expire_time_ms)
+
+    def _execute(self, instructions: list[Instruction]) -> None:
+        for instruction in instructions:
+            match instruction:
+                case Publish():
+                    self.version += 1
+                    changed, self._changed = self._changed, asyncio.Event()
+                    changed.set()
+                case WakeAt():
+                    self.close()
+                    delay_s = max(0, instruction.at_ms - _now_ms()) / 1000
+                    self._timer = asyncio.get_running_loop().call_later(delay_s, self.handle, Tick())
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+def _epoch_ms() -> int:
+    return time.time_ns() // 1_000_000

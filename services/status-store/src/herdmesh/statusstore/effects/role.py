@@ -1,0 +1,43 @@
+"""What follows from this replica's role: health of the write service, whose lease table counts, whether to relay.
+
+Owns the one loop over `role_changes`. Invariant: the write service is SERVING exactly while the role is WRITER and the
+lease table has been made this writer's own; the read service is SERVING from the end of the first replay until close.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+
+from herdmesh.rpc.server import Server
+from herdmesh.statusstore.effects.leases import LeaseKeeper
+from herdmesh.statusstore.effects.relay import WRITE_SERVICE, LeaseRelay
+from herdmesh.statusstore.effects.store import Store
+from herdmesh.statusstore.errors import StoreGone
+from herdmesh.statusstore.state.leases import BecameWriter, StoppedWriting, running_workers
+from herdmesh.topicstore.contract import Role
+
+READ_SERVICE: Final = "herdmesh.api.statusstore.v1.StatusReadService"
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+async def follow_role(store: Store, server: Server, keeper: LeaseKeeper, relay: LeaseRelay, lease_ms: int) -> None:
+    """Run until cancelled. Raises `StoreGone` when the store closes."""
+    writing = False
+    async for role in store.role_changes():
+        _log.info("role", role=role.value)
+        if role is Role.CLOSED:
+            raise StoreGone
+        if writing and role is not Role.WRITER:
+            writing = False
+            await server.set_serving(WRITE_SERVICE, False)
+            keeper.handle(StoppedWriting())
+        await server.set_serving(READ_SERVICE, role is not Role.REPLAYING)
+        if role is Role.WRITER:
+            writing = True
+            await relay.stop()
+            keeper.handle(BecameWriter(running_workers(store.state), lease_ms))
+            await server.set_serving(WRITE_SERVICE, True)
+        elif role is Role.REPLICA:
+            relay.start()

@@ -1,0 +1,20 @@
+"""The topic store of this service, made from its settings.
+
+Owns the choice of engine. Invariant: both engines are given the same settings and the same empty state.
+"""
+
+from __future__ import annotations
+
+from herdmesh.statusstore.settings import StatusStoreSettings
+from herdmesh.statusstore.state.statuses import Change, StatusState
+from herdmesh.topicstore import KafkaTopicStore, MemoryBroker, MemoryTopicStore
+from herdmesh.topicstore.contract import TopicStore
+
+Store = TopicStore[StatusState, Change]
+
+
+def make_store(settings: StatusStoreSettings, broker: MemoryBroker | None = None) -> Store:
+    """The store, not started. `broker` joins replicas of the memory engine; Kafka takes no notice of it."""
+    if settings.memory:
+        return MemoryTopicStore(broker or MemoryBroker(), settings.topic_settings(), StatusState())
+    return KafkaTopicStore(settings.topic_settings(), StatusState())

@@ -1,0 +1,4 @@
+"""The status store on the wire: `reads` and `writes` are the two servicers, `wire` translates.
+
+Owns checks of requests and translation. Decides nothing: rules are in `state`, waiting is in `effects` and the topic
+store."""

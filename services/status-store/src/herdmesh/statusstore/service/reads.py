@@ -1,0 +1,207 @@
+"""StatusReadService: served by every replica from what it has applied.
+
+Owns the shape of a watch: statuses and topics of a snapshot, SNAPSHOT_COMPLETE, the leases, then changes; see
+`_StatusWatch` for what may be filtered and which revisions are safe to resume from.
+
+Invariant: no call here changes anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any, Final, cast
+
+from herdmesh.api.common.v1 import revision_pb2
+from herdmesh.api.statusstore.v1 import status_pb2
+from herdmesh.api.statusstore.v1 import status_read_service_pb2 as pb2
+from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as pb2_grpc
+from herdmesh.rpc import revisions
+from herdmesh.statusstore.effects.leases import LeaseKeeper
+from herdmesh.statusstore.effects.store import Store
+from herdmesh.statusstore.service import wire
+from herdmesh.statusstore.state.statuses import Change, StatusGone, StatusPut, StatusState, StoredStatus, TopicPut
+from herdmesh.topicstore.contract import Revision, WatchChange, WatchEvent, WatchSnapshot
+
+#: A filtered watch is told the revision after this many changes that did not concern it, so that it can resume.
+SKIPPED_MAX: Final = 100
+
+_Context = Any  # grpc.aio.ServicerContext; generic in the stubs only
+_Events = AsyncGenerator[WatchEvent[StatusState, Change]]
+
+
+class StatusReadService(pb2_grpc.StatusReadServiceServicer):
+    """The servicer."""
+
+    def __init__(self, store: Store, keeper: LeaseKeeper) -> None:
+        self._store = store
+        self._keeper = keeper
+
+    async def GetStatus(self, request: pb2.GetStatusRequest, context: _Context) -> pb2.GetStatusResponse:
+        name = wire.named(request.connector)
+        await self._applied(request.at_least)
+        state, revision, leases = self._store.state, self._store.revision, self._keeper.table
+        response = pb2.GetStatusResponse(
+            meta=revisions.meta(revision),
+            tasks=[wire.status_to(stored, revision, leases) for stored in state.tasks_of(name)],
+        )
+        connector = state.get(name, None)
+        if connector is not None:
+            response.connector.CopyFrom(wire.status_to(connector, revision, leases))
+        return response
+
+    async def ListStatuses(self, request: pb2.ListStatusesRequest, context: _Context) -> pb2.ListStatusesResponse:
+        await self._applied(request.at_least)
+        if request.linearizable:
+            await self._store.barrier()
+        state, revision, leases = self._store.state, self._store.revision, self._keeper.table
+        return pb2.ListStatusesResponse(
+            meta=revisions.meta(revision),
+            statuses=[wire.status_to(stored, revision, leases) for stored in state.statuses(request.connectors)],
+            undecodable_count=state.undecodable_count,
+        )
+
+    async def ListTopics(self, request: pb2.ListTopicsRequest, context: _Context) -> pb2.ListTopicsResponse:
+        name = wire.named(request.connector)
+        await self._applied(revision_pb2.Revision())
+        return pb2.ListTopicsResponse(
+            meta=revisions.meta(self._store.revision),
+            topics=[wire.topic_to(topic) for topic in self._store.state.topics_of(name)],
+        )
+
+    async def WatchLeases(
+        self, request: pb2.WatchLeasesRequest, context: _Context
+    ) -> AsyncIterator[pb2.WatchLeasesResponse]:
+        while True:
+            version = self._keeper.version
+            if self._keeper.table.known:
+                yield pb2.WatchLeasesResponse(leases=wire.leases_to(self._keeper.shown()))
+            await self._keeper.changed(version)
+
+    async def WatchStatuses(
+        self, request: pb2.WatchStatusesRequest, context: _Context
+    ) -> AsyncIterator[pb2.WatchStatusesResponse]:
+        watch = _StatusWatch(self._keeper, request)
+        resume = revisions.from_proto(request.resume)
+        async with (
+            aclosing(cast(_Events, self._store.watch(resume))) as events,
+            aclosing(watch.merged(events, resumes=resume is not None)) as merged,
+        ):
+            async for event in merged:
+                yield event
+
+    async def _applied(self, at_least: revision_pb2.Revision) -> None:
+        # Without a revision asked for, the revision of now: refuses while the store still replays.
+        await self._store.wait_for(revisions.from_proto(at_least) or self._store.revision)
+
+
+class _StatusWatch:
+    """One watch: what it filters and where it stands.
+
+    A revision is given only where resuming from it loses nothing: at SNAPSHOT_COMPLETE, and at the last message of each
+    record's changes (a connector's tombstone gives several). Messages before that carry no revision.
+    """
+
+    def __init__(self, keeper: LeaseKeeper, request: pb2.WatchStatusesRequest) -> None:
+        self._keeper = keeper
+        self._connectors = frozenset(request.connectors)
+        self._worker_ids = frozenset(request.worker_ids)
+        self._skipped = 0
+        self._leases_version = -1
+
+    async def merged(self, events: _Events, resumes: bool) -> AsyncGenerator[pb2.WatchStatusesResponse]:
+        """Events of the store and changes of the leases, each as soon as it is there."""
+        event: asyncio.Future[WatchEvent[StatusState, Change]] = asyncio.ensure_future(anext(events))
+        lease: asyncio.Future[None] | None = None
+        if resumes:
+            for message in self._leases():
+                yield message
+        try:
+            while True:
+                if lease is None and self._leases_version >= 0:
+                    lease = asyncio.ensure_future(self._keeper.changed(self._leases_version))
+                await asyncio.wait({event, lease} if lease else {event}, return_when=asyncio.FIRST_COMPLETED)
+                if lease is not None and lease.done():
+                    lease = None
+                    for message in self._leases():
+                        yield message
+                if event.done():
+                    for message in self._messages(event.result()):
+                        yield message
+                    event = asyncio.ensure_future(anext(events))
+        finally:
+            waiting: list[asyncio.Future[Any]] = [event] if lease is None else [event, lease]
+            for future in waiting:
+                future.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
+
+    def _leases(self) -> Iterator[pb2.WatchStatusesResponse]:
+        """The whole table; nothing while it is not known (no writer yet): it follows when it is."""
+        self._leases_version = self._keeper.version
+        if self._keeper.table.known:
+            yield pb2.WatchStatusesResponse(leases=wire.leases_to(self._keeper.shown()))
+
+    def _messages(self, event: WatchEvent[StatusState, Change]) -> Iterator[pb2.WatchStatusesResponse]:
+        match event:
+            case WatchSnapshot():
+                yield from self._snapshot(event.state, event.revision)
+                yield pb2.WatchStatusesResponse(
+                    meta=revisions.meta(event.revision), snapshot_complete=pb2.StatusSnapshotComplete()
+                )
+                yield from self._leases()
+            case WatchChange():
+                yield from self._changes(event.changes, event.revision)
+            case _:
+                yield self._progress(event.revision)
+
+    def _snapshot(self, state: StatusState, revision: Revision) -> Iterator[pb2.WatchStatusesResponse]:
+        for stored in state.statuses():
+            if self._wanted(stored):
+                yield pb2.WatchStatusesResponse(status_put=wire.status_to(stored, revision, self._keeper.table))
+        if self._worker_ids:
+            return
+        for connector in sorted(state.topics):
+            if not self._connectors or connector in self._connectors:
+                for topic in state.topics_of(connector):
+                    yield pb2.WatchStatusesResponse(topic_put=wire.topic_to(topic))
+
+    def _changes(self, changes: Sequence[Change], revision: Revision) -> Iterator[pb2.WatchStatusesResponse]:
+        messages = [message for change in changes for message in self._change(change, revision)]
+        if messages:
+            self._skipped = 0
+            messages[-1].meta.CopyFrom(revisions.meta(revision))
+            yield from messages
+            return
+        self._skipped += 1
+        if self._skipped >= SKIPPED_MAX:
+            yield self._progress(revision)
+
+    def _progress(self, revision: Revision) -> pb2.WatchStatusesResponse:
+        self._skipped = 0
+        return pb2.WatchStatusesResponse(meta=revisions.meta(revision), progress=pb2.StatusWatchProgress())
+
+    def _change(self, change: Change, revision: Revision) -> Iterator[pb2.WatchStatusesResponse]:
+        if isinstance(change, StatusPut):
+            # A status that leaves a watched worker for another concerns its watcher as well.
+            if self._wanted(change.stored) or (change.previous is not None and self._wanted(change.previous)):
+                yield pb2.WatchStatusesResponse(status_put=wire.status_to(change.stored, revision, self._keeper.table))
+        elif isinstance(change, StatusGone):
+            if self._wanted(change.previous):
+                gone = status_pb2.Status(connector=change.previous.status.connector, task=change.previous.task)
+                yield pb2.WatchStatusesResponse(status_deleted=gone)
+        else:
+            status = change.status if isinstance(change, TopicPut) else change.previous
+            if self._worker_ids or (self._connectors and status.connector not in self._connectors):
+                return
+            if isinstance(change, TopicPut):
+                yield pb2.WatchStatusesResponse(topic_put=wire.topic_to(status))
+            else:
+                gone_topic = status_pb2.TopicStatus(topic=status.topic, connector=status.connector)
+                yield pb2.WatchStatusesResponse(topic_deleted=gone_topic)
+
+    def _wanted(self, stored: StoredStatus) -> bool:
+        status = stored.status
+        return (not self._connectors or status.connector in self._connectors) and (
+            not self._worker_ids or status.worker_id in self._worker_ids
+        )

@@ -1,0 +1,201 @@
+"""Between the protos of `statusstore.v1` and the types of `state`.
+
+Owns the translation and the checks a request must pass before any rule looks at it. Invariant: what `status_from`
+accepts, `herdmesh.connect.status_topic` can write and read back equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from herdmesh.api.common.v1 import connector_pb2, identity_pb2, revision_pb2
+from herdmesh.api.statusstore.v1 import status_pb2
+from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
+from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
+from herdmesh.connect.status_topic import Condition, ConnectorStatus, State, TaskStatus, TopicStatus
+from herdmesh.rpc import revisions
+from herdmesh.rpc.errors import RequestInvalid, RevisionForeign
+from herdmesh.statusstore.effects.leases import ShownLease
+from herdmesh.statusstore.state.leases import LeaseTable
+from herdmesh.statusstore.state.statuses import AnyStatus, StoredStatus
+from herdmesh.statusstore.state.writes import Put, PutMode, PutResult, RecordPosition
+from herdmesh.topicstore.contract import Revision
+
+#: A trace longer than this keeps its beginning and its end: the topic's records have a limit, the cause is at an end.
+TRACE_CHARACTERS_MAX: Final = 100_000
+
+_STATES: Final = {
+    connector_pb2.RUN_STATE_UNASSIGNED: State.UNASSIGNED,
+    connector_pb2.RUN_STATE_RUNNING: State.RUNNING,
+    connector_pb2.RUN_STATE_PAUSED: State.PAUSED,
+    connector_pb2.RUN_STATE_FAILED: State.FAILED,
+    connector_pb2.RUN_STATE_RESTARTING: State.RESTARTING,
+    connector_pb2.RUN_STATE_STOPPED: State.STOPPED,
+    connector_pb2.RUN_STATE_DESTROYED: State.DESTROYED,
+}
+_STATES_OUT: Final = {state: number for number, state in _STATES.items()}
+_MODES: Final = {write_pb2.PUT_MODE_PUT: PutMode.PUT, write_pb2.PUT_MODE_PUT_SAFE: PutMode.PUT_SAFE}
+_RESULTS: Final = {
+    PutResult.APPLIED: write_pb2.PUT_RESULT_APPLIED,
+    PutResult.STATUS_NEWER: write_pb2.PUT_RESULT_STATUS_NEWER,
+    PutResult.STALE_GENERATION: write_pb2.PUT_RESULT_STALE_GENERATION,
+    PutResult.REVISION_MISMATCH: write_pb2.PUT_RESULT_REVISION_MISMATCH,
+}
+
+
+def named(connector: str, field: str = "connector") -> str:
+    """The name. Raises `RequestInvalid` when it is empty."""
+    if not connector:
+        raise RequestInvalid("the connector's name is empty", field)
+    return connector
+
+
+def put_from(message: write_pb2.StatusPut, writer: identity_pb2.WorkerIdentity, current: Revision, index: int) -> Put:
+    """One put of a batch. Raises `RequestInvalid` naming the field, `RevisionForeign`."""
+    field = f"puts[{index}]"
+    mode = _MODES.get(message.mode)
+    if mode is None:
+        raise RequestInvalid("mode is neither PUT nor PUT_SAFE", f"{field}.mode")
+    expected = None
+    if message.HasField("expected_revision"):
+        expected = _position(message.expected_revision, current, f"{field}.expected_revision")
+    return Put(_status_from(message.status, writer, f"{field}.status"), mode, expected)
+
+
+def _status_from(message: status_pb2.Status, writer: identity_pb2.WorkerIdentity, field: str) -> AnyStatus:
+    state = _STATES.get(message.state)
+    if state is None:
+        raise RequestInvalid("the state is not set", f"{field}.state")
+    worker_id = message.worker_id or writer.worker_id
+    if not worker_id and state is not State.DESTROYED:
+        raise RequestInvalid("no worker is named, neither in the status nor as writer", f"{field}.worker_id")
+    incarnation = message.worker_incarnation
+    if not incarnation and worker_id == writer.worker_id:
+        incarnation = writer.incarnation
+    common = ConnectorStatus(
+        connector=named(message.connector, f"{field}.connector"),
+        state=state,
+        worker_id=worker_id,
+        generation=message.generation,
+        trace=_bounded(message.trace) if message.HasField("trace") else None,
+        version=message.version if message.HasField("version") else None,
+        conditions=tuple(_condition_from(item) for item in message.conditions),
+        has_committed=message.has_committed,
+        worker_incarnation=incarnation,
+    )
+    if not message.HasField("task"):
+        return common
+    if message.task < 0:
+        raise RequestInvalid(f"task {message.task} is negative", f"{field}.task")
+    if state is State.STOPPED:
+        raise RequestInvalid("a task is never STOPPED, only its connector", f"{field}.state")
+    return TaskStatus(
+        connector=common.connector,
+        task=message.task,
+        state=state,
+        worker_id=worker_id,
+        generation=common.generation,
+        trace=common.trace,
+        version=common.version,
+        conditions=common.conditions,
+        has_committed=common.has_committed,
+        worker_incarnation=incarnation,
+    )
+
+
+def _bounded(trace: str) -> str:
+    if len(trace) <= TRACE_CHARACTERS_MAX:
+        return trace
+    half = TRACE_CHARACTERS_MAX // 2
+    return f"{trace[:half]}\n... {len(trace) - 2 * half} characters left out ...\n{trace[-half:]}"
+
+
+def _condition_from(message: connector_pb2.Condition) -> Condition:
+    if not message.type:
+        raise RequestInvalid("a condition has no type", "conditions.type")
+    since_ms = message.since.ToMilliseconds() if message.HasField("since") else 0
+    return Condition(message.type, message.message, since_ms)
+
+
+def _position(message: revision_pb2.Revision, current: Revision, field: str) -> RecordPosition:
+    """A record's own revision holds its partition's next offset and zeroes; all zeroes = nothing is stored."""
+    revision = revisions.from_proto(message)
+    if revision is None:
+        raise RequestInvalid("the revision is empty", field)
+    if revision.store_id != current.store_id:
+        raise RevisionForeign(f"{field} is of store {revision.store_id!r}, this is {current.store_id!r}")
+    places = [(partition, offset) for partition, offset in enumerate(revision.next_offsets) if offset]
+    if len(revision.next_offsets) != len(current.next_offsets) or len(places) > 1:
+        raise RequestInvalid("this is the revision of the whole store, not of one status", field)
+    return RecordPosition(*places[0]) if places else RecordPosition(-1, 0)
+
+
+def record_revision(stored: StoredStatus, current: Revision) -> Revision:
+    """The revision of a status' own record."""
+    offsets = [0] * len(current.next_offsets)
+    offsets[stored.partition] = stored.offset + 1
+    return Revision(current.store_id, tuple(offsets))
+
+
+def status_to(stored: StoredStatus, current: Revision, leases: LeaseTable) -> status_pb2.Status:
+    """A status as readers see it, joined with the lease of its worker."""
+    status = stored.status
+    effective, reason = leases.effective(status)
+    message = status_pb2.Status(
+        connector=status.connector,
+        task=stored.task,
+        state=_STATES_OUT[status.state],
+        trace=status.trace,
+        worker_id=status.worker_id,
+        generation=status.generation,
+        version=status.version,
+        has_committed=status.has_committed,
+        worker_incarnation=status.worker_incarnation,
+        revision=revisions.to_proto(record_revision(stored, current)),
+        effective_state=_STATES_OUT[effective],
+        effective_reason=reason,
+    )
+    message.update_time.FromMilliseconds(max(stored.timestamp_ms, 0))
+    for condition in status.conditions:
+        added = message.conditions.add(type=condition.type, message=condition.message)
+        if condition.since_ms:
+            added.since.FromMilliseconds(condition.since_ms)
+    return message
+
+
+def outcome_to(
+    result: PutResult, stored: StoredStatus | None, current: Revision, leases: LeaseTable
+) -> write_pb2.PutOutcome:
+    """What became of a put, with what is stored now."""
+    outcome = write_pb2.PutOutcome(result=_RESULTS[result])
+    if stored is not None:
+        outcome.stored.CopyFrom(status_to(stored, current, leases))
+    return outcome
+
+
+def topic_from(message: status_pb2.TopicStatus) -> TopicStatus:
+    """A topic in use. Raises `RequestInvalid`."""
+    if not message.topic or ":" in message.topic:
+        raise RequestInvalid(f"{message.topic!r} is not a topic's name", "topics.topic")
+    discover_ms = message.discover_time.ToMilliseconds() if message.HasField("discover_time") else 0
+    return TopicStatus(message.topic, named(message.connector, "topics.connector"), message.task, discover_ms)
+
+
+def topic_to(status: TopicStatus) -> status_pb2.TopicStatus:
+    """A topic in use, under the names of its key."""
+    message = status_pb2.TopicStatus(topic=status.topic, connector=status.connector, task=status.task)
+    message.discover_time.FromMilliseconds(status.discover_timestamp_ms)
+    return message
+
+
+def leases_to(leases: Iterable[ShownLease]) -> read_pb2.LeaseTable:
+    """The whole table."""
+    return read_pb2.LeaseTable(leases=[lease_to(lease) for lease in leases])
+
+
+def lease_to(lease: ShownLease) -> status_pb2.Lease:
+    """One lease."""
+    message = status_pb2.Lease(worker_id=lease.worker_id, incarnation=lease.incarnation, live=lease.live)
+    message.expire_time.FromMilliseconds(lease.expire_time_ms)
+    return message

@@ -1,0 +1,44 @@
+"""Settings of the status store, from flags and HERDMESH_* (see `herdmesh.rpc.settings`).
+
+Owns names, defaults and units, and the topic settings made of them. Invariant: frozen; read once in `__main__`.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from herdmesh.rpc.settings import ServiceSettings
+from herdmesh.topicstore.settings import TopicSettings
+
+
+class StatusStoreSettings(ServiceSettings):
+    """One status store replica."""
+
+    listen: str = Field(default="127.0.0.1:7202", description="host:port to serve gRPC on; port 0 = any free port")
+    bootstrap_servers: str = Field(default="127.0.0.1:9092", description="Kafka brokers, host:port, comma separated")
+    group_id: str = Field(default="connect-cluster", min_length=1, description="Connect's group.id: names the cluster")
+    status_storage_topic: str = Field(default="connect-status", min_length=1, description="the status topic")
+    status_storage_partitions: int = Field(default=5, ge=1, description="partitions of the status topic")
+    status_storage_replication_factor: int = Field(
+        default=3,
+        ge=-1,
+        description="replicas of the status topic when this store creates it; -1 = the broker's default",
+    )
+    lease_ms: int = Field(default=6000, ge=500, le=60_000, description="lease of a worker that asks for none, in ms")
+    peers: str = Field(
+        default="",
+        description="host:port of all replicas, comma separated; a replica relays the writer's leases from there",
+    )
+    memory: bool = Field(default=False, description="keep everything in this process and nothing in Kafka")
+
+    def topic_settings(self) -> TopicSettings:
+        """The topic, and the identities every replica of this cluster shares."""
+        return TopicSettings(
+            topic=self.status_storage_topic,
+            transactional_id=f"herdmesh-status-{self.group_id}",
+            election_group=f"herdmesh-status-store-{self.group_id}",
+            partitions=self.status_storage_partitions,
+            bootstrap_servers=self.bootstrap_servers,
+            replication_factor=self.status_storage_replication_factor,
+            client_id_base=f"herdmesh-status-store-{self.listen.replace(':', '-')}",
+        )

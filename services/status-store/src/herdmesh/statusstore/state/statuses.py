@@ -1,0 +1,203 @@
+"""The status topic folded into what is known of each connector, task and topic in use.
+
+Owns the read rules of reference status-topic 5 (and "Seen on 4.3.1"). Owns no write rule: see `writes`.
+
+Beyond Connect, where our own `worker_incarnation` allows it: an UNASSIGNED that the very process wrote which wrote the
+RUNNING before it is never stale, because one process' writes arrive in order.
+
+Invariant: values are immutable and inner maps are replaced, never changed, so that a copy can be shallow; a record that
+cannot be read changes nothing but the count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from herdmesh.connect import status_topic
+from herdmesh.connect.records import Tombstone, Undecodable, Unknown
+from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
+from herdmesh.topicstore.contract import StoredRecord
+
+#: Undecodable records remembered for `herd doctor`; all are counted.
+UNDECODABLE_KEPT: Final = 100
+
+AnyStatus = ConnectorStatus | TaskStatus
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStatus:
+    """A status and its own record: partition, offset, and when it was written (epoch ms)."""
+
+    status: AnyStatus
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+    @property
+    def task(self) -> int | None:
+        return self.status.task if isinstance(self.status, TaskStatus) else None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPut:
+    """A status was stored over `previous` (None = over nothing)."""
+
+    stored: StoredStatus
+    previous: StoredStatus | None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusGone:
+    """`previous` is no longer stored."""
+
+    previous: StoredStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPut:
+    """A topic was stored as in use."""
+
+    status: TopicStatus
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGone:
+    """`previous` is no longer in use."""
+
+    previous: TopicStatus
+
+
+Change = StatusPut | StatusGone | TopicPut | TopicGone
+
+
+@dataclass(frozen=True, slots=True)
+class UndecodableRecord:
+    """A record no rule could read: where it lies, its key as text, and why."""
+
+    partition: int
+    offset: int
+    key: str
+    reason: str
+
+
+class StatusState:
+    """Everything the topic says. `apply` is the only mutator."""
+
+    def __init__(self) -> None:
+        self.connectors: dict[str, StoredStatus] = {}
+        self.tasks: dict[str, Mapping[int, StoredStatus]] = {}
+        self.topics: dict[str, Mapping[str, TopicStatus]] = {}
+        self.undecodable: tuple[UndecodableRecord, ...] = ()
+        self.undecodable_count = 0
+
+    def copy(self) -> Self:
+        twin = type(self)()
+        twin.connectors = dict(self.connectors)
+        twin.tasks = dict(self.tasks)
+        twin.topics = dict(self.topics)
+        twin.undecodable = self.undecodable
+        twin.undecodable_count = self.undecodable_count
+        return twin
+
+    def get(self, connector: str, task: int | None) -> StoredStatus | None:
+        """The status of a connector (`task` None) or of one task."""
+        if task is None:
+            return self.connectors.get(connector)
+        return self.tasks.get(connector, {}).get(task)
+
+    def tasks_of(self, connector: str) -> list[StoredStatus]:
+        """Sorted by task number."""
+        return [stored for _, stored in sorted(self.tasks.get(connector, {}).items())]
+
+    def topics_of(self, connector: str) -> list[TopicStatus]:
+        """As Connect lists them: by what the values say, each once, sorted by name."""
+        named = {_as_value_says(status): None for status in self.topics.get(connector, {}).values()}
+        return sorted(named, key=lambda status: status.topic)
+
+    def statuses(self, connectors: Sequence[str] = ()) -> list[StoredStatus]:
+        """Connectors first, then tasks, each sorted; `connectors` empty = of all."""
+        wanted = set(connectors)
+        names = sorted(name for name in {*self.connectors, *self.tasks} if not wanted or name in wanted)
+        result = [self.connectors[name] for name in names if name in self.connectors]
+        for name in names:
+            result += self.tasks_of(name)
+        return result
+
+    def apply(self, record: StoredRecord) -> Sequence[Change]:
+        """Fold one record in."""
+        decoded = status_topic.decode(record.key, record.value)
+        match decoded:
+            case ConnectorStatus() | TaskStatus():
+                return self._put(StoredStatus(decoded, record.partition, record.offset, record.timestamp_ms))
+            case TopicStatus():
+                topics = self.topics.get(decoded.connector, {})
+                self.topics[decoded.connector] = {**topics, decoded.topic: decoded}
+                return [TopicPut(decoded)]
+            case Tombstone():
+                return self._remove(decoded)
+            case Undecodable():
+                self._count(record, decoded.reason)
+            case Unknown():
+                self._count(record, "a key of no kind of the status topic")
+        return ()
+
+    def _put(self, stored: StoredStatus) -> Sequence[Change]:
+        status = stored.status
+        previous = self.get(status.connector, stored.task)
+        if previous is not None and ignored_when_read(previous.status, status):
+            return ()
+        if isinstance(status, TaskStatus):
+            self.tasks[status.connector] = {**self.tasks.get(status.connector, {}), status.task: stored}
+        else:
+            self.connectors[status.connector] = stored
+        return [StatusPut(stored, previous)]
+
+    def _remove(self, tombstone: Tombstone) -> Sequence[Change]:
+        name = tombstone.connector
+        if tombstone.topic is not None:
+            topic = self.topics.get(name, {}).get(tombstone.topic)
+            if topic is None:
+                return []
+            self.topics[name] = {key: kept for key, kept in self.topics[name].items() if key != tombstone.topic}
+            return [TopicGone(topic)]
+        if tombstone.task is not None:
+            task = self.tasks.get(name, {}).get(tombstone.task)
+            if task is None:
+                return []
+            self.tasks[name] = {key: kept for key, kept in self.tasks[name].items() if key != tombstone.task}
+            return [StatusGone(task)]
+        # A connector's tombstone takes its tasks along (reference 5.1): their own may lie in other partitions, later.
+        gone: list[Change] = [StatusGone(stored) for stored in self.tasks_of(name)]
+        self.tasks.pop(name, None)
+        connector = self.connectors.pop(name, None)
+        if connector is not None:
+            gone.append(StatusGone(connector))
+        return gone
+
+    def _count(self, record: StoredRecord, reason: str) -> None:
+        key = (record.key or b"").decode("utf-8", "replace")
+        found = UndecodableRecord(record.partition, record.offset, key, reason)
+        self.undecodable = (*self.undecodable, found)[-UNDECODABLE_KEPT:]
+        self.undecodable_count += 1
+
+
+def ignored_when_read(previous: AnyStatus, status: AnyStatus) -> bool:
+    """Reference 5.2: a task's UNASSIGNED does not replace a RUNNING whose generation is not older.
+
+    A worker that lost a task writes UNASSIGNED while the next owner already writes RUNNING; the late one is stale.
+    """
+    if not isinstance(status, TaskStatus) or status.state is not State.UNASSIGNED:
+        return False
+    same_process = bool(status.worker_incarnation) and status.worker_incarnation == previous.worker_incarnation
+    return previous.state is State.RUNNING and previous.generation >= status.generation and not same_process
+
+
+def _as_value_says(status: TopicStatus) -> TopicStatus:
+    return TopicStatus(
+        topic=status.topic if status.named_topic is None else status.named_topic,
+        connector=status.connector if status.named_connector is None else status.named_connector,
+        task=status.task,
+        discover_timestamp_ms=status.discover_timestamp_ms,
+    )

@@ -1,0 +1,168 @@
+"""What may be written: the rules of reference status-topic 4, made strict where Connect only hopes.
+
+Owns PUT, PUT_SAFE, compare-and-set, and which records a deletion needs. Owns no bytes (`herdmesh.connect.status_topic`)
+and no waiting (`herdmesh.topicstore`).
+
+Invariant: a put is reported APPLIED only if readers will show it (or show nothing after a DESTROYED), so a write that
+the read rules would ignore is refused instead of written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from herdmesh.connect import status_topic
+from herdmesh.connect.records import Tombstone
+from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
+from herdmesh.rpc.errors import RequestInvalid
+from herdmesh.statusstore.state.statuses import AnyStatus, StatusState, StoredStatus, ignored_when_read
+from herdmesh.topicstore.contract import NewRecord
+
+#: A record the broker would refuse (1 MiB by default) would fail every write of its transaction with it.
+RECORD_BYTES_MAX: Final = 768 * 1024
+
+_Key = tuple[str, int | None]
+
+
+class PutMode(Enum):
+    """Which rule a put follows."""
+
+    PUT = "put"
+    PUT_SAFE = "put_safe"
+
+
+class PutResult(Enum):
+    """What became of a put."""
+
+    APPLIED = "applied"
+    STATUS_NEWER = "status_newer"
+    STALE_GENERATION = "stale_generation"
+    REVISION_MISMATCH = "revision_mismatch"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordPosition:
+    """Where a record lies: its partition and the offset after it. Partition -1 = no record is expected to exist."""
+
+    partition: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """One status to write; `expected` None = whatever is stored."""
+
+    status: AnyStatus
+    mode: PutMode
+    expected: RecordPosition | None = None
+
+    @property
+    def key(self) -> _Key:
+        return self.status.connector, self.status.task if isinstance(self.status, TaskStatus) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PutsDecision:
+    """One result per put, in order, and the records of those that are applied."""
+
+    results: tuple[PutResult, ...]
+    records: tuple[NewRecord, ...]
+
+
+def decide_puts(state: StatusState, puts: Sequence[Put]) -> PutsDecision:
+    """Decide a batch in order, each put on top of those before it. Raises `RequestInvalid` for a record too large."""
+    results: list[PutResult] = []
+    records: list[NewRecord] = []
+    written: dict[_Key, AnyStatus | None] = {}
+    for put in puts:
+        stored = state.get(*put.key)
+        if put.key in written:
+            # Its revision is not known before it is written, so no caller can expect it.
+            pending = written[put.key]
+            stored = None if pending is None else StoredStatus(pending, partition=-2, offset=-1, timestamp_ms=0)
+        result = _refusal(put, stored)
+        if result is None:
+            result = PutResult.APPLIED
+            key, value = status_topic.encode(put.status)
+            if value is not None or stored is not None:
+                records.append(NewRecord(key, _bounded(put, value)))
+            _note(state, written, put)
+        results.append(result)
+    return PutsDecision(tuple(results), tuple(records))
+
+
+def _refusal(put: Put, stored: StoredStatus | None) -> PutResult | None:
+    if put.expected is not None and put.expected != _position(stored):
+        if stored is not None and stored.status == put.status:
+            return PutResult.APPLIED  # a retry whose first answer was lost: it is what it would write
+        return PutResult.REVISION_MISMATCH
+    if stored is None:
+        return None
+    old, new = stored.status, put.status
+    older = old.generation > new.generation
+    other_process = bool(old.worker_incarnation) and old.worker_incarnation != new.worker_incarnation
+    if put.mode is PutMode.PUT:
+        # Connect writes here whatever is stored (reference 8, putConnectorStateShouldOverride). Where the stored status
+        # is ours, a newer generation of another process means that the writer was replaced.
+        if older and other_process:
+            return PutResult.STALE_GENERATION
+    elif older and (old.worker_id != new.worker_id or (other_process and new.worker_incarnation)):
+        return PutResult.STATUS_NEWER
+    return PutResult.STATUS_NEWER if ignored_when_read(old, new) else None
+
+
+def _position(stored: StoredStatus | None) -> RecordPosition:
+    return RecordPosition(-1, 0) if stored is None else RecordPosition(stored.partition, stored.offset + 1)
+
+
+def _note(state: StatusState, written: dict[_Key, AnyStatus | None], put: Put) -> None:
+    gone = put.status.state is State.DESTROYED
+    written[put.key] = None if gone else put.status
+    if gone and isinstance(put.status, ConnectorStatus):
+        # Its tombstone takes the tasks along, those of this batch too.
+        name = put.status.connector
+        for key in [(name, task) for task in state.tasks.get(name, {})] + [key for key in written if key[0] == name]:
+            written[key] = None
+
+
+def _bounded(put: Put, value: bytes | None) -> bytes | None:
+    if value is not None and len(value) > RECORD_BYTES_MAX:
+        raise RequestInvalid(f"the status of {put.status.connector!r} is {len(value)} bytes as JSON", "status")
+    return value
+
+
+def decide_topics(state: StatusState, topics: Sequence[TopicStatus]) -> list[NewRecord]:
+    """Records of topics in use, without those already stored as they are (reference 6.1)."""
+    return [
+        NewRecord(*status_topic.encode(topic))
+        for topic in topics
+        if state.topics.get(topic.connector, {}).get(topic.topic) != topic
+    ]
+
+
+def decide_topic_deletion(state: StatusState, connector: str, topics: Sequence[str]) -> list[NewRecord]:
+    """Tombstones of a connector's topics; `topics` empty = all it has."""
+    known = state.topics.get(connector, {})
+    wanted = [topic for topic in (topics or sorted(known)) if topic in known]
+    return [_tombstone(Tombstone("status-topic", connector, topic=topic)) for topic in wanted]
+
+
+def decide_connector_deletion(
+    state: StatusState, connector: str, tasks_from: int | None, include_topics: bool
+) -> list[NewRecord]:
+    """Tombstones of a connector's tasks from a number on, or (None) of all its tasks, then of itself (reference 6)."""
+    tasks = [task for task in sorted(state.tasks.get(connector, {})) if tasks_from is None or task >= tasks_from]
+    records = [_tombstone(Tombstone("status-task", connector, task)) for task in tasks]
+    if tasks_from is None and connector in state.connectors:
+        records.append(_tombstone(Tombstone("status-connector", connector)))
+    if include_topics:
+        records += decide_topic_deletion(state, connector, ())
+    return records
+
+
+def _tombstone(tombstone: Tombstone) -> NewRecord:
+    key, _ = status_topic.encode(tombstone)
+    return NewRecord(key, None)
