@@ -1,0 +1,51 @@
+"""What the herder itself knows of connector configs: names, patches, and who has which plugin.
+
+Owns these few rules; everything else about a config is a worker's to judge, because workers have the plugins.
+"""
+
+from __future__ import annotations
+
+from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.model import NAME_KEY, ConnectorType, Plugin, PluginKind, Properties
+from herdmesh.rpc.errors import FieldViolation, InvalidConfig
+from herdmesh.rpc.properties import PropertyValue
+
+
+def checked_name(name: str) -> str:
+    """The name, trimmed. Raises InvalidConfig for one that Connect would refuse (empty, or with control characters)."""
+    trimmed = name.strip()
+    if not trimmed:
+        raise InvalidConfig([FieldViolation(NAME_KEY, "String may not be empty: give the connector a name")])
+    codes = {ord(character) for character in trimmed}
+    control = sorted(code for code in codes if code < 0x20 or 0x7F <= code < 0xA0)
+    if control:
+        text = f"String may not contain control sequences but had the following characters: {control}"
+        raise InvalidConfig([FieldViolation(NAME_KEY, text)])
+    return trimmed
+
+
+def merged(config: Properties, patch: Properties) -> Properties:
+    """`config` with `patch` over it; null removes its key (KIP-477)."""
+    result: dict[str, PropertyValue] = {**config, **patch}
+    return {name: value for name, value in result.items() if not (value is None and name in patch)}
+
+
+def plugins(mesh: Mesh) -> list[Plugin]:
+    """Every plugin of the connected workers, sorted by class; the same class in two versions stands twice."""
+    found = {plugin for member in mesh.members.values() if member.session is not None for plugin in member.plugins}
+    return sorted(found, key=lambda plugin: (plugin.class_name, plugin.version, plugin.kind))
+
+
+def plugins_text(mesh: Mesh) -> str:
+    """The connectors that could be named, for an error."""
+    names = [plugin.class_name for plugin in plugins(mesh) if plugin.is_connector]
+    return f"available connectors are: {', '.join(names) or '(none)'}"
+
+
+def type_of(mesh: Mesh, class_name: str) -> ConnectorType:
+    """Source or sink, by the plugin of any worker that has it."""
+    for member in mesh.members.values():
+        plugin = member.connectors.get(class_name)
+        if plugin is not None:
+            return ConnectorType.SOURCE if plugin.kind is PluginKind.SOURCE else ConnectorType.SINK
+    return ConnectorType.UNKNOWN

@@ -1,0 +1,271 @@
+"""What can happen to a herder. Every event is data that can be logged and replayed; none carries code.
+
+Owns the vocabulary between the outside (stores, workers, callers, clock) and the state, and no decision.
+A session is known by a number its stream got from the shell; a write and a call likewise (`op`, `call`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from herdmesh.herder.state.model import (
+    Assignment,
+    ConnectorEntry,
+    Failure,
+    Holding,
+    Lease,
+    Plugin,
+    Properties,
+    RunState,
+    StatusEntry,
+    TaskProgress,
+    UnitId,
+    Validation,
+)
+from herdmesh.herder.state.requests import Request, WriteOptions
+from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.topicstore.contract import Revision
+
+# --- leadership
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipGranted:
+    """This herder leads until `lease_until_ms` unless the lease is extended. `revision` is where its epoch stands."""
+
+    epoch: int
+    generation_first: int
+    generation_limit: int
+    lease_until_ms: int
+    revision: Revision | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseExtended:
+    """The config store answered a heartbeat: this herder leads until `until_ms`."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipFollowing:
+    """Another herder leads."""
+
+    leader_id: str
+    leader_address: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipLost:
+    """This herder's epoch is over."""
+
+    reason: str
+
+
+# --- what the stores keep
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSnapshot:
+    """Everything in the config store at `revision`; replaces all that was known."""
+
+    entries: Sequence[ConnectorEntry]
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanged:
+    """One connector changed; `entry` None = nothing is stored any more."""
+
+    name: str
+    entry: ConnectorEntry | None
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProgress:
+    """Nothing else happened in the config store up to `revision`."""
+
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRecorded:
+    """Somebody (a Java tool, another client of the store) wrote a restart request into the config topic."""
+
+    connector: str
+    include_tasks: bool
+    only_failed: bool
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
+class StatusSnapshot:
+    """Everything in the status store; replaces all that was known but the leases."""
+
+    statuses: Sequence[StatusEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPut:
+    """One status as stored now."""
+
+    status: StatusEntry
+
+
+@dataclass(frozen=True, slots=True)
+class StatusDeleted:
+    """A status is gone."""
+
+    unit: UnitId
+
+
+@dataclass(frozen=True, slots=True)
+class LeasesChanged:
+    """The whole table of worker leases."""
+
+    leases: Sequence[Lease]
+
+
+# --- workers
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHello:
+    """A worker dialled in and says who it is, what it can load and what it holds."""
+
+    session: int
+    worker_id: str
+    incarnation: str
+    address: str
+    slots: int
+    plugins: tuple[Plugin, ...] = ()
+    holdings: tuple[Holding, ...] = ()
+    epoch_max: int = 0
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerHeartbeat:
+    """A worker lives; progress of the tasks that moved."""
+
+    session: int
+    progress: tuple[TaskProgress, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class UnitReported:
+    """A worker tells the state of a unit; UNASSIGNED means stopped and given up."""
+
+    session: int
+    unit: UnitId
+    assignment: Assignment
+    state: RunState
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfigsMade:
+    """A connector made task configs, asked or unasked, or failed to."""
+
+    session: int
+    connector: str
+    assignment: Assignment
+    tasks: tuple[Properties, ...] = ()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandReplied:
+    """A worker answered a fence or validate command."""
+
+    session: int
+    command_id: str
+    failure: Failure | None = None
+    validation: Validation | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLeft:
+    """A worker wants to be relieved of everything and then go."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamBroken:
+    """The stream of a session ended, from whichever side."""
+
+    session: int
+
+
+# --- callers and effects
+
+
+@dataclass(frozen=True, slots=True)
+class RequestReceived:
+    """Somebody calls; answered by exactly one `Reply` with the same `call`, at the latest at `deadline_ms`."""
+
+    call: int
+    request: Request
+    options: WriteOptions
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCancelled:
+    """The caller went away; nobody waits for the reply. A write under way goes on."""
+
+    call: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDone:
+    """A write was acknowledged at `revision` (of the config store; None for a status write)."""
+
+    op: int
+    revision: Revision | None = None
+    created: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WriteFailed:
+    """A write ended with an error of the store."""
+
+    op: int
+    error: HerdmeshError
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time passed; comes several times a second."""
+
+
+Event = (
+    LeadershipGranted
+    | LeaseExtended
+    | LeadershipFollowing
+    | LeadershipLost
+    | ConfigSnapshot
+    | ConfigChanged
+    | ConfigProgress
+    | RestartRecorded
+    | StatusSnapshot
+    | StatusPut
+    | StatusDeleted
+    | LeasesChanged
+    | WorkerHello
+    | WorkerHeartbeat
+    | UnitReported
+    | TaskConfigsMade
+    | CommandReplied
+    | WorkerLeft
+    | StreamBroken
+    | RequestReceived
+    | RequestCancelled
+    | WriteDone
+    | WriteFailed
+    | Tick
+)

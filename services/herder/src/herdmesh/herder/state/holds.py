@@ -1,0 +1,172 @@
+"""How a unit starts and stops being in a worker's hands.
+
+Owns the rule that stands between two owners: stop, acknowledge, start; and what it means to lose one without an
+acknowledgement. Decides neither where a unit goes (`placement.py`) nor whether its set may start (`tasksets.py`).
+
+Invariant: a unit is started only when no other place is known that may run it, under a generation higher than every one
+before. Being wrong about a lost worker is safe: the fence of the data plane decides (design 1.2).
+"""
+
+from __future__ import annotations
+
+from herdmesh.herder.state.instructions import StartUnit, StopUnit
+from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.model import Assignment, ConnectorEntry, RunState, TargetState, UnitId
+from herdmesh.herder.state.records import Connector, Generate, Hold, Member, Unit
+
+#: a unit that its worker gave up unasked is offered again after this time, so that a refusal cannot become a hot loop.
+GIVEN_UP_BACKOFF_MS = 1_000
+
+
+def matches(entry: ConnectorEntry, unit: UnitId, assignment: Assignment) -> bool:
+    """True when what was started is what is wanted now, so that it may be kept or adopted.
+
+    A connector: the same config record (its revision names it, through re-creates too; the incarnation is compared
+    unless it was started before a manifest gave it one). A task: the same task set of the same incarnation. A task is
+    deliberately not compared by config revision: the set's generation changes with every config that matters to
+    tasks, and writing an equal config anew restarts the connector only, as in Connect.
+    """
+    if unit.task is None:
+        same_life = assignment.incarnation in ("", entry.incarnation)
+        return same_life and assignment.config_revision == entry.config_revision
+    if not tasks_wanted(entry) or unit.task >= len(entry.tasks):
+        return False
+    return assignment.incarnation == entry.incarnation and assignment.task_digest == entry.digest_of(unit.task)
+
+
+def tasks_wanted(entry: ConnectorEntry) -> bool:
+    """True when the committed task set is to be held by workers. A foreign set waits until it is committed as ours."""
+    return (
+        entry.has_config
+        and entry.adopted
+        and not entry.inconsistent
+        and entry.wanted_state is not TargetState.STOPPED
+        and len(entry.task_digests) == len(entry.tasks)
+    )
+
+
+def wanted(entry: ConnectorEntry, unit: UnitId) -> bool:
+    """True when a worker is to hold the unit."""
+    if not entry.has_config:
+        return False
+    return unit.task is None or (tasks_wanted(entry) and unit.task < len(entry.tasks))
+
+
+def target_of(entry: ConnectorEntry, unit: UnitId) -> TargetState:
+    """What a held unit is told; STOPPED is for connectors only."""
+    return entry.wanted_state if unit.task is None or entry.wanted_state is TargetState.PAUSED else TargetState.STARTED
+
+
+def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
+    """Give the unit to a worker. The caller has checked that nothing else may run it and that a generation is left."""
+    entry = connector.stored
+    assert entry is not None
+    assert not unit.strays
+    task = unit.id.task
+    assignment = Assignment(
+        epoch=mesh.epoch,
+        generation=mesh.next_generation,
+        incarnation=entry.incarnation,
+        config_revision=entry.config_revision,
+        task_digest="" if task is None else entry.digest_of(task),
+    )
+    mesh.next_generation += 1
+    target = target_of(entry, unit.id)
+    mesh.take(unit, Hold(worker_id, assignment, mesh.now, target=target))
+    unit.start_count += 1
+    mesh.start_count += 1
+    status = mesh.status_of(unit.id)
+    mesh.tell(
+        worker_id,
+        StartUnit(
+            unit=unit.id,
+            assignment=assignment,
+            connector_config=entry.config,
+            task_config=None if task is None else entry.tasks[task],
+            target=target,
+            task_count=0 if task is None else len(entry.tasks),
+            tasks_max=entry.tasks_max if task is None else 0,
+            has_committed=task is not None and status is not None and status.has_committed,
+        ),
+    )
+
+
+def stop(mesh: Mesh, connector: Connector, unit: Unit, reason: str, destination: str | None = None) -> None:
+    """Take the unit from its worker; it goes to `destination` once the worker acknowledges."""
+    hold = unit.hold
+    if hold is None:
+        return
+    mesh.drop(unit, hold)
+    mesh.stray(unit, hold)
+    unit.destination = destination
+    if unit.id.task is None:
+        _forget_generation(connector)
+    mesh.tell(hold.worker_id, StopUnit(unit.id, hold.assignment, reason))
+    mesh.touch(connector.name)
+
+
+def acknowledged(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
+    """A worker does not run the unit any more, and says so."""
+    asked = hold is not unit.hold
+    mesh.drop(unit, hold)
+    if not asked:
+        unit.not_before_ms = mesh.now + GIVEN_UP_BACKOFF_MS
+        mesh.wake(connector.name, unit.not_before_ms)
+        if unit.id.task is None:
+            _forget_generation(connector)
+    mesh.touch(connector.name)
+
+
+def lost(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
+    """A worker may still run the unit and cannot be asked: its task must be fenced before a changed set starts."""
+    was_current = hold is unit.hold
+    mesh.drop(unit, hold)
+    if unit.id.task is None:
+        if was_current:
+            _forget_generation(connector)
+    else:
+        connector.unfenced.add(unit.id.task)
+    if was_current and mesh.rules.rebalance_delay_ms:
+        unit.waits_for = hold.worker_id
+        unit.waits_until_ms = mesh.now + mesh.rules.rebalance_delay_ms
+        mesh.wake(connector.name, unit.waits_until_ms)
+    mesh.place_again = True
+    mesh.touch(connector.name)
+
+
+def lose_all(mesh: Mesh, member: Member) -> None:
+    """Every unit of a worker is lost; only those are touched."""
+    for unit_id in sorted(member.load, key=lambda item: item.order):
+        connector = mesh.connector(unit_id.connector)
+        unit = connector.unit(unit_id.task)
+        for hold in [hold for hold in unit.holds() if hold.worker_id == member.worker_id]:
+            lost(mesh, connector, unit, hold)
+
+
+def expire_stops(mesh: Mesh, connector: Connector) -> None:
+    """A stop not acknowledged in `stop_timeout_ms` counts as lost, so that a stuck task blocks nothing for ever."""
+    for unit in list(connector.units.values()):
+        for hold in list(unit.strays):
+            if mesh.now - hold.stop_sent_ms >= mesh.rules.stop_timeout_ms:
+                lost(mesh, connector, unit, hold)
+
+
+def said(mesh: Mesh, connector: Connector, unit: Unit, state: RunState | None) -> None:
+    """The worker that holds the unit says which state it is in; times and follow-ups of a change."""
+    hold = unit.hold
+    assert hold is not None
+    if hold.state is state:
+        return
+    hold.state = state
+    hold.since_ms = mesh.now
+    unit.restarting = unit.restarting and state is None
+    if state is RunState.RUNNING and unit.id.task is None:
+        connector.generate = Generate.WANTED
+        connector.generate_attempts = connector.generate_ms = 0
+
+
+def _forget_generation(connector: Connector) -> None:
+    """Whoever was to make task configs is gone; the next start of the connector asks anew."""
+    connector.generate = Generate.NO
+    connector.made = None
+    connector.trouble = ""

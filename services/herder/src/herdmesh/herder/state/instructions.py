@@ -1,0 +1,226 @@
+"""What the state wants done. Each instruction is data; `herdmesh.herder.loop` hands it to what can do it.
+
+Owns the vocabulary only. Invariant: carrying out an instruction never blocks the loop; a write is answered by exactly
+one `WriteDone` or `WriteFailed` with its `op`, nothing else is answered at all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from herdmesh.herder.state.model import Assignment, Properties, TargetState, UnitId
+from herdmesh.herder.state.requests import Answer, WriteOptions
+from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.topicstore.contract import Revision
+
+# --- messages to workers
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """Answers hello: exactly what the worker may keep."""
+
+    adopted: tuple[UnitId, ...]
+    session_timeout_ms: int
+    leader_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartUnit:
+    """Start a unit. For a connector `task_config` is None and `task_count` 0; for a task `tasks_max` is 0."""
+
+    unit: UnitId
+    assignment: Assignment
+    connector_config: Properties
+    task_config: Properties | None
+    target: TargetState
+    task_count: int
+    tasks_max: int
+    has_committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StopUnit:
+    """Stop a unit; answered by a report of UNASSIGNED."""
+
+    unit: UnitId
+    assignment: Assignment
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetUnitTarget:
+    """Pause, resume or (a connector) stop in place."""
+
+    unit: UnitId
+    target: TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateTaskConfigs:
+    """Ask a connector for its task configs."""
+
+    connector: str
+    assignment: Assignment
+    tasks_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class FenceTasks:
+    """Initialise the ids of tasks 0 to task_count - 1."""
+
+    command_id: str
+    connector: str
+    task_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateOnWorker:
+    """Validate a config."""
+
+    command_id: str
+    config: Properties
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """The herder lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Everything was moved; the worker may go."""
+
+
+Message = (
+    Welcome
+    | StartUnit
+    | StopUnit
+    | SetUnitTarget
+    | GenerateTaskConfigs
+    | FenceTasks
+    | ValidateOnWorker
+    | Heartbeat
+    | Released
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send `message` over a session, under the leader's epoch."""
+
+    session: int
+    epoch: int
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSession:
+    """End a session's stream; with an error, or cleanly when None."""
+
+    session: int
+    error: HerdmeshError | None
+
+
+# --- writes
+
+
+@dataclass(frozen=True, slots=True)
+class PutConfig:
+    """`ConfigWriteService.PutConnectorConfig`."""
+
+    op: int
+    connector: str
+    config: Properties
+    options: WriteOptions
+    must_exist: bool = False
+    must_not_exist: bool = False
+    initial_target: TargetState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteConfig:
+    """`ConfigWriteService.DeleteConnector`."""
+
+    op: int
+    connector: str
+    options: WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class PutTarget:
+    """`ConfigWriteService.SetTargetState`."""
+
+    op: int
+    connector: str
+    target: TargetState
+    options: WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTasks:
+    """`ConfigWriteService.CommitTaskConfigs` under `epoch`; refused if the config moved on from `config_revision`."""
+
+    op: int
+    connector: str
+    tasks: tuple[Properties, ...]
+    config_revision: Revision | None
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutTaskCount:
+    """`ConfigWriteService.PutTaskCount` under `epoch`."""
+
+    op: int
+    connector: str
+    task_count: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteStatuses:
+    """`StatusWriteService.DeleteConnectorStatuses`; `tasks_from` None = the connector, its tasks and its topics."""
+
+    op: int
+    connector: str
+    tasks_from: int | None = None
+
+
+Write = PutConfig | DeleteConfig | PutTarget | CommitTasks | PutTaskCount | DeleteStatuses
+
+
+# --- the rest
+
+
+@dataclass(frozen=True, slots=True)
+class RenewEpoch:
+    """All generations of `epoch` are given out: resign and campaign for a new epoch."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer a call."""
+
+    call: int
+    answer: Answer | HerdmeshError
+
+
+@dataclass(frozen=True, slots=True)
+class RoleChanged:
+    """From now on this herder serves as leader (`error` None), or answers everybody with `error`."""
+
+    error: HerdmeshError | None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewsChanged:
+    """The views of these connectors and workers may have changed; watchers look again."""
+
+    connectors: frozenset[str]
+    workers: frozenset[str]
+
+
+Instruction = Send | CloseSession | Write | RenewEpoch | Reply | RoleChanged | ViewsChanged

@@ -1,0 +1,146 @@
+"""What each connector needs next: `settle` compares what is wanted with what is held and closes the gap.
+
+Owns the comparison and the clean-up of what is left of deleted things. Does not place units (`placement.py`).
+
+Invariant: `settle` may be called at any time and any number of times: called again with nothing changed it does
+nothing.
+"""
+
+from __future__ import annotations
+
+from herdmesh.herder.state import holds, leadership, reign, tasksets
+from herdmesh.herder.state.instructions import DeleteStatuses, SetUnitTarget
+from herdmesh.herder.state.mesh import Mesh, Role
+from herdmesh.herder.state.model import ConnectorEntry, TargetState
+from herdmesh.herder.state.records import Connector, Op, OpKind, Unit
+
+#: between two removals of statuses of one connector: the watch needs a moment to show the first.
+CLEAN_PAUSE_MS = 2_000
+
+
+def settle(mesh: Mesh, connector: Connector) -> None:
+    """Do everything that can be done for one connector now."""
+    holds.expire_stops(mesh, connector)
+    entry = connector.stored
+    _stop_unwanted(mesh, connector, entry)
+    if entry is not None:
+        _make_units(connector, entry)
+        _set_targets(mesh, connector, entry)
+        tasksets.settle(mesh, connector)
+        _start_ready(mesh, connector, entry)
+        if mesh.role is not Role.LEADING:
+            return
+    for task, unit in list(connector.units.items()):
+        if unit.hold is None and not unit.strays and (entry is None or not holds.wanted(entry, unit.id)):
+            del connector.units[task]
+    _clean_statuses(mesh, connector, entry)
+    if entry is None and not connector.units and not connector.unfenced and not connector.cleaning:
+        mesh.connectors.pop(connector.name, None)
+
+
+def ready(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
+    """True when the unit may be started as soon as somebody can take it."""
+    if unit.hold is not None or unit.strays or not holds.wanted(entry, unit.id):
+        return False
+    if mesh.now < unit.not_before_ms or not (mesh.statuses_known and mesh.leases_known):
+        return False
+    if unit.waits_for and mesh.now < unit.waits_until_ms and unit.waits_for not in mesh.members:
+        return False
+    if unit.id.task is not None and not tasksets.gate_open(entry):
+        return False
+    return not reign.kept_for(mesh, unit.id)
+
+
+def able(mesh: Mesh, entry: ConnectorEntry, worker_id: str) -> bool:
+    """True when the worker takes work and has the connector's plugin."""
+    member = mesh.members.get(worker_id)
+    return member is not None and member.takes_work and entry.class_name in member.connectors
+
+
+def start_at_destination(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit) -> None:
+    """Start a ready unit where it is meant to go. May end this herder's reign: callers look at the role after."""
+    assert unit.destination is not None
+    if leadership.generations_left(mesh):
+        holds.start(mesh, connector, unit, unit.destination)
+
+
+def _stop_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | None) -> None:
+    for unit in list(connector.units.values()):
+        hold = unit.hold
+        if hold is None:
+            continue
+        if entry is None:
+            holds.stop(mesh, connector, unit, "the connector was deleted")
+        elif not holds.wanted(entry, unit.id):
+            stopped = entry.wanted_state is TargetState.STOPPED
+            reason = "the connector was stopped" if stopped else "not in the task set any more"
+            holds.stop(mesh, connector, unit, reason)
+        elif not holds.matches(entry, unit.id, hold.assignment):
+            # It will start again from the new config, where it is: a change of config is no reason to move.
+            unit.restarting = True
+            holds.stop(mesh, connector, unit, "its config changed", destination=hold.worker_id)
+
+
+def _make_units(connector: Connector, entry: ConnectorEntry) -> None:
+    connector.unit(None)
+    if holds.tasks_wanted(entry):
+        for task in range(len(entry.tasks)):
+            connector.unit(task)
+
+
+def _set_targets(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
+    for unit in connector.units.values():
+        hold = unit.hold
+        target = holds.target_of(entry, unit.id)
+        if hold is None or hold.target is target:
+            continue
+        if mesh.tell(hold.worker_id, SetUnitTarget(unit.id, target)):
+            hold.target = target
+
+
+def _start_ready(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
+    for unit in list(connector.units.values()):
+        if not ready(mesh, entry, unit):
+            continue
+        if unit.destination is None or not able(mesh, entry, unit.destination):
+            mesh.place_again = True
+            continue
+        start_at_destination(mesh, connector, entry, unit)
+        if mesh.role is not Role.LEADING:
+            return
+
+
+def _clean_statuses(mesh: Mesh, connector: Connector, entry: ConnectorEntry | None) -> None:
+    """Remove statuses of what is configured no longer, once nobody can write them (reference/status-topic.md 6).
+
+    A stopped connector keeps its tasks' statuses, unlike in Connect: they remember that offsets were committed, without
+    which offsets lost while it was stopped would look like a first start.
+    """
+    stored = mesh.statuses.get(connector.name)
+    if not stored or connector.cleaning or reign.adopting(mesh) or mesh.now < connector.clean_ms:
+        return
+    if entry is None:
+        if not connector.units:
+            _clean(mesh, connector, None)
+        return
+    if entry.inconsistent or entry.wanted_state is TargetState.STOPPED or not tasksets.gate_open(entry):
+        return
+    if entry.applied_config is None:
+        return  # no task set of this incarnation yet; its first commit decides
+    count = len(entry.tasks)
+    if any(task is not None and task >= count and task not in connector.units for task in stored):
+        _clean(mesh, connector, count)
+
+
+def _clean(mesh: Mesh, connector: Connector, tasks_from: int | None) -> None:
+    connector.cleaning = True
+    op = mesh.op(Op(OpKind.CLEAN, connector.name))
+    mesh.out.append(DeleteStatuses(op, connector.name, tasks_from))
+
+
+def cleaned(mesh: Mesh, connector: Connector) -> None:
+    """A removal of statuses ended, well or not; what is still shown later is removed again."""
+    connector.cleaning = False
+    connector.clean_ms = mesh.now + CLEAN_PAUSE_MS
+    mesh.wake(connector.name, connector.clean_ms)
+    mesh.touch(connector.name)

@@ -1,0 +1,262 @@
+"""The herder's state machine: `handle(event, now) -> [Instruction]`, and views.
+
+Owns the dispatch of events and the order of work within one event; the concepts stand in their own files.
+
+Invariants: the only mutator is `handle`. No clock, no randomness, no I/O: the same events at the same times give the
+same instructions. Each event ends with everything settled that can be settled now.
+"""
+
+from __future__ import annotations
+
+from herdmesh.herder.state import (
+    calls,
+    configs,
+    leadership,
+    lifecycle,
+    placement,
+    reign,
+    restarts,
+    sessions,
+    tasksets,
+    views,
+)
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.state.instructions import Instruction, Reply
+from herdmesh.herder.state.mesh import Mesh, Role
+from herdmesh.herder.state.model import ConnectorEntry, Plugin, Rules
+from herdmesh.herder.state.records import OpKind
+from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.topicstore.contract import Revision
+
+#: a tick that comes this much late means that this process stood still, and heard nobody meanwhile.
+STALL_MS = 1_000
+
+
+class Herder:
+    """One herder: follower or leader. `now` is milliseconds of one clock that never goes back."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._mesh = Mesh(rules)
+        self._tick_ms: int | None = None
+        self._was_adopting = False
+
+    def handle(self, event: ev.Event, now: int) -> list[Instruction]:
+        """Take in one event. Returns what is to be done, in order."""
+        mesh = self._mesh
+        mesh.now = max(mesh.now, now)
+        if isinstance(event, ev.LeaseExtended):
+            mesh.lease_until_ms = max(mesh.lease_until_ms, event.until_ms)
+        if mesh.role is not Role.FOLLOWING and mesh.now >= mesh.lease_until_ms:
+            leadership.step_down(mesh, "the config store did not confirm its leadership in time")
+        self._dispatch(event)
+        self._settle()
+        return mesh.flush()
+
+    # --- reading
+
+    @property
+    def refusal(self) -> HerdmeshError | None:
+        """Why this herder answers nobody now; None when it leads."""
+        return reign.refusal(self._mesh)
+
+    @property
+    def config_revision(self) -> Revision | None:
+        """Where the config watch stands."""
+        return self._mesh.config_revision
+
+    def connector(self, name: str) -> views.ConnectorView | None:
+        """One connector; None when there is none."""
+        return views.connector_view(self._mesh, name)
+
+    def connector_names(self) -> list[str]:
+        """All connectors, sorted."""
+        return views.names(self._mesh)
+
+    def worker(self, worker_id: str) -> views.WorkerView | None:
+        """One worker; None when it is gone."""
+        return views.worker_view(self._mesh, worker_id)
+
+    def workers(self) -> tuple[views.WorkerView, ...]:
+        """All workers, sorted by id."""
+        return views.worker_views(self._mesh)
+
+    def cluster(self) -> views.ClusterView:
+        """Who leads; works on followers too."""
+        return views.cluster_view(self._mesh)
+
+    def plugins(self) -> list[Plugin]:
+        """The plugins of the connected workers, sorted by class."""
+        return configs.plugins(self._mesh)
+
+    # --- events
+
+    def _dispatch(self, event: ev.Event) -> None:
+        mesh = self._mesh
+        match event:
+            case ev.Tick():
+                self._tick()
+            case ev.LeadershipGranted():
+                leadership.granted(mesh, event)
+            case ev.LeadershipFollowing():
+                leadership.following(mesh, event)
+            case ev.LeadershipLost():
+                leadership.step_down(mesh, event.reason)
+            case ev.LeaseExtended():
+                pass  # taken in before the check of the lease
+            case ev.ConfigSnapshot() | ev.ConfigChanged() | ev.ConfigProgress() | ev.RestartRecorded():
+                self._config(event)
+            case ev.StatusSnapshot() | ev.StatusPut() | ev.StatusDeleted() | ev.LeasesChanged():
+                self._status(event)
+            case ev.RequestReceived():
+                refused = reign.refusal(mesh)
+                if refused is None:
+                    calls.begin(mesh, event)
+                else:
+                    mesh.out.append(Reply(event.call, refused))
+            case ev.RequestCancelled():
+                calls.cancel(mesh, event.call)
+            case ev.WriteDone() | ev.WriteFailed():
+                self._written(event)
+            case _:
+                self._worker(event)
+
+    def _worker(self, event: ev.Event) -> None:
+        mesh = self._mesh
+        match event:
+            case ev.WorkerHello():
+                sessions.hello(mesh, event)
+            case ev.WorkerHeartbeat():
+                sessions.heartbeat(mesh, event)
+            case ev.UnitReported():
+                sessions.reported(mesh, event)
+            case ev.TaskConfigsMade():
+                sessions.task_configs(mesh, event)
+            case ev.CommandReplied():
+                sessions.replied(mesh, event)
+            case ev.WorkerLeft():
+                sessions.leaving(mesh, event)
+            case ev.StreamBroken():
+                sessions.broken(mesh, event)
+            case _:
+                raise AssertionError(f"nobody handles {event}")
+
+    def _config(self, event: ev.ConfigSnapshot | ev.ConfigChanged | ev.ConfigProgress | ev.RestartRecorded) -> None:
+        mesh = self._mesh
+        match event:
+            case ev.ConfigSnapshot():
+                fresh = {entry.name: entry for entry in event.entries}
+                for name in [*mesh.entries, *fresh]:
+                    self._store(name, fresh.get(name))
+            case ev.ConfigChanged():
+                self._store(event.name, event.entry)
+            case ev.RestartRecorded():
+                connector = mesh.connectors.get(event.connector)
+                if connector is not None and connector.stored is not None:
+                    restarts.restart_connector(mesh, connector, event.include_tasks, event.only_failed)
+            case ev.ConfigProgress():
+                pass
+        mesh.config_revision = event.revision
+        leadership.lead_when_caught_up(mesh)
+        calls.answer_applied(mesh)
+        for name in [name for name in mesh.waiting if self._has_arrived(name)]:
+            mesh.waiting.discard(name)
+            mesh.touch(name)
+
+    def _store(self, name: str, entry: ConnectorEntry | None) -> None:
+        mesh = self._mesh
+        if entry is None:
+            mesh.entries.pop(name, None)
+        else:
+            mesh.entries[name] = entry
+        if mesh.role is Role.LEADING:
+            mesh.connector(name).entry = entry
+            mesh.touch(name)
+
+    def _has_arrived(self, name: str) -> bool:
+        connector = self._mesh.connectors.get(name)
+        return connector is None or self._mesh.applied(connector.wait_revision)
+
+    def _status(self, event: ev.StatusSnapshot | ev.StatusPut | ev.StatusDeleted | ev.LeasesChanged) -> None:
+        mesh = self._mesh
+        match event:
+            case ev.StatusSnapshot():
+                names = set(mesh.statuses)
+                mesh.statuses.clear()
+                for status in event.statuses:
+                    mesh.statuses.setdefault(status.unit.connector, {})[status.unit.task] = status
+                mesh.statuses_known = True
+                names.update(mesh.statuses)
+            case ev.StatusPut(status=status):
+                mesh.statuses.setdefault(status.unit.connector, {})[status.unit.task] = status
+                names = {status.unit.connector}
+            case ev.StatusDeleted(unit=unit):
+                of_connector = mesh.statuses.get(unit.connector, {})
+                of_connector.pop(unit.task, None)
+                if not of_connector:
+                    mesh.statuses.pop(unit.connector, None)
+                names = {unit.connector}
+            case ev.LeasesChanged(leases=leases):
+                mesh.leases = {lease.worker_id: lease for lease in leases}
+                first, mesh.leases_known = not mesh.leases_known, True
+                mesh.place_again = mesh.place_again or first or mesh.now < mesh.adopting_until_ms
+                names = set[str]()
+        if isinstance(event, ev.StatusSnapshot):
+            mesh.place_again = True
+        if mesh.role is Role.LEADING:
+            for name in names:
+                mesh.connector(name)
+                mesh.touch(name)
+
+    def _written(self, event: ev.WriteDone | ev.WriteFailed) -> None:
+        mesh = self._mesh
+        op = mesh.ops.pop(event.op, None)
+        if op is None:
+            return  # of an earlier reign
+        if op.kind is OpKind.CALL:
+            if isinstance(event, ev.WriteDone):
+                calls.written(mesh, op.call, event.revision, event.created)
+            else:
+                calls.write_failed(mesh, op.call, event.error)
+            return
+        connector = mesh.connectors.get(op.connector)
+        if connector is None:
+            return
+        if op.kind is OpKind.CLEAN:
+            lifecycle.cleaned(mesh, connector)
+        elif isinstance(event, ev.WriteDone):
+            tasksets.written(mesh, connector, event.revision)
+        else:
+            tasksets.write_failed(mesh, connector, op.kind, event.error)
+
+    def _tick(self) -> None:
+        mesh = self._mesh
+        late = mesh.now - self._tick_ms if self._tick_ms is not None else 0
+        self._tick_ms = mesh.now
+        if mesh.role is not Role.LEADING:
+            return
+        calls.expire(mesh)
+        sessions.tick(mesh, late if late >= STALL_MS else 0)
+        for name in mesh.due():
+            if name in mesh.connectors:
+                mesh.touch(name)
+
+    def _settle(self) -> None:
+        """Look at every connector that something happened to, then place; a reign may end in between."""
+        mesh = self._mesh
+        adopting = mesh.role is Role.LEADING and reign.adopting(mesh)
+        if self._was_adopting and not adopting and mesh.role is Role.LEADING:
+            mesh.place_again = True
+            for name in mesh.connectors:
+                mesh.touch(name)
+        self._was_adopting = adopting
+        while mesh.role is Role.LEADING and (mesh.dirty or mesh.place_again):
+            names, mesh.dirty = sorted(mesh.dirty), set()
+            for name in names:
+                connector = mesh.connectors.get(name)
+                if connector is not None and mesh.role is Role.LEADING:
+                    lifecycle.settle(mesh, connector)
+            if mesh.place_again and mesh.role is Role.LEADING:
+                mesh.place_again = False
+                placement.place(mesh)
+        if mesh.role is Role.LEADING:
+            sessions.release_leavers(mesh)

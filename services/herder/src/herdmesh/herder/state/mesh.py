@@ -1,0 +1,220 @@
+"""Everything a herder holds in memory, and the few ways all concepts change it.
+
+Owns the bookkeeping: who holds what, what is dirty, what to wake for, which instructions go out. Owns no decision:
+those stand in the file of their concept.
+
+Invariants:
+- A member's `load` is always what the units say: every hold begins and ends through `take`, `stray` and `drop`.
+- A generation is given out once, in rising order, and only from the block of the current epoch.
+- Nothing here outlives the epoch but what was read from the stores: a new leader starts from stores and hellos alone.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from enum import StrEnum, unique
+
+from herdmesh.herder.state.instructions import Instruction, Message, Send, ViewsChanged
+from herdmesh.herder.state.model import ConnectorEntry, Lease, Rules, StatusEntry, UnitId
+from herdmesh.herder.state.records import Call, Command, Connector, Hold, Member, Op, Unit
+from herdmesh.herder.state.requests import RestartItem
+from herdmesh.topicstore.contract import Revision
+
+
+@unique
+class Role(StrEnum):
+    """What this herder is. Legal moves: FOLLOWING -> CATCHING_UP -> LEADING; any -> FOLLOWING."""
+
+    FOLLOWING = "FOLLOWING"
+    #: the epoch is ours, but the config watch has not come to where it was granted: we would decide from the past.
+    CATCHING_UP = "CATCHING_UP"
+    LEADING = "LEADING"
+
+
+class Mesh:
+    """The whole of it. One instance per herder process; `machine.Herder` is the only one that drives it."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.now = 0
+        self.out: list[Instruction] = []
+        # leadership
+        self.role = Role.FOLLOWING
+        self.epoch = 0
+        self.lease_until_ms = 0
+        self.granted_revision: Revision | None = None
+        self.next_generation = 0
+        self.generation_limit = 0
+        self.leader_id = ""
+        self.leader_address = ""
+        self.start_count = 0
+        self.adopted_count = 0
+        # what the stores say
+        self.entries: dict[str, ConnectorEntry] = {}
+        self.config_revision: Revision | None = None
+        self.statuses: dict[str, dict[int | None, StatusEntry]] = {}
+        self.statuses_known = False
+        self.leases: dict[str, Lease] = {}
+        self.leases_known = False
+        # what the leader knows besides
+        self.members: dict[str, Member] = {}
+        self.sessions: dict[int, str] = {}
+        self.connectors: dict[str, Connector] = {}
+        self.calls: dict[int, Call] = {}
+        self.ops: dict[int, Op] = {}
+        self.commands: dict[str, Command] = {}
+        self.restart_memo: dict[str, tuple[RestartItem, ...]] = {}
+        self.adopting_until_ms = 0
+        self.heartbeat_ms = 0
+        self._next_number = 0
+        # bookkeeping
+        self.dirty: set[str] = set()
+        #: connectors with a `wait_revision`.
+        self.waiting: set[str] = set()
+        self.place_again = False
+        self._wakeups: list[tuple[int, str]] = []
+        self._changed_connectors: set[str] = set()
+        self._changed_workers: set[str] = set()
+
+    def reset_reign(self) -> None:
+        """Forget everything that belongs to an epoch."""
+        self._changed_connectors.update(self.connectors)
+        self._changed_workers.update(self.members)
+        self.members.clear()
+        self.sessions.clear()
+        self.connectors.clear()
+        self.calls.clear()
+        self.ops.clear()
+        self.commands.clear()
+        self.restart_memo.clear()
+        self.dirty.clear()
+        self.waiting.clear()
+        self._wakeups.clear()
+        self.place_again = False
+        self.start_count = self.adopted_count = 0
+
+    # --- out
+
+    def send(self, session: int, message: Message) -> None:
+        self.out.append(Send(session, self.epoch, message))
+
+    def tell(self, worker_id: str, message: Message) -> bool:
+        """Send to a worker if its stream is open; what it misses, its next hello makes up for."""
+        member = self.members.get(worker_id)
+        if member is None or member.session is None:
+            return False
+        self.send(member.session, message)
+        return True
+
+    def op(self, op: Op) -> int:
+        """A number for a write, under which its answer finds `op`."""
+        number = self.next_number()
+        self.ops[number] = op
+        return number
+
+    def next_number(self) -> int:
+        """A number never used before by this process."""
+        self._next_number += 1
+        return self._next_number
+
+    def flush(self) -> list[Instruction]:
+        """The instructions since the last flush."""
+        if self._changed_connectors or self._changed_workers:
+            self.out.append(ViewsChanged(frozenset(self._changed_connectors), frozenset(self._changed_workers)))
+            self._changed_connectors.clear()
+            self._changed_workers.clear()
+        out, self.out = self.out, []
+        return out
+
+    # --- marks
+
+    def touch(self, name: str) -> None:
+        """Something about a connector changed: look at it again before this event ends."""
+        self.dirty.add(name)
+        self._changed_connectors.add(name)
+
+    def show(self, name: str) -> None:
+        """Only the view of a connector changed."""
+        self._changed_connectors.add(name)
+
+    def show_worker(self, worker_id: str) -> None:
+        self._changed_workers.add(worker_id)
+
+    def wake(self, name: str, at_ms: int) -> None:
+        """Look at a connector again at `at_ms`."""
+        heapq.heappush(self._wakeups, (at_ms, name))
+
+    def due(self) -> Iterator[str]:
+        """The connectors whose time has come."""
+        while self._wakeups and self._wakeups[0][0] <= self.now:
+            yield heapq.heappop(self._wakeups)[1]
+
+    # --- records
+
+    def connector(self, name: str) -> Connector:
+        """The record, made when missing."""
+        found = self.connectors.get(name)
+        if found is None:
+            found = self.connectors[name] = Connector(name, self.entries.get(name))
+        return found
+
+    def member_of(self, session: int) -> Member | None:
+        """Who speaks on a session; None for one that was replaced or closed."""
+        worker_id = self.sessions.get(session)
+        return self.members.get(worker_id) if worker_id is not None else None
+
+    def status_of(self, unit: UnitId) -> StatusEntry | None:
+        return self.statuses.get(unit.connector, {}).get(unit.task)
+
+    def lease_lives(self, worker_id: str, incarnation: str) -> bool:
+        """True when the status store believes in that life of a worker (any life when `incarnation` is unknown)."""
+        lease = self.leases.get(worker_id)
+        return lease is not None and lease.live and incarnation in ("", lease.incarnation)
+
+    def applied(self, revision: Revision | None) -> bool:
+        """True when the config watch has come to `revision`."""
+        if revision is None:
+            return True
+        return self.config_revision is not None and self.config_revision.includes(revision)
+
+    # --- holds: every change goes through here, so that a member's load is always what the units say
+
+    def take(self, unit: Unit, hold: Hold) -> None:
+        """`hold` becomes the unit's one hold."""
+        assert unit.hold is None, f"{unit.id} is held already"
+        unit.hold = hold
+        unit.destination = None
+        unit.idle_since_ms = None
+        unit.waits_for = ""
+        self._load(unit.id, hold.worker_id, +1)
+
+    def stray(self, unit: Unit, hold: Hold) -> None:
+        """`hold` is one more place that must stop the unit."""
+        hold.stop_sent_ms = self.now
+        unit.strays.append(hold)
+        self._load(unit.id, hold.worker_id, +1)
+        self.wake(unit.id.connector, self.now + self.rules.stop_timeout_ms)
+
+    def drop(self, unit: Unit, hold: Hold) -> None:
+        """`hold` is over."""
+        if unit.hold is hold:
+            unit.hold = None
+            unit.progress = None
+        else:
+            unit.strays.remove(hold)
+        if unit.hold is None and not unit.strays:
+            unit.idle_since_ms = self.now
+        self._load(unit.id, hold.worker_id, -1)
+
+    def _load(self, unit: UnitId, worker_id: str, change: int) -> None:
+        self._changed_connectors.add(unit.connector)
+        self._changed_workers.add(worker_id)
+        member = self.members.get(worker_id)
+        if member is None:
+            return
+        count = member.load.get(unit, 0) + change
+        if count:
+            member.load[unit] = count
+        else:
+            del member.load[unit]

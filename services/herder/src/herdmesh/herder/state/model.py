@@ -1,0 +1,267 @@
+"""The words of the herder's state: units, assignments, stored entries, what workers say. Plain immutable values.
+
+Owns no behaviour beyond comparing and naming. The wire's messages say the same; `herdmesh.herder.wire` translates.
+
+Invariant: every value here is immutable, so events, instructions, views and state may share it. A few fields named
+`wire` carry a message of the wire unopened: the state never looks inside, it only hands it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum, unique
+
+from herdmesh.rpc.errors import FieldViolation
+from herdmesh.rpc.properties import PropertyValue
+from herdmesh.topicstore.contract import Revision
+
+Properties = Mapping[str, PropertyValue]
+
+CLASS_KEY = "connector.class"
+NAME_KEY = "name"
+TASKS_MAX_KEY = "tasks.max"
+TASKS_MAX_ENFORCE_KEY = "tasks.max.enforce"
+
+
+@unique
+class RunState(StrEnum):
+    """State of a unit as its status says; names are those of the proto's `RunState`."""
+
+    UNASSIGNED = "UNASSIGNED"
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    FAILED = "FAILED"
+    RESTARTING = "RESTARTING"
+    STOPPED = "STOPPED"
+    DESTROYED = "DESTROYED"
+
+
+#: states in which a worker has the unit in its hands.
+HELD_STATES = frozenset({RunState.RUNNING, RunState.PAUSED, RunState.FAILED, RunState.RESTARTING, RunState.STOPPED})
+
+
+@unique
+class TargetState(StrEnum):
+    """What the user asked for."""
+
+    STARTED = "STARTED"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+
+@unique
+class ErrorClass(StrEnum):
+    """What the restart policy does with a failure; names are those of the proto's `ErrorClass`."""
+
+    RETRIABLE = "RETRIABLE"
+    FATAL = "FATAL"
+    BAD_CONFIG = "BAD_CONFIG"
+    UNKNOWN = "UNKNOWN"
+    FENCED = "FENCED"
+    DATA_LOSS = "DATA_LOSS"
+
+
+@unique
+class ConnectorType(StrEnum):
+    """Which way records flow; UNKNOWN while no worker has the plugin."""
+
+    UNKNOWN = "UNSPECIFIED"
+    SOURCE = "SOURCE"
+    SINK = "SINK"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitId:
+    """A connector (task None) or one of its tasks: what is assigned to workers."""
+
+    connector: str
+    task: int | None = None
+
+    @property
+    def order(self) -> tuple[str, int]:
+        """Sort key: by connector, the connector itself before its tasks."""
+        return (self.connector, -1 if self.task is None else self.task)
+
+    def __str__(self) -> str:
+        return self.connector if self.task is None else f"{self.connector}-{self.task}"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Exactly what was started. Of two claims to one unit the higher `order` wins.
+
+    `task_digest` is ours to choose and opaque to workers: task set generation, then the config store's digest, because
+    a task of an older set must never pass for one of a newer, even when its own config is equal (it may be divided
+    by another task count). Empty for a connector.
+    """
+
+    epoch: int
+    generation: int
+    incarnation: str = ""
+    config_revision: Revision | None = None
+    task_digest: str = ""
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return (self.epoch, self.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why something is FAILED. `message` is one line and never empty."""
+
+    message: str
+    trace: str = ""
+    error_class: ErrorClass = ErrorClass.UNKNOWN
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Adds to a state what a human wants to know. `since_ms` by the herder's clock, None = unknown."""
+
+    type: str
+    message: str = ""
+    since_ms: int | None = None
+
+
+@unique
+class PluginKind(StrEnum):
+    """What a plugin is; names are those of the proto's `PluginKind`."""
+
+    SOURCE = "SOURCE"
+    SINK = "SINK"
+    CONVERTER = "CONVERTER"
+    HEADER_CONVERTER = "HEADER_CONVERTER"
+    TRANSFORMATION = "TRANSFORMATION"
+    PREDICATE = "PREDICATE"
+
+
+@dataclass(frozen=True, slots=True)
+class Plugin:
+    """A class that a worker can load, under its canonical name and its aliases."""
+
+    class_name: str
+    aliases: tuple[str, ...]
+    kind: PluginKind
+    version: str = ""
+
+    @property
+    def is_connector(self) -> bool:
+        return self.kind in (PluginKind.SOURCE, PluginKind.SINK)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorEntry:
+    """Everything the config store keeps about one connector (`configstore.v1.ConnectorEntry`)."""
+
+    name: str
+    has_config: bool = True
+    config: Properties = field(default_factory=dict[str, PropertyValue])
+    config_revision: Revision | None = None
+    target: TargetState | None = None
+    target_revision: Revision | None = None
+    tasks: tuple[Properties, ...] = ()
+    task_digests: tuple[str, ...] = ()
+    task_count: int = 0
+    inconsistent: bool = False
+    applied_config: Properties | None = None
+    incarnation: str = ""
+    task_set_generation: int = 0
+    task_count_record: int | None = None
+    pending_fencing: bool = False
+    foreign: bool = False
+
+    @property
+    def wanted_state(self) -> TargetState:
+        """The target state; nothing stored means STARTED, as in Connect."""
+        return self.target or TargetState.STARTED
+
+    @property
+    def class_name(self) -> str:
+        value = self.config.get(CLASS_KEY)
+        return value if isinstance(value, str) else ""
+
+    @property
+    def tasks_max(self) -> int:
+        """`tasks.max`; 1 where a foreign writer stored what is not a number."""
+        value = self.config.get(TASKS_MAX_KEY)
+        return int(value) if isinstance(value, str) and value.strip().isdigit() else 1
+
+    @property
+    def adopted(self) -> bool:
+        """True once a manifest of ours stands last: before that, Java's rules hold and no set of ours was committed."""
+        return bool(self.incarnation) and not self.foreign
+
+    @property
+    def set_is_current(self) -> bool:
+        """True when the committed task set is complete, ours, not empty and made from the config as it is now."""
+        return self.adopted and not self.inconsistent and bool(self.tasks) and self.applied_config == self.config
+
+    def digest_of(self, task: int) -> str:
+        """What `Assignment.task_digest` says for a task of the committed set."""
+        return f"{self.task_set_generation}:{self.task_digests[task]}"
+
+
+@dataclass(frozen=True, slots=True)
+class StatusEntry:
+    """A status as the status store has it (`statusstore.v1.Status`)."""
+
+    unit: UnitId
+    state: RunState
+    worker_id: str
+    worker_incarnation: str = ""
+    generation: int = 0
+    trace: str | None = None
+    has_committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Whether a life of a worker is believed to go on, as the status store tells it."""
+
+    worker_id: str
+    incarnation: str
+    live: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """One unit as a worker's hello reports it. State UNASSIGNED means: accepted, not yet started."""
+
+    unit: UnitId
+    assignment: Assignment
+    state: RunState
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskProgress:
+    """How far a task has come. `lag_records` is None where it cannot be told. `wire` is the whole message, unopened."""
+
+    unit: UnitId
+    lag_records: int | None = None
+    has_committed: bool = False
+    wire: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """A worker's verdict on a config. `wire` is the whole result, unopened."""
+
+    violations: tuple[FieldViolation, ...] = ()
+    wire: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The numbers the state works by; see `settings.py` for what they mean to an operator."""
+
+    herder_id: str = "herder"
+    address: str = ""
+    version: str = ""
+    session_timeout_ms: int = 6_000
+    stream_grace_ms: int = 2_000
+    rebalance_delay_ms: int = 0
+    stop_timeout_ms: int = 30_000
+    heartbeat_ms: int = 1_000

@@ -1,0 +1,202 @@
+"""What a leading herder remembers of workers, units, connectors and calls: mutable records, changed through `mesh.py`.
+
+Owns their shape and what can be read off one record alone. Owns no decision.
+
+Invariant: a unit has at most one `hold`. Every other place that may still run it is one of its `strays`, all told to
+stop; a unit is started only when it has neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum, unique
+
+from herdmesh.herder.state.model import (
+    Assignment,
+    ConnectorEntry,
+    Failure,
+    Plugin,
+    Properties,
+    RunState,
+    TargetState,
+    TaskProgress,
+    UnitId,
+)
+from herdmesh.herder.state.requests import Request, WriteOptions
+from herdmesh.topicstore.contract import Revision
+
+
+@dataclass(slots=True)
+class Member:
+    """One life of a worker process, from its hello until it leaves or is lost. `session` None = its stream broke."""
+
+    worker_id: str
+    incarnation: str
+    address: str
+    slots: int
+    plugins: tuple[Plugin, ...]
+    session: int | None
+    connected_ms: int
+    heard_ms: int
+    broken_ms: int | None = None
+    draining: bool = False
+    leaving: bool = False
+    connectors: dict[str, Plugin] = field(default_factory=dict[str, Plugin])
+    #: units held and strays, by unit: how many holds and strays of it this worker has.
+    load: dict[UnitId, int] = field(default_factory=dict[UnitId, int])
+
+    def __post_init__(self) -> None:
+        for plugin in self.plugins:
+            if plugin.is_connector:
+                self.connectors.update(dict.fromkeys((plugin.class_name, *plugin.aliases), plugin))
+
+    @property
+    def takes_work(self) -> bool:
+        return self.session is not None and not self.draining
+
+
+@dataclass(slots=True)
+class Hold:
+    """A unit in a worker's hands. `state` None = told to start, no report yet. `target` = what it was last told."""
+
+    worker_id: str
+    assignment: Assignment
+    since_ms: int
+    state: RunState | None = None
+    failure: Failure | None = None
+    target: TargetState | None = None
+    stop_sent_ms: int = 0
+
+
+@dataclass(slots=True)
+class Unit:
+    """A connector or task, where it is and where it goes."""
+
+    id: UnitId
+    hold: Hold | None = None
+    strays: list[Hold] = field(default_factory=lambda: [])
+    #: the worker it goes to once its strays are gone.
+    destination: str | None = None
+    #: not started before this time: it was just given up unasked, or fenced.
+    not_before_ms: int = 0
+    #: kept for this worker until this time (`scheduled.rebalance.max.delay.ms`).
+    waits_for: str = ""
+    waits_until_ms: int = 0
+    restarting: bool = False
+    fenced_restart_ms: int | None = None
+    start_count: int = 0
+    idle_since_ms: int | None = None
+    progress: TaskProgress | None = None
+
+    def holds(self) -> Iterator[Hold]:
+        """Every place that may run it."""
+        if self.hold is not None:
+            yield self.hold
+        yield from self.strays
+
+
+@unique
+class Generate(StrEnum):
+    """Whether a connector is to make task configs. WANTED -> ASKED -> NO, and back to WANTED."""
+
+    NO = "NO"
+    WANTED = "WANTED"
+    ASKED = "ASKED"
+
+
+@dataclass(slots=True)
+class Connector:
+    """One connector of the config store, or one that was deleted and still winds down (`entry` None)."""
+
+    name: str
+    entry: ConnectorEntry | None = None
+    units: dict[int | None, Unit] = field(default_factory=dict[int | None, Unit])
+    generate: Generate = Generate.NO
+    #: task configs made and not yet committed.
+    made: tuple[Properties, ...] | None = None
+    #: why the last task configs could not be made or stored.
+    trouble: str = ""
+    #: the one write, or fence command, under way for this connector.
+    busy: bool = False
+    #: a write was acknowledged at this revision and has not come through the watch yet.
+    wait_revision: Revision | None = None
+    #: failures in a row, and when to try again: of making task configs, and of our own writes and fences.
+    generate_attempts: int = 0
+    generate_ms: int = 0
+    write_attempts: int = 0
+    write_ms: int = 0
+    cleaning: bool = False
+    clean_ms: int = 0
+    #: task numbers that may still run on a worker we lost: a changed task set must fence them first.
+    unfenced: set[int] = field(default_factory=set[int])
+
+    @property
+    def stored(self) -> ConnectorEntry | None:
+        """The entry if it has a config: without one there is no connector, whatever else is stored."""
+        return self.entry if self.entry is not None and self.entry.has_config else None
+
+    def tasks(self) -> Iterator[Unit]:
+        """Every task known, sorted by number."""
+        for number in sorted(task for task in self.units if task is not None):
+            yield self.units[number]
+
+    def unit(self, task: int | None) -> Unit:
+        """The unit, made when missing."""
+        found = self.units.get(task)
+        if found is None:
+            found = self.units[task] = Unit(UnitId(self.name, task))
+        return found
+
+
+@unique
+class Stage(StrEnum):
+    """Where a call is, as a timeout tells it."""
+
+    VALIDATING = "validating the config on a worker"
+    WRITING = "writing to the config store"
+    READING_BACK = "waiting to read the write back from the config store"
+
+
+@dataclass(slots=True)
+class Call:
+    """A request under way."""
+
+    id: int
+    request: Request
+    options: WriteOptions
+    deadline_ms: int
+    stage: Stage = Stage.VALIDATING
+    name: str = ""
+    config: Properties | None = None
+    revision: Revision | None = None
+    created: bool = False
+    attempts: int = 0
+
+
+@unique
+class OpKind(StrEnum):
+    """What a write under way is for."""
+
+    CALL = "CALL"
+    COMMIT = "COMMIT"
+    COUNT = "COUNT"
+    CLEAN = "CLEAN"
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """A write under way: of a call, or of a connector's own affairs."""
+
+    kind: OpKind
+    connector: str = ""
+    call: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A question on its way to a worker: `call` for a validation, `connector` for a fence."""
+
+    session: int
+    call: int | None = None
+    connector: str = ""

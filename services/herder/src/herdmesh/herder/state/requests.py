@@ -1,0 +1,148 @@
+"""What callers may ask of the leading herder, and what they get, as data.
+
+Owns the vocabulary of the public service's mutations and of the calls that need a worker. Reads that need neither
+(Get, List, Watch) are answered from views and are not here. How requests are carried out: `calls.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from herdmesh.herder.state.model import Properties, RunState, TargetState, Validation
+from herdmesh.topicstore.contract import Revision
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Passed through to the config store: what makes a retry safe, what must still be so, and who asks."""
+
+    request_id: str = ""
+    expected_revision: Revision | None = None
+    caller: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateConnector:
+    """`name` may be empty when the config has it. `initial_target` None = leave it (STARTED)."""
+
+    name: str
+    config: Properties
+    initial_target: TargetState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateConnector:
+    """Replace a config; `allow_missing` creates."""
+
+    name: str
+    config: Properties
+    allow_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PatchConnector:
+    """Merge `patch` into the config; null removes its key (KIP-477)."""
+
+    name: str
+    patch: Properties
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteConnector:
+    """Remove config and target state; its offsets stay."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetTarget:
+    """Pause, resume or stop."""
+
+    name: str
+    target: TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class RestartConnector:
+    """KIP-745."""
+
+    name: str
+    include_tasks: bool = False
+    only_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestartTask:
+    """Restart one task, whatever its state."""
+
+    name: str
+    task: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateConfig:
+    """Validate on a worker that has the plugin."""
+
+    config: Properties
+
+
+@dataclass(frozen=True, slots=True)
+class DrainWorker:
+    """Move everything off a worker and give it nothing more."""
+
+    worker_id: str
+
+
+Request = (
+    CreateConnector
+    | UpdateConnector
+    | PatchConnector
+    | DeleteConnector
+    | SetTarget
+    | RestartConnector
+    | RestartTask
+    | ValidateConfig
+    | DrainWorker
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The answer to a change of a connector; its view tells the rest. `revision` is where the write stands."""
+
+    name: str
+    revision: Revision | None
+    created: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Restarting:
+    """The answer to a restart: every unit looked at, the connector (task None) first, with its state before."""
+
+    items: tuple[RestartItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RestartItem:
+    """One unit of a restart plan; `state` is RESTARTING when it is restarted."""
+
+    task: int | None
+    state: RunState
+    restarted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """The answer to ValidateConfig."""
+
+    validation: Validation
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """The answer to DrainWorker."""
+
+    worker_id: str
+
+
+Answer = Written | Restarting | Validated | Draining

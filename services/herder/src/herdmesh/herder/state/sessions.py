@@ -1,0 +1,302 @@
+"""Workers: their sessions, what they say, and when they count as lost.
+
+Owns adoption (hello), reports, silence and broken streams. Owns no placement.
+
+Invariants: a worker keeps after hello exactly what `Welcome.adopted` names; a session that was replaced is never
+listened to again; only a broken stream that stays broken for the grace, silence for the session timeout, or another
+incarnation of the same worker id frees units, and only that worker's.
+"""
+
+from __future__ import annotations
+
+from herdmesh.herder.state import calls, holds, restarts, tasksets
+from herdmesh.herder.state.events import (
+    CommandReplied,
+    StreamBroken,
+    TaskConfigsMade,
+    UnitReported,
+    WorkerHeartbeat,
+    WorkerHello,
+    WorkerLeft,
+)
+from herdmesh.herder.state.instructions import CloseSession, Heartbeat, Released, StopUnit, Welcome
+from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.model import Holding, RunState, TargetState, UnitId
+from herdmesh.herder.state.records import Connector, Generate, Hold, Member, Unit
+from herdmesh.herder.state.reign import refusal
+from herdmesh.rpc.errors import NoLeader, StaleGeneration
+
+_TOLD = {
+    RunState.RUNNING: TargetState.STARTED,
+    RunState.PAUSED: TargetState.PAUSED,
+    RunState.STOPPED: TargetState.STOPPED,
+}
+
+
+def hello(mesh: Mesh, event: WorkerHello) -> None:
+    """Open a session: adopt what matches, stop the rest, free what the worker no longer has."""
+    refused = refusal(mesh)
+    if refused is None and event.epoch_max > mesh.epoch:
+        refused = NoLeader("the worker has seen a newer leader than this herder; dial again")
+    if refused is not None:
+        mesh.out.append(CloseSession(event.session, refused))
+        return
+    before = mesh.members.get(event.worker_id)
+    if before is not None:
+        _replace(mesh, before, event)
+    member = Member(
+        worker_id=event.worker_id,
+        incarnation=event.incarnation,
+        address=event.address,
+        slots=event.slots,
+        plugins=event.plugins,
+        session=event.session,
+        connected_ms=mesh.now,
+        heard_ms=mesh.now,
+        draining=event.draining or (before is not None and before.draining and before.incarnation == event.incarnation),
+    )
+    if before is not None:
+        member.load = before.load
+    mesh.members[event.worker_id] = member
+    mesh.sessions[event.session] = event.worker_id
+    claims = {holding.unit: holding for holding in event.holdings}
+    known = _reconcile_known(mesh, member, claims)
+    adopted = [
+        holding.unit
+        for holding in sorted(event.holdings, key=lambda item: item.unit.order)
+        if _adopt(mesh, member, holding, counted=holding.unit not in known)
+    ]
+    mesh.send(event.session, Welcome(tuple(adopted), mesh.rules.session_timeout_ms, mesh.rules.herder_id))
+    for holding in event.holdings:
+        if holding.unit not in adopted:
+            mesh.send(event.session, StopUnit(holding.unit, holding.assignment, "not wanted here any more"))
+    mesh.place_again = True
+    mesh.show_worker(member.worker_id)
+
+
+def _replace(mesh: Mesh, before: Member, event: WorkerHello) -> None:
+    """The same worker id dials in again: end the older stream; another incarnation means the older process is gone."""
+    if before.session is not None and before.session != event.session:
+        mesh.sessions.pop(before.session, None)
+        replaced = StaleGeneration(f"worker {before.worker_id} opened another session")
+        mesh.out.append(CloseSession(before.session, replaced))
+        _hand_over_commands(mesh, before.session)
+    if before.incarnation != event.incarnation:
+        # Its runs may outlive it for seconds (a JVM, a Python process), so its tasks are lost, not acknowledged.
+        holds.lose_all(mesh, before)
+
+
+def _reconcile_known(mesh: Mesh, member: Member, claims: dict[UnitId, Holding]) -> set[UnitId]:
+    """Drop what this worker says it has not; returns the units it was known to hold."""
+    known: set[UnitId] = set()
+    for unit_id in sorted(member.load, key=lambda item: item.order):
+        connector = mesh.connector(unit_id.connector)
+        unit = connector.unit(unit_id.task)
+        claim = claims.get(unit_id)
+        for hold in [hold for hold in unit.holds() if hold.worker_id == member.worker_id]:
+            if claim is not None and claim.assignment == hold.assignment:
+                if hold is unit.hold:
+                    known.add(unit_id)
+                else:
+                    hold.stop_sent_ms = mesh.now
+            else:
+                holds.acknowledged(mesh, connector, unit, hold)
+                unit.not_before_ms = 0
+    return known
+
+
+def _adopt(mesh: Mesh, member: Member, holding: Holding, counted: bool) -> bool:
+    """True when the worker may keep what it claims; otherwise it is a stray until the worker says it is gone."""
+    connector = mesh.connector(holding.unit.connector)
+    unit = connector.unit(holding.unit.task)
+    mesh.touch(connector.name)
+    if holding.unit.task is not None:
+        connector.unfenced.discard(holding.unit.task)
+    hold = unit.hold
+    if hold is not None and hold.worker_id == member.worker_id and hold.assignment == holding.assignment:
+        _refresh(mesh, connector, unit, holding)
+        return True
+    if any(stray.worker_id == member.worker_id and stray.assignment == holding.assignment for stray in unit.strays):
+        return False
+    claim = Hold(member.worker_id, holding.assignment, mesh.now)
+    entry = connector.stored
+    others = max((other.assignment.order for other in unit.holds()), default=(0, 0))
+    if entry is None or not holds.matches(entry, holding.unit, holding.assignment) or claim.assignment.order < others:
+        mesh.stray(unit, claim)
+        return False
+    if hold is not None:
+        holds.stop(mesh, connector, unit, "another worker holds a newer assignment")
+    mesh.take(unit, claim)
+    _refresh(mesh, connector, unit, holding)
+    if counted:
+        mesh.adopted_count += 1
+    return True
+
+
+def _refresh(mesh: Mesh, connector: Connector, unit: Unit, holding: Holding) -> None:
+    """Take over the state a hello tells. A RUNNING connector is asked for task configs only when the set needs it."""
+    hold = unit.hold
+    entry = connector.stored
+    assert hold is not None
+    assert entry is not None
+    state = None if holding.state is RunState.UNASSIGNED else holding.state
+    was_known = hold.state is state
+    holds.said(mesh, connector, unit, state)
+    hold.failure = holding.failure
+    # What it was told follows from the state; a unit that is FAILED or starting was told what is wanted now.
+    hold.target = _TOLD.get(holding.state, holds.target_of(entry, unit.id))
+    if unit.id.task is None and state is RunState.RUNNING:
+        asked = connector.generate is not Generate.NO and was_known
+        connector.generate = Generate.WANTED if asked or not entry.set_is_current else Generate.NO
+
+
+def heartbeat(mesh: Mesh, event: WorkerHeartbeat) -> None:
+    """The worker lives; note how far its tasks have come."""
+    member = mesh.member_of(event.session)
+    if member is None:
+        return
+    member.heard_ms = mesh.now
+    for progress in event.progress:
+        connector = mesh.connectors.get(progress.unit.connector)
+        unit = connector.units.get(progress.unit.task) if connector is not None else None
+        if unit is not None and unit.hold is not None and unit.hold.worker_id == member.worker_id:
+            unit.progress = progress
+            mesh.show(progress.unit.connector)
+
+
+def reported(mesh: Mesh, event: UnitReported) -> None:
+    """A unit changed state, or a stop is acknowledged."""
+    member = mesh.member_of(event.session)
+    if member is None:
+        return
+    member.heard_ms = mesh.now
+    connector = mesh.connectors.get(event.unit.connector)
+    unit = connector.units.get(event.unit.task) if connector is not None else None
+    hold = None
+    if unit is not None:
+        mine = (hold for hold in unit.holds() if hold.worker_id == member.worker_id)
+        hold = next((hold for hold in mine if hold.assignment == event.assignment), None)
+    if connector is None or unit is None or hold is None:
+        if event.state is not RunState.UNASSIGNED:
+            mesh.send(event.session, StopUnit(event.unit, event.assignment, "this worker does not hold it"))
+        return
+    if event.state is RunState.UNASSIGNED:
+        holds.acknowledged(mesh, connector, unit, hold)
+        return
+    if hold is not unit.hold:
+        return  # it is being stopped; only the acknowledgement counts
+    hold.failure = event.failure
+    holds.said(mesh, connector, unit, event.state)
+    if event.state is RunState.FAILED:
+        restarts.failed(mesh, connector, unit)
+    mesh.touch(connector.name)
+
+
+def task_configs(mesh: Mesh, event: TaskConfigsMade) -> None:
+    """A connector made task configs; those of an older instance are ignored."""
+    member = mesh.member_of(event.session)
+    if member is None:
+        return
+    member.heard_ms = mesh.now
+    connector = mesh.connectors.get(event.connector)
+    hold = connector.unit(None).hold if connector is not None else None
+    if connector is not None and hold is not None and hold.assignment == event.assignment:
+        tasksets.made(mesh, connector, event.tasks, event.failure)
+
+
+def replied(mesh: Mesh, event: CommandReplied) -> None:
+    """A worker carried out a command."""
+    member = mesh.member_of(event.session)
+    if member is not None:
+        member.heard_ms = mesh.now
+    command = mesh.commands.get(event.command_id)
+    if command is None or command.session != event.session:
+        return
+    del mesh.commands[event.command_id]
+    if command.call is not None:
+        calls.validated(mesh, command.call, event.validation, event.failure)
+    else:
+        tasksets.fenced(mesh, command.connector, event.failure)
+
+
+def leaving(mesh: Mesh, event: WorkerLeft) -> None:
+    """The worker stops cleanly: everything goes elsewhere, then `Released`."""
+    member = mesh.member_of(event.session)
+    if member is None:
+        return
+    member.heard_ms = mesh.now
+    member.draining = member.leaving = True
+    mesh.place_again = True
+    mesh.show_worker(member.worker_id)
+
+
+def broken(mesh: Mesh, event: StreamBroken) -> None:
+    """The stream ended. The worker has the grace to dial in again before its units go elsewhere."""
+    worker_id = mesh.sessions.pop(event.session, None)
+    _hand_over_commands(mesh, event.session)
+    member = mesh.members.get(worker_id) if worker_id is not None else None
+    if member is None:
+        return
+    member.session = None
+    member.broken_ms = mesh.now
+    mesh.place_again = True
+    mesh.show_worker(member.worker_id)
+    for unit in member.load:
+        mesh.touch(unit.connector)
+    if member.leaving and not member.load:
+        _forget(mesh, member)
+
+
+def tick(mesh: Mesh, stalled_ms: int) -> None:
+    """Find the lost and the drained, and say that we live. Time in which this process itself stood still, and so could
+    not listen, is not held against workers."""
+    rules = mesh.rules
+    for member in list(mesh.members.values()):
+        member.heard_ms = min(mesh.now, member.heard_ms + stalled_ms)
+        if member.broken_ms is not None:
+            member.broken_ms += stalled_ms
+        silent = mesh.now - member.heard_ms >= rules.session_timeout_ms
+        away = member.session is None and mesh.now - (member.broken_ms or 0) >= rules.stream_grace_ms
+        if silent or away:
+            _lose(mesh, member, silent)
+    if mesh.now - mesh.heartbeat_ms >= rules.heartbeat_ms:
+        mesh.heartbeat_ms = mesh.now
+        for session in mesh.sessions:
+            mesh.send(session, Heartbeat())
+
+
+def release_leavers(mesh: Mesh) -> None:
+    """Let go of leaving workers that hold nothing more."""
+    for member in list(mesh.members.values()):
+        if member.leaving and not member.load and member.session is not None:
+            mesh.send(member.session, Released())
+            mesh.out.append(CloseSession(member.session, None))
+            mesh.sessions.pop(member.session, None)
+            _forget(mesh, member)
+
+
+def _lose(mesh: Mesh, member: Member, silent: bool) -> None:
+    if member.session is not None:
+        mesh.sessions.pop(member.session, None)
+        why = "it was silent for the session timeout" if silent else "its stream broke"
+        mesh.out.append(CloseSession(member.session, StaleGeneration(f"this worker counts as lost: {why}")))
+        _hand_over_commands(mesh, member.session)
+    holds.lose_all(mesh, member)
+    _forget(mesh, member)
+
+
+def _forget(mesh: Mesh, member: Member) -> None:
+    mesh.members.pop(member.worker_id, None)
+    mesh.place_again = True
+    mesh.show_worker(member.worker_id)
+
+
+def _hand_over_commands(mesh: Mesh, session: int) -> None:
+    """What was asked over a session that is gone is asked of another worker."""
+    for command_id, command in list(mesh.commands.items()):
+        if command.session == session:
+            del mesh.commands[command_id]
+            if command.call is not None:
+                calls.ask_again(mesh, command.call)
+            else:
+                tasksets.fence_again(mesh, command.connector)

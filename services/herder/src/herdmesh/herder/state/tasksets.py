@@ -1,0 +1,216 @@
+"""From a running connector to a task set that may run: make, commit, fence, count.
+
+Owns the order of these steps. Owns neither the tasks' places nor their starts.
+
+A changed set is a hazard of its own: a task of the old set may still run somewhere and own partitions that the new set
+gives to another number. So, in this order, each step durable before the next:
+1. the connector made task configs that differ, or its config changed: CommitTaskConfigs (pending_fencing from here on);
+2. every task of the old set that a worker is known to have is stopped and acknowledged (`lifecycle.py`);
+3. numbers that may run on a worker nobody can ask are fenced by another worker: 0 .. max(old, new) - 1;
+4. PutTaskCount: "as many producers as this may be alive now". Only then `gate_open`, and tasks start.
+A leader that dies in between leaves pending_fencing; the next one knows from the count record which numbers to fence.
+
+Invariant: no commit and no count of one connector are under way at the same time, and none is decided on an entry
+older than the last one acknowledged.
+"""
+
+from __future__ import annotations
+
+from herdmesh.herder.state.holds import matches, tasks_wanted
+from herdmesh.herder.state.instructions import CommitTasks, FenceTasks, GenerateTaskConfigs, PutTaskCount
+from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.model import (
+    TASKS_MAX_ENFORCE_KEY,
+    ConnectorEntry,
+    ErrorClass,
+    Failure,
+    Properties,
+    RunState,
+    TargetState,
+)
+from herdmesh.herder.state.records import Command, Connector, Generate, Member, Op, OpKind
+from herdmesh.rpc.errors import ConnectorNotFound, HerdmeshError, RevisionMismatch
+from herdmesh.topicstore.contract import Revision
+
+BACKOFF_MS_FIRST = 250
+BACKOFF_MS_MAX = 60_000
+
+#: failures of making task configs that the same config would meet again: no retry, the connector is FAILED.
+_FINAL = (ErrorClass.BAD_CONFIG, ErrorClass.FATAL)
+
+
+def backoff_ms(attempts: int) -> int:
+    """250 ms x 2^n up to a minute (reference/herder.md 4.3)."""
+    return min(BACKOFF_MS_FIRST * 2 ** min(attempts, 20), BACKOFF_MS_MAX)
+
+
+def gate_open(entry: ConnectorEntry) -> bool:
+    """True when tasks of the committed set may start."""
+    return not entry.pending_fencing
+
+
+def settle(mesh: Mesh, connector: Connector) -> None:
+    """Take the next step of this connector's task set, if one can be taken now."""
+    entry = connector.stored
+    if entry is None or connector.busy:
+        return
+    if not mesh.applied(connector.wait_revision):
+        return
+    connector.wait_revision = None
+    if mesh.now < connector.write_ms:
+        return
+    if entry.wanted_state is TargetState.STOPPED:
+        connector.generate, connector.made = Generate.NO, None
+        if entry.tasks or entry.task_count or entry.inconsistent:
+            _commit(mesh, connector, entry, ())
+        return
+    if connector.made is not None:
+        made, connector.made = connector.made, None
+        if _current_holder(connector, entry) is not None and _differs(entry, made):
+            _commit(mesh, connector, entry, made)
+            return
+    if connector.generate is Generate.WANTED and entry.wanted_state is TargetState.STARTED:
+        _ask(mesh, connector, entry)
+    if entry.pending_fencing and tasks_wanted(entry) and entry.tasks:
+        _open_gate(mesh, connector, entry)
+
+
+def made(mesh: Mesh, connector: Connector, tasks: tuple[Properties, ...], failure: Failure | None) -> None:
+    """The connector's current instance made task configs, or could not."""
+    connector.generate = Generate.NO
+    entry = connector.stored
+    hold = connector.unit(None).hold
+    if entry is None or hold is None or not matches(entry, connector.unit(None).id, hold.assignment):
+        return
+    if failure is None and len(tasks) > entry.tasks_max and entry.config.get(TASKS_MAX_ENFORCE_KEY) != "false":
+        failure = Failure(
+            f"The connector {connector.name} has generated {len(tasks)} tasks, which is greater than "
+            f"{entry.tasks_max}, the maximum number of tasks it is configured to create.",
+            error_class=ErrorClass.BAD_CONFIG,
+        )
+    if failure is None:
+        connector.made = tasks
+        connector.trouble = ""
+        connector.generate_attempts = 0
+    elif failure.error_class in _FINAL:
+        hold.state, hold.failure, hold.since_ms = RunState.FAILED, failure, mesh.now
+    else:
+        connector.trouble = failure.message
+        connector.generate = Generate.WANTED
+        connector.generate_ms = mesh.now + backoff_ms(connector.generate_attempts)
+        connector.generate_attempts += 1
+        mesh.wake(connector.name, connector.generate_ms)
+    mesh.touch(connector.name)
+
+
+def written(mesh: Mesh, connector: Connector, revision: Revision | None) -> None:
+    """A commit or count was acknowledged; the watch will bring it."""
+    connector.busy = False
+    connector.wait_revision = revision
+    mesh.waiting.add(connector.name)
+    connector.write_attempts = 0
+    connector.trouble = ""
+    mesh.touch(connector.name)
+
+
+def write_failed(mesh: Mesh, connector: Connector, kind: OpKind, error: HerdmeshError) -> None:
+    """A commit or count was refused or its outcome is unknown. Both are safe to repeat from what the watch shows."""
+    connector.busy = False
+    if kind is OpKind.COMMIT and isinstance(error, RevisionMismatch | ConnectorNotFound):
+        mesh.touch(connector.name)  # the config moved on; the restart of the connector makes new ones
+        return
+    if kind is OpKind.COMMIT:
+        connector.generate = Generate.WANTED
+    connector.trouble = f"{error.reason}: {error.message}"
+    _back_off(mesh, connector)
+
+
+def fenced(mesh: Mesh, name: str, failure: Failure | None) -> None:
+    """A worker initialised all ids that might still be in use, or could not."""
+    connector = mesh.connectors.get(name)
+    if connector is None:
+        return
+    connector.busy = False
+    if failure is None:
+        connector.unfenced.clear()
+        connector.trouble = ""
+        mesh.touch(name)
+    else:
+        connector.trouble = f"old tasks could not be fenced: {failure.message}"
+        _back_off(mesh, connector)
+
+
+def fence_again(mesh: Mesh, name: str) -> None:
+    """The worker that was asked to fence is gone."""
+    connector = mesh.connectors.get(name)
+    if connector is not None:
+        connector.busy = False
+        mesh.touch(name)
+
+
+def _ask(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
+    hold = connector.unit(None).hold
+    if hold is None or hold.state is not RunState.RUNNING or mesh.now < connector.generate_ms:
+        return
+    if not matches(entry, connector.unit(None).id, hold.assignment):
+        return
+    if mesh.tell(hold.worker_id, GenerateTaskConfigs(connector.name, hold.assignment, entry.tasks_max)):
+        connector.generate = Generate.ASKED
+
+
+def _differs(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> bool:
+    """Connect's rule (reference/herder.md 4.3): count, any task config, or the connector config changed."""
+    if not entry.adopted or entry.inconsistent or entry.applied_config != entry.config:
+        return True
+    return len(entry.tasks) != len(tasks) or any(
+        dict(old) != dict(new) for old, new in zip(entry.tasks, tasks, strict=True)
+    )
+
+
+def _commit(mesh: Mesh, connector: Connector, entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> None:
+    connector.busy = True
+    op = mesh.op(Op(OpKind.COMMIT, connector.name))
+    mesh.out.append(CommitTasks(op, connector.name, tasks, entry.config_revision, mesh.epoch))
+
+
+def _open_gate(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
+    for unit in connector.tasks():
+        if unit.strays or (unit.hold is not None and not matches(entry, unit.id, unit.hold.assignment)):
+            return
+    if connector.unfenced:
+        _fence(mesh, connector, entry)
+        return
+    connector.busy = True
+    op = mesh.op(Op(OpKind.COUNT, connector.name))
+    mesh.out.append(PutTaskCount(op, connector.name, len(entry.tasks), mesh.epoch))
+
+
+def _fence(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
+    def preference(member: Member) -> tuple[bool, bool, str]:
+        return (entry.class_name not in member.connectors, member.draining, member.worker_id)
+
+    able = [member for member in mesh.members.values() if member.session is not None]
+    if not able:
+        mesh.wake(connector.name, mesh.now + BACKOFF_MS_FIRST)
+        return
+    member = min(able, key=preference)
+    assert member.session is not None
+    command_id = f"fence-{mesh.next_number()}"
+    task_count = max(entry.task_count_record or 0, len(entry.tasks), max(connector.unfenced) + 1)
+    mesh.commands[command_id] = Command(member.session, connector=connector.name)
+    connector.busy = True
+    mesh.send(member.session, FenceTasks(command_id, connector.name, task_count))
+
+
+def _current_holder(connector: Connector, entry: ConnectorEntry) -> str | None:
+    unit = connector.unit(None)
+    if unit.hold is None or not matches(entry, unit.id, unit.hold.assignment):
+        return None
+    return unit.hold.worker_id
+
+
+def _back_off(mesh: Mesh, connector: Connector) -> None:
+    connector.write_ms = mesh.now + backoff_ms(connector.write_attempts)
+    connector.write_attempts += 1
+    mesh.wake(connector.name, connector.write_ms)
+    mesh.touch(connector.name)

@@ -1,0 +1,244 @@
+"""What callers see: config, target state, status, progress and lag joined.
+
+Owns the join, and reads only. Live knowledge comes first (what workers said over their sessions), then, while workers
+may still dial in to a new leader, what the status store has.
+
+Invariant: a unit is never shown RUNNING unless its worker's stream is open, or its lease is live and the leader still
+waits for that worker to dial in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum, unique
+
+from herdmesh.herder.state import configs, holds, reign, tasksets
+from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.model import (
+    Condition,
+    ConnectorEntry,
+    ConnectorType,
+    Failure,
+    Properties,
+    RunState,
+    StatusEntry,
+    TaskProgress,
+    UnitId,
+)
+from herdmesh.herder.state.records import Connector, Hold, Member, Unit
+
+
+@unique
+class WorkerState(StrEnum):
+    """State of a worker's session; names are those of the proto's `WorkerState`."""
+
+    CONNECTED = "CONNECTED"
+    DRAINING = "DRAINING"
+    DRAINED = "DRAINED"
+    LOST = "LOST"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitView:
+    """Status of a connector or task. `since_ms` by the herder's clock, None = unknown."""
+
+    state: RunState
+    worker_id: str = ""
+    failure: Failure | None = None
+    conditions: tuple[Condition, ...] = ()
+    generation: int = 0
+    start_count: int = 0
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """One task of the committed set."""
+
+    id: UnitId
+    config: Properties
+    status: UnitView
+    progress: TaskProgress | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorView:
+    """One connector. `lag_records` -1 = not known."""
+
+    name: str
+    type: ConnectorType
+    entry: ConnectorEntry
+    status: UnitView
+    tasks: tuple[TaskView, ...]
+    lag_records: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """One worker."""
+
+    worker_id: str
+    incarnation: str
+    address: str
+    state: WorkerState
+    slots: int
+    connectors: tuple[str, ...]
+    tasks: tuple[UnitId, ...]
+    connected_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """Who leads, and the counters of its reign."""
+
+    leader_id: str
+    leader_address: str
+    epoch: int
+    workers: tuple[WorkerView, ...]
+    start_count: int
+    adopted_count: int
+
+
+def connector_view(mesh: Mesh, name: str) -> ConnectorView | None:
+    """The connector as it is now; None when there is none of that name."""
+    connector = mesh.connectors.get(name)
+    entry = connector.stored if connector is not None else None
+    if connector is None or entry is None:
+        return None
+    type_ = configs.type_of(mesh, entry.class_name)
+    tasks = tuple(_task_view(mesh, connector, entry, task) for task in range(len(entry.tasks)))
+    status = unit_view(mesh, connector, connector.units.get(None) or Unit(UnitId(name)))
+    return ConnectorView(name, type_, entry, status, tasks, _lag(type_, tasks))
+
+
+def names(mesh: Mesh) -> list[str]:
+    """The names of all connectors, sorted."""
+    return sorted(name for name, entry in mesh.entries.items() if entry.has_config)
+
+
+def unit_view(mesh: Mesh, connector: Connector, unit: Unit) -> UnitView:
+    """The status of a unit."""
+    hold = unit.hold
+    if hold is not None:
+        return _held_view(mesh, connector, unit, hold)
+    status = mesh.status_of(unit.id)
+    if status is not None and not unit.strays and reign.kept_for(mesh, unit.id):
+        return _stored_view(status)
+    if unit.strays:
+        stray = unit.strays[-1]
+        state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
+        stopping = Condition("STOPPING", f"worker {stray.worker_id} is stopping it", stray.stop_sent_ms)
+        conditions = (stopping, *_conditions(mesh, connector, unit))
+        return UnitView(state, stray.worker_id, None, conditions, stray.assignment.generation, unit.start_count)
+    return UnitView(
+        RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED,
+        conditions=_conditions(mesh, connector, unit),
+        start_count=unit.start_count,
+        since_ms=unit.idle_since_ms,
+    )
+
+
+def worker_views(mesh: Mesh) -> tuple[WorkerView, ...]:
+    """All workers, sorted by id."""
+    return tuple(_worker_view(mesh.members[worker_id]) for worker_id in sorted(mesh.members))
+
+
+def worker_view(mesh: Mesh, worker_id: str) -> WorkerView | None:
+    """One worker; None when it is gone."""
+    member = mesh.members.get(worker_id)
+    return _worker_view(member) if member is not None else None
+
+
+def cluster_view(mesh: Mesh) -> ClusterView:
+    """The cluster, from a leader or a follower."""
+    epoch = mesh.epoch if reign.refusal(mesh) is None else 0
+    return ClusterView(
+        mesh.leader_id, mesh.leader_address, epoch, worker_views(mesh), mesh.start_count, mesh.adopted_count
+    )
+
+
+def _task_view(mesh: Mesh, connector: Connector, entry: ConnectorEntry, task: int) -> TaskView:
+    unit = connector.units.get(task) or Unit(UnitId(connector.name, task))
+    return TaskView(unit.id, entry.tasks[task], unit_view(mesh, connector, unit), unit.progress)
+
+
+def _held_view(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> UnitView:
+    member = mesh.members.get(hold.worker_id)
+    conditions = _conditions(mesh, connector, unit)
+    state = hold.state
+    if state is None:
+        state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
+        conditions = (Condition("STARTING", f"worker {hold.worker_id} is starting it", hold.since_ms), *conditions)
+    since_ms = hold.since_ms
+    if member is None or member.session is None:
+        broken_ms = member.broken_ms if member is not None else None
+        gone = Condition("WORKER_LOST", f"the stream of worker {hold.worker_id} broke", broken_ms)
+        state, since_ms, conditions = RunState.UNASSIGNED, broken_ms or since_ms, (gone, *conditions)
+    return UnitView(
+        state,
+        hold.worker_id,
+        hold.failure if state is RunState.FAILED else None,
+        conditions,
+        hold.assignment.generation,
+        unit.start_count,
+        since_ms,
+    )
+
+
+def _stored_view(status: StatusEntry) -> UnitView:
+    waiting = Condition("WAITING_FOR_WORKER", f"worker {status.worker_id} has not dialled in to the new leader yet")
+    failure = None
+    if status.state is RunState.FAILED:
+        trace = status.trace or ""
+        failure = Failure(next(iter(trace.splitlines()), "failed"), trace)
+    return UnitView(status.state, status.worker_id, failure, (waiting,), status.generation)
+
+
+def _conditions(mesh: Mesh, connector: Connector, unit: Unit) -> tuple[Condition, ...]:
+    """Why a unit is where it is, where its state alone does not tell."""
+    entry = connector.stored
+    found: list[Condition] = []
+    if entry is None:
+        return ()
+    if unit.id.task is None and connector.trouble:
+        found.append(Condition("TASK_CONFIGS", connector.trouble))
+    if unit.id.task is None and entry.inconsistent:
+        found.append(Condition("INCONSISTENT_TASKS", "the stored task set is incomplete and will be made anew"))
+    if unit.hold is None and holds.wanted(entry, unit.id):
+        able = [member for member in mesh.members.values() if entry.class_name in member.connectors]
+        if not any(member.takes_work for member in able):
+            found.append(Condition("NO_WORKER", f"no connected worker can take {entry.class_name or 'it'}"))
+        elif unit.id.task is not None and not tasksets.gate_open(entry):
+            found.append(Condition("WAITING_FOR_OLD_TASKS", "waits until every task of the set before is over"))
+    return tuple(found)
+
+
+def _lag(type_: ConnectorType, tasks: tuple[TaskView, ...]) -> int:
+    if type_ is not ConnectorType.SINK or not tasks:
+        return -1
+    total = 0
+    for task in tasks:
+        if task.progress is None or task.progress.lag_records is None:
+            return -1
+        total += task.progress.lag_records
+    return total
+
+
+def _worker_view(member: Member) -> WorkerView:
+    if member.session is None:
+        state = WorkerState.LOST
+    elif not member.draining:
+        state = WorkerState.CONNECTED
+    else:
+        state = WorkerState.DRAINING if member.load else WorkerState.DRAINED
+    units = sorted(member.load, key=lambda unit: unit.order)
+    return WorkerView(
+        member.worker_id,
+        member.incarnation,
+        member.address,
+        state,
+        member.slots,
+        tuple(unit.connector for unit in units if unit.task is None),
+        tuple(unit for unit in units if unit.task is not None),
+        member.connected_ms,
+    )

@@ -1,0 +1,144 @@
+"""What `assign` promises, as properties."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.herder.state.assignment import Move, assign
+from herdmesh.herder.state.model import UnitId
+
+WORKERS = [f"w{number}" for number in range(7)]
+
+
+def units_of(count: int) -> list[UnitId]:
+    return [UnitId(f"c{number % 5}", number // 5) for number in range(count)]
+
+
+@st.composite
+def placements(draw: st.DrawFn) -> tuple[list[str], list[UnitId], dict[UnitId, str]]:
+    workers = WORKERS[: draw(st.integers(1, 6))]
+    units = units_of(draw(st.integers(0, 30)))
+    gone = ["gone1", "gone2"]
+    previous = {unit: place for unit in units if (place := draw(st.sampled_from([*workers, *gone, None]))) is not None}
+    return workers, units, previous
+
+
+def apply(units: list[UnitId], previous: dict[UnitId, str], moves: list[Move]) -> dict[UnitId, str]:
+    places = dict(previous)
+    for move in moves:
+        assert places.get(move.unit) == move.source
+        if move.target is None:
+            places.pop(move.unit, None)
+        else:
+            places[move.unit] = move.target
+    return places
+
+
+def loads(workers: list[str], places: dict[UnitId, str]) -> list[int]:
+    return [sum(1 for place in places.values() if place == worker) for worker in workers]
+
+
+@given(placements())
+def test_balanced_within_one_and_everything_placed(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
+    workers, units, previous = case
+    places = apply(units, previous, assign(workers, dict.fromkeys(units, workers), previous))
+    assert set(places) == set(units)
+    counts = loads(workers, places)
+    assert max(counts) - min(counts) <= 1
+
+
+@given(placements())
+def test_fewest_moves(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
+    workers, units, previous = case
+    moves = assign(workers, dict.fromkeys(units, workers), previous)
+    moved = sum(1 for move in moves if move.source in workers)
+    # A balanced placement gives every worker floor or floor + 1 units; most stay when the fullest get the extra ones.
+    floor, extra = divmod(len(units), len(workers))
+    kept = sorted(loads(workers, previous), reverse=True)
+    quotas = [floor + 1] * extra + [floor] * (len(workers) - extra)
+    assert moved == sum(max(0, have - quota) for have, quota in zip(kept, quotas, strict=True))
+
+
+@given(placements(), st.randoms(use_true_random=False))
+def test_deterministic_whatever_the_order(
+    case: tuple[list[str], list[UnitId], dict[UnitId, str]], rng: random.Random
+) -> None:
+    workers, units, previous = case
+    expected = assign(workers, dict.fromkeys(units, workers), previous)
+    shuffled_workers, shuffled_units, items = list(workers), list(units), list(previous.items())
+    for sequence in (shuffled_workers, shuffled_units, items):
+        rng.shuffle(sequence)
+    assert assign(shuffled_workers, dict.fromkeys(shuffled_units, shuffled_workers), dict(items)) == expected
+
+
+@given(placements())
+def test_settled_means_no_more_moves(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
+    workers, units, previous = case
+    places = apply(units, previous, assign(workers, dict.fromkeys(units, workers), previous))
+    assert assign(workers, dict.fromkeys(units, workers), places) == []
+
+
+@given(placements())
+def test_a_worker_joining_moves_only_its_share(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
+    workers, units, previous = case
+    places = apply(units, previous, assign(workers, dict.fromkeys(units, workers), previous))
+    joined = [*workers, "new"]
+    moves = assign(joined, dict.fromkeys(units, joined), places)
+    assert all(move.target == "new" for move in moves)
+    assert len(moves) == len(units) // len(joined)
+
+
+@given(placements())
+def test_a_worker_lost_moves_only_what_it_had(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
+    workers, units, previous = case
+    places = apply(units, previous, assign(workers, dict.fromkeys(units, workers), previous))
+    lost, left = workers[0], workers[1:]
+    moves = assign(left, dict.fromkeys(units, left), places)
+    assert {move.unit for move in moves} == {unit for unit in units if places[unit] == lost}
+
+
+@given(placements())
+def test_without_rebalance_only_the_homeless_move(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
+    workers, units, previous = case
+    moves = assign(workers, dict.fromkeys(units, workers), previous, rebalance=False)
+    assert all(move.source not in workers for move in moves)
+    assert len(moves) == sum(1 for unit in units if previous.get(unit) not in workers)
+
+
+@given(st.data())
+def test_plugins_limit_who_takes_what(data: st.DataObject) -> None:
+    workers = WORKERS[: data.draw(st.integers(1, 5))]
+    units = units_of(data.draw(st.integers(0, 20)))
+    allowed = {unit: data.draw(st.sets(st.sampled_from(workers))) for unit in units}
+    previous = {unit: place for unit in units if (place := data.draw(st.sampled_from([*workers, None]))) is not None}
+    places = apply(units, previous, assign(workers, allowed, previous))
+    for unit in units:
+        assert (unit in places) == bool(allowed[unit])
+        assert not allowed[unit] or places[unit] in allowed[unit]
+    counts = dict(zip(workers, loads(workers, places), strict=True))
+    for unit, place in places.items():
+        assert all(counts[other] >= counts[place] - 1 for other in allowed[unit]), "one move would balance better"
+
+
+def test_nobody_can_take_it() -> None:
+    unit = UnitId("c", 0)
+    assert assign(["w0"], {unit: []}, {}) == []
+    assert assign([], {unit: ["w0"]}, {unit: "w0"}) == [Move(unit, "w0", None)]
+
+
+def test_a_chain_of_moves_frees_the_only_worker_that_can() -> None:
+    # a can run on w0 only; b can run anywhere and sits on w0 with it: b must make room though w1 holds c.
+    units = {
+        UnitId("a", 0): ["w0"],
+        UnitId("a", 1): ["w0"],
+        UnitId("b", 0): ["w0", "w1"],
+        UnitId("c", 0): ["w1", "w2"],
+    }
+    previous = {UnitId("a", 0): "w0", UnitId("a", 1): "w0", UnitId("b", 0): "w0", UnitId("c", 0): "w1"}
+    moves = assign(["w0", "w1", "w2"], units, previous)
+    places = apply(list(units), previous, moves)
+    assert places[UnitId("b", 0)] == "w1"
+    assert places[UnitId("c", 0)] == "w2"
