@@ -1,0 +1,1 @@
+"""The only place that imports pyspark: the session, the jobs, and what runs in executors."""

@@ -1,0 +1,161 @@
+"""Wiring of a worker process: `python -m herdmesh.worker`. Owns the order of start and stop, and nothing else.
+
+Start: Spark first, then the server, then the herder; a worker that answers can run tasks. Stop, each stage bounded:
+leave (the herder moves everything), flush statuses and end the lease, close the session, the server, Spark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import structlog
+
+from herdmesh.api.common.v1 import identity_pb2
+from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
+from herdmesh.api.worker.v1 import run_service_pb2_grpc, worker_service_pb2_grpc
+from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.rpc import process
+from herdmesh.rpc.server import Server, ServiceRegistration
+from herdmesh.worker import wire
+from herdmesh.worker.effects.commands import Commands
+from herdmesh.worker.effects.connectors import ConnectorHost
+from herdmesh.worker.effects.idle_watch import IdleWatch
+from herdmesh.worker.effects.runs import Runs
+from herdmesh.worker.effects.session import HerderSession
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.statuses import StatusClient
+from herdmesh.worker.errors import SparkUnavailable
+from herdmesh.worker.loop import Effects, WorkerLoop
+from herdmesh.worker.service.run_service import RunServicer
+from herdmesh.worker.service.worker_service import WorkerServicer
+from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.spark.session import SparkHost, spark_conf
+from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events
+
+WORKER_SERVICE: Final = "herdmesh.api.worker.v1.WorkerService"
+RUN_SERVICE: Final = "herdmesh.api.worker.v1.RunService"
+_FLUSH_S: Final = 3.0
+_SERVER_GRACE_S: Final = 1.0
+_SPARK_STOP_S: Final = 6.0
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+async def serve(stop: asyncio.Event) -> None:
+    """Run a worker until `stop` is set. Raises SparkUnavailable when Spark does not start, or dies."""
+    settings = WorkerSettings.load()
+    _log.info("settings", **settings.redacted())
+    spark = SparkHost(spark_conf(settings.spark_master, settings.slots, settings.spark_driver_memory))
+    try:
+        await _unless(stop, spark.start())
+        if not stop.is_set():
+            await _serve(settings, spark, stop)
+    finally:
+        await spark.stop(_SPARK_STOP_S)
+
+
+async def _serve(settings: WorkerSettings, spark: SparkHost, stop: asyncio.Event) -> None:
+    specs = RunSpecs(settings, PluginRegistry.discover())
+    incarnation = uuid.uuid4().hex
+    loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)))
+    runs = Runs(spark, specs, loop.emit)
+    commands = Commands(settings, specs, loop.emit)
+    server = Server(
+        settings.listen,
+        [
+            ServiceRegistration(
+                WorkerServicer(loop, commands, specs),
+                worker_service_pb2_grpc.add_WorkerServiceServicer_to_server,
+                WORKER_SERVICE,
+            ),
+            ServiceRegistration(
+                RunServicer(runs, loop.emit), run_service_pb2_grpc.add_RunServiceServicer_to_server, RUN_SERVICE
+            ),
+        ],
+        settings.metrics,
+    )
+    port = await server.start()
+    address = f"{settings.listen.rpartition(':')[0]}:{port}"
+    runs.address = address
+    worker = identity_pb2.WorkerIdentity(worker_id=settings.worker_id or address, incarnation=incarnation)
+
+    def hello() -> session_pb2.WorkerHello:
+        return session_pb2.WorkerHello(
+            worker=worker,
+            address=address,
+            slots=settings.slots,
+            plugins=[wire.plugin_to(one) for one in specs.plugins.all()],
+            holdings=[wire.holding_to(one) for one in loop.holdings()],
+            epoch_max=loop.epoch_max(),
+            draining=loop.draining(),
+        )
+
+    effects = Effects(
+        runs=runs,
+        connectors=ConnectorHost(specs, loop.emit),
+        watch=IdleWatch(settings.bootstrap_servers, settings.watch_interval_ms, specs, loop.emit),
+        statuses=StatusClient(settings.status_store, worker, specs, loop.emit),
+        session=HerderSession(settings.herder, hello, loop.emit),
+        commands=commands,
+    )
+    effects.watch.start()
+    effects.statuses.start()
+    effects.session.start()
+    await server.set_all_serving(True)
+    signals = [
+        asyncio.create_task(_when(stop, loop, events.LeaveRequested()), name="stop"),
+        asyncio.create_task(_when(spark.lost, loop, events.SparkGone("Spark's JVM died")), name="Spark lost"),
+    ]
+    try:
+        code = await loop.run(effects)
+    finally:
+        for task in signals:
+            task.cancel()
+        await _close(effects, server)
+    if code:
+        raise SparkUnavailable("Spark's JVM died; the worker gave everything up and ends, to be started anew")
+
+
+async def _close(effects: Effects, server: Server) -> None:
+    await server.set_all_serving(False)
+    await effects.watch.close()
+    await effects.connectors.close()
+    await effects.commands.close()
+    # Both at once: reports and statuses of the last stops do not wait for each other.
+    await asyncio.gather(effects.statuses.close(_FLUSH_S), effects.session.close())
+    await effects.runs.close(_SERVER_GRACE_S)
+    await server.stop(_SERVER_GRACE_S)
+
+
+def _limits(settings: WorkerSettings) -> Limits:
+    tasks = TaskLimits(settings.slots, settings.share_ms, settings.stop_timeout_ms)
+    return Limits(tasks, leave_timeout_ms=settings.leave_timeout_ms)
+
+
+async def _when(happened: asyncio.Event, loop: WorkerLoop, event: events.Event) -> None:
+    await happened.wait()
+    await loop.emit(event)
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Await the work, or give it up when asked to stop."""
+    task = asyncio.create_task(work)
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if not task.done():
+        task.cancel()
+        return
+    await task
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    process.run(serve, os.environ.get("HERDMESH_LOG_LEVEL"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""Instances of authors' connector classes, each call in a thread of its own.
+
+Owns the instances. Decides nothing: the state asks for one call per connector at a time, and forgets a connector whose
+code does not return. Invariant: an instance is replaced or dropped on the event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from herdmesh.connect.connector import Connector
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.failure import classify
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.threads import in_thread
+from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state.model import Config, Failure
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class ConnectorHost:
+    """Runs the connectors of this worker."""
+
+    def __init__(self, specs: RunSpecs, emit: Callable[[events.Event], Awaitable[None]]) -> None:
+        self._specs = specs
+        self._emit = emit
+        self._instances: dict[str, Connector] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self, instruction: instructions.StartConnector) -> None:
+        """Make and start an instance, then ConnectorStarted."""
+        self._spawn(self._start(instruction))
+
+    def stop(self, instruction: instructions.StopConnector) -> None:
+        """Stop and drop the instance, then ConnectorStopped."""
+        self._spawn(self._stop(instruction))
+
+    def make_task_configs(self, instruction: instructions.MakeTaskConfigs) -> None:
+        """Ask the instance, or one made for the question, then TaskConfigsMade."""
+        self._spawn(self._make_task_configs(instruction))
+
+    def abandon(self, connector: str) -> None:
+        """Forget the instance; what its threads still do ends with the process at the latest."""
+        _log.warning("connector_abandoned", unit=f"[{connector}|worker]")
+        self._instances.pop(connector, None)
+
+    async def close(self) -> None:
+        """Stop waiting for anything."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _start(self, instruction: instructions.StartConnector) -> None:
+        name = instruction.connector
+        failure: Failure | None = None
+        try:
+            self._instances[name] = await in_thread(f"start of {name}", lambda: self._started(instruction.config))
+        except Exception as error:  # noqa: BLE001 - an author's code may raise anything
+            failure = _failure(error)
+        await self._emit(events.ConnectorStarted(name, instruction.op_id, failure))
+
+    async def _stop(self, instruction: instructions.StopConnector) -> None:
+        name = instruction.connector
+        instance = self._instances.pop(name, None)
+        if instance is not None:
+            try:
+                await in_thread(f"stop of {name}", instance.stop)
+            except Exception:  # noqa: BLE001 - an author's code may raise anything; Connect too only logs it here
+                _log.exception("connector_stop_failed", unit=f"[{name}|worker]")
+        await self._emit(events.ConnectorStopped(name, instruction.op_id))
+
+    async def _make_task_configs(self, instruction: instructions.MakeTaskConfigs) -> None:
+        name = instruction.connector
+        tasks: list[Config] = []
+        failure: Failure | None = None
+        instance = self._instances.get(name)
+        try:
+            tasks = await in_thread(f"task configs of {name}", lambda: self._task_configs(instance, instruction))
+        except Exception as error:  # noqa: BLE001 - an author's code may raise anything
+            failure = _failure(error)
+        await self._emit(events.TaskConfigsMade(name, instruction.op_id, tasks, failure))
+
+    # --- in threads
+
+    def _started(self, config: Config) -> Connector:
+        instance = self._specs.plugin(config).load()
+        instance.start(config)
+        return instance
+
+    def _task_configs(self, running: Connector | None, instruction: instructions.MakeTaskConfigs) -> list[Config]:
+        instance = running or self._started(instruction.config)
+        try:
+            made: list[Config] = [dict(one) for one in instance.task_configs(instruction.tasks_max)]
+        finally:
+            if running is None:
+                instance.stop()
+        if len(made) > instruction.tasks_max:
+            raise ValueError(
+                f"{type(instance).__name__}.task_configs made {len(made)} task configs, tasks.max is "
+                f"{instruction.tasks_max}"
+            )
+        return made
+
+
+def _failure(error: Exception) -> Failure:
+    message, trace, error_class = classify(error)
+    if isinstance(error, ImportError):
+        error_class = ErrorClass.BAD_CONFIG
+    return Failure(message, trace, error_class)

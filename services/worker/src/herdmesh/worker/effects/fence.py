@@ -1,0 +1,48 @@
+"""Fencing: initialising a task's transactional id, so that every earlier owner's next write fails.
+
+Owns nothing: the fence lives in Kafka. Librdkafka has no fenceProducers, so each id is initialised by a producer of its
+own, a few at a time, in threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from confluent_kafka import KafkaException, Producer
+
+from herdmesh.worker.effects.threads import in_thread
+
+_AT_A_TIME: Final = 4
+_INIT_TIMEOUT_S: Final = 30.0
+
+
+async def fence(bootstrap_servers: str, transactional_ids: list[str]) -> None:
+    """Return when every id is initialised. All are tried; raises KafkaException with the first that failed."""
+    limit = asyncio.Semaphore(_AT_A_TIME)
+
+    async def one(transactional_id: str) -> None:
+        async with limit:
+            await in_thread(f"fence {transactional_id}", lambda: _initialise(bootstrap_servers, transactional_id))
+
+    results = await asyncio.gather(*(one(item) for item in transactional_ids), return_exceptions=True)
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+
+
+def _initialise(bootstrap_servers: str, transactional_id: str) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "transactional.id": transactional_id,
+            "client.id": f"fence-{transactional_id}",
+            "reconnect.backoff.max.ms": 500,
+        }
+    )
+    try:
+        producer.init_transactions(_INIT_TIMEOUT_S)
+    except KafkaException:
+        # A commit under way by the old owner makes the coordinator say CONCURRENT_TRANSACTIONS for a moment; librdkafka
+        # retries that itself, so what arrives here is final.
+        raise

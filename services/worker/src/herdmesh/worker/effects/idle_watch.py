@@ -1,0 +1,246 @@
+"""The one watcher of all idle tasks: says TaskHasWork when a sink's partitions grew or a source wants to look again.
+
+Owns what it remembers per idle task. Does not decide what to do about work. Invariants: one batched question to Kafka
+per round, however many tasks are idle, and none when no sink is; a task is never forgotten because Kafka was away; the
+same end of a partition wakes a task once, and again only after `_REPEAT_S`, so that whatever a run cannot see (control
+records of another's transaction) does not run it for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import structlog
+from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
+
+from herdmesh.engine.contract import TaskKind
+from herdmesh.engine.ownership import owns
+from herdmesh.engine.settings import SinkSettings, sink_settings
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.threads import in_thread
+from herdmesh.worker.state.events import TaskHasWork
+from herdmesh.worker.state.instructions import WatchTask
+from herdmesh.worker.state.model import UnitId
+
+PartitionId = tuple[str, int]
+
+_CALL_TIMEOUT_S: Final = 5.0
+_INTERVAL_S_MAX: Final = 0.5
+_AWAY_PAUSE_S: Final = 1.0
+_SLOWER: Final = 1.05
+_METADATA_INTERVAL_S: Final = 2.0
+_METADATA_SHARE: Final = 0.02
+_REPEAT_S: Final = 10.0
+_SOURCE_WAKE_MS_DEFAULT: Final = 1_000
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Idle:
+    """An idle sink task."""
+
+    idle_id: int
+    settings: SinkSettings
+    task: int
+    task_count: int
+    known: dict[PartitionId, int]
+    """Partitions its last run owned, with the offset from which there is work."""
+    owned: list[PartitionId] | None = None
+    """The partitions it owns as far as metadata tells; None = to be worked out anew."""
+
+
+@dataclass(slots=True)
+class _Woken:
+    """What woke a task, kept over its idle periods: end offset and time per partition."""
+
+    at: dict[PartitionId, tuple[int, float]] = field(default_factory=dict[PartitionId, tuple[int, float]])
+
+
+class IdleWatch:
+    """Watches idle tasks from `start` to `close`."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        interval_ms: int,
+        specs: RunSpecs,
+        emit: Callable[[TaskHasWork], Awaitable[None]],
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._interval_s_min = self._interval_s = interval_ms / 1000
+        self._specs = specs
+        self._emit = emit
+        self._sinks: dict[UnitId, _Idle] = {}
+        self._woken: dict[UnitId, _Woken] = {}
+        self._timers: dict[UnitId, asyncio.Task[None]] = {}
+        self._changed = asyncio.Event()
+        self._admin: Any = None
+        self._partitions: dict[str, int] = {}
+        self._metadata_due = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._task = asyncio.create_task(self._watch(), name="idle watch")
+
+    def watch(self, instruction: WatchTask) -> None:
+        """Watch a task until it is woken or unwatched."""
+        unit, wake_after_ms = instruction.unit, instruction.wake_after_ms
+        assert unit.task is not None
+        spec = self._specs.without_class(unit, instruction.spec)
+        settings = sink_settings(spec) if spec.kind is TaskKind.SINK else None
+        if settings is None or wake_after_ms > 0:
+            self._set_timer(instruction, wake_after_ms or _SOURCE_WAKE_MS_DEFAULT)
+        if settings is None:
+            return
+        parts = instruction.progress.partitions if instruction.progress is not None else ()
+        known = {(one.topic, one.partition): max(one.position, one.end_offset, 0) for one in parts}
+        self._sinks[unit] = _Idle(instruction.idle_id, settings, unit.task, instruction.spec.task_count, known)
+        for topic, partition in known:
+            self._partitions[topic] = max(partition + 1, self._partitions.get(topic, 0))
+        self._interval_s = self._interval_s_min
+        self._changed.set()
+
+    def unwatch(self, unit: UnitId, *, forget: bool) -> None:
+        """Stop watching; `forget` what woke it, too."""
+        self._sinks.pop(unit, None)
+        timer = self._timers.pop(unit, None)
+        if timer is not None:
+            timer.cancel()
+        if forget:
+            self._woken.pop(unit, None)
+
+    async def close(self) -> None:
+        """Stop."""
+        tasks = [*self._timers.values(), *([self._task] if self._task is not None else [])]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- sources: a timer each
+
+    def _set_timer(self, instruction: WatchTask, wake_after_ms: int) -> None:
+        async def later() -> None:
+            await asyncio.sleep(wake_after_ms / 1000)
+            self._timers.pop(instruction.unit, None)
+            await self._emit(TaskHasWork(instruction.unit, instruction.idle_id, "its time has come"))
+
+        self.unwatch(instruction.unit, forget=False)
+        self._timers[instruction.unit] = asyncio.create_task(later())
+
+    # --- sinks: one question for all
+
+    async def _watch(self) -> None:
+        loop = asyncio.get_running_loop()
+        away = False
+        while True:
+            if not self._sinks:
+                self._changed.clear()
+                await self._changed.wait()
+            try:
+                if loop.time() >= self._metadata_due:
+                    await self._refresh(loop)
+                wanted = {partition for idle in self._sinks.values() for partition in self._owned(idle)}
+                ends = await in_thread("end offsets", lambda wanted=wanted: self._ends(wanted)) if wanted else {}
+                await self._compare(ends, loop.time())
+                away = False
+            except KafkaException as error:
+                if not away:
+                    _log.warning("idle_watch_away", error=str(error))
+                away = True
+                await asyncio.sleep(_AWAY_PAUSE_S)
+                continue
+            # Slower while nothing comes.
+            self._interval_s = min(self._interval_s * _SLOWER, max(self._interval_s_min, _INTERVAL_S_MAX))
+            await asyncio.sleep(random.uniform(self._interval_s * 0.9, self._interval_s))
+
+    async def _refresh(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Which topics and partitions there are; less often the longer the answer takes."""
+        begun = loop.time()
+        partitions = await in_thread("metadata", self._list_topics)
+        now = loop.time()
+        self._metadata_due = now + max(_METADATA_INTERVAL_S, (now - begun) / _METADATA_SHARE)
+        if partitions != self._partitions:
+            self._partitions = partitions
+            for idle in self._sinks.values():
+                idle.owned = None
+
+    def _owned(self, idle: _Idle) -> list[PartitionId]:
+        if idle.owned is None:
+            idle.owned = [
+                (topic, number)
+                for topic in self._topics_of(idle.settings)
+                for number in range(self._partitions.get(topic, 0))
+                if owns(topic, number, idle.task, idle.task_count)
+            ]
+        return idle.owned
+
+    def _topics_of(self, settings: SinkSettings) -> list[str]:
+        if settings.topics_regex is None:
+            return list(settings.topics)
+        return [topic for topic in self._partitions if settings.wants(topic)]
+
+    async def _compare(self, ends: Mapping[PartitionId, int], now: float) -> None:
+        for unit, idle in list(self._sinks.items()):
+            grown = self._grown(unit, idle, ends, now)
+            if grown is None:
+                continue
+            self._sinks.pop(unit, None)
+            self._interval_s = self._interval_s_min
+            topic, partition = grown
+            reason = f"{topic}-{partition} ends at {ends[grown]}"
+            await self._emit(TaskHasWork(unit, idle.idle_id, reason))
+
+    def _grown(self, unit: UnitId, idle: _Idle, ends: Mapping[PartitionId, int], now: float) -> PartitionId | None:
+        woken = self._woken.setdefault(unit, _Woken())
+        found: PartitionId | None = None
+        for partition in self._owned(idle):
+            end = ends.get(partition, -1)
+            if end <= idle.known.get(partition, 0):
+                continue
+            last_end, last_time = woken.at.get(partition, (-1, 0.0))
+            if end <= last_end and now - last_time < _REPEAT_S:
+                continue
+            woken.at[partition] = (end, now)
+            found = partition
+        return found
+
+    # --- in threads
+
+    def _client(self) -> Any:
+        if self._admin is None:
+            self._admin = AdminClient(
+                {
+                    "bootstrap.servers": self._bootstrap_servers,
+                    "client.id": "herdmesh-idle-watch",
+                    "reconnect.backoff.max.ms": 500,
+                }
+            )
+        return self._admin
+
+    def _list_topics(self) -> dict[str, int]:
+        metadata: Any = self._client().list_topics(timeout=_CALL_TIMEOUT_S)
+        return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
+
+    def _ends(self, wanted: Iterable[PartitionId]) -> dict[PartitionId, int]:
+        """The end of each partition as a read_committed consumer sees it; without those that are gone."""
+        asked = {TopicPartition(topic, number): OffsetSpec.latest() for topic, number in wanted}
+        futures: dict[TopicPartition, Any] = self._client().list_offsets(
+            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_CALL_TIMEOUT_S
+        )
+        ends: dict[PartitionId, int] = {}
+        failure: KafkaException | None = None
+        for asked_of, future in futures.items():
+            try:
+                ends[(asked_of.topic, asked_of.partition)] = future.result(_CALL_TIMEOUT_S + 1.0).offset
+            except KafkaException as error:
+                failure = error
+        if not ends and failure is not None:
+            raise failure
+        return ends

@@ -1,0 +1,149 @@
+"""The run's end of `RunService`: lives in the executor's Python process, next to the record loop.
+
+Owns the stream to the worker. Makes its channel only when used, that is after the fork. Invariants: nothing the loop's
+thread calls ever blocks or raises for a broken line; what waits to be sent is one progress (the latest wins) and one
+last word; a broken line becomes a `Stop`, because a run without a worker has nobody to work for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import grpc
+
+from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
+from herdmesh.engine.contract import Command, Progress, Rate, RunSpec, Share, Stop
+from herdmesh.worker import wire
+from herdmesh.worker.errors import RunLost
+
+_ACCEPT_TIMEOUT_S: Final = 10.0
+_LAST_WORD_TIMEOUT_S: Final = 5.0
+_OPTIONS: Final = (
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.max_send_message_length", 64 * 1024 * 1024),
+    # On a cluster a worker's machine can vanish without closing anything.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """What travels to the executor: the spec, and how to reach the worker that gave it."""
+
+    spec: RunSpec
+    address: str
+    token: str
+
+
+class WorkerLink:
+    """`RunLink` over gRPC. Use as a context manager: entering says hello and waits until accepted."""
+
+    def __init__(self, order: RunOrder) -> None:
+        self._order = order
+        self._channel = grpc.insecure_channel(order.address, options=_OPTIONS)
+        self._changed = threading.Condition()
+        self._latest: Progress | None = None
+        self._last_word: run_service_pb2.RunRequest | None = None
+        self._broken: str | None = None
+        self._accepted = threading.Event()
+        self._over = threading.Event()
+        self._commands: deque[Command] = deque()
+
+    def __enter__(self) -> WorkerLink:
+        """Raises RunLost when the worker does not answer, or does not know this run (any more)."""
+        stub = run_service_pb2_grpc.RunServiceStub(self._channel)
+        responses = stub.Run(self._requests())
+        threading.Thread(target=self._read, args=(responses,), name="run link", daemon=True).start()
+        accepted = self._accepted.wait(_ACCEPT_TIMEOUT_S)
+        if not accepted or self._broken is not None:
+            self._channel.close()
+            raise RunLost(f"the worker did not accept the run: {self._broken or 'no answer'}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._broken = self._broken or "closed"
+            self._changed.notify_all()
+        self._channel.close()
+
+    def progress(self, progress: Progress) -> None:
+        """Send soon; a progress that still waits is replaced."""
+        with self._changed:
+            self._latest = progress
+            self._changed.notify_all()
+
+    def commands(self) -> Sequence[Command]:
+        """What the worker said since the last call."""
+        found: list[Command] = []
+        while self._commands:
+            found.append(self._commands.popleft())
+        return found
+
+    def last_word(self, request: run_service_pb2.RunRequest) -> bool:
+        """Send `finished` or `failed`, after what still waits. False when the worker did not take it in time."""
+        with self._changed:
+            self._last_word = request
+            self._changed.notify_all()
+        self._over.wait(_LAST_WORD_TIMEOUT_S)
+        return self._broken is None
+
+    def _requests(self) -> Iterator[run_service_pb2.RunRequest]:
+        """Called by gRPC's thread; ends with the last word, which half-closes the stream."""
+        spec = self._order.spec
+        hello = run_service_pb2.RunHello(
+            run_id=spec.run_id,
+            task=connector_pb2.TaskId(connector=spec.connector, task=spec.task),
+            pid=os.getpid(),
+            token=self._order.token,
+        )
+        yield run_service_pb2.RunRequest(hello=hello)
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._latest or self._last_word or self._broken)
+                if self._broken is not None:
+                    return
+                progress, self._latest = self._latest, None
+                last_word = self._last_word
+            if progress is not None:
+                yield run_service_pb2.RunRequest(progress=wire.progress_to(progress))
+            if last_word is not None:
+                yield last_word
+                return
+
+    def _read(self, responses: Iterator[run_service_pb2.RunResponse]) -> None:
+        why: str | None = None
+        try:
+            for response in responses:
+                self._take(response)
+            if self._last_word is None:
+                why = "the worker ended the stream"
+        except grpc.RpcError as error:
+            why = str(error.details()) if isinstance(error, grpc.Call) else str(error)
+        with self._changed:
+            self._broken = self._broken or why
+            self._changed.notify_all()
+        if why is not None:
+            self._commands.append(Stop(f"the line to the worker is broken: {why}"))
+        self._accepted.set()
+        self._over.set()
+
+    def _take(self, response: run_service_pb2.RunResponse) -> None:
+        match response.WhichOneof("message"):
+            case "accepted":
+                self._accepted.set()
+            case "stop":
+                self._commands.append(Stop(response.stop.reason))
+            case "rate":
+                self._commands.append(Rate(response.rate.records_per_second))
+            case "share":
+                self._commands.append(Share(response.share.run_ms))
+            case _:
+                return

@@ -1,0 +1,159 @@
+"""Runs as the worker sees them: submitted, dialled in, told to stop, over.
+
+Owns the line to each run's process and its token. Invariant: every SubmitRun is answered by exactly one RunEnded,
+after the Spark job is over and the process has closed its line (or had 5 s to), so that whatever the run said comes
+before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+import structlog
+
+from herdmesh.api.worker.v1 import run_service_pb2
+from herdmesh.connect.errors import ConnectError
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.failure import classify
+from herdmesh.rpc.errors import StaleGeneration
+from herdmesh.worker.effects.run_link import RunOrder
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.threads import in_thread
+from herdmesh.worker.errors import RunLost
+from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state.model import Failure
+
+_LINE_CLOSE_TIMEOUT_S: Final = 5.0
+_COMMANDS_MAX: Final = 100
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class JobRunner(Protocol):
+    """What executes a run's process. Spark, or in tests without it a plain subprocess."""
+
+    async def run_job(self, run_id: str, group: str, order: RunOrder) -> None:
+        """Return when the process is over. Raises RunLost when the job failed."""
+        ...
+
+    def cancel(self, run_id: str) -> None:
+        """Kill the run's process; `run_job` then ends. Never blocks."""
+        ...
+
+
+class RunLine:
+    """The worker's end of one run's stream."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.token = secrets.token_hex(16)
+        self.opened = False
+        self.closed = asyncio.Event()
+        self._commands: asyncio.Queue[run_service_pb2.RunResponse | None] = asyncio.Queue(_COMMANDS_MAX)
+
+    def say(self, response: run_service_pb2.RunResponse) -> None:
+        """Queue a command; it waits for a run that has not dialled in yet."""
+        if not self._commands.full():
+            self._commands.put_nowait(response)
+
+    def end(self) -> None:
+        """No more commands: `next` returns None after those queued."""
+        if self._commands.full():
+            self._commands.get_nowait()
+        self._commands.put_nowait(None)
+
+    async def next(self) -> run_service_pb2.RunResponse | None:
+        """The next command, None at the end."""
+        return await self._commands.get()
+
+
+class Runs:
+    """All runs of this worker. `address` is where their processes dial in."""
+
+    def __init__(
+        self,
+        jobs: JobRunner,
+        specs: RunSpecs,
+        emit: Callable[[events.Event], Awaitable[None]],
+    ) -> None:
+        self.address = ""
+        self._jobs = jobs
+        self._specs = specs
+        self._emit = emit
+        self._lines: dict[str, RunLine] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def submit(self, instruction: instructions.SubmitRun) -> None:
+        """Start the run; everything it says comes as events."""
+        line = RunLine(instruction.run_id)
+        self._lines[instruction.run_id] = line
+        task = asyncio.create_task(self._run(instruction, line), name=f"run {instruction.run_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def stop(self, run_id: str, reason: str) -> None:
+        """Tell the run to commit and end."""
+        self._say(run_id, run_service_pb2.RunResponse(stop=run_service_pb2.RunStop(reason=reason)))
+
+    def share(self, run_id: str, run_ms: int) -> None:
+        """Tell the run that others wait."""
+        self._say(run_id, run_service_pb2.RunResponse(share=run_service_pb2.RunShare(run_ms=run_ms)))
+
+    def cancel(self, run_id: str, reason: str) -> None:
+        """Kill the run's process."""
+        _log.warning("run_cancelled", run_id=run_id, reason=reason)
+        self._jobs.cancel(run_id)
+
+    def open(self, run_id: str, token: str) -> RunLine:
+        """The line of a run whose process dialled in. Raises StaleGeneration for one this worker does not wait for."""
+        line = self._lines.get(run_id)
+        if line is None or line.opened or not secrets.compare_digest(line.token, token):
+            raise StaleGeneration(f"this worker does not wait for run {run_id}; the task was started anew")
+        line.opened = True
+        return line
+
+    async def close(self, timeout_s: float) -> None:
+        """Wait for runs that are about to end, then stop waiting."""
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=timeout_s)
+        for task in list(self._tasks):
+            task.cancel()
+
+    def _say(self, run_id: str, response: run_service_pb2.RunResponse) -> None:
+        line = self._lines.get(run_id)
+        if line is not None:
+            line.say(response)
+
+    async def _run(self, instruction: instructions.SubmitRun, line: RunLine) -> None:
+        run_id, unit = instruction.run_id, instruction.unit
+        error: str | None = None
+        try:
+            spec = await in_thread(
+                f"spec of {run_id}",
+                lambda: self._specs.run_spec(unit, instruction.spec, run_id, instruction.has_committed),
+            )
+            await self._jobs.run_job(run_id, unit.connector, RunOrder(spec, self.address, line.token))
+        except RunLost as lost:
+            error = str(lost)
+        except Exception as raised:  # noqa: BLE001 - an author's task_class may raise anything
+            await self._emit(events.RunFailed(run_id, _failure(raised)))
+        if line.opened:
+            try:
+                async with asyncio.timeout(_LINE_CLOSE_TIMEOUT_S):
+                    await line.closed.wait()
+            except TimeoutError:
+                _log.warning("run_line_open", unit=str(unit), run_id=run_id)
+        del self._lines[run_id]
+        line.end()
+        if error is not None:
+            _log.warning("run_lost", unit=str(unit), run_id=run_id, error=error)
+        await self._emit(events.RunEnded(run_id, error))
+
+
+def _failure(raised: Exception) -> Failure:
+    message, trace, error_class = classify(raised)
+    # A class that cannot be found or made is the config's fault, whatever Python calls it.
+    bad = isinstance(raised, ConnectError | ImportError | AttributeError)
+    return Failure(message, trace, ErrorClass.BAD_CONFIG if bad else error_class)

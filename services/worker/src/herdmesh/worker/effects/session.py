@@ -1,0 +1,153 @@
+"""The session with the leading herder: dialling, hello, heartbeats, reports, commands.
+
+Owns the connection and nothing that must survive it: what is queued is dropped when the stream breaks, because the next
+hello carries every holding with its state. Invariant: hello is made in the same step of the event loop as the queue
+behind it, so a report made later is sent later. Losing the herder stops nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
+from herdmesh.api.herder.v1 import worker_session_service_pb2_grpc as session_pb2_grpc
+from herdmesh.rpc.client import connect
+from herdmesh.rpc.errors import HerdmeshError, NotLeader
+from herdmesh.worker import wire
+from herdmesh.worker.state import events
+
+_QUEUE_MAX: Final = 10_000
+_WELCOME_TIMEOUT_S: Final = 5.0
+_BACKOFF_S_FIRST: Final = 0.05
+_BACKOFF_S_MAX: Final = 0.5
+_MOVED_INTERVAL_S: Final = 0.25
+_HEARTBEAT_EVERY: Final = 4
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class HerderSession:
+    """Dials herders until closed; at most one stream at a time."""
+
+    def __init__(
+        self,
+        addresses: str,
+        hello: Callable[[], session_pb2.WorkerHello],
+        emit: Callable[[events.Event], Awaitable[None]],
+    ) -> None:
+        self._addresses = [one.strip() for one in addresses.split(",") if one.strip()]
+        self._hello = hello
+        self._emit = emit
+        self._outbox: asyncio.Queue[session_pb2.SessionRequest] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stream: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to dial."""
+        self._tasks = [
+            asyncio.create_task(self._dial_for_ever(), name="herder session"),
+            asyncio.create_task(self._heartbeats(), name="heartbeats"),
+        ]
+
+    def send(self, request: session_pb2.SessionRequest) -> None:
+        """Send in order; dropped without a stream, and a stream that takes nothing is given up."""
+        if self._outbox is None:
+            return
+        try:
+            self._outbox.put_nowait(request)
+        except asyncio.QueueFull:
+            self.drop("it takes no messages")
+
+    def drop(self, reason: str) -> None:
+        """Give up the stream and dial anew."""
+        _log.warning("session_dropped", reason=reason)
+        if self._stream is not None:
+            self._stream.cancel()
+
+    async def close(self) -> None:
+        """Send what is queued (up to a second) and end."""
+        outbox = self._outbox
+        if outbox is not None:
+            for _ in range(20):
+                if outbox.empty():
+                    break
+                await asyncio.sleep(0.05)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _heartbeats(self) -> None:
+        count = 0
+        while True:
+            await asyncio.sleep(_MOVED_INTERVAL_S)
+            count += 1
+            if self._outbox is not None:
+                await self._emit(events.HeartbeatDue(only_if_moved=count % _HEARTBEAT_EVERY != 0))
+
+    async def _dial_for_ever(self) -> None:
+        hint: str | None = None
+        turn = 0
+        backoff_s = 0.0
+        while True:
+            address = hint or self._addresses[turn % len(self._addresses)]
+            self._stream = asyncio.create_task(self._one(address), name=f"session with {address}")
+            try:
+                await self._stream
+                backoff_s = 0.0
+            except NotLeader as error:
+                leader = error.metadata.get("leader_address", "")
+                # Two herders may name each other for a moment; the pause below keeps that from spinning.
+                hint = leader if leader and leader != address else None
+            except (HerdmeshError, TimeoutError) as error:
+                hint = None
+                _log.log(20 if backoff_s else 30, "no_session", herder=address, error=str(error) or "no answer")
+            except asyncio.CancelledError:
+                current = asyncio.current_task()
+                if current is not None and current.cancelling():
+                    self._stream.cancel()
+                    raise
+            if hint is None:
+                turn += 1
+            backoff_s = min(max(_BACKOFF_S_FIRST, backoff_s * 2), _BACKOFF_S_MAX)
+            await asyncio.sleep(random.uniform(backoff_s / 2, backoff_s))
+
+    async def _one(self, address: str) -> None:
+        """One stream from hello to its end."""
+        channel = connect(address)
+        opened = False
+        try:
+            outbox: asyncio.Queue[session_pb2.SessionRequest] = asyncio.Queue(_QUEUE_MAX)
+            outbox.put_nowait(session_pb2.SessionRequest(hello=self._hello()))
+            self._outbox = outbox
+            stub = session_pb2_grpc.WorkerSessionServiceStub(channel)
+            responses = aiter(stub.Session(_requests(outbox)))
+            silence_s = _WELCOME_TIMEOUT_S
+            while True:
+                try:
+                    async with asyncio.timeout(silence_s):
+                        response = await anext(responses)
+                except StopAsyncIteration:
+                    return
+                if response.WhichOneof("message") == "welcome":
+                    timeout = response.welcome.session_timeout
+                    silence_s = timeout.ToTimedelta().total_seconds() or silence_s
+                    opened = True
+                    _log.info("session_open", herder=address, leader=response.welcome.leader_id, epoch=response.epoch)
+                event = wire.command_from(response)
+                if event is not None:
+                    await self._emit(event)
+        finally:
+            self._outbox = None
+            await channel.close()
+            if opened:
+                _log.info("session_closed", herder=address)
+                await self._emit(events.SessionClosed())
+
+
+async def _requests(outbox: asyncio.Queue[session_pb2.SessionRequest]) -> AsyncIterator[session_pb2.SessionRequest]:
+    while True:
+        yield await outbox.get()

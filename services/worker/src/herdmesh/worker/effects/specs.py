@@ -1,0 +1,90 @@
+"""From a unit's configs to what executes it: the plugin, the run's spec, the fence's name.
+
+Owns the plugin registry and what is read from a connector's config by the worker itself (`herdmesh.*`). `run_spec` asks
+the author's class, so it is called in a thread.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from herdmesh.connect.connector import ConnectorKind
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
+from herdmesh.engine.contract import Properties, RunSpec, TaskKind
+from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.state.model import TaskSpec, UnitId
+
+LINGER_MS = "herdmesh.linger.ms"
+TRIGGER = "herdmesh.trigger"
+TRIGGERS = ("available", "continuous")
+
+
+class RunSpecs:
+    """Makes run specs for this worker's cluster."""
+
+    def __init__(self, settings: WorkerSettings, plugins: PluginRegistry) -> None:
+        self.plugins = plugins
+        self._settings = settings
+
+    def plugin(self, connector_config: Properties) -> PluginDescriptor:
+        """The connector's plugin. Raises ConfigError naming `connector.class`."""
+        name = connector_config.get("connector.class")
+        if not name:
+            raise ConfigError('Missing required configuration "connector.class"', field="connector.class")
+        return self.plugins.find(name)
+
+    def version(self, connector_config: Properties) -> str | None:
+        """The plugin's version, None when the plugin is not known."""
+        try:
+            return self.plugin(connector_config).version
+        except ConfigError:
+            return None
+
+    def transactional_id(self, connector: str, task: int) -> str:
+        """The task's fence: whoever initialised this id last owns the task."""
+        return f"{self._settings.group_id}-{connector}-{task}"
+
+    def run_spec(self, unit: UnitId, spec: TaskSpec, run_id: str, has_committed: bool) -> RunSpec:
+        """Everything a run needs. Raises ConfigError, and whatever the author's `task_class` raises."""
+        task_class = self.plugin(spec.connector_config).load().task_class()
+        bare = self.without_class(unit, spec)
+        return replace(bare, run_id=run_id, task_class=task_class, has_committed=has_committed)
+
+    def without_class(self, unit: UnitId, spec: TaskSpec) -> RunSpec:
+        """The spec of no run in particular, made without calling the author's code. Raises ConfigError."""
+        assert unit.task is not None
+        config = spec.connector_config
+        settings = self._settings
+        return RunSpec(
+            run_id="",
+            connector=unit.connector,
+            task=unit.task,
+            task_count=spec.task_count,
+            kind=TaskKind.SINK if self.plugin(config).kind is ConnectorKind.SINK else TaskKind.SOURCE,
+            task_class="",
+            connector_config=dict(config),
+            task_config=dict(spec.task_config),
+            bootstrap_servers=settings.bootstrap_servers,
+            group_id=settings.group_id,
+            offset_storage_topic=settings.offset_storage_topic,
+            transactional_id=self.transactional_id(unit.connector, unit.task),
+            worker_config=settings.worker_config(),
+            linger_ms=self._linger_ms(config),
+            continuous=_continuous(config),
+        )
+
+    def _linger_ms(self, config: Properties) -> int:
+        text = (config.get(LINGER_MS) or "").strip()
+        if not text:
+            return self._settings.linger_ms
+        if not text.isdecimal():
+            raise ConfigError.for_value(LINGER_MS, text, "must be a number of milliseconds, 0 or more", fix="5000")
+        return int(text)
+
+
+def _continuous(config: Properties) -> bool:
+    text = (config.get(TRIGGER) or TRIGGERS[0]).strip().lower()
+    if text not in TRIGGERS:
+        raise ConfigError.for_value(TRIGGER, text, f"must be one of {', '.join(TRIGGERS)}", fix=TRIGGERS[0])
+    return text == "continuous"

@@ -1,0 +1,157 @@
+"""The status store as a worker uses it: status writes and the lease.
+
+Owns what is still to be written. Invariants: at most one request is under way, so the writes of one unit arrive in
+order; of two waiting writes of one unit only the later is kept, so what waits while the store is away is bounded by the
+units held; nobody waits for a write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from herdmesh.api.common.v1 import identity_pb2
+from herdmesh.api.statusstore.v1 import status_pb2, status_write_service_pb2, status_write_service_pb2_grpc
+from herdmesh.rpc.client import connect
+from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.worker import wire
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.state.events import StatusStale
+from herdmesh.worker.state.instructions import WriteStatus
+from herdmesh.worker.state.model import PutMode, UnitId
+
+_BATCH_MAX: Final = 500
+_CALL_TIMEOUT_S: Final = 5.0
+_LEASE_INTERVAL_S: Final = 1.5
+_BACKOFF_S_MAX: Final = 0.5
+_MODES: Final = {
+    PutMode.PUT: status_write_service_pb2.PUT_MODE_PUT,
+    PutMode.PUT_SAFE: status_write_service_pb2.PUT_MODE_PUT_SAFE,
+}
+_SERVICE: Final = "herdmesh.api.statusstore.v1.StatusWriteService"
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class StatusClient:
+    """Writes statuses and keeps the lease until closed."""
+
+    def __init__(
+        self,
+        addresses: str,
+        worker: identity_pb2.WorkerIdentity,
+        specs: RunSpecs,
+        emit: Callable[[StatusStale], Awaitable[None]],
+    ) -> None:
+        self._worker = worker
+        self._specs = specs
+        self._emit = emit
+        several = "," in addresses
+        self._channel = connect(addresses, _SERVICE if several else "")
+        self._stub = status_write_service_pb2_grpc.StatusWriteServiceStub(self._channel)
+        self._waiting: dict[UnitId, WriteStatus] = {}
+        self._something_waits = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin to write and to keep the lease."""
+        self._tasks = [
+            asyncio.create_task(self._write_all(), name="status writes"),
+            asyncio.create_task(self._keep_lease(), name="lease"),
+        ]
+
+    def write(self, instruction: WriteStatus) -> None:
+        """Write as soon as possible; an unwritten earlier status of the unit is dropped."""
+        self._waiting.pop(instruction.unit, None)
+        self._waiting[instruction.unit] = instruction
+        self._idle.clear()
+        self._something_waits.set()
+
+    async def close(self, flush_s: float) -> None:
+        """Write what waits and end the lease, within about `flush_s`."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(flush_s):
+                await self._idle.wait()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._heartbeat(leaving=True, timeout_s=min(flush_s, 1.0))
+        except HerdmeshError as error:
+            _log.info("lease_not_ended", error=str(error))
+        await self._channel.close()
+
+    # --- statuses
+
+    async def _write_all(self) -> None:
+        backoff_s = 0.0
+        while True:
+            if not self._waiting:
+                self._idle.set()
+                self._something_waits.clear()
+                await self._something_waits.wait()
+            batch = [self._waiting.pop(unit) for unit in list(self._waiting)[:_BATCH_MAX]]
+            try:
+                await self._put(batch)
+                backoff_s = 0.0
+            except HerdmeshError as error:
+                # Back to where it was, unless something newer waits by now.
+                self._waiting = {one.unit: one for one in batch} | self._waiting
+                if backoff_s == 0.0:
+                    _log.warning("status_store_away", error=str(error), waiting=len(self._waiting))
+                backoff_s = min(max(0.05, backoff_s * 2), _BACKOFF_S_MAX)
+                await asyncio.sleep(random.uniform(backoff_s / 2, backoff_s))
+
+    async def _put(self, batch: list[WriteStatus]) -> None:
+        puts = [status_write_service_pb2.StatusPut(status=self._status(one), mode=_MODES[one.mode]) for one in batch]
+        request = status_write_service_pb2.PutStatusesRequest(writer=self._worker, puts=puts)
+        response = await self._stub.PutStatuses(request, timeout=_CALL_TIMEOUT_S)
+        for one, outcome in zip(batch, response.outcomes, strict=True):
+            if outcome.result == status_write_service_pb2.PUT_RESULT_STALE_GENERATION:
+                _log.warning("status_stale", unit=str(one.unit), generation=one.generation)
+                await self._emit(StatusStale(one.unit, one.generation))
+            elif outcome.result != status_write_service_pb2.PUT_RESULT_APPLIED:
+                name = status_write_service_pb2.PutResult.Name(outcome.result)
+                _log.info("status_refused", unit=str(one.unit), state=one.state, result=name)
+
+    def _status(self, one: WriteStatus) -> status_pb2.Status:
+        trace = None
+        if one.failure is not None:
+            trace = one.failure.trace or one.failure.message
+        return status_pb2.Status(
+            connector=one.unit.connector,
+            task=one.unit.task,
+            state=wire.run_state_to(one.state),
+            trace=trace,
+            worker_id=self._worker.worker_id,
+            generation=one.generation,
+            version=self._specs.version(one.config),
+            has_committed=one.has_committed,
+            worker_incarnation=self._worker.incarnation,
+        )
+
+    # --- lease
+
+    async def _keep_lease(self) -> None:
+        away = False
+        while True:
+            try:
+                await self._heartbeat(leaving=False, timeout_s=_LEASE_INTERVAL_S)
+                away = False
+            except HerdmeshError as error:
+                if not away:
+                    _log.warning("lease_not_kept", error=str(error))
+                away = True
+                await asyncio.sleep(_BACKOFF_S_MAX)
+                continue
+            await asyncio.sleep(_LEASE_INTERVAL_S)
+
+    async def _heartbeat(self, *, leaving: bool, timeout_s: float) -> None:
+        request = status_write_service_pb2.HeartbeatRequest(worker=self._worker, leaving=leaving)
+        await self._stub.Heartbeat(request, timeout=timeout_s)

@@ -1,0 +1,27 @@
+"""What can go wrong in a worker, as types. Owns no mapping to gRPC: `herdmesh.rpc` does that for its own tree.
+
+    WorkerError
+    ├── SparkUnavailable   Spark did not start, or its JVM is gone; the process ends and its supervisor starts it anew
+    ├── RunLost            a run's process ended without a word (crash, kill -9, Spark failure); the task is run again
+    └── PluginUnusable     a connector class was found but cannot be loaded or asked for its task class
+
+Invariant: an error of an author's code is never one of these; it travels as a `Failure`, which is data.
+"""
+
+from __future__ import annotations
+
+
+class WorkerError(Exception):
+    """Base of everything a worker raises itself."""
+
+
+class SparkUnavailable(WorkerError):
+    """Spark did not start, or its JVM is gone."""
+
+
+class RunLost(WorkerError):
+    """A run ended without finishing or failing."""
+
+
+class PluginUnusable(WorkerError):
+    """A connector's class cannot be loaded or asked; the message names the class and the cause."""

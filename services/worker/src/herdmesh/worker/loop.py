@@ -1,0 +1,165 @@
+"""The one owner of a worker's state: takes events in order, hands the state's instructions to the effects.
+
+Owns the event queue and the clock; decides nothing. Invariants: only the task in `run` touches the state; carrying out
+an instruction never waits; the queue is bounded, so whoever floods it waits itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+
+from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
+from herdmesh.api.worker.v1 import task_pb2
+from herdmesh.worker import wire
+from herdmesh.worker.effects.commands import Commands
+from herdmesh.worker.effects.connectors import ConnectorHost
+from herdmesh.worker.effects.idle_watch import IdleWatch
+from herdmesh.worker.effects.runs import Runs
+from herdmesh.worker.effects.session import HerderSession
+from herdmesh.worker.effects.statuses import StatusClient
+from herdmesh.worker.state import WorkerState, events, instructions
+from herdmesh.worker.state.model import Holding, UnitId
+from herdmesh.worker.state.tasks import Task
+
+_QUEUE_MAX: Final = 10_000
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Everything the loop can have done."""
+
+    runs: Runs
+    connectors: ConnectorHost
+    watch: IdleWatch
+    statuses: StatusClient
+    session: HerderSession
+    commands: Commands
+
+
+class WorkerLoop:
+    """Runs the state machine. Others send events with `emit` and read with the methods that return copies."""
+
+    def __init__(self, state: WorkerState) -> None:
+        self._state = state
+        self._queue: asyncio.Queue[events.Event] = asyncio.Queue(_QUEUE_MAX)
+        self._drained = asyncio.Event()
+
+    async def emit(self, event: events.Event) -> None:
+        """Send an event; waits while the queue is full."""
+        await self._queue.put(event)
+
+    async def run(self, effects: Effects) -> int:
+        """Handle events until the state says Exit; returns the exit code."""
+        clock = asyncio.get_running_loop().time
+        while True:
+            deadline = self._state.next_deadline()
+            event: events.Event
+            try:
+                async with asyncio.timeout_at(deadline):
+                    event = await self._queue.get()
+            except TimeoutError:
+                event = events.Tick()
+            for instruction in self._state.handle(event, clock()):
+                if isinstance(instruction, instructions.Exit):
+                    return instruction.code
+                self._carry_out(instruction, effects)
+
+    # --- asking; the event loop is single-threaded, so these never see half an event
+
+    def epoch_max(self) -> int:
+        """The highest leader epoch seen."""
+        return self._state.epoch_max
+
+    def draining(self) -> bool:
+        """True when the worker wants no work."""
+        return self._state.draining
+
+    def holdings(self) -> list[Holding]:
+        """What hello tells."""
+        return self._state.holdings()
+
+    def tasks(self) -> list[Task]:
+        """The tasks held, sorted; to be read at once, not kept."""
+        return wire.held_tasks(self._state.tasks)
+
+    def start_count(self, unit: UnitId) -> int:
+        """How often the worker was told to start the task."""
+        return self._state.tasks.start_count(unit)
+
+    def connectors(self) -> list[str]:
+        """Names of the connectors held, sorted."""
+        return sorted(one.unit.connector for one in self._state.connectors)
+
+    async def drain(self) -> None:
+        """Stop all tasks in order and refuse new ones; returns when none is held."""
+        self._drained.clear()
+        await self.emit(events.DrainRequested())
+        await self._drained.wait()
+
+    # --- doing
+
+    def _carry_out(self, instruction: instructions.Instruction, effects: Effects) -> None:
+        match instruction:
+            case instructions.SubmitRun(run_id=run_id, unit=unit):
+                _log.info("run_submitted", unit=str(unit), run_id=run_id)
+                effects.runs.submit(instruction)
+            case instructions.StopRun(run_id=run_id, reason=reason):
+                _log.info("run_told_to_stop", run_id=run_id, reason=reason)
+                effects.runs.stop(run_id, reason)
+            case instructions.ShareRun(run_id=run_id, run_ms=run_ms):
+                effects.runs.share(run_id, run_ms)
+            case instructions.CancelRun(run_id=run_id, reason=reason):
+                effects.runs.cancel(run_id, reason)
+            case instructions.WatchTask(unit=unit):
+                _log.info("task_idle", unit=str(unit))
+                effects.watch.watch(instruction)
+            case instructions.UnwatchTask(unit=unit, forget=forget):
+                effects.watch.unwatch(unit, forget=forget)
+            case instructions.StartConnector():
+                effects.connectors.start(instruction)
+            case instructions.StopConnector():
+                effects.connectors.stop(instruction)
+            case instructions.MakeTaskConfigs():
+                effects.connectors.make_task_configs(instruction)
+            case instructions.AbandonConnector(connector=connector):
+                effects.connectors.abandon(connector)
+            case _:
+                self._tell(instruction, effects)
+
+    def _tell(self, instruction: instructions.Instruction, effects: Effects) -> None:
+        session = effects.session
+        match instruction:
+            case instructions.WriteStatus(unit=unit, state=state, failure=failure):
+                message = failure.message if failure is not None else None
+                _log.info("state", unit=str(unit), state=state, generation=instruction.generation, failure=message)
+                effects.statuses.write(instruction)
+            case instructions.SendReport(unit=unit, assignment=assignment, state=state, failure=failure):
+                session.send(wire.report_to(unit, assignment, state, failure))
+            case instructions.SendTaskConfigs(connector=name, assignment=assignment, tasks=tasks, failure=failure):
+                session.send(wire.task_configs_to(name, assignment, tasks, failure))
+            case instructions.SendReply(command_id=command_id, failure=failure):
+                reply = session_pb2.CommandReply(command_id=command_id, failure=wire.failure_to(failure))
+                session.send(session_pb2.SessionRequest(reply=reply))
+            case instructions.SendHeartbeat(moved=moved):
+                heartbeat = session_pb2.WorkerHeartbeat(progress=self._progress(moved))
+                session.send(session_pb2.SessionRequest(heartbeat=heartbeat))
+            case instructions.SendLeaving():
+                session.send(session_pb2.SessionRequest(leaving=session_pb2.WorkerLeaving()))
+            case instructions.DropSession(reason=reason):
+                session.drop(reason)
+            case instructions.FenceIds():
+                effects.commands.fence(instruction)
+            case instructions.ValidateConfig():
+                effects.commands.validate(instruction, session.send)
+            case _:
+                self._drained.set()
+
+    def _progress(self, moved: Sequence[UnitId]) -> list[task_pb2.TaskProgress]:
+        found = [self._state.tasks.get(unit) for unit in moved]
+        return [wire.task_progress_to(task) for task in found if task is not None]

@@ -1,0 +1,57 @@
+"""`worker.v1.RunService`: where the processes of runs dial in. Owns one stream per run, for as long as it lasts.
+
+Invariant: a process whose run id or token this worker did not give out hears STALE_GENERATION and does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import grpc.aio
+
+from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
+from herdmesh.rpc.errors import RequestInvalid
+from herdmesh.worker import wire
+from herdmesh.worker.effects.runs import RunLine, Runs
+from herdmesh.worker.state import events
+
+
+class RunServicer(run_service_pb2_grpc.RunServiceServicer):
+    """Serves `RunService`."""
+
+    def __init__(self, runs: Runs, emit: Callable[[events.Event], Awaitable[None]]) -> None:
+        self._runs = runs
+        self._emit = emit
+
+    async def Run(
+        self, request_iterator: AsyncIterator[run_service_pb2.RunRequest], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> AsyncIterator[run_service_pb2.RunResponse]:
+        """Hello, accepted, then progress up and commands down until the run half-closes."""
+        requests = aiter(request_iterator)
+        first = await anext(requests, None)
+        if first is None or first.WhichOneof("message") != "hello":
+            raise RequestInvalid("a run says hello first", "hello")
+        line = self._runs.open(first.hello.run_id, first.hello.token)
+        reader = asyncio.create_task(self._read(requests, line), name=f"run {line.run_id} reader")
+        try:
+            await self._emit(events.RunHello(line.run_id, first.hello.pid))
+            yield run_service_pb2.RunResponse(accepted=run_service_pb2.RunAccepted())
+            while (command := await line.next()) is not None:
+                yield command
+        finally:
+            reader.cancel()
+            line.closed.set()
+
+    async def _read(self, requests: AsyncIterator[run_service_pb2.RunRequest], line: RunLine) -> None:
+        try:
+            async for request in requests:
+                event = wire.run_event_from(line.run_id, request)
+                if event is not None:
+                    await self._emit(event)
+        except grpc.aio.AioRpcError:
+            # The process is gone; Spark's job says what became of it.
+            return
+        finally:
+            line.end()

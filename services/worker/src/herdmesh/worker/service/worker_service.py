@@ -1,0 +1,82 @@
+"""`worker.v1.WorkerService`: what this worker holds and can do. Owns no state; asks the loop and the effects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc.aio
+
+from herdmesh.api.worker.v1 import worker_service_pb2, worker_service_pb2_grpc
+from herdmesh.rpc.errors import RequestInvalid
+from herdmesh.worker import wire
+from herdmesh.worker.effects.commands import Commands
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.loop import WorkerLoop
+from herdmesh.worker.state.model import UnitId
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class WorkerServicer(worker_service_pb2_grpc.WorkerServiceServicer):
+    """Serves `WorkerService`."""
+
+    def __init__(self, loop: WorkerLoop, commands: Commands, specs: RunSpecs) -> None:
+        self._loop = loop
+        self._commands = commands
+        self._specs = specs
+
+    async def ListTasks(
+        self, request: worker_service_pb2.ListTasksRequest, context: _Context
+    ) -> worker_service_pb2.ListTasksResponse:
+        """The tasks held, each with how often it was started here."""
+        tasks = [
+            worker_service_pb2.HeldTask(
+                task=wire.task_id_to(task.unit),
+                state=wire.run_state_to(task.state),
+                generation=task.assignment.generation,
+                start_count=self._loop.start_count(task.unit),
+                progress=wire.task_progress_to(task),
+            )
+            for task in self._loop.tasks()
+        ]
+        return worker_service_pb2.ListTasksResponse(tasks=tasks, connectors=self._loop.connectors())
+
+    async def GetTaskProgress(
+        self, request: worker_service_pb2.GetTaskProgressRequest, context: _Context
+    ) -> worker_service_pb2.GetTaskProgressResponse:
+        """How far tasks have come."""
+        wanted = {UnitId(one.connector, one.task) for one in request.tasks}
+        found = [wire.task_progress_to(task) for task in self._loop.tasks() if not wanted or task.unit in wanted]
+        return worker_service_pb2.GetTaskProgressResponse(tasks=found)
+
+    async def ValidateConfig(
+        self, request: worker_service_pb2.ValidateConfigRequest, context: _Context
+    ) -> worker_service_pb2.ValidateConfigResponse:
+        """Connect's validation result; errors of the config are data, not an error of the call."""
+        validation = await self._commands.validated(wire.config_from(request.config))
+        return worker_service_pb2.ValidateConfigResponse(validation=validation)
+
+    async def ListPlugins(
+        self, request: worker_service_pb2.ListPluginsRequest, context: _Context
+    ) -> worker_service_pb2.ListPluginsResponse:
+        """The connectors this worker can load."""
+        plugins = [wire.plugin_to(one) for one in self._specs.plugins.all()]
+        return worker_service_pb2.ListPluginsResponse(plugins=plugins)
+
+    async def FenceTasks(
+        self, request: worker_service_pb2.FenceTasksRequest, context: _Context
+    ) -> worker_service_pb2.FenceTasksResponse:
+        """Returns when every earlier owner of the tasks is fenced."""
+        if not request.connector:
+            raise RequestInvalid("no connector is named", "connector")
+        if request.task_count < 0:
+            raise RequestInvalid("task_count is negative", "task_count")
+        await self._commands.fence_tasks(request.connector, request.task_count)
+        return worker_service_pb2.FenceTasksResponse()
+
+    async def Drain(
+        self, request: worker_service_pb2.DrainRequest, context: _Context
+    ) -> worker_service_pb2.DrainResponse:
+        """Returns when nothing is held any more."""
+        await self._loop.drain()
+        return worker_service_pb2.DrainResponse()

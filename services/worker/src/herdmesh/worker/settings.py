@@ -1,0 +1,51 @@
+"""Settings of a worker: one frozen object, read once from HERDMESH_* and flags. Owns names, defaults and units."""
+
+from __future__ import annotations
+
+import os
+
+from pydantic import Field
+
+from herdmesh.rpc.settings import ServiceSettings
+
+
+def default_slots() -> int:
+    """Runs at a time: four per core, since a run mostly waits for Kafka, and at least eight (design section 6)."""
+    return max(8, 4 * (os.cpu_count() or 1))
+
+
+class WorkerSettings(ServiceSettings):
+    """What a worker needs to know. Times in ms."""
+
+    listen: str = Field(default="127.0.0.1:7204", description="host:port to serve gRPC on")
+    worker_id: str = Field(default="", description="name of the worker; empty = the host:port it listens on")
+    herder: str = Field(default="127.0.0.1:7203", description="herders, comma separated host:port")
+    status_store: str = Field(default="127.0.0.1:7202", description="status stores, comma separated host:port")
+    bootstrap_servers: str = Field(default="127.0.0.1:9092", description="Kafka brokers")
+    group_id: str = Field(default="connect-cluster", description="Connect's group.id; part of every task's fence")
+    offset_storage_topic: str = Field(default="connect-offsets", description="Connect's offsets topic, for sources")
+    offset_storage_partitions: int = Field(default=25, ge=1, description="partitions it is created with")
+    offset_storage_replication_factor: int = Field(default=3, ge=1, description="replicas it is created with")
+    offset_flush_interval_ms: int = Field(default=60_000, ge=1, description="how often tasks commit offsets")
+    key_converter: str = Field(default="org.apache.kafka.connect.json.JsonConverter", description="default for keys")
+    value_converter: str = Field(default="org.apache.kafka.connect.json.JsonConverter", description="same for values")
+    linger_ms: int = Field(default=5_000, ge=0, description="a run ends after so long without a record")
+    slots: int = Field(default_factory=default_slots, ge=1, description="runs at a time")
+    share_ms: int = Field(default=2_000, ge=0, description="how long a run goes on once another task waits")
+    stop_timeout_ms: int = Field(default=10_000, ge=0, description="a run that takes longer to stop is killed")
+    leave_timeout_ms: int = Field(default=10_000, ge=0, description="how long the herder may take to move all away")
+    watch_interval_ms: int = Field(default=150, ge=10, description="how often idle sinks' partitions are looked at")
+    spark_master: str = Field(default="", description="empty = local[slots]")
+    spark_driver_memory: str = Field(default="512m", description="heap of the JVM; no record passes through it")
+
+    def worker_config(self) -> dict[str, str | None]:
+        """Defaults that a connector's config overrides, under Connect's names."""
+        schemas_default = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
+        return {
+            "key.converter": self.key_converter,
+            "value.converter": self.value_converter,
+            **schemas_default,
+            "offset.flush.interval.ms": str(self.offset_flush_interval_ms),
+            "offset.storage.partitions": str(self.offset_storage_partitions),
+            "offset.storage.replication.factor": str(self.offset_storage_replication_factor),
+        }

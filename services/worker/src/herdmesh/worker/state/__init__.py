@@ -1,0 +1,9 @@
+"""The pure state of a worker: `WorkerState.handle(event, now) -> [Instruction]`.
+
+No asyncio, gRPC, Kafka, Spark, threads, clock or randomness inside; see `machine` for the invariants.
+"""
+
+from herdmesh.worker.state.machine import Limits, WorkerState
+from herdmesh.worker.state.tasks import TaskLimits
+
+__all__ = ["Limits", "TaskLimits", "WorkerState"]

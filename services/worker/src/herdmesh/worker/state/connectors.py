@@ -1,0 +1,265 @@
+"""Connectors: instances of authors' classes that make task configs.
+
+Owns every connector the worker holds and the one call of its author's code that is under way. Owns no instance: calls
+are instructions, carried out in threads, because an author's code may take its time or never return.
+
+Invariant: at most one call per connector is under way; what it answers is matched by op_id, so an answer of an
+abandoned call changes nothing. `_drive` alone decides the next call, from what is wanted and what is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum, unique
+
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state.instructions import Instruction
+from herdmesh.worker.state.model import (
+    Assignment,
+    Config,
+    ConnectorSpec,
+    Failure,
+    PutMode,
+    RunState,
+    TargetState,
+    UnitId,
+)
+
+_RESTING = {TargetState.PAUSED: RunState.PAUSED, TargetState.STOPPED: RunState.STOPPED}
+
+
+@unique
+class Call(StrEnum):
+    """The call of the author's code under way."""
+
+    NONE = "NONE"
+    START = "START"
+    STOP = "STOP"
+    TASK_CONFIGS = "TASK_CONFIGS"
+
+
+@dataclass(slots=True)
+class Connector:
+    """One connector held."""
+
+    unit: UnitId
+    assignment: Assignment
+    spec: ConnectorSpec
+    target: TargetState
+    state: RunState = RunState.UNASSIGNED
+    """As reported and written."""
+    failure: Failure | None = None
+    started: bool = False
+    """The instance runs."""
+    call: Call = Call.NONE
+    op_id: int = 0
+    abandon_at: float | None = None
+    configs_wanted: int | None = None
+    """tasks_max of a question for task configs that is not answered yet."""
+    giving_up: bool = False
+    successor: events.StartUnit | None = None
+
+
+class Connectors:
+    """The connector machine. Each method takes one event's facts and returns what to do."""
+
+    def __init__(self, stop_timeout_ms: int = 5_000) -> None:
+        """`stop_timeout_ms`: how long an author's code may hold up giving the connector up."""
+        self._stop_timeout_ms = stop_timeout_ms
+        self._connectors: dict[str, Connector] = {}
+        self._ops = 0
+
+    # --- asking
+
+    def __iter__(self) -> Iterator[Connector]:
+        return iter(self._connectors.values())
+
+    def __len__(self) -> int:
+        return len(self._connectors)
+
+    def get(self, name: str) -> Connector | None:
+        """The connector, None when it is not held."""
+        return self._connectors.get(name)
+
+    def next_deadline(self) -> float | None:
+        """When `tick` next has something to do."""
+        return min((one.abandon_at for one in self if one.abandon_at is not None), default=None)
+
+    # --- the herder's commands
+
+    def start(self, event: events.StartUnit, spec: ConnectorSpec, now: float) -> list[Instruction]:
+        """Hold the connector, and start its instance unless it is to rest."""
+        name = event.unit.connector
+        held = self._connectors.get(name)
+        if held is not None and not (held.giving_up and held.successor is None):
+            current = held.successor.assignment if held.successor is not None else held.assignment
+            if event.assignment == current and held.successor is None:
+                return [self._report(held), *self.set_target(name, event.target, now)]
+            if event.assignment.order <= current.order:
+                return []
+        if held is not None:
+            held.successor = event
+            return self._give_up(held, now)
+        connector = Connector(event.unit, event.assignment, spec, event.target)
+        self._connectors[name] = connector
+        if event.target is not TargetState.STARTED:
+            return self._say(connector, _RESTING[event.target])
+        return self._drive(connector, now)
+
+    def stop(self, name: str, now: float) -> list[Instruction]:
+        """Stop the connector and give it up, without a successor."""
+        connector = self._connectors.get(name)
+        if connector is None:
+            return []
+        connector.successor = None
+        return self._give_up(connector, now)
+
+    def set_target(self, name: str, target: TargetState, now: float) -> list[Instruction]:
+        """Pause, stop or resume in place. A FAILED connector stays FAILED."""
+        connector = self._connectors.get(name)
+        if connector is None or connector.giving_up or connector.target is target:
+            return []
+        connector.target = target
+        out = self._drive(connector, now)
+        resting = _RESTING.get(target)
+        at_rest = connector.call is Call.NONE and not connector.started and connector.failure is None
+        if resting is not None and at_rest and connector.state is not resting:
+            out += self._say(connector, resting)
+        return out
+
+    def generate(self, event: events.GenerateTaskConfigs, now: float) -> list[Instruction]:
+        """Ask for task configs; answered also when the connector is not held, so that the leader need not wait."""
+        connector = self._connectors.get(event.connector)
+        if connector is None or connector.giving_up or connector.assignment != event.assignment:
+            failure = Failure("this worker does not hold the connector", error_class=ErrorClass.RETRIABLE)
+            return [instructions.SendTaskConfigs(event.connector, event.assignment, failure=failure)]
+        if connector.failure is not None:
+            return [instructions.SendTaskConfigs(event.connector, event.assignment, failure=connector.failure)]
+        connector.configs_wanted = event.tasks_max
+        return self._drive(connector, now)
+
+    # --- what the author's code answered
+
+    def started(self, name: str, op_id: int, failure: Failure | None, now: float) -> list[Instruction]:
+        """`start` returned."""
+        connector = self._answered(name, op_id)
+        if connector is None:
+            return []
+        if failure is not None:
+            return [*self._failed(connector, failure), *self._drive(connector, now)]
+        connector.started = True
+        wanted = connector.target is TargetState.STARTED and not connector.giving_up
+        out = self._say(connector, RunState.RUNNING) if wanted else []
+        return [*out, *self._drive(connector, now)]
+
+    def stopped(self, name: str, op_id: int, now: float) -> list[Instruction]:
+        """`stop` returned."""
+        connector = self._answered(name, op_id)
+        if connector is None:
+            return []
+        connector.started = False
+        resting = _RESTING.get(connector.target)
+        out = self._say(connector, resting) if resting is not None and not connector.giving_up else []
+        return [*out, *self._drive(connector, now)]
+
+    def task_configs_made(
+        self, name: str, op_id: int, tasks: Sequence[Config], failure: Failure | None, now: float
+    ) -> list[Instruction]:
+        """`task_configs` returned. A failure to make them fails the question, not the connector, as in Connect."""
+        connector = self._answered(name, op_id)
+        if connector is None:
+            return []
+        out: list[Instruction] = []
+        if not connector.giving_up:
+            out.append(instructions.SendTaskConfigs(name, connector.assignment, tasks, failure))
+        return [*out, *self._drive(connector, now)]
+
+    def tick(self, now: float) -> list[Instruction]:
+        """Give up on author's code that does not return."""
+        out: list[Instruction] = []
+        for connector in list(self._connectors.values()):
+            if connector.abandon_at is not None and connector.abandon_at <= now:
+                out += [instructions.AbandonConnector(connector.unit.connector), *self._given_up(connector, now)]
+        return out
+
+    # --- edges
+
+    def _drive(self, connector: Connector, now: float) -> list[Instruction]:
+        if connector.call is not Call.NONE:
+            return []
+        name = connector.unit.connector
+        if connector.giving_up:
+            if connector.started:
+                return [instructions.StopConnector(name, self._call(connector, Call.STOP))]
+            return self._given_up(connector, now)
+        if connector.target is TargetState.STARTED and not connector.started and connector.failure is None:
+            return [instructions.StartConnector(name, self._call(connector, Call.START), connector.spec.config)]
+        if connector.target is not TargetState.STARTED and connector.started:
+            return [instructions.StopConnector(name, self._call(connector, Call.STOP))]
+        if connector.configs_wanted is not None:
+            tasks_max, connector.configs_wanted = connector.configs_wanted, None
+            op_id = self._call(connector, Call.TASK_CONFIGS)
+            return [instructions.MakeTaskConfigs(name, op_id, connector.spec.config, tasks_max)]
+        return []
+
+    def _call(self, connector: Connector, call: Call) -> int:
+        self._ops += 1
+        connector.call = call
+        connector.op_id = self._ops
+        return self._ops
+
+    def _answered(self, name: str, op_id: int) -> Connector | None:
+        connector = self._connectors.get(name)
+        if connector is None or connector.op_id != op_id or connector.call is Call.NONE:
+            return None
+        connector.call = Call.NONE
+        return connector
+
+    def _failed(self, connector: Connector, failure: Failure) -> list[Instruction]:
+        if connector.giving_up:
+            return []
+        connector.failure = failure
+        out = self._say(connector, RunState.FAILED)
+        if connector.configs_wanted is not None:
+            connector.configs_wanted = None
+            name = connector.unit.connector
+            out.append(instructions.SendTaskConfigs(name, connector.assignment, failure=failure))
+        return out
+
+    def _give_up(self, connector: Connector, now: float) -> list[Instruction]:
+        if not connector.giving_up:
+            connector.giving_up = True
+            connector.abandon_at = now + self._stop_timeout_ms / 1000
+        return self._drive(connector, now)
+
+    def _given_up(self, connector: Connector, now: float) -> list[Instruction]:
+        del self._connectors[connector.unit.connector]
+        successor = connector.successor
+        if successor is not None:
+            assert isinstance(successor.spec, ConnectorSpec)
+            return self.start(successor, successor.spec, now)
+        keep = connector.state is RunState.FAILED
+        connector.state, connector.failure = RunState.UNASSIGNED, None
+        return [*([] if keep else [self._status(connector)]), self._report(connector)]
+
+    # --- telling
+
+    def _say(self, connector: Connector, state: RunState) -> list[Instruction]:
+        connector.state = state
+        return [self._status(connector), self._report(connector)]
+
+    def _status(self, connector: Connector) -> Instruction:
+        safe = connector.state in (RunState.FAILED, RunState.UNASSIGNED)
+        return instructions.WriteStatus(
+            connector.unit,
+            connector.state,
+            PutMode.PUT_SAFE if safe else PutMode.PUT,
+            connector.assignment.generation,
+            connector.spec.config,
+            connector.failure,
+        )
+
+    def _report(self, connector: Connector) -> Instruction:
+        return instructions.SendReport(connector.unit, connector.assignment, connector.state, connector.failure)

@@ -1,0 +1,267 @@
+"""What can happen to a worker. Every event is data that can be logged and replayed; none carries code.
+
+Owns the vocabulary between the outside (session, runs, Spark, watcher, clock) and the state, and no decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from herdmesh.engine.contract import Progress, RunEnd
+from herdmesh.worker.state.model import (
+    Assignment,
+    Config,
+    ConnectorSpec,
+    Failure,
+    TargetState,
+    TaskSpec,
+    UnitId,
+)
+
+# --- commands of the leading herder; the session checks nothing, the state compares epochs
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """The leader welcomed us. Whatever is held and not in `adopted` must be given up."""
+
+    epoch: int
+    adopted: frozenset[UnitId]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionClosed:
+    """The stream to the leader is gone. Tasks go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartUnit:
+    """Start a task (`spec` is a TaskSpec) or a connector (ConnectorSpec)."""
+
+    epoch: int
+    unit: UnitId
+    assignment: Assignment
+    target: TargetState
+    spec: TaskSpec | ConnectorSpec
+    has_committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StopUnit:
+    """Stop a unit and give it up; answered by a report of UNASSIGNED."""
+
+    epoch: int
+    unit: UnitId
+    assignment: Assignment
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetUnitTargetState:
+    """Pause, resume or (a connector) stop in place."""
+
+    epoch: int
+    unit: UnitId
+    target: TargetState
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateTaskConfigs:
+    """Ask a held connector for its task configs."""
+
+    epoch: int
+    connector: str
+    assignment: Assignment
+    tasks_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class FenceCommand:
+    """Initialise the transactional ids of tasks 0 to task_count - 1."""
+
+    epoch: int
+    command_id: str
+    connector: str
+    task_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateCommand:
+    """Validate a config; the result goes back without passing through the state."""
+
+    epoch: int
+    command_id: str
+    config: Config
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """The leader moved everything away after we said that we leave."""
+
+    epoch: int
+
+
+Command = (
+    SessionOpened
+    | StartUnit
+    | StopUnit
+    | SetUnitTargetState
+    | GenerateTaskConfigs
+    | FenceCommand
+    | ValidateCommand
+    | Released
+)
+
+# --- runs
+
+
+@dataclass(frozen=True, slots=True)
+class RunHello:
+    """The run's process dialled in."""
+
+    run_id: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """How far the run has come; the first one also says that the task took over and runs."""
+
+    run_id: str
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed:
+    """The run will end with an error."""
+
+    run_id: str
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinished:
+    """The run will end without an error."""
+
+    run_id: str
+    reason: RunEnd
+    progress: Progress
+    wake_after_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    """The run's Spark job is over and its slot is free. `error` is Spark's word when the job failed."""
+
+    run_id: str
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskHasWork:
+    """The watcher of idle tasks saw work. `idle_id` names the idle period it watched."""
+
+    unit: UnitId
+    idle_id: int
+    reason: str
+
+
+# --- connectors: each answers one instruction by its op_id
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStarted:
+    """`start` of the author's class returned, or failed."""
+
+    connector: str
+    op_id: int
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorStopped:
+    """`stop` of the author's class returned; errors of it are only logged."""
+
+    connector: str
+    op_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfigsMade:
+    """`task_configs` of the author's class returned, or failed."""
+
+    connector: str
+    op_id: int
+    tasks: Sequence[Config] = ()
+    failure: Failure | None = None
+
+
+# --- the rest
+
+
+@dataclass(frozen=True, slots=True)
+class CommandDone:
+    """A fence or validate command was carried out."""
+
+    command_id: str
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StatusStale:
+    """The status store says that another worker incarnation owns the unit under a newer generation."""
+
+    unit: UnitId
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatDue:
+    """Time to tell the leader which tasks moved. `only_if_moved` skips an empty heartbeat."""
+
+    only_if_moved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DrainRequested:
+    """Stop all tasks in order and refuse new ones; the process stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveRequested:
+    """The process was told to stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class SparkGone:
+    """The JVM is dead, and every run with it."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A deadline of the state has come."""
+
+
+Event = (
+    Command
+    | SessionClosed
+    | RunHello
+    | RunProgress
+    | RunFailed
+    | RunFinished
+    | RunEnded
+    | TaskHasWork
+    | ConnectorStarted
+    | ConnectorStopped
+    | TaskConfigsMade
+    | CommandDone
+    | StatusStale
+    | HeartbeatDue
+    | DrainRequested
+    | LeaveRequested
+    | SparkGone
+    | Tick
+)

@@ -1,0 +1,237 @@
+"""What the state wants done. Each instruction is data; `herdmesh.worker.loop` hands it to the effect that can do it.
+
+Owns the vocabulary only. Invariant: carrying out an instruction never blocks the loop and answers, if at all, by an
+event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from herdmesh.engine.contract import Progress
+from herdmesh.worker.state.model import (
+    Assignment,
+    Config,
+    Failure,
+    PutMode,
+    RunState,
+    TaskSpec,
+    UnitId,
+)
+
+# --- runs
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitRun:
+    """Run the task as a Spark job; ends with RunEnded whatever happens."""
+
+    run_id: str
+    unit: UnitId
+    spec: TaskSpec
+    has_committed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StopRun:
+    """Tell the run to commit and end."""
+
+    run_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRun:
+    """Tell the run to end after `run_ms`, because other tasks wait."""
+
+    run_id: str
+    run_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelRun:
+    """Kill the run's process: it did not end in time when told to stop."""
+
+    run_id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTask:
+    """Watch an idle task and say TaskHasWork(idle_id). `wake_after_ms` is a source's own wish, 0 = none.
+
+    `caught_up` tells that the run found nothing more to read: only a growth of a partition after `progress` is work.
+    """
+
+    unit: UnitId
+    idle_id: int
+    spec: TaskSpec
+    progress: Progress | None
+    wake_after_ms: int
+    caught_up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnwatchTask:
+    """Stop watching. `forget` drops what was remembered about earlier idle periods too: the unit is given up."""
+
+    unit: UnitId
+    forget: bool = False
+
+
+# --- connectors
+
+
+@dataclass(frozen=True, slots=True)
+class StartConnector:
+    """Make an instance of the author's class and start it."""
+
+    connector: str
+    op_id: int
+    config: Config
+
+
+@dataclass(frozen=True, slots=True)
+class StopConnector:
+    """Stop the instance and drop it."""
+
+    connector: str
+    op_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class MakeTaskConfigs:
+    """Ask the instance; when none is started (PAUSED), one is started for the question and stopped again."""
+
+    connector: str
+    op_id: int
+    config: Config
+    tasks_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonConnector:
+    """The author's code did not return in time: forget the instance, ignore what it still says."""
+
+    connector: str
+
+
+# --- to the leader; dropped without a session, because hello carries everything
+
+
+@dataclass(frozen=True, slots=True)
+class SendReport:
+    """Tell the state of a unit."""
+
+    unit: UnitId
+    assignment: Assignment
+    state: RunState
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendTaskConfigs:
+    """Answer or offer task configs."""
+
+    connector: str
+    assignment: Assignment
+    tasks: Sequence[Config] = ()
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendReply:
+    """Answer a fence command."""
+
+    command_id: str
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SendHeartbeat:
+    """Keep the session; `moved` are the tasks whose progress changed."""
+
+    moved: Sequence[UnitId]
+
+
+@dataclass(frozen=True, slots=True)
+class SendLeaving:
+    """Ask to be relieved of everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropSession:
+    """The herder behind this session leads no more: dial anew."""
+
+    reason: str
+
+
+# --- the rest
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """Write a status; of two for one unit only the later needs to arrive."""
+
+    unit: UnitId
+    state: RunState
+    mode: PutMode
+    generation: int
+    config: Config  # of the connector: its class gives the version
+    failure: Failure | None = None
+    has_committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FenceIds:
+    """Initialise transactional ids, then CommandDone."""
+
+    command_id: str
+    connector: str
+    task_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateConfig:
+    """Validate, then send the reply with the validation."""
+
+    command_id: str
+    config: Config
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """A drain is complete: nothing is held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """Everything is given up; end the process."""
+
+    code: int
+
+
+Instruction = (
+    SubmitRun
+    | StopRun
+    | ShareRun
+    | CancelRun
+    | WatchTask
+    | UnwatchTask
+    | StartConnector
+    | StopConnector
+    | MakeTaskConfigs
+    | AbandonConnector
+    | SendReport
+    | SendTaskConfigs
+    | SendReply
+    | SendHeartbeat
+    | SendLeaving
+    | DropSession
+    | WriteStatus
+    | FenceIds
+    | ValidateConfig
+    | Drained
+    | Exit
+)

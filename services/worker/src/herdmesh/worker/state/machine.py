@@ -1,0 +1,228 @@
+"""The worker's state: who leads, what is held, whether we are leaving.
+
+Owns the epoch, the session's life and the order of leaving; hands everything about tasks to `tasks` and about
+connectors to `connectors`. Pure: `handle(event, now) -> [Instruction]` is the only mutator, `now` is seconds of a
+monotonic clock.
+
+Invariants: a command below the highest epoch seen changes nothing; without a session nothing that is held stops; `Exit`
+comes once, when nothing is held or the time to leave is over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state.connectors import Connectors
+from herdmesh.worker.state.instructions import Instruction
+from herdmesh.worker.state.model import (
+    ConnectorSpec,
+    Holding,
+    RunState,
+    TaskSpec,
+    UnitId,
+)
+from herdmesh.worker.state.tasks import TaskLimits, Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Numbers the machine works with. Times in ms."""
+
+    tasks: TaskLimits = field(default_factory=TaskLimits)
+    connector_stop_timeout_ms: int = 5_000
+    leave_timeout_ms: int = 10_000
+    """How long the leader may take to move everything away; then the worker stops everything itself."""
+    leave_timeout_broken_ms: int = 2_000
+    """The same when Spark is dead and there is nothing to finish."""
+
+
+class WorkerState:
+    """State machine of one worker."""
+
+    def __init__(self, run_prefix: str, limits: Limits | None = None) -> None:
+        """`run_prefix` is new for each life of the process."""
+        self._limits = limits or Limits()
+        self.tasks = Tasks(run_prefix, self._limits.tasks)
+        self.connectors = Connectors(self._limits.connector_stop_timeout_ms)
+        self.epoch_max = 0
+        self.session_open = False
+        self.draining = False
+        self._exit_code: int | None = None
+        self._leave_by: float | None = None
+        self._exit_by: float | None = None
+        self._drain_waits = False
+        self._over = False
+
+    # --- asking
+
+    def holdings(self) -> list[Holding]:
+        """What hello tells, also units on their way out: their end will be reported."""
+        held = [*self.connectors, *self.tasks]
+        return [Holding(one.unit, one.assignment, one.state, one.failure) for one in held]
+
+    def next_deadline(self) -> float | None:
+        """When a Tick is due, None = never."""
+        times = [self.tasks.next_deadline(), self.connectors.next_deadline(), self._leave_by, self._exit_by]
+        return min((time for time in times if time is not None), default=None)
+
+    # --- the one mutator
+
+    def handle(self, event: events.Event, now: float) -> list[Instruction]:
+        """Take one event and return what to do, in order."""
+        out = self._command(event, now) if isinstance(event, events.Command) else self._other(event, now)
+        return [*out, *self._after(now)]
+
+    def _command(self, event: events.Command, now: float) -> list[Instruction]:
+        if event.epoch < self.epoch_max:
+            if isinstance(event, events.SessionOpened):
+                return [instructions.DropSession(f"its epoch {event.epoch} is below {self.epoch_max}")]
+            return []
+        self.epoch_max = event.epoch
+        match event:
+            case events.SessionOpened():
+                return self._welcome(event, now)
+            case events.StartUnit():
+                return self._start(event, now)
+            case events.StopUnit():
+                return self._stop(event, now)
+            case events.SetUnitTargetState(unit=unit, target=target):
+                if unit.task is None:
+                    return self.connectors.set_target(unit.connector, target, now)
+                return self.tasks.set_target(unit, target, now)
+            case events.GenerateTaskConfigs():
+                return self.connectors.generate(event, now)
+            case events.FenceCommand(command_id=command_id, connector=connector, task_count=task_count):
+                return [instructions.FenceIds(command_id, connector, task_count)]
+            case events.ValidateCommand(command_id=command_id, config=config):
+                return [instructions.ValidateConfig(command_id, config)]
+            case events.Released():
+                return self._stop_all("released", now) if self._exit_code is not None else []
+
+    def _other(self, event: events.Event, now: float) -> list[Instruction]:
+        match event:
+            case events.RunHello(run_id=run_id, pid=pid):
+                return self.tasks.run_hello(run_id, pid)
+            case events.RunProgress(run_id=run_id, progress=progress):
+                return self.tasks.run_progress(run_id, progress)
+            case events.RunFailed(run_id=run_id, failure=failure):
+                return self.tasks.run_said_end(run_id, failure)
+            case events.RunFinished(run_id=run_id):
+                return self.tasks.run_said_end(run_id, event)
+            case events.RunEnded(run_id=run_id, error=error):
+                return self.tasks.run_ended(run_id, error, now)
+            case events.TaskHasWork(unit=unit, idle_id=idle_id):
+                return self.tasks.has_work(unit, idle_id, now)
+            case events.ConnectorStarted(connector=name, op_id=op_id, failure=failure):
+                return self.connectors.started(name, op_id, failure, now)
+            case events.ConnectorStopped(connector=name, op_id=op_id):
+                return self.connectors.stopped(name, op_id, now)
+            case events.TaskConfigsMade(connector=name, op_id=op_id, tasks=tasks, failure=failure):
+                return self.connectors.task_configs_made(name, op_id, tasks, failure, now)
+            case _:
+                return self._about_itself(event, now)
+
+    def _about_itself(self, event: events.Event, now: float) -> list[Instruction]:
+        match event:
+            case events.SessionClosed():
+                self.session_open = False
+                return self._stop_all("leaving, and no herder to ask", now) if self._exit_code is not None else []
+            case events.CommandDone(command_id=command_id, failure=failure):
+                return [instructions.SendReply(command_id, failure)]
+            case events.StatusStale(unit=unit, generation=generation):
+                return self._stale(unit, generation, now)
+            case events.HeartbeatDue(only_if_moved=only_if_moved):
+                moved = self.tasks.take_moved() if self.session_open else []
+                return [instructions.SendHeartbeat(moved)] if moved or not only_if_moved else []
+            case events.DrainRequested():
+                self.draining = self._drain_waits = True
+                return self._stop_all("draining", now)
+            case events.LeaveRequested():
+                return self._leave(0, self._limits.leave_timeout_ms, now)
+            case events.SparkGone(error=error):
+                out = self.tasks.all_runs_gone(error, now)
+                return [*out, *self._leave(1, self._limits.leave_timeout_broken_ms, now)]
+            case _:
+                return self._tick(now)
+
+    # --- session
+
+    def _welcome(self, event: events.SessionOpened, now: float) -> list[Instruction]:
+        self.session_open = True
+        out: list[Instruction] = []
+        for holding in self.holdings():
+            if holding.unit not in event.adopted:
+                out += self._give_up(holding.unit, "the herder did not adopt it", now)
+        if self._exit_code is not None:
+            out.append(instructions.SendLeaving())
+        return out
+
+    def _start(self, event: events.StartUnit, now: float) -> list[Instruction]:
+        if self.draining or self._exit_code is not None:
+            return [instructions.SendReport(event.unit, event.assignment, RunState.UNASSIGNED)]
+        if isinstance(event.spec, TaskSpec):
+            return self.tasks.start(event, event.spec, now)
+        assert isinstance(event.spec, ConnectorSpec)
+        return self.connectors.start(event, event.spec, now)
+
+    def _stop(self, event: events.StopUnit, now: float) -> list[Instruction]:
+        held = self.connectors.get(event.unit.connector) if event.unit.task is None else self.tasks.get(event.unit)
+        if held is None or held.assignment.order > event.assignment.order:
+            # Already gone, or a newer claim holds it: the one spoken of is not here.
+            return [instructions.SendReport(event.unit, event.assignment, RunState.UNASSIGNED)]
+        return self._give_up(event.unit, event.reason, now)
+
+    def _stale(self, unit: UnitId, generation: int, now: float) -> list[Instruction]:
+        held = self.connectors.get(unit.connector) if unit.task is None else self.tasks.get(unit)
+        if held is None or held.assignment.generation != generation:
+            return []
+        return self._give_up(unit, "another worker owns it under a newer generation", now)
+
+    def _give_up(self, unit: UnitId, reason: str, now: float) -> list[Instruction]:
+        if unit.task is None:
+            return self.connectors.stop(unit.connector, now)
+        return self.tasks.stop(unit, reason, now)
+
+    # --- leaving
+
+    def _leave(self, code: int, timeout_ms: int, now: float) -> list[Instruction]:
+        if self._exit_code is not None:
+            self._exit_code = max(code, self._exit_code)
+            return []
+        self._exit_code = code
+        self._leave_by = now + timeout_ms / 1000
+        if self.session_open:
+            return [instructions.SendLeaving()]
+        return self._stop_all("leaving, and no herder to ask", now)
+
+    def _stop_all(self, reason: str, now: float) -> list[Instruction]:
+        if self._exit_code is not None:
+            self._leave_by = None
+            if self._exit_by is None:
+                # Runs that will not stop are cancelled at their own deadline; leave them a moment after it.
+                wait_ms = max(self._limits.tasks.stop_timeout_ms, self._limits.connector_stop_timeout_ms) + 1_000
+                self._exit_by = now + wait_ms / 1000
+        out: list[Instruction] = []
+        for holding in self.holdings():
+            out += self._give_up(holding.unit, reason, now)
+        return out
+
+    def _tick(self, now: float) -> list[Instruction]:
+        out = [*self.tasks.tick(now), *self.connectors.tick(now)]
+        if self._leave_by is not None and self._leave_by <= now:
+            out += self._stop_all("leaving, and the herder did not move it in time", now)
+        return out
+
+    def _after(self, now: float) -> list[Instruction]:
+        empty = not len(self.tasks) and not len(self.connectors)
+        out: list[Instruction] = []
+        if self._drain_waits and empty:
+            self._drain_waits = False
+            out.append(instructions.Drained())
+        # Asked to leave with a session, we wait for Released even with nothing held: new work may be on its way.
+        time_is_up = self._exit_by is not None and (empty or self._exit_by <= now)
+        if self._exit_code is not None and time_is_up and not self._over:
+            self._over = True
+            self._exit_by = self._leave_by = None
+            out.append(instructions.Exit(self._exit_code))
+        return out

@@ -1,0 +1,27 @@
+"""Adding up the progress of a task's runs. Owns the arithmetic; counts never go back while the task is held."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from herdmesh.engine.contract import Progress
+
+
+def added(base: Progress, run: Progress) -> Progress:
+    """Progress of the task: what its earlier runs counted, plus what this one has. All else is the run's word, except
+    that partitions once known stay known until a run names them again."""
+    return replace(
+        run,
+        records_in=base.records_in + run.records_in,
+        records_out=base.records_out + run.records_out,
+        records_dropped=base.records_dropped + run.records_dropped,
+        partitions=run.partitions or base.partitions,
+        commit_time_ms=run.commit_time_ms if run.commit_time_ms is not None else base.commit_time_ms,
+        has_committed=base.has_committed or run.has_committed,
+    )
+
+
+def caught_up(progress: Progress) -> bool:
+    """True for a sink that has read all it knows of. A source never knows: False."""
+    parts = progress.partitions
+    return bool(parts) and all(0 <= one.end_offset <= one.position for one in parts)

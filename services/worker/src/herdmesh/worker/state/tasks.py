@@ -1,0 +1,433 @@
+"""Tasks: from the herder's start to the run, idleness, pause, failure and giving up.
+
+Owns every task the worker holds, its run, and the slots the runs share. Owns no session (`machine`) and no connector.
+
+Invariant: a task has at most one run, from SubmitRun to RunEnded; a task is given up (reported UNASSIGNED) only without
+one, so a new owner that hears the report meets no old one. A run that will not end is cancelled after a deadline.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
+from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state.instructions import Instruction
+from herdmesh.worker.state.model import (
+    Assignment,
+    Failure,
+    Phase,
+    PutMode,
+    RunState,
+    TargetState,
+    TaskSpec,
+    UnitId,
+)
+from herdmesh.worker.state.progress import added, caught_up
+
+_START_COUNTS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class TaskLimits:
+    """Numbers the task machine works with. Times in ms."""
+
+    slots: int = 8
+    share_ms: int = 2_000
+    """How long a run may go on once another task waits for its slot."""
+    stop_timeout_ms: int = 10_000
+    """How long a run may take to commit and end before its process is killed."""
+    lost_runs_max: int = 3
+    """So many runs in a row may be lost without a word before the task is FAILED."""
+    lost_backoff_ms: int = 500
+    """Wait before the second try after a lost run; doubles. The first try comes at once."""
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of a task, from SubmitRun to RunEnded."""
+
+    run_id: str
+    since: float
+    base: Progress
+    """Of the task's earlier runs."""
+    pid: int = 0
+    outcome: events.RunFinished | Failure | None = None
+    shared: bool = False
+    """Told to share its slot."""
+    stop_by: float | None = None
+    """Told to stop; cancelled at this time."""
+    cancelled: bool = False
+
+
+@dataclass(slots=True)
+class Task:
+    """One task held."""
+
+    unit: UnitId
+    assignment: Assignment
+    spec: TaskSpec
+    target: TargetState
+    has_committed: bool
+    phase: Phase = Phase.NEW
+    state: RunState = RunState.UNASSIGNED
+    """As reported and written."""
+    failure: Failure | None = None
+    progress: Progress = field(default_factory=Progress)
+    run: Run | None = None
+    run_count: int = 0
+    confirmed: bool = False
+    """A run under this assignment took over and began: only then it is RUNNING."""
+    lost_runs: int = 0
+    retry_at: float | None = None
+    giving_up: bool = False
+    successor: events.StartUnit | None = None
+    """Starts once this one is given up."""
+
+
+class Tasks:
+    """The task machine. Each method takes one event's facts and returns what to do."""
+
+    def __init__(self, run_prefix: str, limits: TaskLimits) -> None:
+        """`run_prefix` is new for each life of the process: run ids are unique among all runs ever."""
+        self._prefix = run_prefix
+        self._limits = limits
+        self._tasks: dict[UnitId, Task] = {}
+        self._by_run: dict[str, Task] = {}
+        self._queue: deque[UnitId] = deque()
+        self._runs_made = 0
+        self._start_counts: dict[UnitId, int] = {}
+        self._moved: dict[UnitId, None] = {}
+
+    # --- asking
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self._tasks.values())
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def get(self, unit: UnitId) -> Task | None:
+        """The task, None when it is not held."""
+        return self._tasks.get(unit)
+
+    def start_count(self, unit: UnitId) -> int:
+        """How often the worker was told to start it, also before it was last given up."""
+        return self._start_counts.get(unit, 0)
+
+    def next_deadline(self) -> float | None:
+        """When `tick` next has something to do."""
+        times = [task.retry_at for task in self._tasks.values() if task.retry_at is not None]
+        runs = [task.run for task in self._by_run.values() if task.run is not None]
+        times += [run.stop_by for run in runs if run.stop_by is not None and not run.cancelled]
+        return min(times, default=None)
+
+    def take_moved(self) -> list[UnitId]:
+        """The tasks whose progress changed since the last call."""
+        moved = [unit for unit in self._moved if unit in self._tasks]
+        self._moved.clear()
+        return moved
+
+    # --- the herder's commands
+
+    def start(self, event: events.StartUnit, spec: TaskSpec, now: float) -> list[Instruction]:
+        """Hold the task; run it unless it is to be paused."""
+        held = self._tasks.get(event.unit)
+        if held is not None and not (held.giving_up and held.successor is None):
+            current = held.successor.assignment if held.successor is not None else held.assignment
+            if event.assignment == current and held.successor is None:
+                # Said twice: the herder may have missed our report.
+                return [self._report(held), *self.set_target(event.unit, event.target, now)]
+            if event.assignment.order <= current.order:
+                return []
+        if held is not None:
+            held.successor = event
+            return self._give_up(held, "replaced by a newer assignment", now)
+        self._start_counts[event.unit] = self._start_counts.pop(event.unit, 0) + 1
+        if len(self._start_counts) > _START_COUNTS_MAX:
+            del self._start_counts[next(iter(self._start_counts))]
+        task = Task(event.unit, event.assignment, spec, event.target, event.has_committed)
+        self._tasks[event.unit] = task
+        if event.target is not TargetState.STARTED:
+            return self._to_paused(task)
+        return self._to_queued(task, now)
+
+    def stop(self, unit: UnitId, reason: str, now: float) -> list[Instruction]:
+        """Stop the task and give it up, without a successor."""
+        task = self._tasks.get(unit)
+        if task is None:
+            return []
+        task.successor = None
+        return self._give_up(task, reason, now)
+
+    def set_target(self, unit: UnitId, target: TargetState, now: float) -> list[Instruction]:
+        """Pause or resume in place. A FAILED task stays FAILED, as in Connect."""
+        task = self._tasks.get(unit)
+        if task is None or task.giving_up:
+            return []
+        wanted = TargetState.STARTED if target is TargetState.STARTED else TargetState.PAUSED
+        if task.target is wanted:
+            return []
+        task.target = wanted
+        if wanted is TargetState.PAUSED:
+            if task.run is not None:
+                return self._stop_run(task, "paused", now)
+            if task.phase in (Phase.QUEUED, Phase.IDLE, Phase.WAITING):
+                return self._to_paused(task)
+            return []
+        # A run that was told to stop for the pause ends first; its end sees the new target.
+        return self._paused_to_queued(task, now) if task.phase is Phase.PAUSED else []
+
+    # --- runs
+
+    def run_hello(self, run_id: str, pid: int) -> list[Instruction]:
+        """The process is there."""
+        task = self._by_run.get(run_id)
+        if task is not None and task.run is not None:
+            task.run.pid = pid
+            self._moved[task.unit] = None
+            if task.phase is Phase.STARTING:
+                task.phase = Phase.RUNNING
+        return []
+
+    def run_progress(self, run_id: str, progress: Progress) -> list[Instruction]:
+        """Records moved, or the task took over."""
+        task = self._by_run.get(run_id)
+        if task is None or task.run is None:
+            return []
+        if task.phase is Phase.STARTING:
+            task.phase = Phase.RUNNING
+        if progress.records_in > 0:
+            task.lost_runs = 0
+        return self._progressed(task, task.run, progress)
+
+    def run_said_end(self, run_id: str, outcome: events.RunFinished | Failure) -> list[Instruction]:
+        """The run said how it ends; what follows waits until its process is gone (`run_ended`)."""
+        task = self._by_run.get(run_id)
+        if task is None or task.run is None:
+            return []
+        task.run.outcome = outcome
+        if isinstance(outcome, Failure):
+            return []
+        return self._progressed(task, task.run, outcome.progress)
+
+    def run_ended(self, run_id: str, error: str | None, now: float) -> list[Instruction]:
+        """The process is gone and its slot free."""
+        task = self._by_run.pop(run_id, None)
+        if task is None or task.run is None:
+            return []
+        run, task.run = task.run, None
+        self._moved[task.unit] = None
+        out = self._after_run(task, run, error, now)
+        return [*out, *self._fill_slots(now)]
+
+    def has_work(self, unit: UnitId, idle_id: int, now: float) -> list[Instruction]:
+        """The watcher saw work for an idle task."""
+        task = self._tasks.get(unit)
+        if task is None or task.phase is not Phase.IDLE or task.run_count != idle_id:
+            return []
+        return [instructions.UnwatchTask(unit), *self._to_queued(task, now)]
+
+    def all_runs_gone(self, error: str, now: float) -> list[Instruction]:
+        """Spark died, and every run with it; nothing can be run any more."""
+        self._limits = replace(self._limits, slots=0)
+        out: list[Instruction] = []
+        for run_id in list(self._by_run):
+            out += self.run_ended(run_id, error, now)
+        return out
+
+    def tick(self, now: float) -> list[Instruction]:
+        """Cancel runs that will not stop; start again what was lost."""
+        out: list[Instruction] = []
+        for run_id, task in list(self._by_run.items()):
+            run = task.run
+            if run is not None and run.stop_by is not None and run.stop_by <= now and not run.cancelled:
+                run.cancelled = True
+                out.append(instructions.CancelRun(run_id, "it did not stop in time"))
+        for task in list(self._tasks.values()):
+            if task.retry_at is not None and task.retry_at <= now:
+                out += self._to_queued(task, now)
+        return out
+
+    # --- edges
+
+    def _to_queued(self, task: Task, now: float) -> list[Instruction]:
+        task.phase = Phase.QUEUED
+        task.retry_at = None
+        self._queue.append(task.unit)
+        return self._fill_slots(now)
+
+    def _paused_to_queued(self, task: Task, now: float) -> list[Instruction]:
+        out = self._say(task, RunState.RUNNING) if task.confirmed else []
+        return [*out, *self._to_queued(task, now)]
+
+    def _to_paused(self, task: Task) -> list[Instruction]:
+        out: list[Instruction] = [instructions.UnwatchTask(task.unit)] if task.phase is Phase.IDLE else []
+        self._leave_queue(task)
+        task.phase = Phase.PAUSED
+        task.retry_at = None
+        return [*out, *self._say(task, RunState.PAUSED)]
+
+    def _to_failed(self, task: Task, failure: Failure) -> list[Instruction]:
+        task.phase = Phase.FAILED
+        task.failure = failure
+        return self._say(task, RunState.FAILED)
+
+    def _to_idle(self, task: Task, finished: events.RunFinished) -> list[Instruction]:
+        task.phase = Phase.IDLE
+        return [
+            instructions.WatchTask(
+                task.unit,
+                task.run_count,
+                task.spec,
+                finished.progress,
+                finished.wake_after_ms,
+                caught_up=finished.reason is RunEnd.QUIET,
+            )
+        ]
+
+    def _give_up(self, task: Task, reason: str, now: float) -> list[Instruction]:
+        task.giving_up = True
+        if task.run is not None:
+            return self._stop_run(task, reason, now)
+        self._leave_queue(task)
+        return self._given_up(task, now)
+
+    def _given_up(self, task: Task, now: float) -> list[Instruction]:
+        del self._tasks[task.unit]
+        self._moved.pop(task.unit, None)
+        out: list[Instruction] = [instructions.UnwatchTask(task.unit, forget=True)]
+        successor = task.successor
+        if successor is None:
+            # A failure stays readable after its task is given up, as in Connect.
+            keep = task.state is RunState.FAILED
+            task.state, task.failure = RunState.UNASSIGNED, None
+            return [*out, *([] if keep else [self._status(task)]), self._report(task)]
+        assert isinstance(successor.spec, TaskSpec)
+        return [*out, *self.start(successor, successor.spec, now)]
+
+    def _stop_run(self, task: Task, reason: str, now: float) -> list[Instruction]:
+        run = task.run
+        assert run is not None
+        task.phase = Phase.STOPPING
+        self._moved[task.unit] = None
+        if run.stop_by is not None:
+            return []
+        run.stop_by = now + self._limits.stop_timeout_ms / 1000
+        return [instructions.StopRun(run.run_id, reason)]
+
+    def _after_run(self, task: Task, run: Run, error: str | None, now: float) -> list[Instruction]:
+        """Where a run's end leads. A failure of a run that was told to give up counts as its stop, as in Connect."""
+        if task.giving_up:
+            return self._given_up(task, now)
+        outcome = run.outcome
+        if isinstance(outcome, Failure):
+            if outcome.error_class is ErrorClass.FENCED:
+                # Another owner took over: our claim is void, and its RUNNING must not be overwritten with FAILED.
+                return self._given_up(task, now)
+            return self._to_failed(task, outcome)
+        if outcome is not None:
+            task.lost_runs = 0
+            out = self._confirm(task)
+            if task.target is TargetState.PAUSED:
+                return [*out, *self._to_paused(task)]
+            if outcome.reason is RunEnd.QUIET or (outcome.reason is RunEnd.YIELDED and self._may_rest(outcome)):
+                return [*out, *self._to_idle(task, outcome)]
+            return [*out, *self._to_queued(task, now)]
+        if task.target is TargetState.PAUSED:
+            return self._to_paused(task)
+        if run.stop_by is not None:
+            # Told to stop for a pause that was taken back, and cancelled or lost on the way: not the task's fault.
+            return self._to_queued(task, now)
+        return self._lost(task, error or "its process ended without a word", now)
+
+    def _may_rest(self, outcome: events.RunFinished) -> bool:
+        return bool(self._queue) and (outcome.wake_after_ms > 0 or caught_up(outcome.progress))
+
+    def _lost(self, task: Task, error: str, now: float) -> list[Instruction]:
+        task.lost_runs += 1
+        if task.lost_runs > self._limits.lost_runs_max:
+            times = task.lost_runs
+            message = f"the process of the task died {times} times in a row: {error.strip().splitlines()[0]}"
+            return self._to_failed(task, Failure(message, error, ErrorClass.RETRIABLE))
+        if task.lost_runs == 1:
+            return self._to_queued(task, now)
+        task.phase = Phase.WAITING
+        task.retry_at = now + self._limits.lost_backoff_ms * 2 ** (task.lost_runs - 2) / 1000
+        return []
+
+    # --- slots
+
+    def _fill_slots(self, now: float) -> list[Instruction]:
+        out: list[Instruction] = []
+        while self._queue and len(self._by_run) < self._limits.slots:
+            out.append(self._submit(self._tasks[self._queue.popleft()], now))
+        return [*out, *self._ask_to_share()]
+
+    def _submit(self, task: Task, now: float) -> Instruction:
+        self._runs_made += 1
+        task.run_count += 1
+        run_id = f"{self._prefix}-{self._runs_made}"
+        task.run = Run(run_id, now, task.progress)
+        task.phase = Phase.STARTING
+        self._by_run[run_id] = task
+        self._moved[task.unit] = None
+        return instructions.SubmitRun(run_id, task.unit, task.spec, task.has_committed)
+
+    def _ask_to_share(self) -> list[Instruction]:
+        """As many runs as tasks wait are asked, oldest first, so that a lone waiting task does not end them all."""
+        asked = sum(1 for task in self._by_run.values() if task.run is not None and task.run.shared)
+        wanted = len(self._queue) - asked
+        if wanted <= 0:
+            return []
+        free = [task.run for task in self._by_run.values() if task.run is not None and not task.run.shared]
+        out: list[Instruction] = []
+        for run in sorted(free, key=lambda one: one.since)[:wanted]:
+            run.shared = True
+            out.append(instructions.ShareRun(run.run_id, self._limits.share_ms))
+        return out
+
+    def _leave_queue(self, task: Task) -> None:
+        if task.phase is Phase.QUEUED:
+            self._queue.remove(task.unit)
+
+    # --- telling
+
+    def _progressed(self, task: Task, run: Run, progress: Progress) -> list[Instruction]:
+        task.progress = added(run.base, progress)
+        self._moved[task.unit] = None
+        first_commit = progress.has_committed and not task.has_committed
+        task.has_committed = task.has_committed or progress.has_committed
+        out = self._confirm(task)
+        if first_commit and not out and task.state is RunState.RUNNING:
+            out = [self._status(task)]
+        return out
+
+    def _confirm(self, task: Task) -> list[Instruction]:
+        if task.confirmed:
+            return []
+        task.confirmed = True
+        if task.giving_up or task.target is TargetState.PAUSED:
+            return []
+        return self._say(task, RunState.RUNNING)
+
+    def _say(self, task: Task, state: RunState) -> list[Instruction]:
+        task.state = state
+        return [self._status(task), self._report(task)]
+
+    def _status(self, task: Task) -> Instruction:
+        safe = task.state in (RunState.FAILED, RunState.UNASSIGNED)
+        return instructions.WriteStatus(
+            task.unit,
+            task.state,
+            PutMode.PUT_SAFE if safe else PutMode.PUT,
+            task.assignment.generation,
+            task.spec.connector_config,
+            task.failure,
+            task.has_committed,
+        )
+
+    def _report(self, task: Task) -> Instruction:
+        return instructions.SendReport(task.unit, task.assignment, task.state, task.failure)

@@ -1,0 +1,300 @@
+"""Translation between the wire's messages and the state's values, both ways.
+
+Owns every conversion of a worker, so that servicers and clients hold none. Decides nothing: a message that says less
+than it must raises `RequestInvalid`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from herdmesh.api.common.v1 import connector_pb2, revision_pb2
+from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
+from herdmesh.api.worker.v1 import run_service_pb2, task_pb2
+from herdmesh.connect.connector import ConnectorKind
+from herdmesh.connect.plugins import PluginDescriptor
+from herdmesh.engine import contract
+from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
+from herdmesh.rpc import properties
+from herdmesh.rpc.errors import RequestInvalid
+from herdmesh.worker.state import events
+from herdmesh.worker.state.model import (
+    Assignment,
+    Config,
+    ConnectorSpec,
+    Failure,
+    Holding,
+    Phase,
+    RunState,
+    TargetState,
+    TaskSpec,
+    UnitId,
+)
+from herdmesh.worker.state.tasks import Task
+
+_ACTIVITIES = {
+    Phase.NEW: task_pb2.TASK_ACTIVITY_STARTING,
+    Phase.QUEUED: task_pb2.TASK_ACTIVITY_STARTING,
+    Phase.STARTING: task_pb2.TASK_ACTIVITY_STARTING,
+    Phase.WAITING: task_pb2.TASK_ACTIVITY_STARTING,
+    Phase.RUNNING: task_pb2.TASK_ACTIVITY_RUNNING,
+    Phase.STOPPING: task_pb2.TASK_ACTIVITY_STOPPING,
+    Phase.IDLE: task_pb2.TASK_ACTIVITY_IDLE,
+    Phase.PAUSED: task_pb2.TASK_ACTIVITY_PAUSED,
+    Phase.FAILED: task_pb2.TASK_ACTIVITY_FAILED,
+}
+
+# --- common
+
+
+def config_from(message: connector_pb2.Properties) -> dict[str, str | None]:
+    """A config as authors get it: a foreign writer's other JSON values become their JSON text."""
+    found = properties.from_proto(message)
+    return {name: value.text if isinstance(value, properties.JsonValue) else value for name, value in found.items()}
+
+
+def failure_from(message: connector_pb2.Failure) -> Failure:
+    """A failure; an unspecified class reads as UNKNOWN."""
+    name = connector_pb2.ErrorClass.Name(message.error_class).removeprefix("ERROR_CLASS_")
+    known = ErrorClass[name] if name in ErrorClass.__members__ else ErrorClass.UNKNOWN
+    return Failure(message.message or "failed without a message", message.trace, known)
+
+
+def failure_to(failure: Failure | None) -> connector_pb2.Failure | None:
+    """The message, None for None."""
+    if failure is None:
+        return None
+    error_class = connector_pb2.ErrorClass.Value(f"ERROR_CLASS_{failure.error_class.name}")
+    return connector_pb2.Failure(message=failure.message, trace=failure.trace, error_class=error_class)
+
+
+def run_state_to(state: RunState) -> connector_pb2.RunState.ValueType:
+    """The enum value of the same name."""
+    return connector_pb2.RunState.Value(f"RUN_STATE_{state.name}")
+
+
+def plugin_to(plugin: PluginDescriptor) -> connector_pb2.Plugin:
+    """A connector plugin."""
+    sink = plugin.kind is ConnectorKind.SINK
+    return connector_pb2.Plugin(
+        class_name=plugin.class_name,
+        aliases=plugin.aliases,
+        kind=connector_pb2.PLUGIN_KIND_SINK if sink else connector_pb2.PLUGIN_KIND_SOURCE,
+        version=plugin.version,
+    )
+
+
+# --- session, herder to worker
+
+
+def unit_from(message: session_pb2.Unit) -> UnitId:
+    """A unit; raises RequestInvalid without a connector's name."""
+    if not message.connector:
+        raise RequestInvalid("a unit without a connector's name", "unit.connector")
+    return UnitId(message.connector, message.task if message.HasField("task") else None)
+
+
+def assignment_from(message: session_pb2.Assignment) -> Assignment:
+    """An assignment."""
+    revision = message.config_revision
+    return Assignment(
+        message.epoch,
+        message.generation,
+        message.incarnation,
+        (revision.store_id, tuple(revision.next_offsets)),
+        message.task_digest,
+    )
+
+
+def target_from(value: connector_pb2.TargetState.ValueType) -> TargetState:
+    """A target state; unspecified reads as STARTED, Connect's default."""
+    name = connector_pb2.TargetState.Name(value).removeprefix("TARGET_STATE_")
+    return TargetState[name] if name in TargetState.__members__ else TargetState.STARTED
+
+
+def command_from(response: session_pb2.SessionResponse) -> events.Command | None:
+    """The event of a herder's message; None for a heartbeat, or for something newer than this worker knows."""
+    epoch = response.epoch
+    match response.WhichOneof("message"):
+        case "welcome":
+            return events.SessionOpened(epoch, frozenset(unit_from(unit) for unit in response.welcome.adopted))
+        case "start":
+            return _start_from(epoch, response.start)
+        case "stop":
+            stop = response.stop
+            return events.StopUnit(epoch, unit_from(stop.unit), assignment_from(stop.assignment), stop.reason)
+        case "set_target_state":
+            change = response.set_target_state
+            return events.SetUnitTargetState(epoch, unit_from(change.unit), target_from(change.target_state))
+        case "generate_task_configs":
+            ask = response.generate_task_configs
+            return events.GenerateTaskConfigs(epoch, ask.connector, assignment_from(ask.assignment), ask.tasks_max)
+        case "fence":
+            fence = response.fence
+            return events.FenceCommand(epoch, fence.command_id, fence.connector, fence.task_count)
+        case "validate":
+            return events.ValidateCommand(epoch, response.validate.command_id, config_from(response.validate.config))
+        case "released":
+            return events.Released(epoch)
+        case _:
+            return None
+
+
+def _start_from(epoch: int, message: session_pb2.StartUnit) -> events.StartUnit:
+    unit = unit_from(message.unit)
+    config = config_from(message.connector_config)
+    spec: TaskSpec | ConnectorSpec
+    if unit.task is None:
+        spec = ConnectorSpec(config, message.tasks_max)
+    else:
+        spec = TaskSpec(config, config_from(message.task_config), max(1, message.task_count))
+    assignment = assignment_from(message.assignment)
+    target = target_from(message.target_state)
+    return events.StartUnit(epoch, unit, assignment, target, spec, message.has_committed)
+
+
+# --- session, worker to herder
+
+
+def unit_to(unit: UnitId) -> session_pb2.Unit:
+    """The message; task unset for a connector."""
+    return session_pb2.Unit(connector=unit.connector, task=unit.task)
+
+
+def assignment_to(assignment: Assignment) -> session_pb2.Assignment:
+    """The message, equal to the one it was made from."""
+    store_id, next_offsets = assignment.config_revision
+    return session_pb2.Assignment(
+        epoch=assignment.epoch,
+        generation=assignment.generation,
+        incarnation=assignment.incarnation,
+        config_revision=revision_pb2.Revision(store_id=store_id, next_offsets=next_offsets),
+        task_digest=assignment.task_digest,
+    )
+
+
+def holding_to(holding: Holding) -> session_pb2.Holding:
+    """One line of hello."""
+    return session_pb2.Holding(
+        unit=unit_to(holding.unit),
+        assignment=assignment_to(holding.assignment),
+        state=run_state_to(holding.state),
+        failure=failure_to(holding.failure),
+    )
+
+
+def report_to(
+    unit: UnitId, assignment: Assignment, state: RunState, failure: Failure | None
+) -> session_pb2.SessionRequest:
+    """A report of one unit."""
+    report = session_pb2.UnitReport(
+        unit=unit_to(unit),
+        assignment=assignment_to(assignment),
+        state=run_state_to(state),
+        failure=failure_to(failure),
+    )
+    return session_pb2.SessionRequest(report=report)
+
+
+def task_configs_to(
+    connector: str, assignment: Assignment, tasks: Sequence[Config], failure: Failure | None
+) -> session_pb2.SessionRequest:
+    """Task configs, or why there are none."""
+    report = session_pb2.TaskConfigsReport(
+        connector=connector,
+        assignment=assignment_to(assignment),
+        tasks=[properties.to_proto(task) for task in tasks],
+        failure=failure_to(failure),
+    )
+    return session_pb2.SessionRequest(task_configs=report)
+
+
+# --- tasks and runs
+
+
+def task_id_to(unit: UnitId) -> connector_pb2.TaskId:
+    """The message of a task."""
+    return connector_pb2.TaskId(connector=unit.connector, task=unit.task or 0)
+
+
+def task_progress_to(task: Task) -> task_pb2.TaskProgress:
+    """Progress of a held task, with its activity."""
+    message = progress_to(task.progress)
+    message.task.CopyFrom(task_id_to(task.unit))
+    message.activity = _ACTIVITIES[task.phase]
+    message.run_count = task.run_count
+    message.pid = task.run.pid if task.run is not None else 0
+    message.has_committed = task.has_committed
+    if task.run is None:
+        message.records_per_second = 0.0
+    return message
+
+
+def held_tasks(tasks: Iterable[Task]) -> list[Task]:
+    """Sorted as ListTasks promises."""
+    return sorted(tasks, key=lambda task: (task.unit.connector, task.unit.task or 0))
+
+
+def progress_to(progress: Progress) -> task_pb2.TaskProgress:
+    """What a run or a task counts; without the task's name and activity."""
+    message = task_pb2.TaskProgress(
+        records_in=progress.records_in,
+        records_out=progress.records_out,
+        records_dropped=progress.records_dropped,
+        records_per_second=progress.records_per_second,
+        has_committed=progress.has_committed,
+        partitions=[
+            task_pb2.PartitionProgress(
+                topic=one.topic,
+                partition=one.partition,
+                committed_offset=one.committed_offset,
+                position=one.position,
+                end_offset=one.end_offset,
+            )
+            for one in progress.partitions
+        ],
+    )
+    if progress.commit_time_ms is not None:
+        message.commit_time.FromMilliseconds(progress.commit_time_ms)
+    return message
+
+
+def progress_from(message: task_pb2.TaskProgress) -> Progress:
+    """The inverse of `progress_to`."""
+    return Progress(
+        records_in=message.records_in,
+        records_out=message.records_out,
+        records_dropped=message.records_dropped,
+        partitions=tuple(
+            contract.PartitionProgress(one.topic, one.partition, one.committed_offset, one.position, one.end_offset)
+            for one in message.partitions
+        ),
+        records_per_second=message.records_per_second,
+        commit_time_ms=message.commit_time.ToMilliseconds() if message.HasField("commit_time") else None,
+        has_committed=message.has_committed,
+    )
+
+
+def run_event_from(run_id: str, request: run_service_pb2.RunRequest) -> events.Event | None:
+    """The event of a run's message after hello; None for something newer than this worker knows."""
+    match request.WhichOneof("message"):
+        case "progress":
+            return events.RunProgress(run_id, progress_from(request.progress))
+        case "failed":
+            return events.RunFailed(run_id, failure_from(request.failed.failure))
+        case "finished":
+            finished = request.finished
+            reason = RunEnd[run_service_pb2.RunEnd.Name(finished.reason).removeprefix("RUN_END_")]
+            return events.RunFinished(run_id, reason, progress_from(finished.progress), finished.wake_after_ms)
+        case _:
+            return None
+
+
+def run_finished_to(outcome: contract.RunOutcome) -> run_service_pb2.RunRequest:
+    """A run's last word without an error."""
+    finished = run_service_pb2.RunFinished(
+        reason=run_service_pb2.RunEnd.Value(f"RUN_END_{outcome.reason.name}"),
+        progress=progress_to(outcome.progress),
+        wake_after_ms=outcome.wake_after_ms,
+    )
+    return run_service_pb2.RunRequest(finished=finished)
