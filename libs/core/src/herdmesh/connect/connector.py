@@ -13,13 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.data import ConnectRecord, Schema
 from herdmesh.connect.errors import ConfigError
-
-if TYPE_CHECKING:
-    from herdmesh.connect.config import ConfigDef
 
 Config = Mapping[str, str | None]
 PartitionId = tuple[str, int]
@@ -49,7 +47,7 @@ class Connector(ABC):
         """The connector's own keys; the keys all connectors share are added by the caller."""
 
     def validate(self, config: Config) -> Sequence[ConfigError]:
-        """Errors the definition cannot see (two keys that clash, a folder not writable), each naming its field."""
+        """What the definition cannot see (two keys that clash, a folder not writable), each naming its field."""
         return ()
 
     def start(self, config: Config) -> None:
@@ -78,6 +76,15 @@ class SourceConnector(Connector):
         """True or False when the connector can tell, None when it cannot (KIP-618)."""
         return None
 
+    def sign(self, task_config: Config) -> str | None:
+        """A cheap look at the source from the worker: a text that changes when there may be something new, None = only
+        `poll` can tell.
+
+        An idle task is woken when the sign differs from the one taken *before* its last run began: a sign taken after
+        it could hide what came in while the run was ending.
+        """
+        return None
+
 
 class SinkConnector(Connector):
     """Brings records out of Kafka."""
@@ -92,8 +99,8 @@ class TaskContext:
     connector: str
     task: int
     task_count: int
-    owner: str
-    """The task's transactional id: the name of the fence its work is done under."""
+    group: str
+    """The consumer group that keeps the connector's offsets and manifests; shared by its tasks."""
     run_id: str
     """Unique among all runs ever."""
 
@@ -143,6 +150,8 @@ class SinkTask(ABC):
     """Writes records outside, at least once: `flush` makes everything put durable before offsets are committed."""
 
     value_form: ClassVar[ValueForm] = ValueForm.VALUES
+    uses_keys: ClassVar[bool] = True
+    """False = the task does not read keys: they are not converted, and a batch's keys are raw bytes."""
 
     @abstractmethod
     def start(self, config: Config, context: TaskContext) -> None:
@@ -185,6 +194,9 @@ class StagingSinkTask(SinkTask):
 
         Args:
             manifests: the committed manifest per partition; "" = nothing to publish.
+
+        Raises:
+            OffsetsLost: what a manifest names exists neither staged nor published; raised after all else is done.
         """
 
     @abstractmethod

@@ -21,6 +21,7 @@ from herdmesh.engine.contract import (
     TaskKind,
 )
 from herdmesh.engine.errors import TaskFailed, TaskFenced
+from herdmesh.engine.run import run
 
 __all__ = [
     "Command",
@@ -37,4 +38,5 @@ __all__ = [
     "TaskFailed",
     "TaskFenced",
     "TaskKind",
+    "run",
 ]

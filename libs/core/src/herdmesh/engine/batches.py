@@ -1,0 +1,100 @@
+"""From a list of Kafka messages to columns per partition.
+
+Owns grouping and the lazy columns. Does not convert: the chain does.
+
+Invariant: within a group messages keep their order; a column that nobody reads costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
+from typing import Any, Generic, TypeVar, overload
+
+from confluent_kafka import KafkaError, Message
+
+from herdmesh.connect.connector import PartitionId
+
+T = TypeVar("T")
+
+_TIMESTAMP_NOT_AVAILABLE = 0
+
+
+class LazyColumn(Sequence[T], Generic[T]):
+    """A column made from messages when it is first read."""
+
+    def __init__(self, messages: Sequence[Message], make: Callable[[Sequence[Message]], list[T]]) -> None:
+        self._messages = messages
+        self._make = make
+        self._items: list[T] | None = None
+
+    def _all(self) -> list[T]:
+        if self._items is None:
+            self._items = self._make(self._messages)
+        return self._items
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        return self._all()[index]
+
+    def __iter__(self) -> Any:
+        return iter(self._all())
+
+
+def values_of(messages: Sequence[Message]) -> list[Any]:
+    """The raw values, None for a tombstone."""
+    return list(map(Message.value, messages))
+
+
+def keys_of(messages: Sequence[Message]) -> list[Any]:
+    """The raw keys, None for a record without one."""
+    return list(map(Message.key, messages))
+
+
+def offsets_of(messages: Sequence[Message]) -> list[Any]:
+    """The offsets."""
+    return list(map(Message.offset, messages))
+
+
+def timestamps_of(messages: Sequence[Message]) -> list[int | None]:
+    """Epoch milliseconds, None for a record without a time."""
+    stamps = map(Message.timestamp, messages)
+    return [None if kind == _TIMESTAMP_NOT_AVAILABLE else time_ms for kind, time_ms in stamps]
+
+
+def without_errors(messages: list[Message]) -> tuple[list[Message], list[Message]]:
+    """Records, and events that are no records (ends of partitions, errors)."""
+    errors: list[KafkaError | None] = list(map(Message.error, messages))
+    if not any(errors):
+        return messages, []
+    events = list(compress(messages, errors))
+    return [message for message, error in zip(messages, errors, strict=True) if error is None], events
+
+
+def by_partition(messages: list[Message], topics: Iterable[str]) -> list[tuple[PartitionId, list[Message]]]:
+    """Messages grouped by partition, in order of first appearance.
+
+    Args:
+        topics: the topics that are consumed; with only one, topics need not be compared message by message.
+    """
+    if not messages:
+        return []
+    numbers: list[Any] = list(map(Message.partition, messages))
+    consumed = list(topics)
+    names: Sequence[Any] = consumed * len(messages) if len(consumed) == 1 else list(map(Message.topic, messages))
+    first = names[0], numbers[0]
+    if numbers.count(first[1]) == len(numbers) and (len(consumed) == 1 or names.count(first[0]) == len(names)):
+        return [(first, messages)]
+    groups: dict[PartitionId, list[Message]] = {}
+    for name, number, message in zip(names, numbers, messages, strict=True):
+        group = groups.get((name, number))
+        if group is None:
+            group = groups[name, number] = []
+        group.append(message)
+    return list(groups.items())

@@ -1,0 +1,130 @@
+"""The Kafka clients of a run: how they are made and how their calls are retried.
+
+Owns the fixed settings (measured ones say why) and the retry rule. Does not decide what is consumed or produced.
+
+Invariant: every producer picks partitions as Java does, every consumer reads committed records only and never commits
+by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.engine.contract import RunSpec
+from herdmesh.engine.settings import ClientConfig
+
+T = TypeVar("T")
+
+CALL_TIMEOUT_S = 10.0
+RETRY_TIMEOUT_S = 60.0
+_RETRY_PAUSE_S = 0.1
+_TRANSIENT = frozenset(
+    (
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._WAIT_COORD,
+        KafkaError._RESOLVE,
+    )
+)
+
+
+def consumer(spec: RunSpec, group: str, overrides: ClientConfig) -> Consumer:
+    """A consumer that is assigned by hand. Raises ConfigError for an override librdkafka does not know."""
+    defaults: ClientConfig = {
+        "bootstrap.servers": spec.bootstrap_servers,
+        "client.id": f"connector-consumer-{spec.connector}-{spec.task}",
+        "queued.min.messages": 200_000,
+        "queued.max.messages.kbytes": 131_072,
+        "fetch.message.max.bytes": 4_000_000,
+        "fetch.wait.max.ms": 20,
+        # The default of 1 s stalls the loop after a full queue and after every seek.
+        "fetch.queue.backoff.ms": 5,
+        "reconnect.backoff.max.ms": 500,
+    }
+    fixed: ClientConfig = {
+        "group.id": group,
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "isolation.level": "read_committed",
+        # An offset that fell out of range while the run lasts is a loss to report, not a reason to jump.
+        "auto.offset.reset": "error",
+        # The end of a partition, transaction markers included, is only told by this event.
+        "enable.partition.eof": True,
+    }
+    return _made(Consumer, "consumer.override.", {**defaults, **overrides, **fixed})
+
+
+def producer(spec: RunSpec, overrides: ClientConfig) -> Producer:
+    """The producer that holds the task's fence, and writes a source's records."""
+    defaults: ClientConfig = {
+        "bootstrap.servers": spec.bootstrap_servers,
+        "client.id": f"connector-producer-{spec.connector}-{spec.task}",
+        "linger.ms": 5,
+        "batch.size": 262_144,
+        "compression.type": "lz4",
+        "queue.buffering.max.messages": 1_000_000,
+        "queue.buffering.max.kbytes": 131_072,
+        "reconnect.backoff.max.ms": 500,
+    }
+    fixed: ClientConfig = {
+        "transactional.id": spec.transactional_id,
+        "enable.idempotence": True,
+        "acks": "all",
+        "partitioner": "murmur2_random",
+    }
+    return _made(Producer, "producer.override.", {**defaults, **overrides, **fixed})
+
+
+def admin(spec: RunSpec) -> AdminClient:
+    """A client for questions about groups and topics."""
+    config: ClientConfig = {
+        "bootstrap.servers": spec.bootstrap_servers,
+        "client.id": f"connector-adminclient-{spec.connector}-{spec.task}",
+    }
+    return _made(AdminClient, "admin.override.", config)
+
+
+def _made(client: Callable[[ClientConfig], T], prefix: str, config: ClientConfig) -> T:
+    try:
+        return client(config)
+    except KafkaException as error:
+        cause = error.args[0] if error.args else None
+        if not (isinstance(cause, KafkaError) and cause.code() == KafkaError._INVALID_ARG):
+            raise
+        text = cause.str()
+        key = next((key for key in config if f'"{key}"' in text), "")
+        raise ConfigError(f"{prefix}{key}: {text}", field=prefix + key) from error
+
+
+def retried(call: Callable[[], T], timeout_s: float = RETRY_TIMEOUT_S) -> T:
+    """Repeat a question to Kafka while its answer is that a coordinator or leader is not ready yet.
+
+    Raises:
+        KafkaException: the last answer, when it is of another kind or the time is over.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            return call()
+        except KafkaException as error:
+            cause = error.args[0] if error.args else None
+            transient = isinstance(cause, KafkaError) and cause.code() in _TRANSIENT
+            if not transient or time.monotonic() >= deadline:
+                raise
+            time.sleep(_RETRY_PAUSE_S)

@@ -1,0 +1,37 @@
+"""What the worker has told a run, as the loop sees it.
+
+Owns the reading of commands and the decision to end. Time is passed in.
+
+Invariant: a Stop wins over a Share, and neither is forgotten.
+"""
+
+from __future__ import annotations
+
+from herdmesh.engine.contract import Rate, RunEnd, RunLink, Stop
+from herdmesh.engine.meter import Limit
+
+
+class Control:
+    """The worker's wishes for one run."""
+
+    def __init__(self, link: RunLink, limit: Limit, started_s: float) -> None:
+        self._link = link
+        self._limit = limit
+        self._started_s = started_s
+        self._stopped = False
+        self._share_s: float | None = None
+
+    def wish(self, now_s: float) -> RunEnd | None:
+        """Read new commands; why to end now, None = go on."""
+        for command in self._link.commands():
+            if isinstance(command, Stop):
+                self._stopped = True
+            elif isinstance(command, Rate):
+                self._limit.records_per_second = command.records_per_second
+            else:
+                self._share_s = command.run_ms / 1000
+        if self._stopped:
+            return RunEnd.STOPPED
+        if self._share_s is not None and now_s - self._started_s >= self._share_s:
+            return RunEnd.YIELDED
+        return None

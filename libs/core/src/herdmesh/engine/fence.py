@@ -1,0 +1,110 @@
+"""The fence of a task: its transactional producer.
+
+Owns taking over, and committing under the fence. Does not know what is committed.
+
+Invariant: after `take_over` every earlier owner of the transactional id gets TaskFenced at its next commit, and so does
+this one once somebody else has taken over. Nothing that cannot be undone may be done without a commit that succeeded.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.errors import TaskFailed, TaskFenced
+from herdmesh.engine.failure import is_fenced
+
+_log = logging.getLogger(__name__)
+
+
+class Fence:
+    """One producer with one transactional id; one transaction at a time."""
+
+    def __init__(self, producer: Producer, transactional_id: str) -> None:
+        self.producer = producer
+        self._transactional_id = transactional_id
+        self._in_transaction = False
+
+    @property
+    def in_transaction(self) -> bool:
+        """True between `begin` and `commit`."""
+        return self._in_transaction
+
+    def take_over(self) -> None:
+        """Fence every earlier owner and finish what it left open: its commits are then visible, or will never be.
+
+        Raises:
+            TaskFenced: somebody else took over at the same moment.
+            TaskFailed: RETRIABLE when the broker does not answer in time.
+        """
+        self._until_done(lambda: self.producer.init_transactions(CALL_TIMEOUT_S), "taking over")
+
+    def begin(self) -> None:
+        """Open a transaction. Raises TaskFenced."""
+        self._until_done(self.producer.begin_transaction, "beginning a transaction")
+        self._in_transaction = True
+
+    def commit(self) -> None:
+        """Commit the open transaction: the records produced in it are acknowledged and visible.
+
+        Raises:
+            TaskFenced: another owner took over; nothing of the transaction is visible.
+            TaskFailed: RETRIABLE: it did not commit, or the broker does not say; the next owner will see which.
+        """
+        self._until_done(lambda: self.producer.commit_transaction(CALL_TIMEOUT_S), "committing")
+        self._in_transaction = False
+
+    def commit_offsets(self, offsets: list[TopicPartition], group: Any) -> None:
+        """Commit a consumer group's offsets, with their metadata, in one transaction of their own.
+
+        Args:
+            group: `Consumer.consumer_group_metadata()`.
+
+        Raises:
+            TaskFenced: another owner took over; the offsets are not committed.
+            TaskFailed: as `commit`.
+        """
+        self.begin()
+        self._until_done(
+            lambda: self.producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT_S), "committing offsets"
+        )
+        self.commit()
+
+    def close(self) -> None:
+        """Give the producer up, within a second: abort what is open, so that readers need not wait for the next owner
+        to do it, and drop what is queued."""
+        if self._in_transaction:
+            try:
+                self.producer.abort_transaction(1.0)
+            except KafkaException as error:
+                _log.info("the open transaction of %s is left to the next owner: %s", self._transactional_id, error)
+        self.producer.purge()
+        self.producer.poll(0)
+
+    def _until_done(self, call: Callable[[], Any], doing: str) -> None:
+        """Calls of a transaction may be repeated as they are while their error is retriable (librdkafka's rule).
+
+        A transaction the broker wants aborted is not repeated here: the run ends and the next one starts from what is
+        committed. In particular INVALID_PRODUCER_ID_MAPPING must not be healed by a new id from inside: that would
+        fence a rightful owner.
+        """
+        deadline = time.monotonic() + RETRY_TIMEOUT_S
+        while True:
+            try:
+                call()
+                return
+            except KafkaException as error:
+                cause: KafkaError = error.args[0]
+                if is_fenced(cause):
+                    raise TaskFenced(f"another owner has taken over {self._transactional_id}: {cause.str()}") from error
+                if cause.retriable() and time.monotonic() < deadline:
+                    continue
+                if cause.retriable() or cause.txn_requires_abort():
+                    raise TaskFailed(f"{doing} did not succeed: {cause.str()}", ErrorClass.RETRIABLE) from error
+                raise

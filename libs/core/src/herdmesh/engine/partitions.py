@@ -1,0 +1,105 @@
+"""Which partitions a sink task owns, and where it begins in them.
+
+Owns the questions to Kafka: metadata, committed offsets, beginnings and ends, members of the group. What follows from
+the answers is decided in `ownership` and `positions`.
+
+Invariant: committed offsets are read stable: a commit that an earlier owner left open is either visible or gone for
+good before this answers (the fence is taken first, and unstable offsets are asked for again).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
+
+from herdmesh.connect.connector import PartitionId
+from herdmesh.engine.clients import CALL_TIMEOUT_S, retried
+from herdmesh.engine.errors import ForeignMembers
+from herdmesh.engine.ownership import owns
+from herdmesh.engine.positions import PartitionRange
+from herdmesh.engine.settings import SinkSettings
+
+_log = logging.getLogger(__name__)
+
+
+def owned_partitions(consumer: Consumer, settings: SinkSettings, task: int, task_count: int) -> list[PartitionId]:
+    """The partitions that exist now and are this task's, sorted. A topic that does not exist (yet) has none."""
+    found: list[PartitionId] = []
+    for topic, partition_count in _partition_counts(consumer, settings).items():
+        found.extend((topic, number) for number in range(partition_count) if owns(topic, number, task, task_count))
+    return sorted(found)
+
+
+def _partition_counts(consumer: Consumer, settings: SinkSettings) -> dict[str, int]:
+    metadata: dict[str, Any] = {}
+    if settings.topics_regex is not None:
+        metadata.update(retried(lambda: consumer.list_topics(timeout=CALL_TIMEOUT_S)).topics)
+    else:
+        for topic in settings.topics:
+            metadata.update(retried(lambda topic=topic: consumer.list_topics(topic, timeout=CALL_TIMEOUT_S)).topics)
+    counts: dict[str, int] = {}
+    for topic, known in metadata.items():
+        if not settings.wants(topic):
+            continue
+        if known.error is not None:
+            _log.warning("topic %s cannot be consumed now: %s", topic, known.error)
+            continue
+        counts[topic] = len(known.partitions)
+    return counts
+
+
+def refuse_members(admin: AdminClient, group: str) -> None:
+    """Raise ForeignMembers when somebody consumes with the task's group: Kafka would accept both sides' commits."""
+    untyped: Any = admin
+
+    def described() -> Any:
+        return untyped.describe_consumer_groups([group], request_timeout=CALL_TIMEOUT_S)[group].result()
+
+    members: Sequence[Any] = retried(described).members or ()
+    if members:
+        raise ForeignMembers(group, sorted(f"{member.client_id} at {member.host}" for member in members))
+
+
+def committed(consumer: Consumer, partitions: Iterable[PartitionId]) -> dict[PartitionId, tuple[int | None, str]]:
+    """Committed offset (None = none) and its metadata per partition."""
+    asked = [TopicPartition(topic, number) for topic, number in partitions]
+    if not asked:
+        return {}
+    answered = retried(lambda: consumer.committed(asked, timeout=CALL_TIMEOUT_S))
+    return {
+        (answer.topic, answer.partition): (
+            None if answer.offset == OFFSET_INVALID else answer.offset,
+            answer.metadata or "",
+        )
+        for answer in answered
+    }
+
+
+def ranges(
+    admin: AdminClient, offsets: Mapping[PartitionId, tuple[int | None, str]]
+) -> dict[PartitionId, PartitionRange]:
+    """Beginning and end of each partition beside its committed offset."""
+    beginnings = _listed(admin, offsets, OffsetSpec.earliest())
+    ends = _listed(admin, offsets, OffsetSpec.latest())
+    return {
+        partition: PartitionRange(offset, beginnings[partition], ends[partition])
+        for partition, (offset, _) in offsets.items()
+    }
+
+
+def _listed(admin: AdminClient, partitions: Iterable[PartitionId], spec: OffsetSpec | None) -> dict[PartitionId, int]:
+    asked = {TopicPartition(topic, number): spec for topic, number in partitions}
+    untyped: Any = admin
+    if not asked:
+        return {}
+
+    def answered() -> dict[PartitionId, int]:
+        futures: dict[Any, Any] = untyped.list_offsets(asked, request_timeout=CALL_TIMEOUT_S)
+        return {(asked_of.topic, asked_of.partition): future.result().offset for asked_of, future in futures.items()}
+
+    return retried(answered)

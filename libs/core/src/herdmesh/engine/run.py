@@ -1,0 +1,104 @@
+"""Starting a run: from a spec to a loop with its clients, and back to an outcome.
+
+Owns construction and release. The loops are `sink` and `source`.
+
+Invariant: whatever happens, the task's `stop` is called once and the clients are given up; nothing outlives the call.
+"""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from typing import TypeVar
+
+from herdmesh.connect import chain_config
+from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext, ValueForm
+from herdmesh.engine import clients
+from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpec, TaskKind
+from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.fence import Fence
+from herdmesh.engine.settings import sink_settings, source_settings
+from herdmesh.engine.sink import SinkLoop
+from herdmesh.engine.source import SourceLoop
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+def run(spec: RunSpec, link: RunLink) -> RunOutcome:
+    """Execute one run of a task in the calling thread until it is quiet, stopped, or its share is used.
+
+    Raises:
+        TaskFailed: with an ErrorClass; TaskFenced when another owner took over (nothing more was published).
+        ConfigError: a config the run cannot use, naming the key.
+        RecordError: a record that cannot be converted or transformed, with its coordinates.
+        Exception: whatever the connector's task raises. `failure.classify` reads them all.
+    """
+    _log.info("[%s|task-%d] run %s begins", spec.connector, spec.task, spec.run_id)
+    outcome = _run_sink(spec, link) if spec.kind is TaskKind.SINK else _run_source(spec, link)
+    _log.info("[%s|task-%d] run %s ends %s", spec.connector, spec.task, spec.run_id, outcome.reason)
+    return outcome
+
+
+def _run_sink(spec: RunSpec, link: RunLink) -> RunOutcome:
+    settings = sink_settings(spec)
+    _tell_ignored(spec, settings.ignored)
+    task = _new(spec.task_class, SinkTask)
+    chain = chain_config.sink_chain(
+        spec.connector_config,
+        worker=spec.worker_config,
+        keys=task.uses_keys,
+        lines=task.value_form is ValueForm.LINES,
+    )
+    context = TaskContext(
+        connector=spec.connector,
+        task=spec.task,
+        task_count=spec.task_count,
+        group=settings.group,
+        run_id=spec.run_id,
+    )
+    consumer = clients.consumer(spec, settings.group, settings.consumer)
+    try:
+        fence = Fence(clients.producer(spec, {}), spec.transactional_id)
+        try:
+            task.start(spec.task_config, context)
+            loop = SinkLoop(
+                spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, admin=clients.admin(spec)
+            )
+            return loop.run()
+        finally:
+            task.stop()
+            fence.close()
+    finally:
+        consumer.close()
+
+
+def _run_source(spec: RunSpec, link: RunLink) -> RunOutcome:
+    settings = source_settings(spec)
+    _tell_ignored(spec, settings.ignored)
+    task = _new(spec.task_class, SourceTask)
+    chain = chain_config.source_chain(spec.connector_config, worker=spec.worker_config)
+    fence = Fence(clients.producer(spec, settings.producer), spec.transactional_id)
+    try:
+        return SourceLoop(spec, settings, link, task=task, chain=chain, fence=fence, admin=clients.admin(spec)).run()
+    finally:
+        task.stop()
+        fence.close()
+
+
+def _new(path: str, kind: type[T]) -> T:
+    """An instance of the class at `module:Class`."""
+    module, _, name = path.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise TaskFailed(f"the task class {path} cannot be loaded: {error}", ErrorClass.BAD_CONFIG) from error
+    if not (isinstance(found, type) and issubclass(found, kind)):
+        raise TaskFailed(f"{path} is no {kind.__name__}", ErrorClass.BAD_CONFIG)
+    return found()
+
+
+def _tell_ignored(spec: RunSpec, ignored: tuple[str, ...]) -> None:
+    if ignored:
+        _log.warning("[%s|task-%d] these settings mean nothing here: %s", spec.connector, spec.task, ", ".join(ignored))

@@ -1,0 +1,212 @@
+"""What a run takes from the configs in its spec: groups, topics, intervals, client settings.
+
+Owns the reading of those keys and their defaults (reference configs 4 and 5, offsets-topic 8 and 9). Pure: no client is
+made here.
+
+Invariant: a value that cannot be used is a ConfigError that names its key; an override is dropped only when it is on
+the list of Java-only keys, and then it is named in `ignored`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.engine.contract import RunSpec
+
+ClientConfig = dict[str, str | int | float | bool]
+
+OFFSETS_MISSING = "herdmesh.offsets.missing"
+OFFSET_FLUSH_INTERVAL_MS_DEFAULT = 60_000
+METADATA_MAX_AGE_MS_DEFAULT = 300_000
+TRANSACTION_INTERVAL_MS_DEFAULT = 1_000
+OFFSETS_PARTITIONS_DEFAULT = 25
+
+_JAVA_ONLY = frozenset(
+    (
+        "key.deserializer",
+        "value.deserializer",
+        "key.serializer",
+        "value.serializer",
+        "max.poll.records",
+        "fetch.max.wait.ms",
+        "exclude.internal.topics",
+        "interceptor.classes",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "auto.include.jmx.reporter",
+        "buffer.memory",
+        "max.block.ms",
+        "partitioner.class",
+        "partitioner.ignore.keys",
+        "partitioner.adaptive.partitioning.enable",
+        "default.api.timeout.ms",
+        "security.providers",
+        "send.buffer.bytes",
+        "receive.buffer.bytes",
+    )
+)
+_RENAMED = {
+    "max.request.size": "message.max.bytes",
+    "max.partition.fetch.bytes": "fetch.message.max.bytes",
+    "request.timeout.ms": "socket.timeout.ms",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """What a sink run needs to know."""
+
+    group: str
+    topics: tuple[str, ...]
+    """Topics named one by one; empty when `topics_regex` is set."""
+    topics_regex: re.Pattern[str] | None
+    flush_interval_ms: int
+    metadata_max_age_ms: int
+    reset_to_latest: bool
+    """Where to begin without a committed offset: the end (True) or the beginning."""
+    reset_missing: bool
+    """True = lost offsets are started anew instead of failing the task."""
+    consumer: ClientConfig
+    ignored: tuple[str, ...]
+    """Overrides that mean nothing to librdkafka."""
+
+    def wants(self, topic: str) -> bool:
+        """True when the connector consumes the topic. A regex never matches Kafka's internal topics."""
+        if self.topics_regex is None:
+            return topic in self.topics
+        return self.topics_regex.fullmatch(topic) is not None and not topic.startswith("__")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """What a source run needs to know."""
+
+    offsets_topic: str
+    transaction_interval_ms: int
+    """A transaction is committed after so long, or as soon as the source has nothing more."""
+    producer: ClientConfig
+    topic_partitions: int
+    """For topics the run creates; -1 = the broker's default."""
+    topic_replication_factor: int
+    topic_config: Mapping[str, str]
+    ignored: tuple[str, ...]
+
+
+def sink_settings(spec: RunSpec) -> SinkSettings:
+    """Read a sink's settings. Raises ConfigError."""
+    config = spec.connector_config
+    overrides, ignored = _client_overrides(spec, "consumer")
+    group = str(overrides.pop("group.id", f"connect-{spec.connector}"))
+    reset = str(overrides.pop("auto.offset.reset", "earliest")).lower()
+    if reset not in ("earliest", "latest", "beginning", "end", "smallest", "largest"):
+        raise ConfigError.for_value(
+            "consumer.override.auto.offset.reset", reset, "must be earliest or latest", fix="earliest"
+        )
+    missing = _text(config, OFFSETS_MISSING) or "fail"
+    if missing not in ("fail", "reset"):
+        raise ConfigError.for_value(OFFSETS_MISSING, missing, "must be fail or reset", fix="fail")
+    topics, regex = _topics(config)
+    max_age_ms = int(overrides.get("metadata.max.age.ms", METADATA_MAX_AGE_MS_DEFAULT))
+    return SinkSettings(
+        group=group,
+        topics=topics,
+        topics_regex=regex,
+        flush_interval_ms=_number(
+            spec.worker_config, "offset.flush.interval.ms", OFFSET_FLUSH_INTERVAL_MS_DEFAULT, minimum=1
+        ),
+        metadata_max_age_ms=max_age_ms,
+        reset_to_latest=reset in ("latest", "end", "largest"),
+        reset_missing=missing == "reset",
+        consumer=overrides,
+        ignored=ignored,
+    )
+
+
+def source_settings(spec: RunSpec) -> SourceSettings:
+    """Read a source's settings. Raises ConfigError."""
+    config = spec.connector_config
+    overrides, ignored = _client_overrides(spec, "producer")
+    interval_ms = TRANSACTION_INTERVAL_MS_DEFAULT
+    if (_text(config, "transaction.boundary") or "poll").lower() == "interval":
+        flush_ms = _number(spec.worker_config, "offset.flush.interval.ms", OFFSET_FLUSH_INTERVAL_MS_DEFAULT, minimum=1)
+        interval_ms = _number(config, "transaction.boundary.interval.ms", flush_ms, minimum=0)
+    prefix = "topic.creation.default."
+    own = ("include", "exclude", "partitions", "replication.factor")
+    return SourceSettings(
+        offsets_topic=_text(config, "offsets.storage.topic") or spec.offset_storage_topic,
+        transaction_interval_ms=interval_ms,
+        producer=overrides,
+        topic_partitions=_number(config, prefix + "partitions", -1, minimum=-1),
+        topic_replication_factor=_number(config, prefix + "replication.factor", -1, minimum=-1),
+        topic_config={key: value for key, value in _under(config, prefix) if key not in own},
+        ignored=ignored,
+    )
+
+
+def offsets_topic_settings(spec: RunSpec) -> tuple[int, int]:
+    """Partitions and replication factor for an offsets topic that has to be created; -1 = the broker's default."""
+    return (
+        _number(spec.worker_config, "offset.storage.partitions", OFFSETS_PARTITIONS_DEFAULT, minimum=-1),
+        _number(spec.worker_config, "offset.storage.replication.factor", -1, minimum=-1),
+    )
+
+
+def _topics(config: Mapping[str, str | None]) -> tuple[tuple[str, ...], re.Pattern[str] | None]:
+    listed, pattern = _text(config, "topics"), _text(config, "topics.regex")
+    if listed and pattern:
+        raise ConfigError(
+            "topics and topics.regex are mutually exclusive options, but both are set.", field="topics.regex"
+        )
+    if pattern:
+        try:
+            return (), re.compile(pattern)
+        except re.error as error:
+            raise ConfigError.for_value("topics.regex", pattern, f"Invalid regex: {error}") from error
+    topics = tuple(dict.fromkeys(filter(None, (topic.strip() for topic in listed.split(",")))))
+    if not topics:
+        raise ConfigError("Must configure one of topics or topics.regex", field="topics")
+    return topics, None
+
+
+def _client_overrides(spec: RunSpec, client: str) -> tuple[ClientConfig, tuple[str, ...]]:
+    """Worker `<client>.*` under connector `<client>.override.*`, without what librdkafka cannot know."""
+    merged: ClientConfig = {}
+    ignored: list[str] = []
+    layers = ((spec.worker_config, f"{client}."), (spec.connector_config, f"{client}.override."))
+    for config, prefix in layers:
+        for key, value in _under(config, prefix):
+            if key.startswith("override."):
+                continue
+            if key in _JAVA_ONLY:
+                ignored.append(prefix + key)
+            else:
+                merged[_RENAMED.get(key, key)] = value
+    return merged, tuple(ignored)
+
+
+def _under(config: Mapping[str, str | None], prefix: str) -> Iterator[tuple[str, str]]:
+    for key, value in config.items():
+        if key.startswith(prefix) and value is not None:
+            yield key.removeprefix(prefix), value.strip()
+
+
+def _text(config: Mapping[str, str | None], key: str) -> str:
+    return (config.get(key) or "").strip()
+
+
+def _number(config: Mapping[str, str | None], key: str, default: int, *, minimum: int) -> int:
+    text = _text(config, key)
+    if not text:
+        return default
+    try:
+        number = int(text)
+    except ValueError as error:
+        raise ConfigError.for_value(key, text, "Not a number of type LONG") from error
+    if number < minimum:
+        raise ConfigError.for_value(key, text, f"Value must be at least {minimum}")
+    return number

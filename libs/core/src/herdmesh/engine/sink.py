@@ -1,0 +1,304 @@
+"""The record loop of a sink task.
+
+Owns one run: take over, read, convert and transform, put, commit under the fence, end. Where a run begins is decided in
+`positions`, how a batch is grouped in `batches`, what happens to records in the connector's task and the chain.
+
+Invariant: an offset is committed only after every record before it was put and made durable (flushed, or staged); what
+a commit names is published only after that commit succeeded.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from herdmesh.connect.chain import SinkChain
+from herdmesh.connect.connector import PartitionId, SinkBatch, SinkTask, StagingSinkTask
+from herdmesh.connect.data import Batch
+from herdmesh.connect.errors import RecordError
+from herdmesh.engine import batches, failpoints, manifest, partitions
+from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, RunLink, RunOutcome, RunSpec
+from herdmesh.engine.control import Control
+from herdmesh.engine.errors import OffsetsLost
+from herdmesh.engine.fence import Fence
+from herdmesh.engine.meter import Limit, Meter
+from herdmesh.engine.positions import starting_offsets
+from herdmesh.engine.settings import OFFSETS_MISSING, SinkSettings
+
+BATCH_RECORDS_MAX = 10_000
+"""Records taken from the client at once; what they may weigh is bounded by the client's queue."""
+WAIT_S = 0.1
+"""How long the loop waits for a record before it looks at commands, commits and the clock again."""
+RECOMMIT_INTERVAL_S = 3_600.0
+"""Offsets of a group without members are forgotten after the broker's retention, so they are committed hourly anew."""
+_GONE = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION))
+
+_log = logging.getLogger(__name__)
+
+
+class SinkLoop:
+    """One run of one sink task. Used once, from one thread."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        settings: SinkSettings,
+        link: RunLink,
+        *,
+        task: SinkTask,
+        chain: SinkChain,
+        fence: Fence,
+        consumer: Consumer,
+        admin: AdminClient,
+    ) -> None:
+        now_s = time.monotonic()
+        self._spec = spec
+        self._settings = settings
+        self._link = link
+        self._task = task
+        self._staging = task if isinstance(task, StagingSinkTask) else None
+        self._chain = chain
+        self._fence = fence
+        self._consumer = consumer
+        self._admin = admin
+        self._meter = Meter(now_s)
+        self._limit = Limit()
+        self._control = Control(link, self._limit, now_s)
+        self._positions: dict[PartitionId, int] = {}
+        self._committed: dict[PartitionId, int] = {}
+        self._at_end: set[PartitionId] = set()
+        self._published: Mapping[PartitionId, str] = {}
+        self._has_committed = spec.has_committed
+        self._commit_time_ms: int | None = None
+        self._commit_s = now_s
+        self._refresh_s = now_s
+        self._record_s = now_s
+
+    def run(self) -> RunOutcome:
+        """Take over and move records until there is a reason to end.
+
+        Raises:
+            TaskFailed: with its class; TaskFenced when another owner took over.
+            RecordError: a record that cannot be converted or transformed; everything before it is committed.
+        """
+        self._fence.take_over()
+        partitions.refuse_members(self._admin, self._settings.group)
+        self._adopt(self._owned(), has_committed=self._spec.has_committed)
+        try:
+            reason = self._loop()
+        except RecordError:
+            self._commit()
+            raise
+        if reason is not RunEnd.QUIET or self._is_dirty() or self._published:
+            self._commit()
+        return RunOutcome(reason, self.progress())
+
+    def progress(self) -> Progress:
+        """How far the run is."""
+        return Progress(
+            records_in=self._meter.records_in,
+            records_out=self._meter.records_out,
+            records_dropped=self._meter.records_dropped,
+            partitions=tuple(self._progress_of(partition) for partition in sorted(self._positions)),
+            records_per_second=self._meter.rate(time.monotonic()),
+            commit_time_ms=self._commit_time_ms,
+            has_committed=self._has_committed,
+        )
+
+    def _progress_of(self, partition: PartitionId) -> PartitionProgress:
+        topic, number = partition
+        position = self._positions[partition]
+        _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, number), cached=True) or (-1, -1)
+        return PartitionProgress(topic, number, self._committed.get(partition, -1), position, max(end, position))
+
+    def _loop(self) -> RunEnd:
+        while True:
+            now_s = time.monotonic()
+            end = self._control.wish(now_s)
+            if end is not None:
+                return end
+            wait_s = self._limit.wait_s(now_s)
+            if wait_s > 0:
+                time.sleep(min(wait_s, WAIT_S))
+            else:
+                self._take(self._read())
+            now_s = time.monotonic()
+            if self._commit_due(now_s):
+                self._commit()
+            if now_s - self._refresh_s >= self._settings.metadata_max_age_ms / 1000:
+                self._refresh()
+            if self._meter.report_due(now_s):
+                self._link.progress(self.progress())
+            if self._is_quiet(now_s):
+                return RunEnd.QUIET
+
+    def _read(self) -> list[Message]:
+        """Wait for one message, then take what else is there: `consume(n, timeout)` would wait for all n."""
+        first = self._consumer.poll(WAIT_S)
+        if first is None:
+            return []
+        room = self._limit.batch_size(BATCH_RECORDS_MAX) - 1
+        return [first, *self._consumer.consume(room, 0)] if room > 0 else [first]
+
+    def _take(self, messages: list[Message]) -> None:
+        if not messages:
+            return
+        records, events = batches.without_errors(messages)
+        if records:
+            self._record_s = time.monotonic()
+            topics = {topic for topic, _ in self._positions}
+            for partition, group in batches.by_partition(records, topics):
+                if partition in self._positions:
+                    self._put(partition, group)
+            self._limit.took(len(records), self._record_s)
+        for event in events:
+            self._heed(event)
+
+    def _put(self, partition: PartitionId, messages: list[Message]) -> None:
+        topic, number = partition
+        offsets = batches.LazyColumn(messages, batches.offsets_of)
+        times = batches.LazyColumn(messages, batches.timestamps_of)
+        raw_keys = batches.LazyColumn(messages, batches.keys_of)
+        done = self._chain.run(Batch(topic, number, raw_keys, batches.values_of(messages), offsets, times))
+        first, last = messages[0].offset(), messages[-1].offset()
+        assert first is not None
+        assert last is not None
+        failpoints.hit("before-write")
+        self._task.put(SinkBatch(topic, number, first, last, done.values, done.keys, done.offsets, done.timestamps_ms))
+        self._positions[partition] = last + 1
+        self._at_end.discard(partition)
+        self._meter.count(len(messages), len(done.values), time.monotonic())
+
+    def _heed(self, event: Message) -> None:
+        """An event that is no record: the end of a partition, or an error.
+
+        Raises:
+            OffsetsLost: the records at the position are gone.
+            KafkaException: anything else.
+        """
+        error, topic, number, offset = event.error(), event.topic(), event.partition(), event.offset()
+        assert error is not None
+        partition = (topic or "", -1 if number is None else number)
+        if error.code() == KafkaError._PARTITION_EOF:
+            if partition in self._positions and offset is not None:
+                # Transaction markers are no records: only the end tells that the position has moved past them.
+                self._positions[partition] = max(self._positions[partition], offset)
+                self._at_end.add(partition)
+        elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+            self._reset(partition, error)
+        elif error.code() in _GONE:
+            self._refresh_s = -math.inf
+        elif error.fatal() or not error.retriable():
+            raise KafkaException(error)
+        else:
+            _log.warning("reading goes on after: %s", error.str())
+
+    def _reset(self, partition: PartitionId, error: KafkaError) -> None:
+        position = self._positions.get(partition)
+        if position is None:
+            return
+        known = partitions.ranges(self._admin, {partition: (position, "")})
+        start = starting_offsets(
+            known,
+            has_committed=True,
+            reset_missing=self._settings.reset_missing,
+            reset_to_latest=self._settings.reset_to_latest,
+        )[partition]
+        _log.warning("%s: the position goes from %d to %d (%s)", partition, position, start, error.str())
+        self._commit()
+        self._positions[partition] = start
+        self._consumer.seek(TopicPartition(*partition, start))
+
+    def _owned(self) -> list[PartitionId]:
+        return partitions.owned_partitions(self._consumer, self._settings, self._spec.task, self._spec.task_count)
+
+    def _refresh(self) -> None:
+        """Look for new partitions and topics, and let go of those that were deleted."""
+        self._refresh_s = time.monotonic()
+        owned = self._owned()
+        gone = [partition for partition in self._positions if partition not in owned]
+        new = [partition for partition in owned if partition not in self._positions]
+        if gone:
+            _log.warning("partitions are gone: %s", gone)
+            self._commit()
+            self._consumer.incremental_unassign([TopicPartition(*partition) for partition in gone])
+            for partition in gone:
+                del self._positions[partition]
+                self._at_end.discard(partition)
+        if new:
+            self._adopt(new, has_committed=False)
+
+    def _adopt(self, new: list[PartitionId], *, has_committed: bool) -> None:
+        """Begin with partitions: finish what an earlier owner committed, then commit where this one begins."""
+        offsets = partitions.committed(self._consumer, new)
+        starts = starting_offsets(
+            partitions.ranges(self._admin, offsets),
+            has_committed=has_committed,
+            reset_missing=self._settings.reset_missing,
+            reset_to_latest=self._settings.reset_to_latest,
+        )
+        self._task.open(new)
+        if self._staging is not None:
+            self._recover(self._staging, {p: manifest.decode(text) for p, (_, text) in offsets.items()})
+        self._positions.update(starts)
+        if new:
+            self._consumer.incremental_assign([TopicPartition(*partition, starts[partition]) for partition in new])
+            self._commit()
+
+    def _recover(self, staging: StagingSinkTask, manifests: Mapping[PartitionId, str]) -> None:
+        try:
+            staging.recover(manifests)
+        except OffsetsLost as error:
+            if not self._settings.reset_missing:
+                raise OffsetsLost(f"{error.message}; set {OFFSETS_MISSING}=reset to go on without it") from error
+            _log.warning("going on without what was committed: %s", error.message)
+
+    def _is_dirty(self) -> bool:
+        return self._positions != self._committed
+
+    def _commit_due(self, now_s: float) -> bool:
+        elapsed_s = now_s - self._commit_s
+        if elapsed_s >= RECOMMIT_INTERVAL_S:
+            return True
+        if not self._is_dirty():
+            return False
+        if elapsed_s >= self._settings.flush_interval_ms / 1000:
+            return True
+        return self._staging is not None and self._staging.commit_due()
+
+    def _commit(self) -> None:
+        """Make durable what was put, commit the positions of all partitions, publish."""
+        if self._staging is not None:
+            manifests = self._staging.stage()
+        else:
+            self._task.flush()
+            manifests = dict[PartitionId, str]()
+        failpoints.hit("after-write")
+        positions = dict(self._positions)
+        if positions:
+            offsets = [
+                TopicPartition(*partition, offset, manifest.encode(manifests.get(partition, "")))
+                for partition, offset in positions.items()
+            ]
+            self._fence.commit_offsets(offsets, self._consumer.consumer_group_metadata())
+            self._commit_time_ms = time.time_ns() // 1_000_000
+            self._has_committed = True
+        self._commit_s = time.monotonic()
+        self._committed = positions
+        failpoints.hit("after-offset-commit")
+        if self._staging is not None and manifests:
+            failpoints.hit("before-publish")
+            self._staging.publish(manifests)
+        self._published = manifests
+        self._link.progress(self.progress())
+
+    def _is_quiet(self, now_s: float) -> bool:
+        """Nothing for so long, and every partition read to its end: a broker that is away is no quiet."""
+        if self._spec.continuous or now_s - self._record_s < self._spec.linger_ms / 1000:
+            return False
+        return len(self._at_end) == len(self._positions)

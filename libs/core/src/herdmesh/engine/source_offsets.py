@@ -1,0 +1,123 @@
+"""A source task's offsets in Connect's offsets topic.
+
+Owns reading them to the end of the topic and making the records that move them. Bytes: `connect.offsets_topic`.
+
+Invariant: equality of source partitions is equality of key bytes, and the last record of a key in its partition wins.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from herdmesh.connect import offsets_topic
+from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.errors import TaskFailed
+
+OffsetMap = Mapping[str, Any]
+
+_POLL_S = 0.1
+_BATCH_RECORDS_MAX = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+class SourceOffsets:
+    """The committed offsets of one connector, as of one reading."""
+
+    def __init__(self, connector: str) -> None:
+        self._connector = connector
+        self._values: dict[bytes, bytes] = {}
+
+    def apply(self, key: bytes | None, value: bytes | None) -> None:
+        """Take one record of the topic; others' and undecodable keys are passed over."""
+        decoded = offsets_topic.decode_key(key)
+        if key is None or not isinstance(decoded, tuple) or decoded[0] != self._connector:
+            return
+        if value is None:
+            self._values.pop(key, None)
+        else:
+            self._values[key] = value
+
+    def committed_offset(self, partition: OffsetMap | None) -> OffsetMap | None:
+        """The committed offset of a source partition, None = none.
+
+        Raises:
+            TaskFailed: FATAL, when the stored value is no offset: going on from nothing would send all again.
+        """
+        value = self._values.get(offsets_topic.encode_key(self._connector, partition))
+        try:
+            return offsets_topic.decode_value(value)
+        except DataError as error:
+            raise TaskFailed(
+                f"the stored offset of {self._connector} for {partition} cannot be read: {error}", ErrorClass.FATAL
+            ) from error
+
+    def record(self, partition: OffsetMap | None, offset: OffsetMap | None) -> tuple[bytes, bytes | None]:
+        """Key and value of the record that moves an offset. Raises DataError for what Connect refuses."""
+        return offsets_topic.encode_key(self._connector, partition), offsets_topic.encode_value(offset)
+
+
+def read(consumer: Consumer, topic: str, connector: str) -> SourceOffsets:
+    """All committed offsets of a connector: reads the topic to the end it has now.
+
+    Raises:
+        TaskFailed: RETRIABLE when the end is not reached in time.
+    """
+    offsets = SourceOffsets(connector)
+    metadata = retried(lambda: consumer.list_topics(topic, timeout=CALL_TIMEOUT_S)).topics[topic]
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
+    waiting = set(metadata.partitions)
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in waiting])
+    deadline = time.monotonic() + RETRY_TIMEOUT_S
+    while waiting:
+        for message in consumer.consume(_BATCH_RECORDS_MAX, _POLL_S):
+            error = message.error()
+            if error is None:
+                offsets.apply(message.key(), message.value())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                waiting.discard(message.partition())
+            elif not error.retriable():
+                raise KafkaException(error)
+        if waiting and time.monotonic() > deadline:
+            raise TaskFailed(
+                f"the offsets topic {topic} could not be read to its end: partitions {sorted(waiting)} do not answer",
+                ErrorClass.RETRIABLE,
+            )
+    consumer.unassign()
+    return offsets
+
+
+def ensure_topic(
+    admin: AdminClient, topic: str, partitions: int, replication_factor: int, config: Mapping[str, str]
+) -> None:
+    """Create a topic unless it exists; -1 = the broker's default.
+
+    Raises:
+        ConfigError: the broker refuses the settings.
+        KafkaException: any other refusal.
+    """
+    if topic in retried(lambda: admin.list_topics(timeout=CALL_TIMEOUT_S)).topics:
+        return
+    new = NewTopic(topic, partitions, replication_factor, config=dict(config))
+    try:
+        untyped: Any = admin
+        untyped.create_topics([new], request_timeout=CALL_TIMEOUT_S)[topic].result()
+        _log.info("created topic %s", topic)
+    except KafkaException as error:
+        cause: KafkaError = error.args[0]
+        if cause.code() in (KafkaError.INVALID_PARTITIONS, KafkaError.INVALID_REPLICATION_FACTOR):
+            raise ConfigError(
+                f"Task failed to create new topic {topic}: {cause.str()}", field="topic.creation"
+            ) from error
+        if cause.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise

@@ -1,0 +1,135 @@
+"""Rows to Arrow columns: one column per top-level field, its type found in the data and widened.
+
+Owns the inference and the widening between chunks of one file. Knows nothing of files or Kafka.
+
+    null < bool | int64 < double | string | binary    conflicts become string, nested objects and arrays are JSON text
+
+A row is a dict (an object), None (a tombstone: no field has a value), or anything else, which goes into one column
+`value`. Text of a value that is no string is its JSON, as JsonConverter writes it.
+
+Invariant: no value is changed but in form: an int that a double cannot hold exactly makes its column a string.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pyarrow
+
+from herdmesh.connect import jackson
+
+pa: Any = pyarrow
+"""Untyped: the stubs type an array by its elements, which are only known when the data is seen."""
+Array = Any
+Chunk = dict[str, Array]
+"""Columns of equal length by name."""
+
+VALUE_COLUMN = "value"
+_values_of: Any = dict[str, Any].values
+_EXACT_IN_DOUBLE = 1 << 53
+_INT64 = range(-(1 << 63), 1 << 63)
+_PLAIN = frozenset((pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary()))
+
+
+def chunk_of(rows: Sequence[Any]) -> Chunk:
+    """Columns of one batch of rows, in the order in which fields first appear."""
+    if any(type(row) is not dict for row in rows):
+        rows = [_as_object(row) for row in rows]
+    names = list(rows[0]) if rows else []
+    if names and all(map(_has_exactly(names), rows)):
+        columns: Iterable[Sequence[Any]] = zip(*map(_values_of, rows), strict=True)
+        return {name: column_of(values) for name, values in zip(names, columns, strict=True)}
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: column_of([row.get(name) for row in rows]) for name in names}
+
+
+def _has_exactly(names: list[str]) -> Callable[[dict[str, Any]], bool]:
+    """True for an object with these fields in this order."""
+    return lambda row: list(row) == names
+
+
+def _as_object(row: Any) -> dict[str, Any]:
+    if isinstance(row, dict):
+        return row  # pyright: ignore[reportUnknownVariableType]
+    return {} if row is None else {VALUE_COLUMN: row}
+
+
+def column_of(values: Sequence[Any]) -> Array:
+    """The values of one field as the narrowest of the plain types that holds them all."""
+    try:
+        column = pa.array(values)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return _careful_column(values)
+    return column if column.type in _PLAIN else _careful_column(values)
+
+
+def _careful_column(values: Sequence[Any]) -> Array:
+    kinds = {_kind(value) for value in values if value is not None}
+    if kinds == {"bytes"}:
+        return pa.array(values, pa.binary())
+    if kinds == {"int", "float"} and all(_fits_double(value) for value in values):
+        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+    return pa.array([None if value is None else text_of(value) for value in values], pa.string())
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "int"
+    if isinstance(value, float):
+        return "float"
+    if isinstance(value, bytes | bytearray):
+        return "bytes"
+    return "text"
+
+
+def _fits_double(value: Any) -> bool:
+    return not isinstance(value, int) or abs(value) <= _EXACT_IN_DOUBLE
+
+
+def text_of(value: Any) -> str:
+    """A value as text: strings as they are, bytes as Base64, all else as JSON."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()  # a lone surrogate has no UTF-8
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    if isinstance(value, int) and not isinstance(value, bool) and value not in _INT64:
+        return str(value)
+    return jackson.dumps(value).decode()
+
+
+def table_of(chunks: Sequence[Chunk], row_counts: Sequence[int]) -> pyarrow.Table:
+    """One table of all chunks: a field a chunk does not have is null there, types are widened over all.
+
+    A file of nothing but nulls has the column `value`.
+    """
+    names = list(dict.fromkeys(name for chunk in chunks for name in chunk)) or [VALUE_COLUMN]
+    columns = [
+        _joined([chunk.get(name, pa.nulls(count)) for chunk, count in zip(chunks, row_counts, strict=True)])
+        for name in names
+    ]
+    return pa.table(columns, names=names)
+
+
+def _joined(parts: list[Array]) -> Any:
+    kinds = {part.type for part in parts if part.type != pa.null()}
+    if not kinds:
+        return pa.chunked_array(parts, pa.null())
+    if len(kinds) == 1:
+        kind = kinds.pop()
+        return pa.chunked_array([part.cast(kind) for part in parts], kind)
+    if kinds == {pa.int64(), pa.float64()}:
+        try:
+            return pa.chunked_array([part.cast(pa.float64()) for part in parts], pa.float64())
+        except pa.ArrowInvalid:  # an int beyond 2^53
+            pass
+    return pa.chunked_array([_as_text(part) for part in parts], pa.string())
+
+
+def _as_text(part: Array) -> Array:
+    if part.type == pa.string():
+        return part
+    return pa.array([None if value is None else text_of(value) for value in part.to_pylist()], pa.string())
