@@ -86,17 +86,16 @@ class HerderClient:
                 await self._follow(error.metadata.get("leader_address", ""))
                 if loop.time() > deadline_s:
                     raise from_reason("NO_LEADER", str(error)) from None
+            except rpc_errors.Unreachable as error:
+                # every mutation of the CLI has a request id, so that repeating one of unknown outcome is safe
+                if loop.time() > deadline_s:
+                    raise unreachable(self.address, error.message) from None
+                if self.address != self._configured:
+                    await self._follow(self._configured)
+                await asyncio.sleep(_RETRY_S)
             except rpc_errors.HerdmeshError as error:
                 if error.reason not in _RETRIED or loop.time() > deadline_s:
                     raise _command_error(error) from None
-                await asyncio.sleep(_RETRY_S)
-            except grpc.aio.AioRpcError as error:
-                if error.code() is not grpc.StatusCode.UNAVAILABLE:
-                    raise from_reason("INTERNAL", error.details() or str(error.code())) from None
-                if loop.time() > deadline_s:
-                    raise unreachable(self.address, error.details() or "connection refused") from None
-                if self.address != self._configured:
-                    await self._follow(self._configured)
                 await asyncio.sleep(_RETRY_S)
 
     async def stream(
@@ -110,10 +109,10 @@ class HerderClient:
         except rpc_errors.NotLeader as error:
             await self._follow(error.metadata.get("leader_address", ""))
             raise from_reason("NO_LEADER", str(error)) from None
+        except rpc_errors.Unreachable as error:
+            raise unreachable(self.address, error.message) from None
         except rpc_errors.HerdmeshError as error:
             raise _command_error(error) from None
-        except grpc.aio.AioRpcError as error:
-            raise unreachable(self.address, error.details() or str(error.code())) from None
 
     async def _follow(self, leader_address: str) -> None:
         if self._channel is not None:

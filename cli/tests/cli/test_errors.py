@@ -1,0 +1,47 @@
+"""Every reason of the contract leads to one exit code, and an error always says cause and next step."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from herdmesh.api.common.v1 import error_pb2
+from herdmesh.cli.errors import EXIT_CODES, NEXT_STEPS, CommandError, from_reason, unreachable
+from herdmesh.cli.output import Format, print_error
+
+REASONS = {
+    name.removeprefix("ERROR_REASON_")
+    for name in error_pb2.ErrorReason.DESCRIPTOR.values_by_name
+    if not name.endswith("UNSPECIFIED")
+}
+
+
+def test_every_reason_has_an_exit_code() -> None:
+    assert set(EXIT_CODES) == REASONS
+    assert set(NEXT_STEPS) <= REASONS
+
+
+def test_no_failure_exits_like_success_or_wrong_usage() -> None:
+    assert not {0, 2} & set(EXIT_CODES.values())
+
+
+def test_json_error_has_reason_fields_and_next_step(capsys: pytest.CaptureFixture[str]) -> None:
+    print_error(from_reason("CONFIG_INVALID", "refused", (("tasks.max", "must be at least 1"),)), Format.JSON)
+    document = json.loads(capsys.readouterr().out)
+    assert document["error"]["reason"] == "CONFIG_INVALID"
+    assert document["error"]["fields"] == [{"field": "tasks.max", "message": "must be at least 1"}]
+    assert document["error"]["next_step"]
+
+
+def test_text_error_goes_to_standard_error_and_keeps_brackets(capsys: pytest.CaptureFixture[str]) -> None:
+    print_error(CommandError("INTERNAL", "failed at [conn-1|task-0]"), Format.TABLE)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "[conn-1|task-0]" in captured.err
+
+
+def test_unreachable_says_how_to_start_one() -> None:
+    error = unreachable("127.0.0.1:1", "refused")
+    assert error.exit_code == EXIT_CODES["NO_LEADER"]
+    assert "herd up" in error.next_step

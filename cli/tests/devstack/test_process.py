@@ -1,0 +1,112 @@
+"""One process of a stack: restarted when it dies, never left behind, and told apart from a later one of its pid."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import psutil
+
+from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState, is_free
+from herdmesh.devstack.process import ManagedProcess
+
+#: Starts a child of its own, says so, and ignores SIGTERM: the worst kind to stop.
+STUBBORN = (
+    "import signal,subprocess,sys,time\n"
+    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    "print('child', child.pid, flush=True)\n"
+    "time.sleep(600)\n"
+)
+
+
+class Watched:
+    """A managed process and the event of its changes."""
+
+    def __init__(self, tmp_path: Path, code: str, *, restart: bool = True) -> None:
+        self.changed = asyncio.Event()
+        self.log = tmp_path / "process.log"
+        self.process = ManagedProcess(
+            "test", [sys.executable, "-c", code], {}, self.log, self.changed.set, restart=restart
+        )
+
+    async def until(self, what: str) -> None:
+        """Wait until a change satisfies an expression over `p`."""
+        async with asyncio.timeout(20):
+            while not eval(what, {"p": self.process}):
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def child_pid(self) -> int:
+        deadline_s = time.monotonic() + 20
+        while "child" not in self.process.log_tail():
+            assert time.monotonic() < deadline_s, "no child was announced"
+            await asyncio.sleep(0.02)
+        return int(self.process.log_tail().split()[-1])
+
+
+async def test_a_dead_process_is_started_again(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, "import time; time.sleep(600)")
+    await watched.process.start()
+    try:
+        mark = watched.process.mark
+        assert mark is not None
+        os.kill(mark.pid, signal.SIGKILL)
+        await watched.until("p.restarts == 1 and p.mark is not None")
+        assert watched.process.mark != mark
+    finally:
+        await watched.process.stop(1)
+
+
+async def test_without_restart_its_exit_code_is_kept(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, "print('last words'); raise SystemExit(7)", restart=False)
+    await watched.process.start()
+    await watched.until("p.exit_code is not None")
+    assert watched.process.exit_code == 7
+    assert watched.process.log_tail() == "last words"
+    await watched.process.stop(1)
+
+
+async def test_stop_ends_the_whole_tree_of_one_that_ignores_it(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, STUBBORN)
+    await watched.process.start()
+    child = psutil.Process(await watched.child_pid())
+    await watched.process.stop(0.3)
+    _, alive = await asyncio.to_thread(psutil.wait_procs, [child], 5)
+    assert not alive
+
+
+async def test_what_a_killed_process_leaves_is_ended_before_the_next_life(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, STUBBORN)
+    await watched.process.start()
+    try:
+        child = psutil.Process(await watched.child_pid())
+        assert watched.process.mark is not None
+        os.kill(watched.process.mark.pid, signal.SIGKILL)
+        await watched.until("p.restarts == 1")
+        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    finally:
+        await watched.process.stop(0.3)
+
+
+def test_state_survives_and_a_reused_pid_is_not_ours(tmp_path: Path) -> None:
+    layout = StackLayout(tmp_path)
+    layout.create()
+    mine = ProcessMark.of(os.getpid())
+    state = StackState(supervisor=mine, herder="h:1", services=[ServiceState("herder", "h:1", mark=mine)])
+    layout.write_state(state)
+    assert layout.read_state() == state
+    assert mine.alive() is not None
+    assert ProcessMark(os.getpid(), mine.create_time_s - 5).alive() is None
+
+
+def test_ports_are_remembered_and_never_shared(tmp_path: Path) -> None:
+    names = ["config-store", "status-store", "herder", "worker-1", "worker-2"]
+    first = StackLayout(tmp_path).choose_ports(names, usual=False)
+    assert len(set(first.values())) == len(names)
+    assert all(is_free(port) for port in first.values())
+    assert StackLayout(tmp_path).choose_ports(names, usual=False) == first
