@@ -43,11 +43,11 @@ async def _freeze_all(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str])
     plans = [(f"sink-{tmp_topic(point)}", tmp_topic(point), tmp_path / point, point) for point in NAMES]
     for _, topic, _, _ in plans:
         mesh.create_topic(topic, partitions=2)
+    mesh.arm({name: point for name, _, _, point in plans})
     for name, topic, folder, _ in plans:
         await mesh.apply(name, parquet_sink(topic, folder, tasks=1))
     for name, *_ in plans:
         await mesh.until_running(name, 1)
-    mesh.arm({name: point for name, _, _, point in plans})
     for _, topic, _, _ in plans:
         mesh.produce(topic, range(RECORDS_BEFORE))
     pids = await mesh.until_frozen([name for name, *_ in plans])

@@ -46,7 +46,8 @@ class Mesh:
         self.board = Board()
         self.client = HerderClient("", patience_s=45.0)
         self._changed = asyncio.Event()
-        self._failpoints = Path(stack.settings.worker_env["HERDMESH_FAILPOINTS_FILE"])
+        self._failpoints = Path(stack.settings.worker_env["HERDMESH_FAILPOINTS"].removeprefix("@"))
+        self._failpoint_log = Path(stack.settings.worker_env["HERDMESH_FAILPOINT_LOG"])
         self._following: asyncio.Task[None] | None = None
 
     @property
@@ -163,18 +164,16 @@ class Mesh:
 
     def arm(self, points: dict[str, str]) -> None:
         """Let the next run of each connector stop itself at its failpoint, once."""
-        lines = "".join(f"{connector} {point}\n" for connector, point in points.items())
-        self._failpoints.with_suffix(".log").unlink(missing_ok=True)
-        self._failpoints.write_text(lines)
+        self._failpoint_log.unlink(missing_ok=True)
+        self._failpoints.write_text("".join(f"{connector}/{point}=stop\n" for connector, point in points.items()))
 
     async def until_frozen(self, connectors: Iterable[str], timeout_s: float = WAIT_S) -> dict[str, int]:
         """Wait until these connectors stand at their failpoints; their pids."""
         wanted = set(connectors)
-        log = self._failpoints.with_suffix(".log")
         deadline_s = time.monotonic() + timeout_s
         while True:
-            lines = log.read_text().splitlines() if log.exists() else []
-            pids = {connector: int(pid) for connector, _point, pid in (line.split() for line in lines)}
+            lines = self._failpoint_log.read_text().splitlines() if self._failpoint_log.exists() else []
+            pids = {connector: int(pid) for _point, pid, connector in (line.split(" ", 2) for line in lines)}
             if wanted <= pids.keys():
                 return pids
             assert time.monotonic() < deadline_s, f"never reached their failpoints: {wanted - pids.keys()}"
@@ -368,9 +367,7 @@ def _brief(shown: views.Json | None) -> object:
 
 
 @contextlib.asynccontextmanager
-async def running_mesh(
-    data_dir: Path, broker: Broker, workers: int = 2, worker_env: dict[str, str] | None = None
-) -> AsyncGenerator[Mesh]:
+async def running_mesh(data_dir: Path, broker: Broker, workers: int = 2) -> AsyncGenerator[Mesh]:
     """A mesh of its own group on a shared broker; stopped at the end."""
     group = f"mesh-{data_dir.name}"
     env = {
@@ -381,9 +378,12 @@ async def running_mesh(
         "HERDMESH_OFFSET_STORAGE_PARTITIONS": "5",
         "HERDMESH_OFFSET_FLUSH_INTERVAL_MS": "500",
     }
-    workers_too = {"HERDMESH_FAILPOINTS_FILE": str(data_dir / "failpoints"), **(worker_env or {})}
+    failpoints = {
+        "HERDMESH_FAILPOINTS": f"@{data_dir / 'failpoints'}",
+        "HERDMESH_FAILPOINT_LOG": str(data_dir / "failpoints.log"),
+    }
     settings = StackSettings(
-        data_dir, workers, usual_ports=False, service_env=env, worker_env=workers_too, broker=broker
+        data_dir, workers, usual_ports=False, service_env=env, worker_env=failpoints, broker=broker
     )
     mesh = Mesh(Stack(settings))
     await mesh.start()

@@ -63,11 +63,11 @@ def print_error(error: CommandError, output: Format) -> None:
             document["error"]["fields"] = [{"field": field, "message": message} for field, message in error.fields]
         print_json(document)
         return
-    err.print(f"[bold red]error[/] {escape(error.message)} [dim]({error.reason})[/]")
+    err.print(f"[bold red]error[/] {escape(error.message)} [dim]({error.reason})[/]", soft_wrap=True)
     for field, message in error.fields:
-        err.print(f"  [bold]{escape(field)}[/]: {escape(message)}")
+        err.print(f"  [bold]{escape(field)}[/]: {escape(message)}", soft_wrap=True)
     if error.next_step:
-        err.print(f"[dim]next:[/] {escape(error.next_step)}")
+        err.print(f"[dim]next:[/] {escape(error.next_step)}", soft_wrap=True)
 
 
 def colored(state: str) -> str:

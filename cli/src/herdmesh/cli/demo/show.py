@@ -96,9 +96,7 @@ class Demo:
         with Progress(*columns, console=out, transient=True) as bar:
             task = bar.add_task("flights", total=flights.ROWS)
             await self._load(partial(bar.advance, task))
-        out.print(
-            f"[green]2[/] {count(self.outcome.loaded)} flights in topic {flights.TOPIC}, {flights.PARTITIONS} partitions"
-        )
+        out.print(f"[green]2[/] {count(self.outcome.loaded)} flights in topic {flights.TOPIC}")
 
     async def _load(self, progress: Callable[[int], None]) -> None:
         bootstrap = self.stack.state.bootstrap_servers

@@ -12,8 +12,8 @@ from importlib import import_module
 from typing import TypeVar
 
 from herdmesh.connect import chain_config
-from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext, ValueForm
-from herdmesh.engine import clients
+from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext
+from herdmesh.engine import clients, failpoints
 from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import Fence
@@ -36,6 +36,7 @@ def run(spec: RunSpec, link: RunLink) -> RunOutcome:
         Exception: whatever the connector's task raises. `failure.classify` reads them all.
     """
     _log.info("[%s|task-%d] run %s begins", spec.connector, spec.task, spec.run_id)
+    failpoints.arm(spec.connector)
     outcome = _run_sink(spec, link) if spec.kind is TaskKind.SINK else _run_source(spec, link)
     _log.info("[%s|task-%d] run %s ends %s", spec.connector, spec.task, spec.run_id, outcome.reason)
     return outcome
@@ -49,7 +50,6 @@ def _run_sink(spec: RunSpec, link: RunLink) -> RunOutcome:
         spec.connector_config,
         worker=spec.worker_config,
         keys=task.uses_keys,
-        lines=task.value_form is ValueForm.LINES,
     )
     context = TaskContext(
         connector=spec.connector,
