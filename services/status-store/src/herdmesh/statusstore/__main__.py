@@ -7,6 +7,7 @@ election at once so that another replica takes over without waiting for a timeou
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, Final
 
 import structlog
@@ -45,12 +46,18 @@ def make_server(settings: StatusStoreSettings, store: Store, keeper: LeaseKeeper
     )
 
 
-async def serve(stop: asyncio.Event, settings: StatusStoreSettings, store: Store) -> None:
-    """Serve until `stop` is set. Raises `StoreGone` when the store gives up, and what its start raises."""
+async def serve(
+    stop: asyncio.Event,
+    settings: StatusStoreSettings,
+    store: Store,
+    on_listening: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Serve until `stop` is set; `on_listening` is told the port. Raises `StoreGone` when the store gives up, and what
+    its start raises."""
     keeper = LeaseKeeper()
     relay = LeaseRelay(settings.peers, keeper)
     server = make_server(settings, store, keeper)
-    await server.start()
+    on_listening(await server.start())
     following: asyncio.Task[None] | None = None
     stopping = asyncio.ensure_future(stop.wait())
     starting = asyncio.ensure_future(store.start())

@@ -109,6 +109,7 @@ class LeaseTable:
         self.known = False
         self._leases: dict[str, Lease] = {}
         self._writing = False
+        self._lease_ms = 0
         self._wake_ms: int | None = None
 
     def leases(self) -> list[Lease]:
@@ -169,6 +170,7 @@ class LeaseTable:
     def _became_writer(self, event: BecameWriter, now_ms: int) -> bool:
         # Heartbeats since the last writer fell silent went nowhere, so everyone known gets one full lease.
         self._writing = True
+        self._lease_ms = event.lease_ms
         self.known = True
         expires_ms = now_ms + event.lease_ms
         self._leases = {
@@ -190,13 +192,13 @@ class LeaseTable:
     def _tick(self, now_ms: int) -> bool:
         if not self._writing:
             return False
-        late_ms = now_ms - (now_ms if self._wake_ms is None else self._wake_ms)
-        grace_ms = late_ms if late_ms > STALL_MS else 0
+        # After a stall everyone alive gets one full lease, as from a new writer: heartbeats waited at our door.
+        stalled = self._wake_ms is not None and now_ms - self._wake_ms > STALL_MS
         self._wake_ms = None
         changed = False
         kept: dict[str, Lease] = {}
         for lease in self._leases.values():
-            expires_ms = lease.expires_ms + (grace_ms if lease.live else 0)
+            expires_ms = now_ms + self._lease_ms if stalled and lease.live else lease.expires_ms
             live = lease.live and expires_ms > now_ms
             if not live and not lease.live and expires_ms + FORGET_MS <= now_ms:
                 changed = True

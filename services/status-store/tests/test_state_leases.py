@@ -1,0 +1,153 @@
+"""The lease table: events and times in, the table and instructions out."""
+
+from __future__ import annotations
+
+import pytest
+
+from herdmesh.connect import status_topic
+from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus
+from herdmesh.statusstore.state.leases import (
+    FORGET_MS,
+    LEASE_EXPIRED,
+    BecameWriter,
+    Heard,
+    Heartbeat,
+    Lease,
+    LeaseTable,
+    Publish,
+    Relayed,
+    StoppedWriting,
+    Tick,
+    WakeAt,
+    running_workers,
+)
+from herdmesh.statusstore.state.statuses import StatusState
+from herdmesh.topicstore.contract import StoredRecord
+
+LEASE_MS = 6000
+W1 = "127.0.0.1:7204"
+W2 = "127.0.0.1:7205"
+
+
+def _running(worker: str, incarnation: str) -> TaskStatus:
+    return TaskStatus("c", 0, State.RUNNING, worker, 1, worker_incarnation=incarnation)
+
+
+@pytest.fixture
+def table() -> LeaseTable:
+    made = LeaseTable()
+    made.handle(BecameWriter({}, LEASE_MS), 0)
+    return made
+
+
+def test_a_heartbeat_makes_a_lease_and_silence_ends_it(table: LeaseTable) -> None:
+    assert table.handle(Heartbeat(W1, "a", LEASE_MS), 100) == [Publish(), WakeAt(6100)]
+    assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
+    assert table.handle(Heartbeat(W1, "a", LEASE_MS), 1100) == []
+    assert table.handle(Tick(), 6100) == [WakeAt(7100)]
+    assert table.handle(Tick(), 7100) == [Publish(), WakeAt(7100 + FORGET_MS)]
+    assert table.leases() == [Lease(W1, "a", 7100, live=False)]
+    assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
+    assert table.handle(Heartbeat(W1, "a", LEASE_MS), 8000) == [Publish(), WakeAt(14_000)]
+    assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
+
+
+def test_an_expired_lease_is_forgotten_at_last(table: LeaseTable) -> None:
+    table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
+    table.handle(Tick(), 6000)
+    assert table.handle(Tick(), 6000 + FORGET_MS) == [Publish()]
+    assert table.leases() == []
+    assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
+
+
+def test_leaving_ends_the_lease_at_once(table: LeaseTable) -> None:
+    table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
+    assert Publish() in table.handle(Heartbeat(W1, "a", LEASE_MS, leaving=True), 500)
+    assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
+
+
+def test_a_new_process_takes_the_worker_id(table: LeaseTable) -> None:
+    table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
+    assert Publish() in table.handle(Heartbeat(W1, "b", LEASE_MS), 10)
+    assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
+    assert table.effective(_running(W1, "b")) == (State.RUNNING, "")
+
+
+def test_a_written_status_is_a_sign_of_life_but_takes_no_worker_id(table: LeaseTable) -> None:
+    assert Publish() in table.handle(Heard(W1, "a", LEASE_MS), 0)
+    assert table.handle(Heard(W1, "a", LEASE_MS), 1000) == []
+    assert table.leases() == [Lease(W1, "a", 7000, live=True)]
+    table.handle(Heartbeat(W1, "b", LEASE_MS), 1000)
+    assert table.handle(Heard(W1, "a", LEASE_MS), 2000) == []
+    assert table.effective(_running(W1, "b")) == (State.RUNNING, "")
+
+
+def test_a_heartbeat_never_shortens(table: LeaseTable) -> None:
+    table.handle(Heartbeat(W1, "a", 60_000), 0)
+    table.handle(Heartbeat(W1, "a", 1000), 10)
+    assert table.leases() == [Lease(W1, "a", 60_000, live=True)]
+
+
+def test_a_store_that_was_itself_stopped_blames_nobody(table: LeaseTable) -> None:
+    table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
+    # The tick was due at 6000 and comes at 60000: one full lease from now, and only then silence counts.
+    assert table.handle(Tick(), 60_000) == [WakeAt(66_000)]
+    assert table.leases() == [Lease(W1, "a", 66_000, live=True)]
+    assert Publish() in table.handle(Tick(), 66_000)
+
+
+def test_java_statuses_are_shown_as_they_are(table: LeaseTable) -> None:
+    assert table.effective(_running("java:8083", "")) == (State.RUNNING, "")
+
+
+def test_only_running_is_joined(table: LeaseTable) -> None:
+    failed = ConnectorStatus("c", State.FAILED, W1, 1, worker_incarnation="a")
+    assert table.effective(failed) == (State.FAILED, "")
+
+
+def test_before_any_writer_nothing_is_known() -> None:
+    table = LeaseTable()
+    assert not table.known
+    assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
+    assert table.handle(Tick(), 1_000_000) == []
+
+
+def test_a_new_writer_grants_every_known_worker_one_full_lease() -> None:
+    table = LeaseTable()
+    table.handle(Relayed((Lease(W1, "a", 50, live=True), Lease(W2, "x", 10, live=False))), 0)
+    instructions = table.handle(BecameWriter({W1: "a", "w3": "c"}, LEASE_MS), 1000)
+    assert instructions == [Publish(), WakeAt(7000)]
+    assert [(lease.worker_id, lease.live, lease.expires_ms) for lease in table.leases()] == [
+        (W1, True, 7000),
+        (W2, False, 1000),
+        ("w3", True, 7000),
+    ]
+
+
+def test_a_replica_shows_what_the_writer_told_and_stands_still(table: LeaseTable) -> None:
+    table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
+    table.handle(StoppedWriting(), 100)
+    assert table.handle(Tick(), 60_000) == []
+    assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
+    assert table.handle(Relayed((Lease(W1, "a", 0, live=False),)), 200) == [Publish()]
+    assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
+
+
+def test_the_writers_own_table_wins_over_a_late_relay(table: LeaseTable) -> None:
+    table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
+    assert table.handle(Relayed(()), 10) == []
+    assert len(table.leases()) == 1
+
+
+def test_running_workers_are_those_of_ours_and_the_last_process_counts() -> None:
+    state = StatusState()
+    statuses = [
+        TaskStatus("c", 0, State.RUNNING, W1, 1, worker_incarnation="old"),
+        TaskStatus("c", 1, State.RUNNING, W1, 2, worker_incarnation="new"),
+        TaskStatus("c", 2, State.PAUSED, W2, 2, worker_incarnation="x"),
+        ConnectorStatus("c", State.RUNNING, "java:8083", 2),
+    ]
+    for offset, status in enumerate(statuses):
+        key, value = status_topic.encode(status)
+        state.apply(StoredRecord("t", 0, offset, key, value, offset))
+    assert running_workers(state) == {W1: "new"}
