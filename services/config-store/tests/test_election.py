@@ -1,0 +1,254 @@
+"""The election of the leading herder: one epoch at a time, durable before it is told, kept when the store moves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from herdmesh.configstore.state.changes import Leadership
+from herdmesh.configstore.state.config import leadership_of, next_epoch
+from herdmesh.configstore.state.election import (
+    LEASE_MS,
+    RETRY_MS,
+    CandidateJoined,
+    CandidateLeft,
+    Election,
+    EndSession,
+    EpochNotWritten,
+    EpochWritten,
+    Event,
+    HeartbeatReceived,
+    Instruction,
+    Resigned,
+    SendFollowing,
+    SendGranted,
+    SendHeartbeat,
+    SendLost,
+    Tick,
+    WriteEpoch,
+    WriterGained,
+    WriterLost,
+)
+from herdmesh.configstore.state.writes import LeaderToken
+
+
+class Judge:
+    """An election with its clock and the topic it writes epochs to."""
+
+    def __init__(self, stored: Leadership | None = None) -> None:
+        self.election = Election()
+        self.stored = stored
+        self.now_ms = 1_000_000
+        self.tell(WriterGained(stored))
+
+    def tell(self, event: Event) -> Sequence[Instruction]:
+        return self.election.handle(event, self.now_ms)
+
+    def join(self, session: int, herder: str, held: LeaderToken | None = None) -> Sequence[Instruction]:
+        return self.tell(CandidateJoined(session, herder, f"{herder}:1", held))
+
+    def write(self, wanted: Instruction) -> Sequence[Instruction]:
+        """The epoch record asked for is applied."""
+        assert isinstance(wanted, WriteEpoch)
+        self.stored = leadership_of(next_epoch(self.stored, wanted.leader_id, wanted.leader_address))
+        return self.tell(EpochWritten(wanted.session, self.stored))
+
+    def wait(self, duration_ms: int, *alive: int) -> list[Instruction]:
+        """Time passes in ticks; the sessions `alive` send heartbeats."""
+        said: list[Instruction] = []
+        for _ in range(0, duration_ms, 250):
+            self.now_ms += 250
+            for session in alive:
+                said += self.tell(HeartbeatReceived(session))
+            said += self.tell(Tick())
+        return said
+
+
+def led_by(herder: str = "a", session: int = 1) -> Judge:
+    judge = Judge()
+    (wanted,) = judge.join(session, herder)
+    (granted,) = judge.write(wanted)
+    assert isinstance(granted, SendGranted)
+    return judge
+
+
+def held(judge: Judge) -> LeaderToken:
+    assert judge.stored is not None
+    return LeaderToken(judge.stored.epoch, judge.stored.leader_id)
+
+
+def test_the_first_candidate_is_granted_the_first_epoch_once_it_is_written() -> None:
+    judge = Judge()
+    assert judge.join(1, "a") == [WriteEpoch(1, "a", "a:1")]
+    assert judge.join(2, "b") == []  # nobody leads before the record is there
+    leadership = Leadership(1, "a", "a:1", 1, 1001)
+    assert judge.tell(EpochWritten(1, leadership)) == [SendGranted(1, leadership), SendFollowing(2, leadership)]
+    assert judge.election.leader == leadership
+
+
+def test_heartbeats_keep_the_lease_and_followers_hear_who_leads() -> None:
+    judge = led_by("a")
+    judge.join(2, "b")
+    said = judge.wait(3 * LEASE_MS, 1, 2)
+    assert {type(one) for one in said} == {SendHeartbeat, SendFollowing}
+    assert held(judge).epoch == 1
+
+
+def test_silence_loses_the_epoch_to_the_longest_waiting() -> None:
+    judge = led_by("a")
+    judge.join(2, "b")
+    judge.join(3, "c")
+    said = judge.wait(LEASE_MS, 2, 3)
+    assert [one for one in said if not isinstance(one, SendFollowing)] == [
+        SendLost(1, f"no heartbeat for {LEASE_MS} ms"),
+        WriteEpoch(2, "b", "b:1"),
+    ]
+    assert judge.tell(HeartbeatReceived(1)) == []  # too late; it waits in line now
+    granted = judge.write(WriteEpoch(2, "b", "b:1"))
+    assert granted[0] == SendGranted(2, Leadership(2, "b", "b:1", 1001, 2001))
+
+
+def test_a_broken_stream_keeps_the_lease_and_comes_back_with_its_epoch() -> None:
+    judge = led_by("a")
+    judge.join(2, "b")
+    assert judge.tell(CandidateLeft(1)) == []
+    judge.wait(LEASE_MS - 500, 2)
+    assert judge.stored is not None
+    assert judge.join(3, "a", held(judge)) == [SendGranted(3, judge.stored)]
+    assert judge.wait(LEASE_MS, 3)[0] == SendHeartbeat(3)
+
+
+def test_a_second_stream_of_the_leader_replaces_the_first() -> None:
+    judge = led_by("a")
+    assert judge.stored is not None
+    assert judge.join(2, "a", held(judge)) == [EndSession(1, not_writer=False), SendGranted(2, judge.stored)]
+
+
+def test_resigning_hands_over_at_once_and_does_not_elect_the_same_again() -> None:
+    judge = led_by("a")
+    judge.join(2, "b")
+    assert judge.tell(Resigned(held(judge))) == [SendLost(1, "resigned"), WriteEpoch(2, "b", "b:1")]
+    judge.write(WriteEpoch(2, "b", "b:1"))
+    assert judge.tell(Resigned(LeaderToken(1, "a"))) == []  # over already
+    alone = led_by("a")
+    assert alone.tell(Resigned(held(alone))) == [SendLost(1, "resigned")]
+    assert alone.wait(LEASE_MS, 1) == []
+
+
+def test_a_new_writer_waits_one_lease_for_the_incumbent() -> None:
+    stored = Leadership(7, "a", "a:1", 6001, 7001)
+    judge = Judge(stored)
+    assert judge.join(1, "b") == [SendFollowing(1, stored)]
+    assert judge.join(2, "a", LeaderToken(7, "a")) == [SendGranted(2, stored)]  # its epoch, no record
+    assert judge.wait(LEASE_MS, 1, 2)[1] == SendHeartbeat(2)
+
+    alone = Judge(stored)
+    alone.join(1, "b")
+    assert [one for one in alone.wait(LEASE_MS - 250, 1) if not isinstance(one, SendFollowing)] == []
+    assert alone.wait(250, 1)[-1] == WriteEpoch(1, "b", "b:1")
+    assert alone.write(WriteEpoch(1, "b", "b:1"))[0] == SendGranted(1, Leadership(8, "b", "b:1", 7001, 8001))
+
+
+def test_an_epoch_nobody_took_over_goes_on_even_after_its_lease() -> None:
+    stored = Leadership(7, "a", "a:1", 6001, 7001)
+    judge = Judge(stored)
+    judge.wait(2 * LEASE_MS)
+    assert judge.join(2, "a", LeaderToken(7, "a")) == [SendGranted(2, stored)]
+
+
+def test_an_old_epoch_is_not_taken_up_again() -> None:
+    stored = Leadership(7, "a", "a:1", 6001, 7001)
+    assert Judge(stored).join(1, "b", LeaderToken(6, "b")) == [SendFollowing(1, stored)]
+    assert Judge(stored).join(1, "b", LeaderToken(7, "a")) == [SendFollowing(1, stored)]  # another herder's token
+
+
+def test_an_incumbent_that_does_not_claim_its_epoch_gets_a_new_one() -> None:
+    judge = Judge(Leadership(7, "a", "a:1", 6001, 7001))
+    assert judge.join(1, "a") == [WriteEpoch(1, "a", "a:1")]
+
+
+def test_a_write_that_failed_is_tried_again_later() -> None:
+    judge = Judge()
+    judge.join(1, "a")
+    assert judge.tell(EpochNotWritten(1)) == []
+    assert judge.wait(RETRY_MS, 1) == [WriteEpoch(1, "a", "a:1")]
+
+
+def test_a_candidate_that_left_before_its_grant_leads_nothing() -> None:
+    judge = Judge()
+    (wanted,) = judge.join(1, "a")
+    judge.join(2, "b")
+    judge.tell(CandidateLeft(1))
+    assert judge.write(wanted) == [WriteEpoch(2, "b", "b:1")]
+
+
+def test_a_replica_that_no_longer_writes_ends_every_stream() -> None:
+    judge = led_by("a")
+    judge.join(2, "b")
+    assert judge.tell(WriterLost()) == [EndSession(1, not_writer=True), EndSession(2, not_writer=True)]
+    assert judge.election.leader is None
+    assert judge.join(3, "c") == [EndSession(3, not_writer=True)]
+    assert judge.tell(EpochWritten(1, Leadership(2, "a", "a:1", 1001, 2001))) == []
+
+
+def test_a_pause_of_the_store_is_not_held_against_the_herders() -> None:
+    judge = led_by("a")
+    judge.join(2, "b")
+    judge.now_ms += 60_000  # stopped and continued
+    assert judge.tell(Tick()) == []
+    assert judge.tell(HeartbeatReceived(1)) == [SendHeartbeat(1)]
+
+
+_EVENTS = st.lists(
+    st.tuples(st.sampled_from(["join", "join held", "beat", "leave", "resign", "tick", "fail over", "write", "fail"]),
+              st.integers(0, 2), st.integers(0, 5000)),
+    max_size=60,
+)  # fmt: skip
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=_EVENTS)
+def test_epochs_rise_and_two_herders_are_never_told_the_same(steps: list[tuple[str, int, int]]) -> None:
+    judge = Judge()
+    sessions = iter(range(1, 10_000))
+    latest: dict[int, int] = {}
+    wanted: list[WriteEpoch] = []
+    granted: list[Leadership] = []
+
+    def heed(instructions: Sequence[Instruction]) -> None:
+        wanted.extend(one for one in instructions if isinstance(one, WriteEpoch))
+        assert len(wanted) <= 1, "one record on its way at a time"
+        granted.extend(one.leadership for one in instructions if isinstance(one, SendGranted))
+
+    for step, herder, passed_ms in steps:
+        judge.now_ms += passed_ms
+        token = held(judge) if judge.stored is not None and step == "join held" else None
+        match step:
+            case "join" | "join held":
+                latest[herder] = next(sessions)
+                heed(judge.join(latest[herder], f"h{herder}", token))
+            case "beat" if herder in latest:
+                heed(judge.tell(HeartbeatReceived(latest[herder])))
+            case "leave" if herder in latest:
+                heed(judge.tell(CandidateLeft(latest[herder])))
+            case "resign" if judge.stored is not None:
+                heed(judge.tell(Resigned(held(judge))))
+            case "fail over":
+                wanted.clear()
+                judge.tell(WriterLost())
+                judge.election = Election()
+                heed(judge.tell(WriterGained(judge.stored)))
+            case "write" if wanted:
+                heed(judge.write(wanted.pop()))
+            case "fail" if wanted:
+                heed(judge.tell(EpochNotWritten(wanted.pop().session)))
+            case _:
+                heed(judge.tell(Tick()))
+    epochs = [one.epoch for one in granted]
+    assert epochs == sorted(epochs)
+    assert len({(one.epoch, one.leader_id) for one in granted}) == len(set(epochs))
+    blocks = sorted({(one.generation_first, one.generation_limit) for one in granted})
+    assert all(left[1] <= right[0] for left, right in pairwise(blocks))

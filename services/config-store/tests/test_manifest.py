@@ -1,0 +1,301 @@
+"""The manifest: it decides whatever compaction did, as long as no record of another writer follows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from herdmesh.configstore.state import manifest
+from herdmesh.configstore.state.config import ConfigState
+from herdmesh.configstore.state.writes import (
+    CommitTaskConfigs,
+    DeleteConnector,
+    LeaderToken,
+    Mutation,
+    PutConnectorConfig,
+    PutTaskCount,
+    SetTargetState,
+    plan,
+)
+from herdmesh.connect.config_records import (
+    CommitRecord,
+    ConnectorRecord,
+    ManifestRecord,
+    TargetState,
+    TargetStateRecord,
+    TaskConfigRecord,
+    task_config_digest,
+)
+from herdmesh.connect.records import Tombstone
+from herdmesh.topicstore.writes import PROVISIONAL_OFFSET
+from tests.support.config_topic import ConfigTopic, compacted, replay
+
+
+def config(value: str) -> dict[str, str]:
+    return {"name": "c1", "value": value}
+
+
+def tasks(*values: str) -> list[dict[str, str]]:
+    return [{"task": value} for value in values]
+
+
+def led() -> ConfigTopic:
+    topic = ConfigTopic()
+    topic.lead()
+    return topic
+
+
+def write(topic: ConfigTopic, mutation: Mutation) -> None:
+    leadership = topic.state.leadership
+    assert leadership is not None
+    topic.write(mutation, leader=LeaderToken(leadership.epoch, leadership.leader_id))
+
+
+def view(state: ConfigState) -> list[tuple[Any, ...]]:
+    """All a caller can see of every stored name."""
+    return [
+        (
+            one.name, one.config, one.config_revision, one.target_state, one.target_state_revision, one.tasks,
+            one.task_count, one.tasks_revision, one.inconsistent, one.applied_config, one.incarnation,
+            one.task_config_generation, one.task_count_record, one.pending_fencing, one.foreign,
+        )
+        for one in state.stored()
+    ]  # fmt: skip
+
+
+def test_a_config_written_after_its_tasks_survives_compaction() -> None:
+    """KAFKA-17719, with a manifest."""
+    topic = led()
+    write(topic, PutConnectorConfig("c1", config("1")))
+    write(topic, CommitTaskConfigs("c1", tasks("a", "b")))
+    write(topic, PutConnectorConfig("c1", config("2")))
+    after = replay(compacted(topic.records, topic.next_offset))
+    state = after.connector("c1")
+    assert [task.properties for task in state.tasks] == tasks("a", "b")
+    assert (state.applied_config, state.config, state.foreign) == (config("1"), config("2"), False)
+    assert view(after) == view(topic.state)
+
+
+def test_a_manifest_ends_every_transaction_of_a_connector() -> None:
+    topic = led()
+    for mutation in (
+        PutConnectorConfig("c1", config("1"), initial_target_state=TargetState.PAUSED),
+        CommitTaskConfigs("c1", tasks("a")),
+        SetTargetState("c1", TargetState.STARTED),
+        PutTaskCount("c1", 1),
+        DeleteConnector("c1"),
+    ):
+        write(topic, mutation)
+        assert not topic.connector("c1").foreign
+        assert topic.kinds("c1")[-1] == "manifest" or not topic.connector("c1").is_stored
+    keys = [record.key for record in topic.records if record.topic == "connect-configs"]
+    assert keys == [
+        b"herdmesh-leader",
+        b"target-state-c1", b"connector-c1", b"herdmesh-connector-c1",
+        b"task-c1-0", b"commit-c1", b"herdmesh-connector-c1",
+        b"target-state-c1", b"herdmesh-connector-c1",
+        b"tasks-fencing-c1", b"herdmesh-connector-c1",
+        b"connector-c1", b"target-state-c1", b"herdmesh-connector-c1",
+    ]  # fmt: skip
+
+
+def test_a_foreign_record_hands_the_connector_to_connects_rules_until_the_next_write() -> None:
+    topic = led()
+    write(topic, PutConnectorConfig("c1", config("1")))
+    write(topic, CommitTaskConfigs("c1", tasks("a")))
+    incarnation = topic.connector("c1").incarnation
+    topic.java(TaskConfigRecord("c1", 0, {"task": "java"}))
+    assert topic.connector("c1").foreign
+    assert [task.properties for task in topic.connector("c1").tasks] == tasks("a")
+    topic.java(CommitRecord("c1", 1))
+    assert [task.properties for task in topic.connector("c1").tasks] == tasks("java")
+    assert topic.connector("c1").task_config_generation == 2
+    write(topic, SetTargetState("c1", TargetState.PAUSED))  # any write of ours adopts what it finds
+    state = topic.connector("c1")
+    assert (state.foreign, state.incarnation, state.task_config_generation) == (False, incarnation, 2)
+    assert view(replay(compacted(topic.records, topic.next_offset))) == view(topic.state)
+
+
+def test_a_foreign_config_before_the_manifest_of_a_writer_that_did_not_know_it() -> None:
+    """1. The writer decides. 2. A plain producer appends. 3. The writer's transaction follows: its digest is wrong."""
+    topic = led()
+    write(topic, PutConnectorConfig("c1", config("1")))
+    mutation = SetTargetState("c1", TargetState.PAUSED)
+    planned = plan(topic.state, mutation, topic.context(mutation))
+    topic.java(ConnectorRecord("c1", config("java")))
+    topic.transaction(planned.records)
+    assert topic.connector("c1").foreign
+    assert topic.connector("c1").config == config("java")
+    assert topic.connector("c1").target_state is TargetState.PAUSED
+
+
+def test_an_inconsistent_set_is_adopted_as_inconsistent() -> None:
+    topic = led()
+    topic.java(ConnectorRecord("c1", config("1")), TaskConfigRecord("c1", 1, {}), CommitRecord("c1", 2))
+    write(topic, SetTargetState("c1", TargetState.PAUSED))
+    state = topic.connector("c1")
+    assert (state.inconsistent, state.task_count, state.foreign, state.tasks) == (True, 2, False, ())
+    write(topic, CommitTaskConfigs("c1", tasks("a")))
+    assert not topic.connector("c1").inconsistent
+
+
+def test_a_task_record_without_commit_does_not_replace_the_one_in_force() -> None:
+    topic = led()
+    write(topic, PutConnectorConfig("c1", config("1")))
+    write(topic, CommitTaskConfigs("c1", tasks("a")))
+    topic.java(TaskConfigRecord("c1", 0, {"task": "of a leader that died"}))
+    write(topic, SetTargetState("c1", TargetState.PAUSED))
+    assert [task.properties for task in topic.connector("c1").tasks] == tasks("a")
+    assert not topic.connector("c1").foreign
+
+
+def test_a_connector_made_anew_is_another_incarnation_and_counts_anew() -> None:
+    topic = led()
+    write(topic, PutConnectorConfig("c1", config("1")))
+    write(topic, CommitTaskConfigs("c1", tasks("a")))
+    first = topic.connector("c1")
+    write(topic, DeleteConnector("c1"))
+    assert not topic.connector("c1").is_stored
+    write(topic, PutConnectorConfig("c1", config("1")))
+    second = topic.connector("c1")
+    assert second.incarnation != first.incarnation
+    assert (second.task_config_generation, second.tasks, second.tasks_revision) == (0, (), 0)
+    assert second.target_state is TargetState.STARTED
+
+
+def test_a_deleted_connector_does_not_come_back_from_what_java_never_tombstones() -> None:
+    topic = led()
+    write(topic, PutConnectorConfig("c1", config("1")))
+    write(topic, CommitTaskConfigs("c1", tasks("a")))
+    write(topic, PutTaskCount("c1", 1))
+    write(topic, DeleteConnector("c1"))
+    end = topic.next_offset
+    after = replay(compacted(topic.records, end, tombstones_to=end))
+    assert view(after) == view(topic.state)
+    assert after.connector("c1").task_count_record == 1  # as in Connect: the next one is fenced against it
+    assert not after.connectors
+
+
+def test_a_removed_manifest_leaves_connects_rules() -> None:
+    topic = led()
+    write(topic, PutConnectorConfig("c1", config("1")))
+    topic.raw("herdmesh-connector-c1", None)
+    assert topic.connector("c1").foreign
+    assert topic.connector("c1").incarnation == ""
+
+
+def test_revisions_state_what_was_known_and_zero_for_what_is_written_along() -> None:
+    topic = led()
+    write(topic, PutConnectorConfig("c1", config("1")))
+    state = topic.connector("c1")
+    made = manifest.build(state, "new")
+    assert made == ManifestRecord(
+        "c1", state.incarnation, config_digest=task_config_digest(config("1")), revisions={"config": 3}
+    )
+    assert manifest.IN_FLIGHT_OFFSET == PROVISIONAL_OFFSET
+    assert b'"revisions":{"config":0}' in (topic.records[2].value or b"")
+
+
+def test_reading_back_a_manifest_changes_nothing_but_foreign() -> None:
+    topic = ConfigTopic()
+    topic.java(
+        ConnectorRecord("c1", config("1")), TaskConfigRecord("c1", 0, {"a": "1"}), CommitRecord("c1", 1),
+        ConnectorRecord("c1", config("2")),
+    )  # fmt: skip
+    state = topic.connector("c1")
+    again = manifest.read(state, manifest.build(state, "new"))
+    assert again.foreign is False
+    assert again.incarnation == "new"
+    assert (again.tasks, again.applied_config, again.task_config_generation) == (
+        state.tasks, state.applied_config, state.task_config_generation,
+    )  # fmt: skip
+
+
+_ConnectorMutation = PutConnectorConfig | CommitTaskConfigs | SetTargetState | PutTaskCount | DeleteConnector
+_NAMES = st.sampled_from(["c1", "c-2"])
+_VALUES = st.sampled_from("xyz")
+_STATES = st.sampled_from(list(TargetState))
+_MUTATIONS: st.SearchStrategy[_ConnectorMutation] = st.one_of(
+    st.builds(
+        PutConnectorConfig,
+        _NAMES,
+        st.fixed_dictionaries({"v": _VALUES}),
+        initial_target_state=st.none() | _STATES,
+    ),
+    st.builds(CommitTaskConfigs, _NAMES, st.lists(st.fixed_dictionaries({"t": _VALUES}), max_size=3)),
+    st.builds(SetTargetState, _NAMES, _STATES),
+    st.builds(PutTaskCount, _NAMES, st.integers(0, 3)),
+    st.builds(DeleteConnector, _NAMES),
+)
+# A cleaner that has come to the end removes most, one that stopped on the way leaves the oddest mixtures.
+_CUTS = st.just(1.0) | st.floats(0, 1)
+_STEPS = st.lists(_MUTATIONS, min_size=4, max_size=16)
+
+
+def _play(steps: list[_ConnectorMutation]) -> ConfigTopic:
+    topic = led()
+    for mutation in steps:
+        exists = topic.connector(mutation.connector).config is not None
+        if exists or isinstance(mutation, PutConnectorConfig | PutTaskCount):
+            write(topic, mutation)
+    return topic
+
+
+@settings(max_examples=250, deadline=None)
+@given(steps=_STEPS, cut=_CUTS, tombstones=_CUTS)
+@example(
+    steps=[PutConnectorConfig("c1", {}), CommitTaskConfigs("c1", [{}]), PutConnectorConfig("c1", {})],
+    cut=1.0,
+    tombstones=0.0,
+)
+@example(
+    steps=[
+        PutConnectorConfig("c1", {}),
+        CommitTaskConfigs("c1", [{}]),
+        DeleteConnector("c1"),
+        PutConnectorConfig("c1", {}),
+    ],
+    cut=1.0,
+    tombstones=1.0,
+)
+def test_the_fold_after_any_legal_compaction_is_the_fold_before(
+    steps: list[_ConnectorMutation], cut: float, tombstones: float
+) -> None:
+    topic = _play(steps)
+    cleaned_to = round(cut * topic.next_offset)
+    left = compacted(topic.records, cleaned_to, round(tombstones * cleaned_to))
+    assert view(replay(left)) == view(topic.state)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    steps=_STEPS,
+    java=st.lists(st.tuples(_NAMES, st.sampled_from(["config", "tasks", "target", "recreate"]), _VALUES), max_size=6),
+    cut=_CUTS,
+)
+@example(steps=[], java=[("c1", "config", "x"), ("c1", "tasks", "y"), ("c1", "config", "z")], cut=1.0)
+def test_so_it_is_for_what_java_wrote_once_it_was_adopted(
+    steps: list[_ConnectorMutation], java: list[tuple[str, str, str]], cut: float
+) -> None:
+    topic = _play(steps)
+    for name, operation, value in java:
+        _java_writes(topic, name, operation, value)
+    for name in list(topic.state.connectors):
+        write(topic, SetTargetState(name, TargetState.PAUSED))
+    left = compacted(topic.records, round(cut * topic.next_offset))
+    assert view(replay(left)) == view(topic.state)
+    assert not any(one.foreign for one in topic.state.connectors.values())
+
+
+def _java_writes(topic: ConfigTopic, name: str, operation: str, value: str) -> None:
+    exists = topic.connector(name).config is not None
+    if operation == "config" or (operation == "recreate" and not exists):
+        topic.java(ConnectorRecord(name, {"v": value}))
+    elif operation == "tasks" and exists:
+        topic.java(TaskConfigRecord(name, 0, {"t": value}), CommitRecord(name, 1))
+    elif operation == "target" and exists:
+        topic.java(TargetStateRecord(name, TargetState.STOPPED))
+    elif operation == "recreate":
+        topic.java(Tombstone("connector", name), Tombstone("target-state", name), ConnectorRecord(name, {"v": value}))
