@@ -105,16 +105,6 @@ class TaskContext:
     """Unique among all runs ever."""
 
 
-class ValueForm(StrEnum):
-    """What the loop hands to a sink task as a record's value."""
-
-    VALUES = "values"
-    """The Connect value after the transformations: dict, list, str, int, ..."""
-    LINES = "lines"
-    """UTF-8 text of the value in one line: strings as they are, all else as compact JSON; encoded by the same function
-    that decodes and transforms, which is faster than encoding later."""
-
-
 @dataclass(slots=True)
 class SinkBatch:
     """Records of one partition, in order. Columns are of equal length; transformations may have dropped records, so the
@@ -149,7 +139,6 @@ class SinkBatch:
 class SinkTask(ABC):
     """Writes records outside, at least once: `flush` makes everything put durable before offsets are committed."""
 
-    value_form: ClassVar[ValueForm] = ValueForm.VALUES
     uses_keys: ClassVar[bool] = True
     """False = the task does not read keys: they are not converted, and a batch's keys are raw bytes."""
 

@@ -17,6 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+import msgspec
+
+from herdmesh.connect import jackson
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.connector import (
     Config,
@@ -28,7 +31,6 @@ from herdmesh.connect.connector import (
     SourceTask,
     SourceTaskContext,
     TaskContext,
-    ValueForm,
 )
 from herdmesh.connect.data import Schema
 from herdmesh.connect.errors import ConfigError
@@ -42,6 +44,8 @@ BATCH_SIZE_DEFAULT = 2_000
 WAKE_AFTER_MS = 1_000
 
 _STRING = Schema("STRING")
+_ONLY_MAPS = frozenset((dict,))
+_encode_lines = msgspec.json.Encoder().encode_lines
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
@@ -220,7 +224,6 @@ class FileStreamSink(SinkConnector):
 class FileStreamSinkTask(SinkTask):
     """Appends lines. Tasks of one connector append to one file: a batch is one write, so lines do not mix."""
 
-    value_form = ValueForm.LINES
     uses_keys = False
 
     def start(self, config: Config, context: TaskContext) -> None:
@@ -231,10 +234,7 @@ class FileStreamSinkTask(SinkTask):
             raise ConfigError(f"the file {path} cannot be written: {error.strerror}", field="file") from error
 
     def put(self, batch: SinkBatch) -> None:
-        lines: Sequence[Any] = batch.values
-        if None in lines:
-            lines = [b"null" if line is None else line for line in lines]
-        _write_all(self._file, b"\n".join([*lines, b""]))
+        _write_all(self._file, lines_of(batch.values))
 
     def flush(self) -> None:
         os.fsync(self._file.fileno())
@@ -243,6 +243,22 @@ class FileStreamSinkTask(SinkTask):
         file = getattr(self, "_file", None)
         if file is not None:
             file.close()
+
+
+def lines_of(values: Sequence[Any]) -> bytes:
+    """One line per value: strings and bytes as they are, `null` for a tombstone, all else compact JSON (ADR 0002)."""
+    if _ONLY_MAPS.issuperset(map(type, values)):
+        try:
+            return _encode_lines(values)
+        except (OverflowError, UnicodeEncodeError, TypeError):
+            pass  # an integer beyond 64 bits, a lone surrogate, a type of Connect's own: one by one
+    return b"".join([_line_of(value) + b"\n" for value in values])
+
+
+def _line_of(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace")
+    return value if isinstance(value, bytes) else jackson.dumps(value)
 
 
 def _write_all(file: IO[bytes], data: bytes) -> None:
