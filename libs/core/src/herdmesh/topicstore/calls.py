@@ -1,6 +1,6 @@
-"""Blocking client calls away from the event loop.
+"""Blocking client calls away from the event loop, and where the clients log.
 
-Owns one daemon thread that runs calls in order. A daemon, because a call into a Kafka client can outlive every
+Owns a daemon thread that runs calls in order. A daemon, because a call into a Kafka client can outlive every
 deadline when the broker is gone, and no thread may keep a process from ending. Invariant: one call at a time, in
 call order.
 """
@@ -8,6 +8,7 @@ call order.
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 from collections.abc import Callable
@@ -17,6 +18,19 @@ _T = TypeVar("_T")
 
 #: Far above what one store ever has waiting (take over, commit, release, stop).
 _CALLS_MAX = 64
+
+
+#: Of every Kafka client here.
+client_logger = logging.getLogger("herdmesh.topicstore.librdkafka")
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """A lost connection is logged by each client at each attempt, several times a second while a broker is away. What
+    it means for the store is logged by the store."""
+    return not record.getMessage().startswith("FAIL ")
+
+
+client_logger.addFilter(_is_news)
 
 
 class CallThread:

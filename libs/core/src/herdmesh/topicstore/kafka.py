@@ -13,12 +13,11 @@ from typing import Generic
 from herdmesh.topicstore.calls import CallThread, post
 from herdmesh.topicstore.contract import ChangeT, NewRecord, StateT
 from herdmesh.topicstore.core import MayWrite, TopicStoreCore, always
-from herdmesh.topicstore.errors import BrokerUnreachable
 from herdmesh.topicstore.kafka_election import Election
 from herdmesh.topicstore.kafka_reader import Reader
 from herdmesh.topicstore.kafka_topics import Shard, TopicAdmin
 from herdmesh.topicstore.kafka_writer import Writer
-from herdmesh.topicstore.log import LogEvents, LogIdentity, LogUnavailable, Place, Positions
+from herdmesh.topicstore.log import LogEvents, LogIdentity, Place, Positions
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
 
 
@@ -39,11 +38,7 @@ class KafkaLog:
         self._events: LogEvents | None = None
 
     async def open(self) -> LogIdentity:
-        store_id = await self._admin.open_topics()
-        try:
-            self._beginnings = await self._admin.offsets(self._shards, first=True)
-        except LogUnavailable as unavailable:
-            raise BrokerUnreachable(self._settings.bootstrap_servers, str(unavailable)) from unavailable
+        store_id, self._beginnings = await self._admin.open_topics(self._shards)
         settings = self._settings
         return LogIdentity(store_id, settings.topic, settings.partitions, settings.audit_topic)
 
@@ -83,7 +78,9 @@ class KafkaLog:
     async def close(self) -> None:
         if self._reader is not None:
             await self._reader.stop()
+        await self._writer_thread.call(self._writer.release)  # destroying a client takes time: not on the loop
         self._writer_thread.stop()
+        self._admin.close()
 
 
 class KafkaTopicStore(TopicStoreCore[StateT, ChangeT], Generic[StateT, ChangeT]):

@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
-from herdmesh.topicstore.calls import post
+from herdmesh.topicstore.calls import client_logger, post
 from herdmesh.topicstore.log import LogEvents, LogUnavailable
 from herdmesh.topicstore.settings import TopicSettings
 
@@ -114,7 +114,7 @@ class Election:
                 self._set_owner(events, False)
             consumer.incremental_unassign(partitions)
 
-        consumer = Consumer(configs, logger=_logger)
+        consumer = Consumer(configs, logger=client_logger)
         consumer.subscribe([settings.topic], on_assign=gained, on_revoke=lost, on_lost=lost)
         return consumer
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from herdmesh.topicstore.calls import post
+from herdmesh.topicstore.calls import client_logger, post
 from herdmesh.topicstore.contract import StoredRecord
 from herdmesh.topicstore.kafka_topics import Shard
 from herdmesh.topicstore.log import LogEvents, Positions
@@ -96,7 +96,7 @@ class Reader:
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
         }
-        consumer = Consumer(configs, logger=_logger)
+        consumer = Consumer(configs, logger=client_logger)
         consumer.assign(
             [
                 TopicPartition(topic, partition, offset)

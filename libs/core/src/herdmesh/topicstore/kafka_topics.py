@@ -22,13 +22,15 @@ from confluent_kafka.admin import (
     TopicDescription,  # pyright: ignore[reportPrivateImportUsage]
 )
 
+from herdmesh.topicstore.calls import CallThread, client_logger
 from herdmesh.topicstore.errors import BrokerUnreachable, StartError, TopicMisconfigured
 from herdmesh.topicstore.log import LogUnavailable, Positions
 from herdmesh.topicstore.settings import TopicSettings
 
 _logger = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S = 5.0
-_RETRY_S = 0.2
+_REFRESH_TIMEOUT_S = 1.0
+_RETRY_S = 0.1
 _POLICY = "cleanup.policy"
 
 Shard = tuple[str, int]
@@ -60,6 +62,8 @@ class _AdminCalls(Protocol):
         request_timeout: float,
     ) -> dict[TopicPartition, Future[_Offset]]: ...
 
+    def list_topics(self, topic: str, timeout: float) -> object: ...
+
 
 def kafka_error(exception: BaseException) -> KafkaError | None:
     """The error inside a `KafkaException`, if that is what this is."""
@@ -78,10 +82,15 @@ class TopicAdmin:
             "bootstrap.servers": settings.bootstrap_servers,
             "client.id": f"{settings.client_id_base}-admin",
         }
-        self._client = cast(_AdminCalls, AdminClient(configs))
+        self._client = cast(_AdminCalls, AdminClient(configs, logger=client_logger))
+        self._request_timeout_s = min(_REQUEST_TIMEOUT_S, settings.start_timeout_ms / 1000)
+        self._thread = CallThread(f"{settings.client_id_base}-admin")
 
-    async def open_topics(self) -> str:
-        """Create what is absent, check what is there; the store id is the id Kafka gave the topic. `StartError`."""
+    async def open_topics(self, shards: Sequence[Shard]) -> tuple[str, Positions]:
+        """Create what is absent and check what is there. Raises `StartError`.
+
+        Returns the store id, which is the id Kafka gave the topic, and the first offset of each shard.
+        """
         settings = self._settings
         deadline_s = asyncio.get_running_loop().time() + settings.start_timeout_ms / 1000
         while True:
@@ -91,14 +100,15 @@ class TopicAdmin:
                 )
                 if settings.audit_topic is not None:
                     await self._open_topic(settings.audit_topic, 1, {**settings.audit_topic_configs, _POLICY: "delete"})
-                return store_id
-            except KafkaException as failure:
+                return store_id, await self.offsets(shards, first=True)
+            except (KafkaException, LogUnavailable) as failure:
                 error = kafka_error(failure)
                 if error is not None and error.code() in _HOPELESS:
                     raise StartError(f"the broker refused to set up topic {settings.topic!r}: {error.str()}") from None
                 if asyncio.get_running_loop().time() > deadline_s:
                     reason = error.str() if error is not None else str(failure)
                     raise BrokerUnreachable(settings.bootstrap_servers, reason) from None
+                # No broker yet, or the topic was made a moment ago and its leader does not know.
                 _logger.info("topics are not ready, trying again: %s", failure)
                 await asyncio.sleep(_RETRY_S)
 
@@ -112,7 +122,7 @@ class TopicAdmin:
                 config=dict(configs),
             )
             try:
-                await _one(self._client.create_topics([new], request_timeout=_REQUEST_TIMEOUT_S))
+                await _one(self._client.create_topics([new], request_timeout=self._request_timeout_s))
             except KafkaException as failure:
                 error = kafka_error(failure)
                 # Another replica was faster: check what it made like any other topic.
@@ -131,7 +141,9 @@ class TopicAdmin:
 
     async def _describe(self, name: str) -> TopicDescription | None:
         try:
-            return await _one(self._client.describe_topics(TopicCollection([name]), request_timeout=_REQUEST_TIMEOUT_S))
+            return await _one(
+                self._client.describe_topics(TopicCollection([name]), request_timeout=self._request_timeout_s)
+            )
         except KafkaException as failure:
             error = kafka_error(failure)
             if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -140,7 +152,7 @@ class TopicAdmin:
 
     async def _policy(self, name: str) -> str:
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-        entries = await _one(self._client.describe_configs([resource], request_timeout=_REQUEST_TIMEOUT_S))
+        entries = await _one(self._client.describe_configs([resource], request_timeout=self._request_timeout_s))
         return str(cast(object, entries[_POLICY].value))
 
     async def offsets(self, shards: Sequence[Shard], *, first: bool) -> Positions:
@@ -154,12 +166,25 @@ class TopicAdmin:
             futures = self._client.list_offsets(
                 {TopicPartition(topic, partition): spec for topic, partition in shards},
                 isolation_level=IsolationLevel.READ_COMMITTED,
-                request_timeout=_REQUEST_TIMEOUT_S,
+                request_timeout=self._request_timeout_s,
             )
             found = {(key.topic, key.partition): await asyncio.wrap_future(future) for key, future in futures.items()}
         except KafkaException as failure:
+            await self._refresh({topic for topic, _ in shards})
             raise LogUnavailable(str(failure)) from failure
         return tuple(int(found[shard].offset) for shard in shards)
+
+    async def _refresh(self, topics: set[str]) -> None:
+        """Look the leaders up again. The client asks with the leader epoch it knows, and after a broker's restart it
+        goes on doing so, refused each time (FENCED_LEADER_EPOCH), until its next periodic refresh minutes later."""
+        for topic in topics:
+            try:
+                await self._thread.call(lambda topic=topic: self._client.list_topics(topic, timeout=_REFRESH_TIMEOUT_S))
+            except KafkaException as failure:
+                _logger.debug("cannot refresh the metadata of %s: %s", topic, failure)
+
+    def close(self) -> None:
+        self._thread.stop()
 
 
 async def _one(futures: Mapping[Any, Future[_T]]) -> _T:

@@ -16,6 +16,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from herdmesh.topicstore.calls import client_logger
 from herdmesh.topicstore.contract import NewRecord
 from herdmesh.topicstore.kafka_topics import Shard, kafka_error
 from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, LogUnavailable, Place
@@ -40,6 +41,8 @@ class Writer:
         deadline_s = time.monotonic() + self._settings.transaction_timeout_ms / 1000
         while True:
             try:
+                # Have a connection first: asked for its coordinator without one, the client looks again after 500 ms.
+                producer.list_topics(self._settings.topic, _CALL_S)
                 producer.init_transactions(_CALL_S)
                 break
             except KafkaException as failure:
@@ -80,7 +83,7 @@ class Writer:
             # Java's partitioner. The client's default puts most keys elsewhere, and one key would live twice.
             "partitioner": MURMUR2_RANDOM,
         }
-        return Producer(configs, logger=_logger)
+        return Producer(configs, logger=client_logger)
 
     def _send(self, producer: Producer, records: Sequence[NewRecord]) -> list[Place]:
         places: list[Place | None] = [None] * len(records)

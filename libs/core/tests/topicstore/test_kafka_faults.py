@@ -1,0 +1,234 @@
+"""The Kafka engine when things die: the broker under load, and a writer stopped in its tracks.
+
+A broker of this module's own (it is killed), which allows short sessions so that a silent writer is replaced in a
+second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herdmesh.devstack.broker import Broker
+from herdmesh.topicstore import BrokerUnreachable, NotApplied, Role, StartError, WriteOutcomeUnknown
+from tests.contract.topicstore_harness import (
+    WAIT_S,
+    KafkaCluster,
+    Store,
+    create,
+    put,
+    replace_at,
+    suite_settings,
+    until_role,
+)
+
+pytestmark = pytest.mark.kafka
+
+_SESSION_TIMEOUT_MS = 1000
+_ROOT = Path(__file__).parents[4]
+
+
+@pytest.fixture(scope="module")
+def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    broker = Broker(tmp_path_factory.mktemp("fragile-kafka"), port=0, settings={"group.min.session.timeout.ms": "500"})
+    asyncio.run(broker.start())
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture
+async def cluster(fragile: Broker, tmp_topic: Callable[..., str]) -> AsyncIterator[KafkaCluster]:
+    settings = replace(suite_settings(tmp_topic(), fragile.bootstrap), session_timeout_ms=_SESSION_TIMEOUT_MS)
+    made = KafkaCluster(settings)
+    yield made
+    await made.close()
+
+
+# The broker dies.
+
+
+@dataclass
+class Load:
+    """Writers that create one key after the other, and what became of each key."""
+
+    store: Store
+    acknowledged: set[bytes] = field(default_factory=lambda: set[bytes]())
+    refused: set[bytes] = field(default_factory=lambda: set[bytes]())
+    unknown: set[bytes] = field(default_factory=lambda: set[bytes]())
+    progress: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def run(self, name: int) -> None:
+        number = 0
+        while True:
+            key = b"%d-%d" % (name, number)
+            number += 1
+            try:
+                await self.store.write(create(key, b"v"))
+            except NotApplied:
+                self.refused.add(key)
+                await until_role(self.store, Role.WRITER)
+            except WriteOutcomeUnknown:
+                self.unknown.add(key)
+            else:
+                self.acknowledged.add(key)
+                async with self.progress:
+                    self.progress.notify_all()
+
+    async def until_acknowledged(self, more: int) -> None:
+        goal = len(self.acknowledged) + more
+        async with asyncio.timeout(60), self.progress:
+            await self.progress.wait_for(lambda: len(self.acknowledged) >= goal)
+
+
+@pytest.mark.slow
+async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(fragile: Broker, cluster: KafkaCluster) -> None:
+    store = await cluster.open()
+    await until_role(store, Role.WRITER)
+    load = Load(store)
+    clients = [asyncio.create_task(load.run(i)) for i in range(20)]
+    await load.until_acknowledged(500)
+    fragile.kill()
+    await fragile.start()
+    await load.until_acknowledged(500)
+    for client in clients:
+        client.cancel()
+    await asyncio.gather(*clients, return_exceptions=True)
+    await store.barrier()
+    replica = await cluster.open()
+    assert replica.state == store.state
+    found = set(store.state.entries)
+    assert load.acknowledged <= found
+    assert not load.refused & found
+    assert load.unknown == set()  # the log was there again in time to look them up
+
+
+async def test_no_broker_is_a_named_start_up_error(cluster: KafkaCluster) -> None:
+    nowhere = replace(cluster.settings, bootstrap_servers="127.0.0.1:1", start_timeout_ms=300)
+    with pytest.raises(BrokerUnreachable) as unreachable:
+        await cluster.open(nowhere)
+    assert unreachable.value.bootstrap_servers == "127.0.0.1:1"
+
+
+async def test_a_topic_the_broker_will_not_make_is_a_named_start_up_error(cluster: KafkaCluster) -> None:
+    with pytest.raises(StartError, match="topic"):
+        await cluster.open(replace(cluster.settings, topic_configs={"no.such.setting": "1"}))
+
+
+# The writer is stopped.
+
+
+class ReplicaProcess:
+    """`replica_process` as a child, and what it said."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._said = asyncio.Condition()
+        self._lines: list[dict[str, Any]] = []
+        self._reading = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, bootstrap: str, topic: str) -> ReplicaProcess:
+        return cls(
+            await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "libs.core.tests.topicstore.replica_process"),
+                *(bootstrap, topic, str(_SESSION_TIMEOUT_MS)),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                cwd=_ROOT,
+                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+            )
+        )
+
+    async def _read(self) -> None:
+        assert self._process.stdout is not None
+        async for line in self._process.stdout:
+            async with self._said:
+                self._lines.append(json.loads(line))
+                self._said.notify_all()
+
+    async def until_said(self, **expected: object) -> dict[str, Any]:
+        def found() -> list[dict[str, Any]]:
+            return [line for line in self._lines if expected.items() <= line.items()]
+
+        async with asyncio.timeout(WAIT_S), self._said:
+            await self._said.wait_for(lambda: bool(found()))
+        return found()[-1]
+
+    def ask(self, *commands: dict[str, str]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(commands).encode() + b"\n")
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    async def stop(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+        await self._reading
+
+
+@pytest.mark.slow
+async def test_a_writer_stopped_and_continued_says_nothing_stale(fragile: Broker, cluster: KafkaCluster) -> None:
+    first = await ReplicaProcess.start(fragile.bootstrap, cluster.settings.topic)
+    try:
+        await first.until_said(role="writer")
+        second = await cluster.open()
+        first.ask(
+            {"id": "0", "write": "create", "key": "a", "value": "1"},
+            {"id": "1", "write": "create", "key": "same", "value": "1"},
+        )
+        await first.until_said(id="1")
+        first.signal(signal.SIGSTOP)
+        # Waiting in the pipe when it wakes up, before anyone can tell it what it missed.
+        first.ask(
+            {"id": "refused", "write": "create", "key": "a", "value": "3"},
+            {"id": "no-op", "write": "put_once", "key": "same", "value": "1"},
+            {"id": "write", "write": "create", "key": "b", "value": "2"},
+        )
+        await until_role(second, Role.WRITER)
+        await second.write(replace_at(b"a", b"2", second.state.entries[b"a"].offset))
+        await second.write(put(b"same", b"2"))
+        await second.write(create(b"b", b"1"))
+        first.signal(signal.SIGCONT)
+        answers = {name: await first.until_said(id=name) for name in ("refused", "no-op", "write")}
+        not_writer = {"NotWriter", "WriterFenced"}
+        assert answers["refused"]["error"] in {"Conflict", *not_writer}
+        if answers["refused"]["error"] == "Conflict":
+            assert "value=b'2'" in answers["refused"]["text"]
+        assert answers["no-op"].get("error") in not_writer
+        assert answers["write"].get("error") in {"Conflict", *not_writer}
+        await first.until_said(role="replica")
+        await second.write(put(b"c", b"1"))
+        assert second.state.values() == {b"a": b"2", b"same": b"2", b"b": b"1", b"c": b"1"}
+    finally:
+        await first.stop()
+
+
+@pytest.mark.slow
+async def test_a_writer_that_is_killed_is_replaced_after_its_session(fragile: Broker, cluster: KafkaCluster) -> None:
+    first = await ReplicaProcess.start(fragile.bootstrap, cluster.settings.topic)
+    try:
+        await first.until_said(role="writer")
+        second = await cluster.open()
+        first.ask({"id": "0", "write": "create", "key": "a", "value": "1"})
+        await first.until_said(id="0")
+        begun_s = asyncio.get_running_loop().time()
+        first.signal(signal.SIGKILL)
+        await until_role(second, Role.WRITER)
+        # Session timeout, and at most a heartbeat and a take-over on top; three times that on a busy machine.
+        assert asyncio.get_running_loop().time() - begun_s < 3 * (_SESSION_TIMEOUT_MS / 1000 + 1)
+        await second.write(put(b"b", b"1"))
+        assert second.state.values() == {b"a": b"1", b"b": b"1"}
+    finally:
+        await first.stop()

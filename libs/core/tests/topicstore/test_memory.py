@@ -1,0 +1,167 @@
+"""What only the memory engine lets a test do: lose an answer, freeze a replica, compact at will."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.topicstore import NotApplied, Role, StoreTuning, WatchSnapshot, WriteOutcomeUnknown, WriterFenced
+from tests.contract.topicstore_harness import (
+    Conflict,
+    MemoryCluster,
+    Watcher,
+    Written,
+    create,
+    put,
+    put_once,
+    replace_at,
+    suite_settings,
+    until_role,
+)
+
+_QUICK = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5, outcome_timeout_ms=50)
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[MemoryCluster]:
+    made = MemoryCluster(suite_settings("topic"))
+    yield made
+    await made.close()
+
+
+async def test_a_lost_answer_of_an_applied_commit_is_found_in_the_log(cluster: MemoryCluster) -> None:
+    store = await cluster.open(tuning=_QUICK)
+    await until_role(store, Role.WRITER)
+    store.lose_next_answer(applied=True)
+    written = await store.write(create(b"a", b"1"))
+    assert written.entry == store.state.entries[b"a"]
+    await until_role(store, Role.WRITER)
+    await store.write(put(b"b", b"1"))
+
+
+async def test_a_lost_answer_of_an_aborted_commit_is_told_as_not_applied(cluster: MemoryCluster) -> None:
+    store = await cluster.open(tuning=_QUICK)
+    await until_role(store, Role.WRITER)
+    store.lose_next_answer(applied=False)
+    results = await asyncio.gather(
+        store.write(create(b"a", b"1")), store.write(create(b"a", b"2")), return_exceptions=True
+    )
+    assert isinstance(results[0], WriterFenced)
+    # Refused because of a write that then failed: decided again, it is neither refused nor lost silently.
+    assert isinstance(results[1], NotApplied | Written)
+    await until_role(store, Role.WRITER)
+    await store.write(put(b"b", b"1"))
+    await store.barrier()
+    assert (b"a" in store.state.entries) == isinstance(results[1], Written)
+
+
+async def test_an_outcome_that_cannot_be_learned_is_said_to_be_unknown(cluster: MemoryCluster) -> None:
+    store = await cluster.open(tuning=_QUICK)
+    await until_role(store, Role.WRITER)
+    writing = asyncio.ensure_future(store.write(put(b"a", b"1")))
+    await asyncio.sleep(0)
+    store.lose_next_answer(applied=True)
+    store.freeze()
+    with pytest.raises(WriteOutcomeUnknown):
+        await writing
+    store.thaw()
+    await until_role(store, Role.WRITER)
+    await store.write(put(b"b", b"1"))
+    assert store.state.values() == {b"a": b"1", b"b": b"1"}
+
+
+async def test_a_frozen_writer_answers_nothing_from_the_past(cluster: MemoryCluster) -> None:
+    first = await cluster.open(tuning=_QUICK)
+    await until_role(first, Role.WRITER)
+    a = (await first.write(put(b"a", b"1"))).entry
+    await first.write(put(b"same", b"1"))
+    assert a is not None
+    second = await cluster.open(tuning=_QUICK)
+    first.freeze()
+    await until_role(second, Role.WRITER)
+    await second.write(replace_at(b"a", b"2", a.offset))
+    await second.write(put(b"same", b"2"))
+    await second.write(create(b"b", b"1"))
+    assert first.role is Role.WRITER
+    stale = [
+        asyncio.ensure_future(first.write(decide))
+        for decide in (
+            create(b"a", b"3"),  # refused then as now, but with what is there now
+            put_once(b"same", b"1"),  # a no-op in its past, a write now
+            create(b"b", b"2"),  # possible in its past, refused now
+        )
+    ]
+    barrier = asyncio.ensure_future(first.barrier())
+    await asyncio.wait({stale[2]})
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert [task.done() for task in stale] == [
+        False,
+        False,
+        True,
+    ]  # the write was fenced, the others wait for the truth
+    assert not barrier.done()
+    first.thaw()
+    refused, no_op, fenced = await asyncio.gather(*stale, return_exceptions=True)
+    assert isinstance(refused, Conflict)
+    assert refused.found == second.state.entries[b"a"]
+    assert isinstance(no_op, NotApplied)
+    assert isinstance(fenced, WriterFenced)
+    assert (await barrier).includes(second.revision)
+    assert first.role is Role.REPLICA
+    assert first.state == second.state
+    assert second.state.values() == {b"a": b"2", b"same": b"2", b"b": b"1"}
+
+
+async def test_a_replica_takes_over_what_was_written_while_it_lagged(cluster: MemoryCluster) -> None:
+    first = await cluster.open(tuning=_QUICK)
+    await until_role(first, Role.WRITER)
+    await asyncio.gather(*(first.write(put(b"%d" % i, b"v")) for i in range(1200)))
+    second = await cluster.open(tuning=_QUICK)
+    await asyncio.gather(first.close(), until_role(second, Role.WRITER))
+    assert second.state == first.state
+    with pytest.raises(Conflict):
+        await second.write(create(b"7", b"w"))
+
+
+_OPERATIONS = st.lists(
+    st.tuples(st.sampled_from([b"a", b"b", b"c", b"d"]), st.one_of(st.none(), st.binary(min_size=1, max_size=2))),
+    max_size=30,
+)
+
+
+@given(operations=_OPERATIONS, compact_after=st.lists(st.integers(0, 30), max_size=3), drop=st.booleans())
+def test_compaction_changes_no_snapshot(
+    operations: list[tuple[bytes, bytes | None]], compact_after: list[int], drop: bool
+) -> None:
+    async def run() -> None:
+        cluster = MemoryCluster(suite_settings("topic"))
+        store = await cluster.open()
+        await until_role(store, Role.WRITER)
+        watcher = Watcher(store)
+        await watcher.until(lambda me: me.snapshot is not None)
+        topic = cluster.broker.topics["topic"]
+        for index, (key, value) in enumerate(operations):
+            found = store.state.entries.get(key)
+            await store.write(replace_at(key, value, found.offset if found else None))
+            if index in compact_after:
+                topic.compact(drop_tombstones=drop)
+        topic.compact(drop_tombstones=drop)
+        late = await cluster.open()
+        snapshot = await anext(late.watch())
+        assert isinstance(snapshot, WatchSnapshot)
+        assert snapshot.state == late.state == store.state
+        assert snapshot.revision == late.revision == store.revision
+        folded = dict(operations)
+        assert store.state.values() == {key: value for key, value in folded.items() if value is not None}
+        await store.barrier()
+        await asyncio.sleep(0)
+        assert watcher.state() == store.state.entries
+        await watcher.stop()
+        await cluster.close()
+
+    asyncio.run(run())

@@ -1,0 +1,573 @@
+"""The topic store suite: one set of promises, two engines.
+
+A difference between the engines that a caller can see fails here. What only one engine offers (a frozen replica, a lost
+answer; a real fence, a stopped process) is tested beside the library, in `libs/core/tests/topicstore`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+import pytest
+
+from herdmesh.topicstore import (
+    Decision,
+    NewRecord,
+    NotApplied,
+    NotWriter,
+    QueueFull,
+    Revision,
+    RevisionCompacted,
+    RevisionForeign,
+    RevisionInFuture,
+    Role,
+    StoreClosed,
+    StoreTuning,
+    TopicMisconfigured,
+    WatchChange,
+    WatchOverflow,
+    WatchProgress,
+    WatchSnapshot,
+)
+from tests.contract.topicstore_harness import (
+    WAIT_S,
+    Cluster,
+    Conflict,
+    KafkaCluster,
+    KeyValues,
+    MemoryCluster,
+    Store,
+    Watcher,
+    Written,
+    create,
+    put,
+    put_once,
+    replace_at,
+    suite_settings,
+    until_role,
+    writer_of,
+)
+
+
+@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.kafka)])
+def bootstrap(request: pytest.FixtureRequest) -> str | None:
+    """Of the broker to run on; None = the memory engine."""
+    return request.getfixturevalue("kafka_bootstrap") if request.param == "kafka" else None
+
+
+@pytest.fixture
+async def cluster(bootstrap: str | None, tmp_topic: Callable[..., str]) -> AsyncIterator[Cluster]:
+    made: Cluster
+    if bootstrap is None:
+        made = MemoryCluster(suite_settings(tmp_topic()))
+    else:
+        made = KafkaCluster(suite_settings(tmp_topic(), bootstrap))
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+# Writes.
+
+
+async def test_a_write_is_answered_from_the_state_it_made(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    first = await store.write(put(b"a", b"1"))
+    assert store.state.values() == {b"a": b"1"}
+    assert first.entry is not None
+    assert first.revision.next_offsets == (first.entry.offset + 1,)
+    assert store.revision.includes(first.revision)
+    second = await store.write(replace_at(b"a", b"2", first.entry.offset))
+    assert second.entry is not None
+    assert second.entry.offset > first.entry.offset
+    assert second.revision.includes(first.revision)
+    assert not first.revision.includes(second.revision)
+    deleted = await store.write(replace_at(b"a", None, second.entry.offset))
+    assert deleted.entry is None
+    assert store.state.entries == {}
+
+
+async def test_writes_that_come_together_share_transactions(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    written = await asyncio.gather(*(store.write(put(b"key-%d" % i, b"v")) for i in range(200)))
+    offsets = [entry.offset for one in written if (entry := one.entry) is not None]
+    assert offsets == sorted(set(offsets))
+    assert len(offsets) == 200
+    markers = (await store.barrier()).next_offsets[0] - 200
+    assert 1 <= markers <= 3
+    # Each answer is of the state right after its own record, not of the end of the group.
+    assert [one.revision.next_offsets[0] for one in written] == [offset + 1 for offset in offsets]
+
+
+async def test_a_write_sees_the_writes_before_it_in_its_group(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    results = await asyncio.gather(*(store.write(create(b"a", b"%d" % i)) for i in range(10)), return_exceptions=True)
+    first, *others = results
+    assert isinstance(first, Written)
+    for other in others:
+        # Refused, and told what is really there: the real offset, not the provisional one.
+        assert isinstance(other, Conflict)
+        assert other.found == first.entry
+
+
+async def test_a_write_decided_on_a_record_in_flight_cannot_match_a_real_revision(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    made = await store.write(put(b"a", b"0"))
+    assert made.entry is not None
+    one, other = await asyncio.gather(
+        store.write(replace_at(b"a", b"1", made.entry.offset)),
+        store.write(replace_at(b"a", b"2", made.entry.offset)),
+        return_exceptions=True,
+    )
+    assert isinstance(one, Written)
+    assert isinstance(other, Conflict)
+
+
+async def test_a_no_op_is_answered_without_a_record(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    first = await store.write(put_once(b"a", b"1"))
+    end = await store.barrier()
+    again = await store.write(put_once(b"a", b"1"))
+    assert again.entry == first.entry
+    assert again.revision == end == await store.barrier()
+
+
+async def test_no_op_and_write_of_one_group(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    first, second = await asyncio.gather(store.write(put_once(b"a", b"1")), store.write(put_once(b"a", b"1")))
+    assert first.entry == second.entry
+    assert second.revision.includes(first.revision)
+
+
+async def test_a_transaction_spans_the_audit_topic(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    audit = cluster.settings.audit_topic
+
+    def decide(state: KeyValues) -> Decision[tuple[bytes, ...]]:
+        records = [NewRecord(b"a", b"%d" % len(state.audited)), NewRecord(b"who", b"me", topic=audit)]
+        return Decision(records, lambda state, _: state.audited)
+
+    watcher = Watcher(store)
+    answers = await asyncio.gather(*(store.write(decide) for _ in range(3)))
+    # Each answer sees its own audit record and none after.
+    assert [len(audited) for audited in answers] == [1, 2, 3]
+    assert store.state.values() == {b"a": b"2"}
+    assert len(store.revision.next_offsets) == 1
+    await watcher.until(lambda me: len(me.changes) == 3)
+    assert {change.key for change, _ in watcher.changes} == {b"a"}
+    replica = await cluster.open()
+    assert replica.state == store.state
+
+
+async def test_a_record_the_state_cannot_apply_is_never_written(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    before, poisoned, after = await asyncio.gather(
+        store.write(put(b"a", b"1")),
+        store.write(put(b"poison", b"1")),
+        store.write(put(b"b", b"1")),
+        return_exceptions=True,
+    )
+    assert isinstance(before, Written)
+    assert isinstance(poisoned, RuntimeError)
+    assert isinstance(after, Written)
+    assert store.role is Role.WRITER
+
+
+async def test_a_topic_of_someone_else_is_refused(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    with pytest.raises(ValueError, match="cannot write to topic"):
+        await store.write(
+            lambda _: Decision([NewRecord(b"a", b"1", topic="elsewhere")], lambda _state, revision: revision)
+        )
+
+
+async def test_the_write_of_a_caller_that_left_is_not_sent(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    gone = asyncio.ensure_future(store.write(put(b"gone", b"1")))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await store.write(put(b"stays", b"1"))
+    assert store.state.values() == {b"stays": b"1"}
+
+
+async def test_more_writes_than_may_wait_are_refused(cluster: Cluster) -> None:
+    store = await cluster.open(tuning=StoreTuning(pending_writes_max=3))
+    await until_role(store, Role.WRITER)
+    results = await asyncio.gather(*(store.write(put(b"%d" % i, b"v")) for i in range(5)), return_exceptions=True)
+    assert [type(result) for result in results] == [Written] * 3 + [QueueFull] * 2
+    await store.write(put(b"more", b"v"))
+
+
+async def test_records_past_the_store_are_seen(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    cluster.produce(b"foreign", b"1")
+    with pytest.raises(Conflict):
+        await store.write(create(b"foreign", b"2"))
+    await store.write(put(b"own", b"1"))
+    cluster.produce(b"foreign", None)
+    await store.barrier()
+    assert store.state.values() == {b"own": b"1"}
+
+
+async def test_a_foreign_record_the_state_chokes_on_closes_the_store(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    watcher = Watcher(store)
+    cluster.produce(b"poison", b"1")
+    await until_role(store, Role.CLOSED)
+    with pytest.raises(StoreClosed):
+        await store.write(put(b"a", b"1"))
+    await watcher.until(lambda me: isinstance(me.error, StoreClosed))
+
+
+# Replicas and take-over.
+
+
+async def test_a_replica_reads_and_does_not_write(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    replica = await cluster.open()
+    written = await store.write(put(b"a", b"1"))
+    async with asyncio.timeout(WAIT_S):
+        await replica.wait_for(written.revision)
+    assert replica.state == store.state
+    with pytest.raises(NotWriter) as refused:
+        await replica.write(put(b"b", b"1"))
+    assert refused.value.role is replica.role
+    await store.write(put(b"b", b"1"))
+    assert (await replica.barrier()).includes(store.revision) or replica.revision == store.revision
+    assert replica.state.values() == {b"a": b"1", b"b": b"1"}
+
+
+async def test_another_replica_takes_over_at_once_from_one_that_closes(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    await store.write(put(b"a", b"1"))
+    replica = await cluster.open()
+    assert replica.role is not Role.WRITER
+    loop = asyncio.get_running_loop()
+    begun_s = loop.time()
+    await asyncio.gather(store.close(), until_role(replica, Role.WRITER))
+    assert loop.time() - begun_s < 2.0
+    assert store.role is Role.CLOSED
+    await replica.write(put(b"b", b"1"))
+    assert replica.state.values() == {b"a": b"1", b"b": b"1"}
+
+
+async def test_no_writer_before_it_is_allowed(cluster: Cluster) -> None:
+    asked = asyncio.Event()
+    allowed = False
+
+    async def may_write() -> bool:
+        asked.set()
+        return allowed
+
+    store = await cluster.open(may_write=may_write, tuning=StoreTuning(may_write_interval_ms=20))
+    await asyncio.wait_for(asked.wait(), WAIT_S)
+    assert store.role is Role.TAKING_OVER
+    with pytest.raises(NotWriter):
+        await store.write(put(b"a", b"1"))
+    allowed = True
+    await until_role(store, Role.WRITER)
+
+
+async def test_a_fenced_writer_applies_nothing_and_comes_back_when_allowed(cluster: Cluster) -> None:
+    allowed = True
+
+    async def may_write() -> bool:
+        return allowed
+
+    store = await cluster.open(may_write=may_write, tuning=StoreTuning(may_write_interval_ms=20))
+    await until_role(store, Role.WRITER)
+    await store.write(put(b"a", b"1"))
+    allowed = False
+    cluster.usurp()
+    with pytest.raises(NotApplied):
+        await store.write(put(b"a", b"2"))
+    assert store.role is not Role.WRITER
+    allowed = True
+    await until_role(store, Role.WRITER)
+    assert (await store.write(put_once(b"a", b"1"))).entry == store.state.entries[b"a"]
+    assert store.state.values() == {b"a": b"1"}
+
+
+async def test_a_writer_deposed_without_notice_refuses_nothing_from_the_past(cluster: Cluster) -> None:
+    """Two writers of one store: the second is elected in a group of its own, so the first goes on believing."""
+    allowed = True
+
+    async def may_write() -> bool:
+        return allowed
+
+    first = await cluster.open(may_write=may_write)
+    await until_role(first, Role.WRITER)
+    await first.write(put(b"a", b"1"))
+    allowed = False
+    second = await cluster.open(replace(cluster.settings, election_group=f"{cluster.settings.election_group}-2"))
+    await until_role(second, Role.WRITER)
+    await second.write(replace_at(b"a", None, second.state.entries[b"a"].offset))
+    await second.write(put(b"b", b"1"))
+    # `first` still thinks it writes. Its refusal is re-checked on fresh state, where it no longer stands, ...
+    assert first.role is Role.WRITER
+    with pytest.raises(NotApplied):
+        await first.write(create(b"a", b"2"))
+    # ... and what it refuses truthfully, or has nothing to do for, it may say; a write it may not do.
+    assert first.role is not Role.WRITER
+    await second.write(put(b"c", b"1"))
+    assert second.state.values() == {b"b": b"1", b"c": b"1"}
+    assert (await first.barrier()).includes(second.revision)
+    assert first.state == second.state
+
+
+async def test_two_writers_that_fence_each_other_lose_nothing_acknowledged(cluster: Cluster) -> None:
+    tuning = StoreTuning(take_over_backoff_ms=5, take_over_backoff_ms_max=50)
+    stores: list[Store] = []
+    for i in range(2):
+        settings = replace(cluster.settings, election_group=f"{cluster.settings.election_group}-{i}")
+        stores.append(await cluster.open(settings, tuning=tuning))
+        await until_role(stores[i], Role.WRITER)
+    acknowledged: list[bytes] = []
+    fenced = 0
+
+    async def load(store_index: int) -> None:
+        nonlocal fenced
+        store = stores[store_index]
+        done = 0
+        while done < 15:
+            await until_role(store, Role.WRITER)
+            key = b"%d-%d" % (store_index, done)
+            try:
+                await store.write(create(key, b"v"))
+            except NotApplied:
+                fenced += 1
+                continue
+            acknowledged.append(key)
+            done += 1
+
+    async with asyncio.timeout(60):
+        await asyncio.gather(load(0), load(1))
+    assert fenced > 0
+    for store in stores:
+        await store.barrier()
+        assert sorted(store.state.entries) == sorted(acknowledged)
+    assert len(acknowledged) == 30
+
+
+# Reads.
+
+
+async def test_a_replica_that_starts_late_folds_to_the_same_state(cluster: Cluster) -> None:
+    settings = replace(cluster.settings, partitions=3)
+    store = await cluster.open(settings)
+    await until_role(store, Role.WRITER)
+    await asyncio.gather(*(store.write(put(b"%d" % (i % 17), b"v%d" % i)) for i in range(100)))
+    await store.write(replace_at(b"3", None, store.state.entries[b"3"].offset))
+    late = await cluster.open(settings)
+    assert late.state == store.state
+    assert late.revision.includes(store.revision)
+    assert {entry.partition for entry in late.state.entries.values()} == {0, 1, 2}
+
+
+async def test_barriers_of_many_callers(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    replica = await cluster.open()
+    written = await store.write(put(b"a", b"1"))
+    revisions = await asyncio.gather(*(replica.barrier() for _ in range(500)))
+    assert all(revision.includes(written.revision) for revision in revisions)
+
+
+async def test_revisions_of_another_store_are_refused(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    foreign = Revision("another", store.revision.next_offsets)
+    with pytest.raises(RevisionForeign):
+        await store.wait_for(foreign)
+    with pytest.raises(RevisionForeign):
+        await anext(store.watch(foreign))
+    with pytest.raises(RevisionForeign):
+        await store.wait_for(Revision(store.revision.store_id, (0, 0)))
+
+
+# Watches.
+
+
+async def test_a_watch_gives_the_state_and_then_every_change(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    await store.write(put(b"before", b"1"))
+    watcher = Watcher(store)
+    await asyncio.gather(*(store.write(put(b"%d" % (i % 5), b"%d" % i)) for i in range(50)))
+    last = await store.write(put(b"last", b"1"))
+    await watcher.until_revision(last.revision)
+    assert watcher.snapshot is not None
+    assert watcher.snapshot.state.values() == {b"before": b"1"}
+    offsets = [change.entry.offset for change, _ in watcher.changes if change.entry]
+    assert offsets == sorted(set(offsets))
+    assert len(offsets) == 51
+    assert watcher.state() == store.state.entries
+    await watcher.stop()
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_a_watch_resumes_at_any_revision_it_was_given(cluster: Cluster, partitions: int) -> None:
+    settings = replace(cluster.settings, partitions=partitions)
+    store = await cluster.open(settings)
+    await until_role(store, Role.WRITER)
+    replica = await cluster.open(settings)
+    watcher = Watcher(store)
+    await watcher.until(lambda me: me.snapshot is not None)
+    for round_ in range(4):
+        await asyncio.gather(*(store.write(put(b"%d" % i, b"%d-%d" % (i, round_))) for i in range(5)))
+    await watcher.until(lambda me: len(me.changes) == 20)
+    await replica.wait_for(store.revision)
+    for index in (0, 1, 7, 19, 20):
+        # Resumed where it was given, on the same replica and on one that read the partitions in another order.
+        revision = watcher.revisions[index]
+        for resumed_on in (store, replica):
+            resumed = Watcher(resumed_on, revision)
+            rest = [change for change, _ in watcher.changes[index:]]
+            await resumed.until(lambda me, rest=rest: me.error is not None or len(me.changes) >= len(rest))
+            assert resumed.error is None
+            assert resumed.snapshot is None
+            got = [change for change, _ in resumed.changes]
+            assert sorted(got, key=repr) == sorted(rest, key=repr)
+            for partition in range(partitions):
+                of_one = [c.entry.offset for c in got if c.entry and c.entry.partition == partition]
+                assert of_one == sorted(set(of_one))
+            assert all(given.includes(revision) for given in resumed.revisions)
+            await resumed.stop()
+    await watcher.stop()
+
+
+async def test_an_idle_watcher_is_told_the_revision(cluster: Cluster) -> None:
+    store = await cluster.open(tuning=StoreTuning(progress_interval_ms=20))
+    await until_role(store, Role.WRITER)
+    events = store.watch()
+    assert isinstance(await anext(events), WatchSnapshot)
+    written = await store.write(put(b"a", b"1"))
+    seen = [await anext(events), await anext(events)]
+    while isinstance(seen[0], WatchProgress):
+        seen = [seen[1], await anext(events)]
+    assert isinstance(seen[0], WatchChange)
+    assert isinstance(seen[1], WatchProgress)
+    assert seen[1].revision.includes(written.revision)
+    # A progress revision resumes like any other.
+    resumed = store.watch(seen[1].revision)
+    await store.write(put(b"b", b"1"))
+    event = await anext(resumed)
+    while isinstance(event, WatchProgress):
+        event = await anext(resumed)
+    assert isinstance(event, WatchChange)
+    assert [change.key for change in event.changes] == [b"b"]
+
+
+async def test_a_slow_watcher_is_cut_off_and_can_resume(cluster: Cluster) -> None:
+    store = await cluster.open(tuning=StoreTuning(watcher_lag_max=10))
+    await until_role(store, Role.WRITER)
+    events = store.watch()
+    await anext(events)
+    await store.write(put(b"first", b"1"))
+    first = await anext(events)
+    await asyncio.gather(*(store.write(put(b"%d" % i, b"v")) for i in range(11)))
+    with pytest.raises(WatchOverflow) as overflow:
+        await anext(events)
+    assert overflow.value.last == first.revision
+    resumed = Watcher(store, overflow.value.last)
+    await resumed.until(lambda me: len(me.changes) == 11)
+    await resumed.stop()
+
+
+async def test_a_revision_older_than_memory_is_refused(cluster: Cluster) -> None:
+    store = await cluster.open(tuning=StoreTuning(change_memory=5))
+    await until_role(store, Role.WRITER)
+    written = [await store.write(put(b"%d" % i, b"v")) for i in range(7)]
+    with pytest.raises(RevisionCompacted) as refused:
+        await anext(store.watch(written[0].revision))
+    assert refused.value.oldest.includes(written[0].revision)
+    resumed = Watcher(store, written[1].revision)
+    await resumed.until(lambda me: len(me.changes) == 5)
+    await resumed.stop()
+    # A replica that started later does not know what compaction removed before it did.
+    late = await cluster.open()
+    with pytest.raises(RevisionCompacted):
+        await anext(late.watch(written[5].revision))
+    assert isinstance(await anext(late.watch()), WatchSnapshot)
+
+
+async def test_a_revision_beyond_the_end_is_refused(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    written = await store.write(put(b"a", b"1"))
+    future = Revision(written.revision.store_id, (written.revision.next_offsets[0] + 1000,))
+    with pytest.raises(RevisionInFuture):
+        await anext(store.watch(future))
+
+
+async def test_many_watchers(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    watchers = [Watcher(store) for _ in range(1000)]
+    for i in range(5):
+        await asyncio.gather(*(store.write(put(b"%d-%d" % (i, j), b"v")) for j in range(4)))
+    for watcher in watchers:
+        await watcher.until(lambda me: len(me.changes) == 20)
+        assert watcher.state() == store.state.entries
+        await watcher.stop()
+
+
+# Start and close.
+
+
+async def test_close_releases_everyone(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+
+    async def follow_roles() -> list[Role]:
+        return [role async for role in store.role_changes()]
+
+    following = asyncio.create_task(follow_roles())
+    watcher = Watcher(store)
+    await watcher.until(lambda me: me.snapshot is not None)
+    beyond = Revision(store.revision.store_id, (store.revision.next_offsets[0] + 1000,))
+    waiting = asyncio.ensure_future(store.wait_for(beyond))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(WAIT_S):
+        await store.close()
+        with pytest.raises(StoreClosed):
+            await waiting
+        await watcher.until(lambda me: isinstance(me.error, StoreClosed))
+        assert await following == [Role.WRITER, Role.CLOSED]
+    with pytest.raises(StoreClosed):
+        await store.write(put(b"a", b"1"))
+    with pytest.raises(StoreClosed):
+        await store.barrier()
+    await store.close()
+
+
+@pytest.mark.parametrize("turns", [1, 30, 300, 3000])
+async def test_a_write_on_its_way_at_close_is_answered_truthfully(cluster: Cluster, turns: int) -> None:
+    store = await writer_of(cluster)
+    writing = asyncio.ensure_future(store.write(put(b"a", b"1")))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    await store.close()
+    result = (await asyncio.gather(writing, return_exceptions=True))[0]
+    replica = await cluster.open()
+    assert isinstance(result, Written | NotApplied)
+    assert isinstance(result, Written) == (b"a" in replica.state.entries)
+
+
+async def test_a_topic_that_is_not_compacted_is_refused(cluster: Cluster) -> None:
+    store = await cluster.open()
+    await store.close()
+    assert cluster.settings.audit_topic is not None
+    audit_as_own = replace(cluster.settings, topic=cluster.settings.audit_topic, audit_topic=None)
+    with pytest.raises(TopicMisconfigured) as refused:
+        await cluster.open(audit_as_own)
+    assert (refused.value.setting, refused.value.expected, refused.value.found) == (
+        "cleanup.policy",
+        "compact",
+        "delete",
+    )
+
+
+async def test_a_topic_with_another_number_of_partitions_is_refused(cluster: Cluster) -> None:
+    store = await cluster.open()
+    await store.close()
+    with pytest.raises(TopicMisconfigured) as refused:
+        await cluster.open(replace(cluster.settings, partitions=5))
+    assert (refused.value.setting, refused.value.expected, refused.value.found) == ("partitions", "5", "1")

@@ -1,0 +1,307 @@
+"""What the topic store suite runs on: a small state, decisions over it, and a cluster per engine.
+
+Owns no test. Service suites may borrow it for a store of their own. Invariant: a test body cannot tell which engine it
+runs on, except by asking for what only one engine offers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from confluent_kafka import Producer
+
+from herdmesh.topicstore import (
+    Decision,
+    KafkaTopicStore,
+    MemoryBroker,
+    MemoryTopicStore,
+    NewRecord,
+    Revision,
+    Role,
+    StoredRecord,
+    StoreTuning,
+    TopicSettings,
+    TopicStore,
+    WatchChange,
+    WatchSnapshot,
+)
+from herdmesh.topicstore.core import MayWrite, always
+
+WAIT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Value of a key, with the partition and offset that set it: the offset is the key's own revision."""
+
+    value: bytes
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    key: bytes
+    entry: Entry | None
+
+
+@dataclass(slots=True)
+class KeyValues:
+    """Keys and values; what was audited; a poison pill for tests of a state that breaks its own contract."""
+
+    entries: dict[bytes, Entry] = field(default_factory=dict[bytes, Entry])
+    audited: tuple[bytes, ...] = ()
+
+    def apply(self, record: StoredRecord) -> Sequence[Change]:
+        if record.key == b"poison":
+            raise RuntimeError("the state choked on poison")
+        if record.topic.endswith("-audit"):
+            self.audited = (*self.audited, record.value or b"")
+            return [Change(b"audit", None)]
+        if record.key is None:
+            return []
+        if record.value is None:
+            return [Change(record.key, None)] if self.entries.pop(record.key, None) is not None else []
+        self.entries[record.key] = Entry(record.value, record.partition, record.offset)
+        return [Change(record.key, self.entries[record.key])]
+
+    def copy(self) -> KeyValues:
+        return KeyValues(dict(self.entries), self.audited)
+
+    def values(self) -> dict[bytes, bytes]:
+        return {key: entry.value for key, entry in self.entries.items()}
+
+
+class Conflict(Exception):
+    """The key is not as the caller expected; `found` is what is there."""
+
+    def __init__(self, found: Entry | None) -> None:
+        super().__init__(f"found {found}")
+        self.found = found
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write of the suite answers: the key as it was right after, and the write's revision."""
+
+    entry: Entry | None
+    revision: Revision
+
+
+Decide = Callable[[KeyValues], Decision[Written]]
+
+
+def _written(key: bytes) -> Callable[[KeyValues, Revision], Written]:
+    return lambda state, revision: Written(state.entries.get(key), revision)
+
+
+def put(key: bytes, value: bytes) -> Decide:
+    return lambda _: Decision([NewRecord(key, value)], _written(key))
+
+
+def create(key: bytes, value: bytes) -> Decide:
+    """The key must not exist."""
+    return replace_at(key, value, None)
+
+
+def replace_at(key: bytes, value: bytes | None, offset: int | None) -> Decide:
+    """The key must have been set at `offset` (None: must not exist)."""
+
+    def decide(state: KeyValues) -> Decision[Written]:
+        found = state.entries.get(key)
+        if (found.offset if found else None) != offset:
+            raise Conflict(found)
+        return Decision([NewRecord(key, value)], _written(key))
+
+    return decide
+
+
+def put_once(key: bytes, value: bytes) -> Decide:
+    """A no-op when the key has this value already."""
+
+    def decide(state: KeyValues) -> Decision[Written]:
+        found = state.entries.get(key)
+        return Decision([] if found and found.value == value else [NewRecord(key, value)], _written(key))
+
+    return decide
+
+
+Store = TopicStore[KeyValues, Change]
+
+
+class Cluster(Protocol):
+    """One topic and the replicas on it."""
+
+    settings: TopicSettings
+
+    async def open(
+        self,
+        settings: TopicSettings | None = None,
+        *,
+        tuning: StoreTuning | None = None,
+        may_write: MayWrite = always,
+    ) -> Store:
+        """A started replica; closed with the cluster."""
+        ...
+
+    def produce(self, key: bytes, value: bytes | None) -> None:
+        """Write to the topic past every store, as a program that knows nothing of the fence would."""
+        ...
+
+    def usurp(self) -> None:
+        """Initialise the stores' transactional id, as a Java leader with the same id would."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass
+class MemoryCluster:
+    settings: TopicSettings
+    broker: MemoryBroker = field(default_factory=MemoryBroker)
+    opened: list[MemoryTopicStore[KeyValues, Change]] = field(
+        default_factory=lambda: list[MemoryTopicStore[KeyValues, Change]]()
+    )
+
+    async def open(
+        self,
+        settings: TopicSettings | None = None,
+        *,
+        tuning: StoreTuning | None = None,
+        may_write: MayWrite = always,
+    ) -> MemoryTopicStore[KeyValues, Change]:
+        store = MemoryTopicStore[KeyValues, Change](
+            self.broker, settings or self.settings, KeyValues(), may_write=may_write, tuning=tuning
+        )
+        self.opened.append(store)
+        await store.start()
+        return store
+
+    def produce(self, key: bytes, value: bytes | None) -> None:
+        self.broker.produce(self.settings.topic, key, value)
+
+    def usurp(self) -> None:
+        self.broker.fence(self.settings.transactional_id)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(store.close() for store in self.opened))
+
+
+@dataclass
+class KafkaCluster:
+    settings: TopicSettings
+    opened: list[KafkaTopicStore[KeyValues, Change]] = field(
+        default_factory=lambda: list[KafkaTopicStore[KeyValues, Change]]()
+    )
+
+    async def open(
+        self,
+        settings: TopicSettings | None = None,
+        *,
+        tuning: StoreTuning | None = None,
+        may_write: MayWrite = always,
+    ) -> KafkaTopicStore[KeyValues, Change]:
+        settings = settings or self.settings
+        settings = replace(settings, client_id_base=f"{settings.topic}-{len(self.opened)}")
+        store = KafkaTopicStore[KeyValues, Change](settings, KeyValues(), may_write=may_write, tuning=tuning)
+        self.opened.append(store)
+        await store.start()
+        return store
+
+    def produce(self, key: bytes, value: bytes | None) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self.settings.bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 0}
+        )
+        producer.produce(self.settings.topic, value, key)
+        assert producer.flush(WAIT_S) == 0
+
+    def usurp(self) -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": self.settings.bootstrap_servers,
+                "transactional.id": self.settings.transactional_id,
+            }
+        )
+        producer.init_transactions(WAIT_S)
+
+    async def close(self) -> None:
+        await asyncio.gather(*(store.close() for store in self.opened))
+
+
+def suite_settings(topic: str, bootstrap_servers: str = "") -> TopicSettings:
+    """Settings of a test's own topic, with an audit topic; heartbeats quick enough for tests."""
+    return TopicSettings(
+        topic=topic,
+        transactional_id=f"id-{topic}",
+        election_group=f"group-{topic}",
+        bootstrap_servers=bootstrap_servers,
+        audit_topic=f"{topic}-audit",
+        heartbeat_interval_ms=100,
+    )
+
+
+async def until_role(store: Store, role: Role) -> None:
+    """Wait until `store` takes `role`."""
+    async with asyncio.timeout(WAIT_S):
+        async for current in store.role_changes():
+            if current is role:
+                return
+    raise AssertionError(f"the store closed before it became {role}")
+
+
+async def writer_of(cluster: Cluster) -> Store:
+    """A replica that may write."""
+    store = await cluster.open()
+    await until_role(store, Role.WRITER)
+    return store
+
+
+class Watcher:
+    """A watch followed in the background; keeps the state it implies and every event."""
+
+    def __init__(self, store: Store, resume: Revision | None = None) -> None:
+        self.snapshot: WatchSnapshot[KeyValues] | None = None
+        self.changes: list[tuple[Change, Revision]] = []
+        self.revisions: list[Revision] = []
+        self.error: Exception | None = None
+        self._moved = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._follow(store, resume))
+
+    async def _follow(self, store: Store, resume: Revision | None) -> None:
+        try:
+            async for event in store.watch(resume):
+                if isinstance(event, WatchSnapshot):
+                    self.snapshot = event
+                elif isinstance(event, WatchChange):
+                    self.changes += [(change, event.revision) for change in event.changes]
+                self.revisions.append(event.revision)
+                self._moved.set()
+        except Exception as error:  # noqa: BLE001  # kept for the test to look at
+            self.error = error
+            self._moved.set()
+
+    async def until(self, condition: Callable[[Watcher], bool]) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while not condition(self):
+                self._moved.clear()
+                await self._moved.wait()
+
+    async def until_revision(self, revision: Revision) -> None:
+        await self.until(lambda me: me.error is not None or any(seen.includes(revision) for seen in me.revisions[-1:]))
+
+    def state(self) -> dict[bytes, Entry]:
+        """Snapshot and changes folded."""
+        entries = dict(self.snapshot.state.entries) if self.snapshot else {}
+        for change, _ in self.changes:
+            if change.entry is None:
+                entries.pop(change.key, None)
+            else:
+                entries[change.key] = change.entry
+        return entries
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
