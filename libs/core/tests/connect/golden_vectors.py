@@ -54,13 +54,6 @@ class Opaque:
         return self.text
 
 
-class MapKey(dict[Any, Any]):
-    """A map used as a map's key, which only Java can do."""
-
-    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return id(self)
-
-
 def schema_of(schema: Mapping[str, Any] | None) -> Schema | None:
     """A schema in JsonConverter's schema JSON."""
     if schema is None:
@@ -92,7 +85,7 @@ def value_of(value: Any, schema: Schema | None = None) -> Any:
         if len(members) <= 2:
             tag, content = next(iter(members.items()), ("", None))
             if tag.startswith("$"):
-                return _tagged(tag, content, members)
+                return _tagged(tag, content, members, schema)
         fields = {field.name: field.schema for field in schema.fields} if schema is not None else {}
         if schema is not None and schema.type == "STRUCT" and fields.keys() == members.keys():
             # A Struct has all its fields; anything less was a Map given under a struct schema.
@@ -116,7 +109,7 @@ def _typed(number: Any, schema: Schema) -> Any:
     return _MARKS.get(schema.type, int)(number)
 
 
-def _tagged(tag: str, content: Any, members: Vector) -> Any:
+def _tagged(tag: str, content: Any, members: Vector, schema: Schema | None) -> Any:
     if tag in ("$f32", "$f64", "$f"):
         return (Float32 if tag == "$f32" else float)(str(content).replace("Infinity", "inf"))
     if tag in ("$i8", "$i16", "$i32", "$i64"):
@@ -129,8 +122,8 @@ def _tagged(tag: str, content: Any, members: Vector) -> Any:
         sign, digits = (1, unscaled[1:]) if unscaled.startswith("-") else (0, unscaled)
         return Decimal((sign, tuple(map(int, digits)), -scale))
     if tag == "$map":
-        keys = [(value_of(key), value_of(item)) for key, item in content]
-        return {MapKey(key) if isinstance(key, dict) else key: item for key, item in keys}
+        key_schema = schema.key_schema if schema is not None else None
+        return {value_of(key, key_schema): value_of(item) for key, item in content}
     if tag == "$struct":
         return value_of(content, schema_of(members["schema"]))
     if tag == "$java":
@@ -142,7 +135,7 @@ def _tagged(tag: str, content: Any, members: Vector) -> Any:
 
 
 def comparable(value: Any) -> Any:
-    """A value in a form whose equality is that of the vectors: types told apart, floats by bits, dicts without order."""
+    """A value in a form whose equality is that of the vectors: types told apart, floats by bits, maps unordered."""
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
         return ("map", sorted(((comparable(key), comparable(item)) for key, item in items), key=repr))

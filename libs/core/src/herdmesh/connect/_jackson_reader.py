@@ -17,7 +17,7 @@ from herdmesh.connect.javanumbers import wrap_int64
 
 _DEPTH_MAX = 1_000
 _NUMBER_LENGTH_MAX = 1_000
-_NAME_LENGTH_MAX = 50_000
+NAME_LENGTH_MAX = 50_000
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _PLAIN = re.compile('[^"\\\\\x00-\x1f]*')
@@ -128,8 +128,8 @@ class _Reader:
         if self._next_char() != '"':
             raise JsonSyntaxError(f"expected a member name at character {self._at}")
         name = self._string()
-        if len(name) > _NAME_LENGTH_MAX:
-            raise JsonSyntaxError(f"member name longer than {_NAME_LENGTH_MAX}")
+        if len(name) > NAME_LENGTH_MAX:
+            raise JsonSyntaxError(f"member name longer than {NAME_LENGTH_MAX}")
         if self._next_char() != ":":
             raise JsonSyntaxError(f"expected ':' at character {self._at}")
         self._at += 1

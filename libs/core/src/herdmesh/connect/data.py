@@ -82,6 +82,10 @@ class Struct:
     schema: Schema
     values: dict[str, Any]
 
+    def __hash__(self) -> int:
+        # A struct can be a map's key. Equal structs have equal names and fields; their values may not be hashable.
+        return hash((self.schema.name, frozenset(self.values)))
+
 
 @dataclass(slots=True)
 class Header:

@@ -35,14 +35,11 @@ _TEXT_ONLY = frozenset((str,))
 _OTHER_TEXT = re.compile(rb"[\xf0-\xf4]|\\u")
 _DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19  # the shortest run of digits that may not fit a signed 64-bit integer
+_ENDLESS_NUMBER = b"0" * 300  # a number Jackson refuses (over 1,000 characters) has a run at least this long
+_NAME_LENGTH_MAX = _jackson_reader.NAME_LENGTH_MAX
 
 _ESCAPED = re.compile('["\\\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
-
-
-def may_hold_long_number(data: bytes) -> bool:
-    """True when some number in `data` may not fit 64 bits (a cheap test that never misses one)."""
-    return _LONG_NUMBER in data.translate(_DIGITS_AS_ZERO)
 
 
 def loads(data: bytes | None) -> Any:
@@ -51,17 +48,42 @@ def loads(data: bytes | None) -> Any:
     Raises:
         DataError: what Jackson refuses, with Connect's text.
     """
+    return _load(data, _decode)
+
+
+def _load(data: bytes | None, decode: Callable[[bytes], Any]) -> Any:
     if not data:
         return None
-    if not may_hold_long_number(data):
+    digits = data.translate(_DIGITS_AS_ZERO)
+    if _ENDLESS_NUMBER not in digits:
         try:
-            return _decode(data)
+            value = decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            pass  # Jackson accepts more than msgspec does: let the careful reader decide.
+            pass  # Jackson accepts more than msgspec does: let the careful reader decide
+        else:
+            return _tidied(value) if _LONG_NUMBER in digits or len(data) > _NAME_LENGTH_MAX else value
     try:
-        return _jackson_reader.read(data)
+        value = _jackson_reader.read(data)
     except _jackson_reader.JsonSyntaxError as error:
         raise DataError(INVALID_JSON) from error
+    return value if decode is _decode else raw_doubles(value)
+
+
+def _tidied(root: Any) -> Any:
+    """What msgspec read, with integers wrapped to 64 bits in place; DataError for a member name Jackson refuses."""
+    holder = [root]
+    stack: list[list[Any] | dict[str, Any]] = [holder]
+    while stack:
+        container = stack.pop()
+        items = container.items() if isinstance(container, dict) else enumerate(container)
+        for at, item in list(items):
+            if isinstance(at, str) and len(at) > _NAME_LENGTH_MAX:
+                raise DataError(INVALID_JSON)
+            if type(item) is int:
+                cast("dict[Any, Any]", container)[at] = wrap_int64(item)
+            elif isinstance(item, dict | list):
+                stack.append(cast("list[Any] | dict[str, Any]", item))
+    return holder[0]
 
 
 def dumps(value: Any) -> bytes:
@@ -75,7 +97,7 @@ def dumps(value: Any) -> bytes:
             data = _encode(value)
         except (OverflowError, UnicodeEncodeError):
             data = b"\\u"  # an integer beyond 64 bits or a lone surrogate: the careful writer knows both
-        if not _differs(data) and not may_hold_long_number(data):
+        if not _differs(data) and _LONG_NUMBER not in data.translate(_DIGITS_AS_ZERO):
             return data
     parts: list[str] = []
     _write(value, parts)
@@ -109,14 +131,16 @@ def loads_many_exact(data: Sequence[bytes | None]) -> list[Any]:
 
 
 def _loads_many(data: Sequence[bytes | None], decode: Callable[[bytes], Any]) -> list[Any]:
+    """All at once when nothing in the batch needs more than msgspec, else one by one."""
     try:
-        if not may_hold_long_number(b"\n".join(cast("Sequence[bytes]", data))):
+        joined = b"\n".join(cast("Sequence[bytes]", data))
+        if _LONG_NUMBER not in joined.translate(_DIGITS_AS_ZERO) and (
+            len(joined) <= _NAME_LENGTH_MAX or max(map(len, cast("Sequence[bytes]", data))) <= _NAME_LENGTH_MAX
+        ):
             return list(map(decode, cast("Sequence[bytes]", data)))
     except (TypeError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass  # a null, or JSON that msgspec refuses: one by one, the careful way
-    if decode is _decode:
-        return list(map(loads, data))
-    return [raw_doubles(loads(item)) for item in data]
+        pass  # a null, or JSON that msgspec refuses
+    return [_load(item, decode) for item in data]
 
 
 def raw_double(value: float) -> msgspec.Raw:

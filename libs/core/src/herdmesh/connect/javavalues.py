@@ -8,6 +8,7 @@ Invariant: `java_text(v)` is `String.valueOf(v)` of the Java object `v` stands f
 from __future__ import annotations
 
 import codecs
+from collections.abc import Collection
 from decimal import Decimal
 from typing import Any, cast
 
@@ -107,6 +108,28 @@ def java_text(value: Any) -> str:
     if isinstance(value, (bytes, bytearray)):
         return f"[B@{id(value) & 0xFFFFFFFF:x}"  # Java prints an identity; no two runs agree on it
     return str(value)
+
+
+def string_hash(text: str) -> int:
+    """`String.hashCode`, as an unsigned 32-bit number."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    result = 0
+    for at in range(0, len(units), 2):
+        result = (result * 31 + (units[at] << 8 | units[at + 1])) & 0xFFFFFFFF
+    return result
+
+
+def hash_map_order(names: Collection[str]) -> list[str]:
+    """The names in the order a Java HashMap that grew to hold them iterates: by bucket, then as they came."""
+    buckets = 16
+    while len(names) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(name: str) -> int:
+        spread = string_hash(name)
+        return (spread ^ spread >> 16) & (buckets - 1)
+
+    return sorted(names, key=bucket)
 
 
 def decimal_text(value: Decimal) -> str:

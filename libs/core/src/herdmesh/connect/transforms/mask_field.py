@@ -99,9 +99,9 @@ def _replaced(value: Any, replacement: str) -> Any:
     if kind is str:
         return replacement
     if kind is BigInteger:
-        return BigInteger(int(_number(replacement, _INTEGER)))
+        return BigInteger(int(_number(replacement, _INTEGER, "number")))
     if kind is Decimal:
-        return Decimal(_number(replacement, _DECIMAL))
+        return Decimal(_number(replacement, _DECIMAL, "number"))
     if kind is float or kind is Float32:
         return type(value)(float(_number(replacement, _DECIMAL)))
     bits = _INTEGER_BITS.get(kind)
@@ -112,7 +112,7 @@ def _replaced(value: Any, replacement: str) -> Any:
     return type(value)(((whole + half) & ((1 << bits) - 1)) - half)
 
 
-def _number(text: str, pattern: re.Pattern[str]) -> str:
+def _number(text: str, pattern: re.Pattern[str], wanted: str = "a number") -> str:
     if not pattern.fullmatch(text):
-        raise DataError(f"Unable to convert {text} (class java.lang.String) to a number")
+        raise DataError(f"Unable to convert {text} (class java.lang.String) to {wanted}")
     return text

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.javavalues import hash_map_order
 from herdmesh.connect.transforms.base import Code, Transformation
 from herdmesh.connect.validators import check_pairs, distinct_values, rename_pairs
 
@@ -41,6 +42,26 @@ class ReplaceField(Transformation):
         self._renames = check_pairs("renames", settings["renames"] or [])
 
     def emit_map(self, code: Code, name: str) -> None:
+        if not self._renames:
+            self._emit_filters(code, name)
+            return
+        at_once = code.bind(self._replace_at_once)
+        targets = list(self._renames.values())
+        if self._renames.keys() & set(targets) or len(set(targets)) < len(targets):
+            code.line(f"{at_once}({name})")
+            return
+        # A field that has the new name already is rare: only then does the order of renaming matter.
+        code.line(f"if {' or '.join(f'{new!r} in {name}' for new in targets)}:")
+        code.line(f"    {at_once}({name})")
+        code.line("else:")
+        code.indent += 1
+        self._emit_filters(code, name)
+        for old, new in self._renames.items():
+            code.line(f"if {old!r} in {name}:")
+            code.line(f"    {name}[{new!r}] = {name}.pop({old!r})")
+        code.indent -= 1
+
+    def _emit_filters(self, code: Code, name: str) -> None:
         for field in self._exclude:
             code.line(f"if {field!r} in {name}:")
             code.line(f"    del {name}[{field!r}]")
@@ -48,15 +69,11 @@ class ReplaceField(Transformation):
             kept = code.bind(frozenset(self._include))
             code.line(f"for field in [field for field in {name} if field not in {kept}]:")
             code.line(f"    del {name}[field]")
-        if self._renames.keys() & self._renames.values():
-            self._emit_rename_at_once(code, name)
-            return
-        for old, new in self._renames.items():
-            code.line(f"if {old!r} in {name}:")
-            code.line(f"    {name}[{new!r}] = {name}.pop({old!r})")
 
-    def _emit_rename_at_once(self, code: Code, name: str) -> None:
-        """Names that are both old and new (a swap) must all be taken out before any is put back."""
-        renames = code.bind(self._renames)
-        code.line(f"moved = [(new, {name}.pop(old)) for old, new in {renames}.items() if old in {name}]")
-        code.line(f"{name}.update(moved)")
+    def _replace_at_once(self, value: dict[str, Any]) -> None:
+        """The whole step when two fields end up with one name: Java's last one wins, in the order of a HashMap."""
+        fields = [(name, value[name]) for name in hash_map_order(value)]
+        value.clear()
+        for name, item in fields:
+            if name not in self._exclude and (not self._include or name in self._include):
+                value[self._renames.get(name, name)] = item

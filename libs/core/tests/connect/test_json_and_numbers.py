@@ -1,0 +1,227 @@
+"""JSON and numbers as Jackson and Java 17 have them: the fast ways agree with the careful one."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.connect import jackson
+from herdmesh.connect._jackson_reader import JsonSyntaxError, read
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.javanumbers import double_text, float_text, wrap_int32, wrap_int64
+from herdmesh.connect.javavalues import decimal_text, hash_map_order, utf8_text
+from herdmesh.connect.partitioner import murmur2
+
+_scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=10)
+_finite = st.floats(allow_nan=False, allow_infinity=False)
+_values = st.recursive(
+    _scalars | _finite,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@given(_values)
+def test_what_is_written_reads_back(value: Any) -> None:
+    data = jackson.dumps(value)
+    assert jackson.loads(data) == value
+    assert read(data) == value
+    assert json.loads(data) == value
+
+
+@given(st.lists(_values, max_size=4))
+def test_batches_are_written_and_read_as_single_values(values: list[Any]) -> None:
+    data = [json.dumps(value, ensure_ascii=False).encode() for value in values]
+    assert jackson.loads_many(data) == [jackson.loads(item) for item in data]
+    expected = [None if value is None else jackson.dumps(value) for value in values]
+    assert jackson.dumps_many_exact(jackson.loads_many_exact(data)) == expected
+
+
+@given(st.dictionaries(st.text(max_size=5), _scalars | _finite, max_size=4))
+def test_maps_are_written_alike_by_the_fast_and_the_careful_way(value: dict[str, Any]) -> None:
+    # One more member of a kind the fast way leaves alone makes the whole map go the careful way.
+    careful = jackson.dumps({**value, "careful": []})
+    assert jackson.dumps(value) in (careful.replace(b',"careful":[]', b""), b"{}")
+
+
+@given(st.floats(min_value=1e-3, max_value=1e7, exclude_max=True))
+def test_msgspec_and_java_agree_on_short_plain_doubles(value: float) -> None:
+    short = float(f"{value:.6g}")
+    if 1e-3 <= short < 1e7:
+        assert msgspec.json.encode(short).decode() == double_text(short)
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"", None),
+        (b" \n", None),
+        (b"null", None),
+        (b"0012", 12),
+        (b"-007.5", -7.5),
+        (b"1e999", math.inf),
+        (b"9223372036854775808", -(2**63)),
+        (b"18446744073709551616", 0),
+        (b'{"a":1,"a":2}', {"a": 2}),
+        (b"{} trailing", {}),
+        (b"[1] ]", [1]),
+        (b"1 x", 1),
+        (b"\xef\xbb\xbf{}", {}),
+        ('{"a":1}'.encode("utf-16-le"), {"a": 1}),
+        ('{"a":1}'.encode("utf-32-be"), {"a": 1}),
+        (b'"\\ud800"', "\ud800"),
+        (b'"\\ud83d\\ude00"', "\U0001f600"),
+        (b'"\\/\\u00e9"', "/\u00e9"),
+        (b"[" * 1000 + b"]" * 1000, None),
+    ],
+)
+def test_accepts_what_jackson_accepts(data: bytes, value: Any) -> None:
+    read_value = jackson.loads(data)
+    if not data.startswith(b"[["):
+        assert read_value == value
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"NaN",
+        b"Infinity",
+        b"{a:1}",
+        b"{'a':1}",
+        b"[1,]",
+        b'{"a":1,}',
+        b"[1",
+        b'"a',
+        b"nul",
+        b"nullx",
+        b"1.",
+        b".5",
+        b"+1",
+        b"1x",
+        b"-",
+        b"1e",
+        b'"\t"',
+        b'"\\x"',
+        b'"\\u12"',
+        b'"\xff"',
+        b"{",
+        b"[1 2]",
+        b'{"a" 1}',
+        b"truefalse",
+        b"1" * 1001,
+        b'{"' + b"a" * 50_001 + b'":1}',
+        b"[" * 1001 + b"]" * 1001,
+        b"/**/1",
+    ],
+)
+def test_refuses_what_jackson_refuses(data: bytes) -> None:
+    with pytest.raises(DataError) as refused:
+        jackson.loads(data)
+    assert str(refused.value) == jackson.INVALID_JSON
+
+
+@given(st.binary(max_size=20))
+def test_the_careful_reader_ends_with_a_value_or_a_refusal(data: bytes) -> None:
+    try:
+        value = read(data)
+    except JsonSyntaxError:
+        return  # the only error it may end with
+    assert value is None or isinstance(value, bool | int | float | str | list | dict)
+
+
+def test_strings_are_escaped_as_jackson_escapes() -> None:
+    text = 'a"\\\b\t\n\f\r\x01\x1f/\x7f\u00e9\u2028\U0001f600\ud800'
+    written = '"a\\"\\\\\\b\\t\\n\\f\\r\\u0001\\u001F/\x7f\u00e9\u2028\\uD83D\\uDE00\\uD800"'
+    assert jackson.dumps(text) == written.encode()
+    assert jackson.dumps({"k": text}) == b'{"k":' + written.encode() + b"}"
+
+
+def test_maps_with_other_keys_are_lists_of_pairs() -> None:
+    assert jackson.dumps({1: "x"}) == b'[[1,"x"]]'
+    assert jackson.dumps({}) == b"{}"
+
+
+def test_lines_are_text_as_it_is_and_json_otherwise() -> None:
+    assert jackson.lines_many(["a\u00e9", None, {"f": 1e7}, b"raw", 5]) == [
+        "a\u00e9".encode(), None, b'{"f":1.0E7}', b"raw", b"5",
+    ]  # fmt: skip
+
+
+# Recorded from Double.toString and Float.toString of Java 17.
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (1.0, "1.0"),
+        (100.0, "100.0"),
+        (1e7, "1.0E7"),
+        (9999999.0, "9999999.0"),
+        (0.001, "0.001"),
+        (0.00099, "9.9E-4"),
+        (2e23, "1.9999999999999998E23"),
+        (1.49905696525719776e17, "1.49905696525719776E17"),
+        (5e-324, "4.9E-324"),
+        (2.2250738585072014e-308, "2.2250738585072014E-308"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (3.0617315596860196e25, "3.0617315596860195E25"),
+        (0.0023739692626650695, "0.0023739692626650695"),
+        (9007199254740993.0, "9.007199254740992E15"),
+        (1234567.12345678, "1234567.12345678"),
+        (math.nan, "NaN"),
+        (math.inf, "Infinity"),
+        (-math.inf, "-Infinity"),
+    ],
+)
+def test_doubles_print_as_in_java(value: float, text: str) -> None:
+    assert double_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.1, "0.1"),
+        (3.4028235e38, "3.4028235E38"),
+        (1e10, "1.0E10"),
+        (33554432.0, "3.3554432E7"),
+        (-1.5, "-1.5"),
+        (1.17549435e-38, "1.17549435E-38"),
+        (1.4e-45, "1.4E-45"),
+        (6.186498395058028e25, "6.1864983E25"),
+    ],
+)
+def test_floats_print_as_in_java(value: float, text: str) -> None:
+    assert float_text(value) == text
+
+
+@given(_finite)
+def test_printed_doubles_read_back(value: float) -> None:
+    assert float(double_text(value)) == value
+
+
+def test_integers_wrap() -> None:
+    assert wrap_int64(2**63) == -(2**63)
+    assert wrap_int32(2**32 + 1) == 1
+    assert wrap_int32(-(2**31) - 1) == 2**31 - 1
+
+
+def test_murmur2_is_kafkas() -> None:
+    # From Kafka's own UtilsTest.
+    assert murmur2(b"21") == -973932308 & 0xFFFFFFFF
+    assert murmur2(b"foobar") == -790332482 & 0xFFFFFFFF
+    assert murmur2(b"a-little-bit-long-string") == -985981536 & 0xFFFFFFFF
+    assert murmur2(b"abc") == 479470107
+
+
+def test_java_texts() -> None:
+    texts = ["1.50", "1E+3", "0E-10", "0.000001", "1E-7", "-12.5", "0.00"]
+    assert [decimal_text(Decimal(text)) for text in texts] == texts
+    assert utf8_text(b"a\xed\xa0\x80b\xff") == "a\ufffdb\ufffd"
+    assert hash_map_order(["b", "a", "zz", "id"]) == ["zz", "a", "b", "id"]
