@@ -225,3 +225,11 @@ def test_java_texts() -> None:
     assert [decimal_text(Decimal(text)) for text in texts] == texts
     assert utf8_text(b"a\xed\xa0\x80b\xff") == "a\ufffdb\ufffd"
     assert hash_map_order(["b", "a", "zz", "id"]) == ["zz", "a", "b", "id"]
+
+
+def test_long_numbers_wrap_wherever_they_are() -> None:
+    data = b'{"a":[9223372036854775808,{"b":9223372036854775807}],"c":"12345678901234567890","d":1.5}'
+    value = {"a": [-(2**63), {"b": 2**63 - 1}], "c": "12345678901234567890", "d": 1.5}
+    assert jackson.loads(data) == value
+    assert jackson.loads_many([data, b"{}", None]) == [value, {}, None]
+    assert jackson.dumps_many_exact(jackson.loads_many_exact([data, b"1e7"])) == [jackson.dumps(value), b"1.0E7"]

@@ -40,10 +40,10 @@ def validate_connector(
     source = plugin is not None and plugin.kind is ConnectorKind.SOURCE
     violations.extend((SINK if sink else SOURCE if source else COMMON).validate(config))
     violations.extend(HERDMESH.validate(config))
-    # `transforms` itself has just been checked; what chain_config adds is about the single transformations.
+    # One thing said about a key is enough: what follows looks at the same keys from further off.
     seen = {violation.field for violation in violations}
     violations.extend(v for v in chain_config.violations(config, worker=worker) if v.field not in seen)
-    violations.extend(_not_built(config))
+    violations.extend(violation for violation in _not_built(config) if violation.field not in seen)
     if sink:
         violations.extend(_topic_rules(config))
     if plugin is not None:

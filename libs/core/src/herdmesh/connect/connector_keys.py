@@ -42,8 +42,8 @@ class _Group:
     ) -> ConfigKey:  # fmt: skip
         return ConfigKey(name, kind, default, importance, doc, validator, self._name, order, width, title)
 
-    def version(self, order: int, name: str, importance: Importance, title: str) -> ConfigKey:
-        return self.key(order, name, Type.STRING, None, importance, "MEDIUM", title, "Version of the plugin to use.")
+    def version(self, order: int, name: str, importance: Importance, width: str, title: str) -> ConfigKey:
+        return self.key(order, name, Type.STRING, None, importance, width, title, "Version of the plugin to use.")
 
 
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
@@ -56,7 +56,7 @@ _IDENTITY_KEYS = (
                 "Globally unique name to use for this connector.", non_empty_without_control_characters()),
     _common.key(2, "connector.class", Type.STRING, REQUIRED, _HIGH, "LONG", "Connector class",
                 "Name or alias of the class for this connector."),
-    _common.version(3, "connector.plugin.version", _MEDIUM, "Connector version"),
+    _common.version(3, "connector.plugin.version", _MEDIUM, "MEDIUM", "Connector version"),
     _common.key(4, "tasks.max", Type.INT, 1, _HIGH, "SHORT", "Tasks max",
                 "Maximum number of tasks to use for this connector.", at_least(1)),
     _common.key(5, "tasks.max.enforce", Type.BOOLEAN, True, _LOW, "SHORT", "Enforce tasks max",
@@ -65,13 +65,13 @@ _IDENTITY_KEYS = (
 _CONVERTER_KEYS = (
     _common.key(6, "key.converter", Type.CLASS, None, _LOW, "SHORT", "Key converter class",
                 "Converter between record keys and the bytes in Kafka.", _CONVERTER),
-    _common.version(7, "key.converter.plugin.version", _LOW, "Key converter version"),
+    _common.version(7, "key.converter.plugin.version", _LOW, "SHORT", "Key converter version"),
     _common.key(8, "value.converter", Type.CLASS, None, _LOW, "SHORT", "Value converter class",
                 "Converter between record values and the bytes in Kafka.", _CONVERTER),
-    _common.version(9, "value.converter.plugin.version", _LOW, "Value converter version"),
+    _common.version(9, "value.converter.plugin.version", _LOW, "SHORT", "Value converter version"),
     _common.key(10, "header.converter", Type.CLASS, None, _LOW, "SHORT", "Header converter class",
                 "Converter between record headers and the bytes in Kafka.", _HEADER_CONVERTER),
-    _common.version(11, "header.converter.plugin.version", _LOW, "Header converter version"),
+    _common.version(11, "header.converter.plugin.version", _LOW, "SHORT", "Header converter version"),
 )  # fmt: skip
 _CHAIN_KEYS = (
     _Group("Transforms").key(12, "transforms", Type.LIST, [], _LOW, "LONG", "Transforms",

@@ -1,0 +1,200 @@
+"""Chains: what they compile to, what they leave alone, and what they say about a record that fails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.connect import chain_config, jackson
+from herdmesh.connect.data import OPTIONAL_STRING, Batch
+from herdmesh.connect.errors import ConfigError, DataError, RecordError
+
+JSON_SINK = {
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "JsonConverter",
+    "value.converter.schemas.enable": "false",
+}
+THREE_STEPS = {
+    **JSON_SINK,
+    "transforms": "source, mask,rename",
+    "transforms.source.type": "org.apache.kafka.connect.transforms.InsertField$Value",
+    "transforms.source.static.field": "source",
+    "transforms.source.static.value": "x",
+    "transforms.mask.type": "MaskField$Value",
+    "transforms.mask.fields": "email",
+    "transforms.rename.type": "ReplaceField$Value",
+    "transforms.rename.renames": "note:comment",
+}
+
+
+def batch(*values: bytes | None, **more: Any) -> Batch:
+    return Batch("t", 3, [b"k"] * len(values), values, range(10, 10 + len(values)), **more)
+
+
+def test_three_steps_are_one_loop_of_dictionary_operations() -> None:
+    chain = chain_config.sink_chain(THREE_STEPS)
+    assert chain.source.count("for x in values:") == 1
+    assert chain.source.count("type(x) is dict") == 1
+    result = chain.run(batch(b'{"id":1,"email":"a@b","note":"n"}', b'{"id":2}'))
+    assert result.values == [
+        {"id": 1, "email": "", "source": "x", "comment": "n"},
+        {"id": 2, "email": None, "source": "x"},
+    ]
+    assert result.keys == ["k", "k"]
+    assert result.key_schema == OPTIONAL_STRING
+    assert result.value_schema is None
+
+
+def test_lines_are_encoded_in_the_same_function() -> None:
+    chain = chain_config.sink_chain(THREE_STEPS, keys=False, lines=True)
+    result = chain.run(batch(b'{"id":1,"email":5.5,"f":1e7,"s":"\\ud83d\\ude00","big":9223372036854775808}'))
+    assert result.values == [
+        b'{"id":1,"email":0.0,"f":1.0E7,"s":"\\uD83D\\uDE00","big":-9223372036854775808,"source":"x"}'
+    ]
+    assert result.keys == [b"k"]  # nobody asked for keys
+    assert chain.read_keys([b"k", None]) == ["k", None]
+
+
+def test_coordinates_are_inserted_where_they_exist() -> None:
+    config = {
+        **JSON_SINK,
+        "transforms": "i",
+        "transforms.i.type": "InsertField$Value",
+        "transforms.i.topic.field": "topic!",
+        "transforms.i.partition.field": "partition?",
+        "transforms.i.offset.field": "offset",
+        "transforms.i.timestamp.field": "time",
+    }
+    result = chain_config.sink_chain(config).run(batch(b"{}", b"{}", timestamps_ms=(5, None)))
+    assert result.values == [
+        {"topic": "t", "partition": 3, "offset": 10, "time": 5},
+        {"topic": "t", "partition": 3, "offset": 11},
+    ]
+    with pytest.raises(RecordError, match="Only SinkRecord supported"):
+        chain_config.source_chain(config).run(Batch("t", None, (), [{}]))
+
+
+def test_tombstones_pass_where_connect_lets_them_pass() -> None:
+    config = {**JSON_SINK, "transforms": "r", "transforms.r.type": "ReplaceField$Value", "transforms.r.exclude": "a"}
+    assert chain_config.sink_chain(config).run(batch(None, b"null", b'{"a":1,"b":2}')).values == [None, None, {"b": 2}]
+    with pytest.raises(RecordError, match=r"absence of schema for \[mask fields\], found: null"):
+        chain_config.sink_chain(THREE_STEPS).run(batch(None))
+
+
+def test_a_failing_record_is_named_with_stage_step_and_offset() -> None:
+    chain = chain_config.sink_chain(THREE_STEPS)
+    with pytest.raises(RecordError) as failed:
+        chain.run(batch(b"{}", b"{}", b"5"))
+    error = failed.value
+    assert (error.stage, error.topic, error.partition, error.offset) == ("TRANSFORMATION", "t", 3, 12)
+    assert str(error) == (
+        "Error in stage TRANSFORMATION (transformation 'source' "
+        "(org.apache.kafka.connect.transforms.InsertField$Value)) for the record at topic 't', partition 3, offset 12: "
+        "Only Map objects supported in absence of schema for [field insertion], found: java.lang.Long"
+    )
+    with pytest.raises(RecordError) as unreadable:
+        chain.run(batch(b"{}", b"{bad"))
+    assert unreadable.value.stage == "VALUE_CONVERTER"
+    assert unreadable.value.offset == 11
+    assert isinstance(unreadable.value.cause, DataError)
+
+
+def test_a_source_chain_writes_what_connect_writes_and_changes_no_value_it_was_given() -> None:
+    chain = chain_config.source_chain(THREE_STEPS)
+    given = [{"email": "a@b", "price": 1e7}, {"note": "n"}]
+    result = chain.run(Batch("t", None, ["a", None], given))
+    assert result.values == [
+        b'{"email":"","price":1.0E7,"source":"x"}',
+        b'{"source":"x","email":null,"comment":"n"}',
+    ]
+    assert result.keys == [b"a", None]
+    assert given == [{"email": "a@b", "price": 1e7}, {"note": "n"}]
+
+
+def test_a_schema_that_is_no_struct_meets_connects_words() -> None:
+    config = {**JSON_SINK, "value.converter": "StringConverter"}
+    lines = Batch("t", None, (), ["one", "two"], value_schema=OPTIONAL_STRING)
+    assert chain_config.source_chain(config).run(lines).values == [b"one", b"two"]
+    assert chain_config.source_chain(JSON_SINK).run(lines).values == [b'"one"', b'"two"']
+    with pytest.raises(RecordError, match=r"Only Struct objects supported for \[field insertion\], found: java"):
+        chain_config.source_chain(THREE_STEPS).run(lines)
+
+
+def test_steps_on_keys_and_values_live_together() -> None:
+    config = {
+        **JSON_SINK,
+        "key.converter": "JsonConverter",
+        "key.converter.schemas.enable": "false",
+        "transforms": "k,v",
+        "transforms.k.type": "ReplaceField$Key",
+        "transforms.k.renames": "a:b,b:a",
+        "transforms.v.type": "InsertField$Value",
+        "transforms.v.offset.field": "o",
+    }
+    chain = chain_config.sink_chain(config, keys=False)
+    result = chain.run(Batch("t", 0, [b'{"a":1,"b":2}', None], [b"{}", b"{}"], (5, 6)))
+    assert result.keys == [{"b": 1, "a": 2}, None]
+    assert result.values == [{"o": 5}, {"o": 6}]
+
+
+def test_field_names_cannot_break_out_of_the_generated_code() -> None:
+    name = "a'] = 1\nimport os #\\"
+    config = {**JSON_SINK, "transforms": "m", "transforms.m.type": "MaskField$Value", "transforms.m.fields": name}
+    result = chain_config.sink_chain(config).run(batch(jackson.dumps({name: "secret"})))
+    assert result.values == [{name: ""}]
+
+
+_maps = st.dictionaries(
+    st.sampled_from(["id", "email", "note", "comment", "source"]),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text(max_size=4) | st.floats(allow_nan=False),
+    max_size=5,
+)
+
+
+@given(st.lists(_maps, min_size=1, max_size=4))
+def test_lines_are_what_values_written_one_by_one_are(maps: list[dict[str, Any]]) -> None:
+    raw = [json.dumps(item).replace("Infinity", "1e999").encode() for item in maps]
+    values = chain_config.sink_chain(THREE_STEPS).run(batch(*raw)).values
+    lines = chain_config.sink_chain(THREE_STEPS, lines=True).run(batch(*raw)).values
+    assert lines == [jackson.dumps(value) for value in values]
+    singles = [chain_config.sink_chain(THREE_STEPS).run(batch(item)).values[0] for item in raw]
+    assert values == singles
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "message"),
+    [
+        ({"value.converter": "Nope"}, "value.converter", "Class Nope could not be found."),
+        ({"value.converter": None}, "value.converter", "Missing required configuration"),
+        ({"value.converter.schemas.enable": "true"}, "value.converter.schemas.enable", "not built yet"),
+        ({"value.converter.schemas.enable": "x"}, "value.converter.schemas.enable", "either true or false"),
+        ({"transforms": "a"}, "transforms.a.type", 'Missing required configuration "transforms.a.type"'),
+        ({"transforms": "mask,mask"}, "transforms", "Duplicate alias provided."),
+        ({"transforms.mask.type": "Cast$Value"}, "transforms.mask.type", "Class Cast$Value could not be found."),
+        ({"transforms.mask.fields": ""}, "transforms.mask.fields", "must not be empty"),
+        ({"transforms.mask.predicate": "p"}, "transforms.mask.predicate", "predicates are not built yet"),
+        ({"transforms.mask.negate": "true"}, "transforms.mask.type", "defining a predicate to be negated"),
+        ({"transforms.rename.renames": "a"}, "transforms.rename.renames", "Invalid rename mapping: a"),
+        ({"transforms.source.static.value": None}, "transforms.source.static.value", "No value specified for static"),
+    ],
+)
+def test_a_config_that_cannot_be_built_names_its_key(change: dict[str, str | None], field: str, message: str) -> None:
+    config = {**THREE_STEPS, **change}
+    with pytest.raises(ConfigError) as refused:
+        chain_config.sink_chain(config)
+    found = chain_config.violations(config)
+    assert refused.value.field == field
+    assert message in str(refused.value)
+    assert [violation.field for violation in found] == [field]
+    assert message in found[0].message
+
+
+def test_a_good_config_has_no_violations_and_the_workers_converters_fill_in() -> None:
+    assert chain_config.violations(THREE_STEPS) == []
+    assert chain_config.violations({}, worker=JSON_SINK) == []
+    key, value = chain_config.converters({"value.converter": "ByteArray"}, worker=JSON_SINK)
+    assert (type(key).__name__, type(value).__name__) == ("StringConverter", "ByteArrayConverter")
