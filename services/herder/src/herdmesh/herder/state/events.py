@@ -38,6 +38,8 @@ class LeadershipGranted:
     generation_first: int
     generation_limit: int
     lease_until_ms: int
+    leader_id: str = ""
+    leader_address: str = ""
     revision: Revision | None = None
 
 

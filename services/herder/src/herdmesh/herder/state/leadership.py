@@ -30,8 +30,8 @@ def granted(mesh: Mesh, event: LeadershipGranted) -> None:
     mesh.generation_limit = event.generation_limit
     mesh.lease_until_ms = event.lease_until_ms
     mesh.granted_revision = event.revision
-    mesh.leader_id = mesh.rules.herder_id
-    mesh.leader_address = mesh.rules.address
+    mesh.leader_id = event.leader_id
+    mesh.leader_address = event.leader_address
     mesh.role = Role.CATCHING_UP
     lead_when_caught_up(mesh)
 

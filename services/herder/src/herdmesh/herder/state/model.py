@@ -258,8 +258,6 @@ class Rules:
     """The numbers the state works by; see `settings.py` for what they mean to an operator."""
 
     herder_id: str = "herder"
-    address: str = ""
-    version: str = ""
     session_timeout_ms: int = 6_000
     stream_grace_ms: int = 2_000
     rebalance_delay_ms: int = 0

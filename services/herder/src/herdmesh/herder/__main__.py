@@ -1,0 +1,96 @@
+"""The herder's process: wiring only.
+
+Order of start: server (NOT_SERVING, and every call refused, until this herder leads), loop, watches, campaign. Order
+of stop: NOT_SERVING, resign (another herder leads at once), end the loop (workers keep their tasks and dial elsewhere),
+end the calls, close the channels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Coroutine
+from importlib.metadata import version
+from typing import Any
+
+import structlog
+
+from herdmesh.api.herder.v1.connector_service_pb2_grpc import add_ConnectorServiceServicer_to_server
+from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import add_WorkerSessionServiceServicer_to_server
+from herdmesh.herder.effects.campaign import Campaign
+from herdmesh.herder.effects.watches import ConfigWatch, StatusWatch
+from herdmesh.herder.effects.writes import StoreWrites
+from herdmesh.herder.loop import HerderLoop
+from herdmesh.herder.service import CONNECTOR_SERVICE, SESSION_SERVICE, ConnectorServicer, WorkerSessionServicer
+from herdmesh.herder.settings import HerderSettings
+from herdmesh.herder.state import Herder
+from herdmesh.rpc.process import run
+from herdmesh.rpc.server import Server, ServiceRegistration
+
+_DRAIN_S = 1.0
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+async def serve(settings: HerderSettings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set. Raises OSError when the port is taken, and whatever ends a part that must not end."""
+    herder_id = uuid.uuid4().hex
+    role_changed = asyncio.Event()
+    loop = HerderLoop(Herder(settings.rules(herder_id)), role_changed.set)
+    connectors = ConnectorServicer(loop, settings.request_timeout_ms, version("herdmesh-herder"))
+    sessions = WorkerSessionServicer(loop)
+    server = Server(
+        settings.listen,
+        [
+            ServiceRegistration(connectors, add_ConnectorServiceServicer_to_server, CONNECTOR_SERVICE),
+            ServiceRegistration(sessions, add_WorkerSessionServiceServicer_to_server, SESSION_SERVICE),
+        ],
+        metrics=settings.metrics,
+    )
+
+    async def follow_roles() -> None:
+        while True:
+            await role_changed.wait()
+            role_changed.clear()
+            await server.set_all_serving(loop.herder.refusal is None)
+
+    port = await server.start()
+    address = settings.advertised_address or f"{settings.listen.rpartition(':')[0]}:{port}"
+    campaign = Campaign(settings.config_store, herder_id, address, loop.post)
+    writes = StoreWrites(settings.config_store, settings.status_store, herder_id, loop.post, campaign.renew)
+    watches = (ConfigWatch(settings.config_store, loop.post), StatusWatch(settings.status_store, loop.post))
+    loop.connect(writes)
+    parts: list[Coroutine[Any, Any, None]] = [loop.run(), follow_roles(), campaign.run()]
+    tasks = [asyncio.create_task(part) for part in (*parts, *(watch.run() for watch in watches))]
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([*tasks, stopped], return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+                raise RuntimeError("a part of the herder ended by itself")
+    finally:
+        await server.set_all_serving(False)
+        await campaign.resign()
+        stopped.cancel()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await server.stop(_DRAIN_S)
+        await writes.close()
+        for part in (campaign, *watches):
+            await part.close()
+
+
+def main() -> None:
+    """Entry point of `python -m herdmesh.herder` and `herdmesh-herder`."""
+
+    async def with_settings(stop: asyncio.Event) -> None:
+        settings = HerderSettings.load()
+        _log.info("settings", **settings.redacted())
+        await serve(settings, stop)
+
+    run(with_settings)
+
+
+if __name__ == "__main__":
+    main()

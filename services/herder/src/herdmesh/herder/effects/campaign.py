@@ -1,0 +1,155 @@
+"""Standing for leadership with the config store.
+
+Owns the campaign stream: one heartbeat a second, reconnects, and the moment our lease ends by our own clock. Decides
+nothing: what the store says is posted to the loop.
+
+How long a lease lasts is counted from the sending of a heartbeat that was surely sent no later than the one the store
+answered, so we never believe longer than the store does:
+1. answers come in the order of heartbeats, but the store does not answer a heartbeat while nobody leads;
+2. so when leadership is granted only the newest heartbeat sent is taken as possibly unanswered, and each answer after
+   that is counted from the oldest one not yet matched: right, or one heartbeat too early, never too late.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from herdmesh.api.configstore.v1 import leadership_service_pb2 as pb
+from herdmesh.api.configstore.v1.leadership_service_pb2_grpc import LeadershipServiceStub
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.wire.stores import leader_token
+from herdmesh.herder.wire.values import monotonic_ms
+from herdmesh.rpc import revisions
+from herdmesh.rpc.client import connect
+from herdmesh.rpc.errors import HerdmeshError
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+    from herdmesh.api.configstore.v1.leadership_service_pb2_grpc import LeadershipServiceAsyncStub
+
+LEADERSHIP_SERVICE: Final = "herdmesh.api.configstore.v1.LeadershipService"
+HEARTBEAT_S: Final = 1.0
+#: taken off every lease for what clocks and scheduling may do to us.
+LEASE_MARGIN_MS: Final = 300
+RETRY_S_MAX: Final = 0.5
+RESIGN_S: Final = 1.0
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class Campaign:
+    """One herder's candidacy. `post` hands events to the loop."""
+
+    def __init__(self, config_store: str, herder_id: str, address: str, post: Callable[[Any], Awaitable[None]]) -> None:
+        health = LEADERSHIP_SERVICE if "," in config_store else ""
+        self._channel: grpc.aio.Channel = connect(config_store, health)
+        self._stub: LeadershipServiceAsyncStub = LeadershipServiceStub(self._channel)
+        self._herder_id = herder_id
+        self._address = address
+        self._post = post
+        self._held_epoch: int | None = None
+        self._sent_ms: deque[int] = deque(maxlen=16)
+        self._renewing = asyncio.Event()
+
+    def renew(self, epoch: int) -> None:
+        """Give up `epoch` and stand anew without it: the store grants a new one, to us or to another."""
+        if self._held_epoch == epoch:
+            self._held_epoch = None
+            self._renewing.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._renewing.clear()
+            standing = asyncio.create_task(self._stand())
+            renewing = asyncio.create_task(self._renewing.wait())
+            try:
+                await asyncio.wait([standing, renewing], return_when=asyncio.FIRST_COMPLETED)
+                if standing.done():
+                    standing.result()  # a bug in here must end the process, not the candidacy
+            finally:
+                for task in (standing, renewing):
+                    task.cancel()
+                await asyncio.gather(standing, renewing, return_exceptions=True)
+            if not self._renewing.is_set():
+                await asyncio.sleep(random.uniform(RETRY_S_MAX / 5, RETRY_S_MAX))
+
+    async def resign(self) -> None:
+        """Give up what is held, so that another herder need not wait for the lease; bounded."""
+        if self._held_epoch is None:
+            return
+        request = pb.ResignRequest(leader=leader_token(self._held_epoch, self._herder_id))
+        try:
+            await self._stub.Resign(request, timeout=RESIGN_S)
+        except HerdmeshError as error:
+            _log.info("not_resigned", error=str(error))
+
+    async def close(self) -> None:
+        """Close the channel; after `run` was cancelled."""
+        await self._channel.close()
+
+    async def _stand(self) -> None:
+        """One stream, until it breaks."""
+        self._sent_ms.clear()
+        try:
+            async for response in self._stub.Campaign(self._heartbeats()):
+                await self._take(response)
+        except HerdmeshError as error:
+            _log.info("campaign_broke", error=f"{error.reason}: {error.message}")
+
+    async def _heartbeats(self) -> AsyncIterator[pb.CampaignRequest]:
+        first = pb.CampaignRequest(herder_id=self._herder_id, address=self._address)
+        if self._held_epoch is not None:
+            first.held.CopyFrom(leader_token(self._held_epoch, self._herder_id))
+        self._sent_ms.append(monotonic_ms())
+        yield first
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            self._sent_ms.append(monotonic_ms())
+            yield pb.CampaignRequest(herder_id=self._herder_id, address=self._address)
+
+    async def _take(self, response: pb.CampaignResponse) -> None:
+        match response.WhichOneof("event"):
+            case "granted":
+                leadership = response.granted.leadership
+                self._held_epoch = leadership.epoch
+                newest_ms = self._sent_ms[-1]
+                self._sent_ms.clear()
+                self._sent_ms.append(newest_ms)
+                until_ms = newest_ms + response.granted.lease.ToMilliseconds() - LEASE_MARGIN_MS
+                granted = ev.LeadershipGranted(
+                    leadership.epoch,
+                    leadership.generation_first,
+                    leadership.generation_limit,
+                    until_ms,
+                    leadership.leader_id,
+                    leadership.leader_address,
+                    revisions.from_proto(response.meta.revision),
+                )
+                _log.info("leadership_granted", epoch=leadership.epoch)
+                await self._post(granted)
+            case "heartbeat":
+                sent_ms = self._sent_ms.popleft() if self._sent_ms else monotonic_ms() - int(HEARTBEAT_S * 1000)
+                until_ms = sent_ms + response.heartbeat.lease.ToMilliseconds() - LEASE_MARGIN_MS
+                await self._post(ev.LeaseExtended(until_ms))
+            case "following":
+                if self._sent_ms:
+                    self._sent_ms.popleft()
+                leadership = response.following.leadership
+                self._held_epoch = None
+                await self._post(
+                    ev.LeadershipFollowing(leadership.leader_id, leadership.leader_address, leadership.epoch)
+                )
+            case "lost":
+                _log.info("leadership_lost", reason=response.lost.reason)
+                self._held_epoch = None
+                await self._post(ev.LeadershipLost(response.lost.reason))
+            case None:
+                pass  # an event of a newer release

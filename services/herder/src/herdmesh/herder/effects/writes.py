@@ -1,0 +1,128 @@
+"""Carrying out the state's writes.
+
+Owns the stubs of the two write services, retries and their bound. Each write runs as a task of its own, so none waits
+for another; the state keeps the order where order matters.
+
+Invariant: every write ends in exactly one WriteDone or WriteFailed. It carries a request id (the caller's, else one
+made here), so repeating it while no answer comes cannot apply it twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from herdmesh.api.configstore.v1.config_write_service_pb2_grpc import ConfigWriteServiceStub
+from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_pb
+from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWriteServiceStub
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.wire import stores as wire
+from herdmesh.rpc import revisions
+from herdmesh.rpc.client import RETRIABLE, connect, retrying
+from herdmesh.rpc.errors import HerdmeshError, WriteOutcomeUnknown
+
+if TYPE_CHECKING:
+    import grpc.aio
+
+    from herdmesh.api.configstore.v1.config_write_service_pb2_grpc import ConfigWriteServiceAsyncStub
+    from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWriteServiceAsyncStub
+
+CONFIG_WRITE_SERVICE: Final = "herdmesh.api.configstore.v1.ConfigWriteService"
+STATUS_WRITE_SERVICE: Final = "herdmesh.api.statusstore.v1.StatusWriteService"
+#: longer than a fail-over of a store; a caller's own deadline is the state's business.
+WRITE_S_MAX: Final = 20.0
+DRAIN_S: Final = 1.0
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class StoreWrites:
+    """The writes of one herder. `post` hands outcomes to the loop, `renew` a used up epoch to the campaign."""
+
+    def __init__(
+        self,
+        config_store: str,
+        status_store: str,
+        leader_id: str,
+        post: Callable[[Any], Awaitable[None]],
+        renew: Callable[[int], None],
+    ) -> None:
+        self._config_channel: grpc.aio.Channel = connect(
+            config_store, CONFIG_WRITE_SERVICE if "," in config_store else ""
+        )
+        self._status_channel: grpc.aio.Channel = connect(
+            status_store, STATUS_WRITE_SERVICE if "," in status_store else ""
+        )
+        self._config: ConfigWriteServiceAsyncStub = ConfigWriteServiceStub(self._config_channel)
+        self._status: StatusWriteServiceAsyncStub = StatusWriteServiceStub(self._status_channel)
+        self._leader_id = leader_id
+        self._post = post
+        self._renew = renew
+        # Bounded by the state: one write per call, and calls are bounded; one of each kind per connector.
+        self._running: set[asyncio.Task[None]] = set()
+
+    def write(self, wanted: ins.Write) -> None:
+        """Begin a write."""
+        task = asyncio.create_task(self._write(wanted))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def renew_epoch(self, epoch: int) -> None:
+        """Hand on to the campaign."""
+        self._renew(epoch)
+
+    async def close(self) -> None:
+        """Let running writes end for a moment, then give up waiting for them (their ids make retries safe)."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=DRAIN_S)
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+        await self._config_channel.close()
+        await self._status_channel.close()
+
+    async def _write(self, wanted: ins.Write) -> None:
+        request_id = ""
+        if isinstance(wanted, ins.PutConfig | ins.DeleteConfig | ins.PutTarget):
+            request_id = wanted.options.request_id
+        request_id = request_id or uuid.uuid4().hex
+        outcome: ev.WriteDone | ev.WriteFailed
+        try:
+            response = await retrying(
+                lambda: self._send(wanted, request_id), WRITE_S_MAX, retry_on=(*RETRIABLE, WriteOutcomeUnknown)
+            )
+        except HerdmeshError as error:
+            _log.info("write_failed", write=type(wanted).__name__, connector=wanted.connector, error=str(error))
+            outcome = ev.WriteFailed(wanted.op, error)
+        else:
+            revision = None
+            if not isinstance(wanted, ins.DeleteStatuses):
+                revision = revisions.from_proto(response.meta.revision)
+            outcome = ev.WriteDone(wanted.op, revision, isinstance(wanted, ins.PutConfig) and response.created)
+        await self._post(outcome)
+
+    def _send(self, wanted: ins.Write, request_id: str) -> Awaitable[Any]:
+        match wanted:
+            case ins.PutConfig():
+                return self._config.PutConnectorConfig(wire.put_config(wanted, request_id))
+            case ins.DeleteConfig():
+                return self._config.DeleteConnector(wire.delete_config(wanted, request_id))
+            case ins.PutTarget():
+                return self._config.SetTargetState(wire.put_target(wanted, request_id))
+            case ins.CommitTasks():
+                return self._config.CommitTaskConfigs(wire.commit_tasks(wanted, request_id, self._leader_id))
+            case ins.PutTaskCount():
+                return self._config.PutTaskCount(wire.put_task_count(wanted, request_id, self._leader_id))
+            case ins.DeleteStatuses():
+                request = status_pb.DeleteConnectorStatusesRequest(
+                    request_id=request_id,
+                    connector=wanted.connector,
+                    tasks_from=wanted.tasks_from,
+                    include_topics=wanted.tasks_from is None,
+                )
+                return self._status.DeleteConnectorStatuses(request)

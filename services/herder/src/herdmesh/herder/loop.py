@@ -1,0 +1,267 @@
+"""The one owner of the herder's state: events in through a bounded queue, instructions out to whoever can do them.
+
+Owns the queue, the clock's ticks, the table of open sessions, callers' futures and watchers. Owns no decision
+(`state`), no wire (`service`) and no store (`effects`).
+
+Invariants: `Herder.handle` is called from one task only, one event at a time, in the order posted. Nothing here waits
+for a slow peer: an outbox that overflows ends its session, a watcher only ever owes its caller a set of names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+import structlog
+
+from herdmesh.herder.errors import LoopStopped
+from herdmesh.herder.state import Herder
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state.requests import Answer, Request, WriteOptions
+from herdmesh.herder.wire.values import monotonic_ms
+from herdmesh.rpc.errors import HerdmeshError, QueueFull
+
+QUEUE_MAX: Final = 10_000
+OUTBOX_MAX: Final = 10_000
+TICK_S: Final = 0.1
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class Stores(Protocol):
+    """What carries out writes and leadership; `effects` does. Neither call waits."""
+
+    def write(self, wanted: ins.Write) -> None:
+        """Begin a write; its outcome is posted as WriteDone or WriteFailed."""
+        ...
+
+    def renew_epoch(self, epoch: int) -> None:
+        """Give up `epoch` and stand for a new one."""
+        ...
+
+
+class Outbox:
+    """What one session still has to send, in order; `end` closes it after what is already in."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[ins.Send] = deque()
+        self._ended = False
+        self._error: HerdmeshError | None = None
+        self._filled = asyncio.Event()
+
+    def put(self, message: ins.Send) -> None:
+        if len(self._waiting) >= OUTBOX_MAX:
+            self._waiting.clear()
+            self.end(QueueFull("the worker takes messages too slowly; dial in again"))
+            return
+        self._waiting.append(message)
+        self._filled.set()
+
+    def end(self, error: HerdmeshError | None) -> None:
+        if not self._ended:
+            self._ended, self._error = True, error
+        self._filled.set()
+
+    async def messages(self) -> AsyncIterator[ins.Send]:
+        """Until `end`. Raises the error it ended with."""
+        while True:
+            while self._waiting:
+                yield self._waiting.popleft()
+            if self._ended:
+                break
+            self._filled.clear()
+            await self._filled.wait()
+        if self._error is not None:
+            raise self._error
+
+
+class Watcher:
+    """What one watch has not told its caller yet: names only, so a slow caller costs no memory and sees the latest."""
+
+    def __init__(self) -> None:
+        self._connectors: set[str] = set()
+        self._workers: set[str] = set()
+        self._changed = asyncio.Event()
+
+    def mark(self, changes: ins.ViewsChanged) -> None:
+        self._connectors |= changes.connectors
+        self._workers |= changes.workers
+        self._changed.set()
+
+    def wake(self) -> None:
+        """The role changed: the watch looks whether it may go on."""
+        self._changed.set()
+
+    async def changes(self) -> tuple[list[str], list[str]]:
+        """Wait for changes; returns connectors and workers, sorted. Both may be empty when only the role changed."""
+        await self._changed.wait()
+        self._changed.clear()
+        connectors, self._connectors = sorted(self._connectors), set()
+        workers, self._workers = sorted(self._workers), set()
+        return connectors, workers
+
+
+class HerderLoop:
+    """One herder. `on_role` is called whenever it begins or ends to serve; `herder.refusal` says which."""
+
+    def __init__(self, herder: Herder, on_role: Callable[[], None]) -> None:
+        self.herder = herder
+        self._on_role = on_role
+        self._stores: Stores | None = None
+        self._queue: deque[ev.Event] = deque()
+        self._filled = asyncio.Event()
+        self._room = asyncio.Event()
+        self._outboxes: dict[int, Outbox] = {}
+        self._calls: dict[int, asyncio.Future[Answer | HerdmeshError]] = {}
+        self._watchers: set[Watcher] = set()
+        self._numbers = itertools.count(1)
+        self._stopped = False
+
+    def connect(self, stores: Stores) -> None:
+        """Say who carries out writes; once, before `run`."""
+        self._stores = stores
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        next_tick_ms = monotonic_ms()
+        try:
+            while True:
+                wait_s = max(0.0, (next_tick_ms - monotonic_ms()) / 1000)
+                event = await self._next(wait_s)
+                if event is not None:
+                    self._handle(event)
+                    # Sessions and callers get their turn between events, however many wait.
+                    await asyncio.sleep(0)
+                if monotonic_ms() >= next_tick_ms:
+                    self._handle(ev.Tick())
+                    next_tick_ms = monotonic_ms() + int(TICK_S * 1000)
+        finally:
+            self._stopped = True
+            for outbox in self._outboxes.values():
+                outbox.end(None)
+            for future in self._calls.values():
+                if not future.done():
+                    future.set_exception(LoopStopped("the herder's loop ended"))
+
+    async def post(self, event: ev.Event) -> None:
+        """Hand in an event; waits while the queue is full, which is how a fast sender is slowed down."""
+        while len(self._queue) >= QUEUE_MAX:
+            self._room.clear()
+            await self._room.wait()
+        self.post_now(event)
+
+    def post_now(self, event: ev.Event) -> None:
+        """Hand in an event that ends a session or a call, without waiting: there are no more of them than of those."""
+        self._queue.append(event)
+        self._filled.set()
+
+    # --- sessions
+
+    @contextmanager
+    def session(self) -> Generator[tuple[int, Outbox]]:
+        """A number and an outbox for one stream; leaving the block tells the state that the stream is over."""
+        number, outbox = next(self._numbers), Outbox()
+        self._outboxes[number] = outbox
+        try:
+            yield number, outbox
+        finally:
+            del self._outboxes[number]
+            self.post_now(ev.StreamBroken(number))
+
+    # --- callers
+
+    async def call(self, request: Request, options: WriteOptions, timeout_s: float) -> Answer:
+        """Carry out a request. Raises what the state answers, at the latest `Timeout` at `timeout_s`."""
+        if self._stopped:
+            raise LoopStopped("the herder's loop ended")
+        number = next(self._numbers)
+        future: asyncio.Future[Answer | HerdmeshError] = asyncio.get_running_loop().create_future()
+        self._calls[number] = future
+        try:
+            await self.post(ev.RequestReceived(number, request, options, monotonic_ms() + int(timeout_s * 1000)))
+            answer = await future
+        except asyncio.CancelledError:
+            self.post_now(ev.RequestCancelled(number))
+            raise
+        finally:
+            del self._calls[number]
+        if isinstance(answer, HerdmeshError):
+            raise answer
+        return answer
+
+    @contextmanager
+    def watcher(self) -> Generator[Watcher]:
+        """A watcher, told of every change while the block lasts."""
+        watcher = Watcher()
+        self._watchers.add(watcher)
+        try:
+            yield watcher
+        finally:
+            self._watchers.discard(watcher)
+
+    # --- inside
+
+    async def _next(self, wait_s: float) -> ev.Event | None:
+        if not self._queue:
+            self._filled.clear()
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._filled.wait()
+            except TimeoutError:
+                return None
+        event = self._queue.popleft()
+        self._room.set()
+        return event
+
+    def _handle(self, event: ev.Event) -> None:
+        for instruction in self.herder.handle(event, monotonic_ms()):
+            self._carry_out(instruction)
+
+    def _carry_out(self, instruction: ins.Instruction) -> None:
+        match instruction:
+            case ins.Send(session=session):
+                outbox = self._outboxes.get(session)
+                if outbox is not None:
+                    outbox.put(instruction)
+                _log_message(instruction)
+            case ins.CloseSession(session=session, error=error):
+                outbox = self._outboxes.get(session)
+                if outbox is not None:
+                    outbox.end(error)
+                _log.info("session_closed", session=session, error=str(error) if error else "")
+            case ins.Reply(call=call, answer=answer):
+                future = self._calls.get(call)
+                if future is not None and not future.done():
+                    future.set_result(answer)
+            case ins.ViewsChanged():
+                for watcher in self._watchers:
+                    watcher.mark(instruction)
+            case ins.RoleChanged(error=error):
+                _log.info("role", leading=error is None, answer=str(error) if error else "")
+                self._on_role()
+                for watcher in self._watchers:
+                    watcher.wake()
+            case ins.RenewEpoch(epoch=epoch):
+                assert self._stores is not None
+                self._stores.renew_epoch(epoch)
+            case _:
+                assert self._stores is not None
+                self._stores.write(instruction)
+
+
+def _log_message(sent: ins.Send) -> None:
+    """One line for what moves a unit; heartbeats and the like are silent."""
+    match sent.message:
+        case ins.StartUnit(unit=unit, assignment=assignment):
+            _log.info("start_unit", unit=str(unit), session=sent.session, generation=assignment.generation)
+        case ins.StopUnit(unit=unit, reason=reason):
+            _log.info("stop_unit", unit=str(unit), session=sent.session, reason=reason)
+        case ins.Welcome(adopted=adopted):
+            _log.info("welcome", session=sent.session, epoch=sent.epoch, adopted=len(adopted))
+        case _:
+            pass

@@ -1,0 +1,284 @@
+"""`ConnectorService`: what users, the CLI and the REST gateway call.
+
+Owns the translation of requests into the state's requests and of answers and views into responses; decides nothing.
+RPCs of the contract that are not here stand in `not_built`.
+
+Invariant: a view that goes out is the newest the state has at that moment, on the leader only (GetCluster tells who
+leads, from a follower too).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any, Final, TypeAlias, TypeVar, cast
+
+import grpc.aio
+
+from herdmesh.api.common.v1 import revision_pb2
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.api.herder.v1 import config_messages_pb2 as pb
+from herdmesh.api.herder.v1 import connector_pb2
+from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
+from herdmesh.api.worker.v1 import worker_service_pb2
+from herdmesh.herder.loop import HerderLoop
+from herdmesh.herder.service.not_built import NotBuiltRpcs
+from herdmesh.herder.state import requests as rq
+from herdmesh.herder.state.model import TargetState
+from herdmesh.herder.wire import values, views
+from herdmesh.rpc import properties, revisions
+from herdmesh.rpc.errors import ConnectorNotFound, NotBuilt, RequestInvalid, WorkerNotFound
+
+CONNECTOR_SERVICE: Final = "herdmesh.api.herder.v1.ConnectorService"
+PAGE_SIZE_MAX: Final = 1000
+CALLER_KEY: Final = "herdmesh-caller"
+#: how much sooner than the caller we give up, so that the answer that names the stage still arrives.
+_ANSWER_MARGIN: Final = 0.05
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+AnswerT = TypeVar("AnswerT", bound=rq.Answer)
+
+
+class ConnectorServicer(NotBuiltRpcs):
+    """The public service. `version` is this release's."""
+
+    def __init__(self, loop: HerderLoop, request_timeout_ms: int, version: str) -> None:
+        self._loop = loop
+        self._herder = loop.herder
+        self._timeout_s = request_timeout_ms / 1000
+        self._version = version
+
+    # --- what a connector is
+
+    async def CreateConnector(
+        self, request: pb.CreateConnectorRequest, context: _Context
+    ) -> pb.CreateConnectorResponse:
+        if request.initial_offsets:
+            raise NotBuilt("CreateConnector with initial_offsets")
+        wanted = rq.CreateConnector(
+            request.name, properties.from_proto(request.config), values.target_state(request.initial_state)
+        )
+        written = await self._call(wanted, rq.Written, request.request_id, None, context)
+        return pb.CreateConnectorResponse(meta=self._meta(), connector=self._view(written.name))
+
+    async def GetConnector(self, request: pb.GetConnectorRequest, context: _Context) -> pb.GetConnectorResponse:
+        self._must_lead()
+        return pb.GetConnectorResponse(meta=self._meta(), connector=self._view(_named(request.name)))
+
+    async def ListConnectors(self, request: pb.ListConnectorsRequest, context: _Context) -> pb.ListConnectorsResponse:
+        self._must_lead()
+        if not 0 <= request.page_size <= PAGE_SIZE_MAX:
+            raise RequestInvalid(f"page_size must be 0 to {PAGE_SIZE_MAX}", "page_size")
+        size = request.page_size or PAGE_SIZE_MAX
+        names = [name for name in self._herder.connector_names() if name > request.page_token]
+        page = [view for name in names[:size] if (view := self._herder.connector(name)) is not None]
+        return pb.ListConnectorsResponse(
+            meta=self._meta(),
+            connectors=[views.connector(view) for view in page],
+            next_page_token=names[size - 1] if len(names) > size else "",
+        )
+
+    async def WatchConnectors(
+        self, request: pb.WatchConnectorsRequest, context: _Context
+    ) -> AsyncIterator[pb.WatchConnectorsResponse]:
+        self._must_lead()
+        watched = frozenset(request.names)
+        told = _Told()
+        with self._loop.watcher() as watcher:
+            names, workers = self._herder.connector_names(), [view.worker_id for view in self._herder.workers()]
+            for response in self._changes(names, workers, watched, told):
+                yield response
+            yield pb.WatchConnectorsResponse(meta=self._meta(), snapshot_complete=pb.WatchConnectorsSnapshotComplete())
+            while True:
+                names, workers = await watcher.changes()
+                self._must_lead()
+                for response in self._changes(names, workers, watched, told):
+                    yield response
+
+    async def UpdateConnector(
+        self, request: pb.UpdateConnectorRequest, context: _Context
+    ) -> pb.UpdateConnectorResponse:
+        wanted = rq.UpdateConnector(request.name, properties.from_proto(request.config), request.allow_missing)
+        written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
+        return pb.UpdateConnectorResponse(
+            meta=self._meta(), connector=self._view(written.name), created=written.created
+        )
+
+    async def PatchConnector(self, request: pb.PatchConnectorRequest, context: _Context) -> pb.PatchConnectorResponse:
+        wanted = rq.PatchConnector(request.name, properties.from_proto(request.patch))
+        written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
+        return pb.PatchConnectorResponse(meta=self._meta(), connector=self._view(written.name))
+
+    async def DeleteConnector(
+        self, request: pb.DeleteConnectorRequest, context: _Context
+    ) -> pb.DeleteConnectorResponse:
+        wanted = rq.DeleteConnector(_named(request.name))
+        await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
+        return pb.DeleteConnectorResponse(meta=self._meta())
+
+    async def ValidateConfig(self, request: pb.ValidateConfigRequest, context: _Context) -> pb.ValidateConfigResponse:
+        wanted = rq.ValidateConfig(properties.from_proto(request.config))
+        validated = await self._call(wanted, rq.Validated, "", None, context)
+        validation = validated.validation.wire
+        assert isinstance(validation, worker_service_pb2.ConfigValidation)
+        return pb.ValidateConfigResponse(meta=self._meta(), validation=validation)
+
+    # --- what a connector does
+
+    async def PauseConnector(
+        self, request: lifecycle_pb.PauseConnectorRequest, context: _Context
+    ) -> lifecycle_pb.PauseConnectorResponse:
+        view = await self._set_target(request, TargetState.PAUSED, context)
+        return lifecycle_pb.PauseConnectorResponse(meta=self._meta(), connector=view)
+
+    async def ResumeConnector(
+        self, request: lifecycle_pb.ResumeConnectorRequest, context: _Context
+    ) -> lifecycle_pb.ResumeConnectorResponse:
+        view = await self._set_target(request, TargetState.STARTED, context)
+        return lifecycle_pb.ResumeConnectorResponse(meta=self._meta(), connector=view)
+
+    async def StopConnector(
+        self, request: lifecycle_pb.StopConnectorRequest, context: _Context
+    ) -> lifecycle_pb.StopConnectorResponse:
+        view = await self._set_target(request, TargetState.STOPPED, context)
+        return lifecycle_pb.StopConnectorResponse(meta=self._meta(), connector=view)
+
+    async def RestartConnector(
+        self, request: lifecycle_pb.RestartConnectorRequest, context: _Context
+    ) -> lifecycle_pb.RestartConnectorResponse:
+        wanted = rq.RestartConnector(_named(request.name), request.include_tasks, request.only_failed)
+        answer = await self._call(wanted, rq.Restarting, request.request_id, None, context)
+        return lifecycle_pb.RestartConnectorResponse(meta=self._meta(), items=views.restart_items(answer))
+
+    async def RestartTask(
+        self, request: lifecycle_pb.RestartTaskRequest, context: _Context
+    ) -> lifecycle_pb.RestartTaskResponse:
+        wanted = rq.RestartTask(_named(request.name), request.task)
+        await self._call(wanted, rq.Restarting, request.request_id, None, context)
+        return lifecycle_pb.RestartTaskResponse(meta=self._meta())
+
+    # --- plugins, workers, the cluster
+
+    async def ListPlugins(
+        self, request: admin_pb.ListPluginsRequest, context: _Context
+    ) -> admin_pb.ListPluginsResponse:
+        self._must_lead()
+        plugins = [values.plugin_to_proto(plugin) for plugin in self._herder.plugins()]
+        return admin_pb.ListPluginsResponse(meta=self._meta(), plugins=plugins)
+
+    async def ListWorkers(
+        self, request: admin_pb.ListWorkersRequest, context: _Context
+    ) -> admin_pb.ListWorkersResponse:
+        self._must_lead()
+        workers = [views.worker(view) for view in self._herder.workers()]
+        return admin_pb.ListWorkersResponse(meta=self._meta(), workers=workers)
+
+    async def DrainWorker(
+        self, request: admin_pb.DrainWorkerRequest, context: _Context
+    ) -> admin_pb.DrainWorkerResponse:
+        if not request.worker_id:
+            raise RequestInvalid("name the worker to drain", "worker_id")
+        await self._call(rq.DrainWorker(request.worker_id), rq.Draining, request.request_id, None, context)
+        view = self._herder.worker(request.worker_id)
+        if view is None:
+            raise WorkerNotFound(request.worker_id)
+        return admin_pb.DrainWorkerResponse(meta=self._meta(), worker=views.worker(view))
+
+    async def GetCluster(self, request: admin_pb.GetClusterRequest, context: _Context) -> admin_pb.GetClusterResponse:
+        return views.cluster(self._herder.cluster(), self._version, self._herder.config_revision)
+
+    # --- inside
+
+    async def _set_target(self, request: Any, target: TargetState, context: _Context) -> connector_pb2.Connector:
+        wanted = rq.SetTarget(_named(request.name), target)
+        written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
+        return self._view(written.name)
+
+    async def _call(
+        self,
+        wanted: rq.Request,
+        answer_type: type[AnswerT],
+        request_id: str,
+        expected: revision_pb2.Revision | None,
+        context: _Context,
+    ) -> AnswerT:
+        revision = revisions.from_proto(expected) if expected is not None else None
+        options = rq.WriteOptions(request_id, revision, _caller(context))
+        left_s = cast("float | None", context.time_remaining())  # None without a deadline, whatever the stubs say
+        timeout_s = self._timeout_s if left_s is None else min(self._timeout_s, left_s * (1 - _ANSWER_MARGIN))
+        answer = await self._loop.call(wanted, options, timeout_s)
+        assert isinstance(answer, answer_type), f"{wanted} was answered by {answer}"
+        return answer
+
+    def _changes(
+        self, names: list[str], workers: list[str], watched: frozenset[str], told: _Told
+    ) -> list[pb.WatchConnectorsResponse]:
+        responses: list[pb.WatchConnectorsResponse] = []
+        for name in names:
+            if watched and name not in watched:
+                continue
+            view = self._herder.connector(name)
+            message = views.connector(view) if view is not None else None
+            if not told.connector(name, message):
+                continue
+            if message is not None:
+                responses.append(pb.WatchConnectorsResponse(meta=self._meta(), connector=message))
+            else:
+                responses.append(pb.WatchConnectorsResponse(meta=self._meta(), deleted=name))
+        for worker_id in workers:
+            worker_view = self._herder.worker(worker_id)
+            worker = views.worker(worker_view) if worker_view is not None else views.gone_worker(worker_id)
+            if told.worker(worker_id, worker):
+                responses.append(pb.WatchConnectorsResponse(meta=self._meta(), worker=worker))
+        return responses
+
+    def _must_lead(self) -> None:
+        refusal = self._herder.refusal
+        if refusal is not None:
+            raise refusal
+
+    def _meta(self) -> revision_pb2.ResponseMeta:
+        return revisions.meta(self._herder.config_revision)
+
+    def _view(self, name: str) -> connector_pb2.Connector:
+        view = self._herder.connector(name)
+        if view is None:
+            raise ConnectorNotFound(name)
+        return views.connector(view)
+
+
+class _Told:
+    """What a watch has said last, so that nothing is said twice."""
+
+    def __init__(self) -> None:
+        self._connectors: dict[str, connector_pb2.Connector] = {}
+        self._workers: dict[str, connector_pb2.Worker] = {}
+
+    def connector(self, name: str, message: connector_pb2.Connector | None) -> bool:
+        """True when this is news."""
+        if message is None:
+            return self._connectors.pop(name, None) is not None
+        if self._connectors.get(name) == message:
+            return False
+        self._connectors[name] = message
+        return True
+
+    def worker(self, worker_id: str, message: connector_pb2.Worker) -> bool:
+        """True when this is news."""
+        if self._workers.get(worker_id) == message:
+            return False
+        self._workers[worker_id] = message
+        return True
+
+
+def _named(name: str) -> str:
+    if not name:
+        raise RequestInvalid("name the connector", "name")
+    return name
+
+
+def _caller(context: _Context) -> str:
+    """Who asks: as the caller names itself, else the address it calls from."""
+    for key, value in context.invocation_metadata() or ():
+        if key == CALLER_KEY and isinstance(value, str):
+            return value
+    return context.peer()

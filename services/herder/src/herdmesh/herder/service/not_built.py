@@ -1,0 +1,70 @@
+"""RPCs of `ConnectorService` that the contract has and this release does not do.
+
+Owns their one answer: NOT_BUILT, by name. Each leaves this file when it is built.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import grpc.aio
+
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.api.herder.v1 import config_messages_pb2 as pb
+from herdmesh.api.herder.v1 import connector_service_pb2_grpc as pb_grpc
+from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
+from herdmesh.rpc.errors import NotBuilt
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+class NotBuiltRpcs(pb_grpc.ConnectorServiceServicer):
+    """Refuses what is not built yet."""
+
+    async def PlanConfig(self, request: pb.PlanConfigRequest, context: _Context) -> pb.PlanConfigResponse:
+        raise NotBuilt("PlanConfig")
+
+    async def GetPlugin(self, request: admin_pb.GetPluginRequest, context: _Context) -> admin_pb.GetPluginResponse:
+        raise NotBuilt("GetPlugin")
+
+    async def GetOffsets(self, request: offset_pb.GetOffsetsRequest, context: _Context) -> offset_pb.GetOffsetsResponse:
+        raise NotBuilt("GetOffsets")
+
+    async def AlterOffsets(
+        self, request: offset_pb.AlterOffsetsRequest, context: _Context
+    ) -> offset_pb.AlterOffsetsResponse:
+        raise NotBuilt("AlterOffsets")
+
+    async def ResetOffsets(
+        self, request: offset_pb.ResetOffsetsRequest, context: _Context
+    ) -> offset_pb.ResetOffsetsResponse:
+        raise NotBuilt("ResetOffsets")
+
+    async def RewindOffsets(
+        self, request: offset_pb.RewindOffsetsRequest, context: _Context
+    ) -> offset_pb.RewindOffsetsResponse:
+        raise NotBuilt("RewindOffsets")
+
+    async def ListTopics(self, request: admin_pb.ListTopicsRequest, context: _Context) -> admin_pb.ListTopicsResponse:
+        raise NotBuilt("ListTopics")
+
+    async def ResetTopics(
+        self, request: admin_pb.ResetTopicsRequest, context: _Context
+    ) -> admin_pb.ResetTopicsResponse:
+        raise NotBuilt("ResetTopics")
+
+    async def ListDeadLetters(
+        self, request: admin_pb.ListDeadLettersRequest, context: _Context
+    ) -> admin_pb.ListDeadLettersResponse:
+        raise NotBuilt("ListDeadLetters")
+
+    async def ReplayDeadLetters(
+        self, request: admin_pb.ReplayDeadLettersRequest, context: _Context
+    ) -> admin_pb.ReplayDeadLettersResponse:
+        raise NotBuilt("ReplayDeadLetters")
+
+    async def GetLoggers(self, request: admin_pb.GetLoggersRequest, context: _Context) -> admin_pb.GetLoggersResponse:
+        raise NotBuilt("GetLoggers")
+
+    async def SetLoggers(self, request: admin_pb.SetLoggersRequest, context: _Context) -> admin_pb.SetLoggersResponse:
+        raise NotBuilt("SetLoggers")

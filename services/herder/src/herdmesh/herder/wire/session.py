@@ -1,0 +1,166 @@
+"""The messages of a worker session, both ways.
+
+Owns the mapping of `WorkerSessionService.Session`. Invariant: every message of a worker becomes exactly one event.
+"""
+
+from __future__ import annotations
+
+from google.protobuf.duration_pb2 import Duration
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
+from herdmesh.api.worker.v1 import task_pb2, worker_service_pb2
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state.model import Holding, Properties, TaskProgress, UnitId, Validation
+from herdmesh.herder.wire import values
+from herdmesh.rpc import properties
+from herdmesh.rpc.errors import FieldViolation, RequestInvalid
+
+
+def event(session: int, message: pb.SessionRequest) -> ev.Event:
+    """What a worker said. Raises RequestInvalid for a message without content."""
+    match message.WhichOneof("message"):
+        case "hello":
+            return _hello(session, message.hello)
+        case "heartbeat":
+            return ev.WorkerHeartbeat(session, tuple(progress(item) for item in message.heartbeat.progress))
+        case "report":
+            report = message.report
+            return ev.UnitReported(
+                session,
+                values.unit(report.unit),
+                values.assignment(report.assignment),
+                values.run_state(report.state),
+                values.failure(report.failure) if report.HasField("failure") else None,
+            )
+        case "task_configs":
+            made = message.task_configs
+            return ev.TaskConfigsMade(
+                session,
+                made.connector,
+                values.assignment(made.assignment),
+                tuple(properties.from_proto(task) for task in made.tasks),
+                values.failure(made.failure) if made.HasField("failure") else None,
+            )
+        case "reply":
+            reply = message.reply
+            return ev.CommandReplied(
+                session,
+                reply.command_id,
+                values.failure(reply.failure) if reply.HasField("failure") else None,
+                validation(reply.validation) if reply.HasField("validation") else None,
+            )
+        case "leaving":
+            return ev.WorkerLeft(session)
+        case None:
+            raise RequestInvalid("a session message must say something", "message")
+
+
+def progress(message: task_pb2.TaskProgress) -> TaskProgress:
+    """Lag is the sum of what is not yet committed; None while a partition's end or position is not known."""
+    lag: int | None = 0
+    for part in message.partitions:
+        done = part.committed_offset if part.committed_offset >= 0 else part.position
+        lag = lag + max(0, part.end_offset - done) if lag is not None and done >= 0 and part.end_offset >= 0 else None
+    return TaskProgress(
+        UnitId(message.task.connector, message.task.task), lag, has_committed=message.has_committed, wire=message
+    )
+
+
+def validation(message: worker_service_pb2.ConfigValidation) -> Validation:
+    """Every error of every field is a violation of that field."""
+    violations = tuple(FieldViolation(field.name, error) for field in message.fields for error in field.errors)
+    return Validation(violations, wire=message)
+
+
+def response(sent: ins.Send) -> pb.SessionResponse:
+    """What the herder says, under its epoch."""
+    message = sent.message
+    result = pb.SessionResponse(epoch=sent.epoch)
+    match message:
+        case ins.Welcome():
+            timeout = Duration()
+            timeout.FromMilliseconds(message.session_timeout_ms)
+            adopted = [values.unit_to_proto(unit) for unit in message.adopted]
+            result.welcome.CopyFrom(
+                pb.SessionWelcome(session_timeout=timeout, leader_id=message.leader_id, adopted=adopted)
+            )
+        case ins.StartUnit():
+            result.start.CopyFrom(_start(message))
+        case ins.StopUnit():
+            stop = pb.StopUnit(
+                unit=values.unit_to_proto(message.unit),
+                assignment=values.assignment_to_proto(message.assignment),
+                reason=message.reason,
+            )
+            result.stop.CopyFrom(stop)
+        case ins.SetUnitTarget():
+            target = values.TARGET_STATES[message.target]
+            change = pb.SetUnitTargetState(unit=values.unit_to_proto(message.unit), target_state=target)
+            result.set_target_state.CopyFrom(change)
+        case ins.GenerateTaskConfigs():
+            generate = pb.GenerateTaskConfigs(
+                connector=message.connector,
+                assignment=values.assignment_to_proto(message.assignment),
+                tasks_max=message.tasks_max,
+            )
+            result.generate_task_configs.CopyFrom(generate)
+        case ins.FenceTasks():
+            fence = pb.FenceCommand(
+                command_id=message.command_id, connector=message.connector, task_count=message.task_count
+            )
+            result.fence.CopyFrom(fence)
+        case ins.ValidateOnWorker():
+            validate = pb.ValidateCommand(command_id=message.command_id, config=_properties(message.config))
+            result.validate.CopyFrom(validate)
+        case ins.Heartbeat():
+            result.heartbeat.SetInParent()
+        case ins.Released():
+            result.released.SetInParent()
+    return result
+
+
+def _hello(session: int, message: pb.WorkerHello) -> ev.WorkerHello:
+    if not message.worker.worker_id or not message.worker.incarnation:
+        raise RequestInvalid("a worker must say who it is: worker_id and incarnation", "hello.worker")
+    plugins = (values.plugin(plugin) for plugin in message.plugins)
+    return ev.WorkerHello(
+        session=session,
+        worker_id=message.worker.worker_id,
+        incarnation=message.worker.incarnation,
+        address=message.address,
+        slots=message.slots,
+        plugins=tuple(plugin for plugin in plugins if plugin is not None),
+        holdings=tuple(_holding(holding) for holding in message.holdings),
+        epoch_max=message.epoch_max,
+        draining=message.draining,
+    )
+
+
+def _holding(message: pb.Holding) -> Holding:
+    return Holding(
+        values.unit(message.unit),
+        values.assignment(message.assignment),
+        values.run_state(message.state),
+        values.failure(message.failure) if message.HasField("failure") else None,
+    )
+
+
+def _start(message: ins.StartUnit) -> pb.StartUnit:
+    start = pb.StartUnit(
+        unit=values.unit_to_proto(message.unit),
+        assignment=values.assignment_to_proto(message.assignment),
+        connector_config=_properties(message.connector_config),
+        target_state=values.TARGET_STATES[message.target],
+        task_count=message.task_count,
+        tasks_max=message.tasks_max,
+        has_committed=message.has_committed,
+    )
+    if message.task_config is not None:
+        start.task_config.CopyFrom(_properties(message.task_config))
+    return start
+
+
+def _properties(config: Properties) -> common.Properties:
+    return properties.to_proto(config)

@@ -1,0 +1,119 @@
+"""What the stores send, as events; what the state wants written, as requests.
+
+Owns the mapping of `configstore.v1` and `statusstore.v1`.
+"""
+
+from __future__ import annotations
+
+from herdmesh.api.common.v1 import identity_pb2
+from herdmesh.api.configstore.v1 import config_pb2
+from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
+from herdmesh.api.statusstore.v1 import status_pb2
+from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state.model import ConnectorEntry, Lease, StatusEntry, UnitId
+from herdmesh.herder.state.requests import WriteOptions
+from herdmesh.herder.wire import values
+from herdmesh.rpc import properties, revisions
+
+
+def entry(message: config_pb2.ConnectorEntry) -> ConnectorEntry:
+    """Everything stored about one connector."""
+    return ConnectorEntry(
+        name=message.name,
+        has_config=message.has_config,
+        config=properties.from_proto(message.config),
+        config_revision=revisions.from_proto(message.config_revision),
+        target=values.target_state(message.target_state),
+        target_revision=revisions.from_proto(message.target_state_revision),
+        tasks=tuple(properties.from_proto(task) for task in message.tasks),
+        task_digests=tuple(message.task_digests),
+        task_count=message.task_count,
+        inconsistent=message.inconsistent,
+        applied_config=properties.from_proto(message.applied_config) if message.HasField("applied_config") else None,
+        incarnation=message.incarnation,
+        task_set_generation=message.task_config_generation,
+        task_count_record=message.task_count_record if message.HasField("task_count_record") else None,
+        pending_fencing=message.pending_fencing,
+        foreign=message.foreign,
+    )
+
+
+def status_unit(message: status_pb2.Status) -> UnitId:
+    """The key of a status."""
+    return UnitId(message.connector, message.task if message.HasField("task") else None)
+
+
+def status(message: status_pb2.Status) -> StatusEntry:
+    """A status as written; the state joins leases itself, from the newest table."""
+    return StatusEntry(
+        unit=status_unit(message),
+        state=values.run_state(message.state),
+        worker_id=message.worker_id,
+        worker_incarnation=message.worker_incarnation,
+        generation=message.generation,
+        trace=message.trace if message.HasField("trace") else None,
+        has_committed=message.has_committed,
+    )
+
+
+def lease(message: status_pb2.Lease) -> Lease:
+    return Lease(message.worker_id, message.incarnation, message.live)
+
+
+def put_config(wanted: ins.PutConfig, request_id: str) -> write_pb.PutConnectorConfigRequest:
+    request = write_pb.PutConnectorConfigRequest(
+        options=_options(wanted.options, request_id),
+        connector=wanted.connector,
+        config=properties.to_proto(wanted.config),
+        must_exist=wanted.must_exist,
+        must_not_exist=wanted.must_not_exist,
+    )
+    if wanted.initial_target is not None:
+        request.initial_target_state = values.TARGET_STATES[wanted.initial_target]
+    return request
+
+
+def delete_config(wanted: ins.DeleteConfig, request_id: str) -> write_pb.DeleteConnectorRequest:
+    return write_pb.DeleteConnectorRequest(options=_options(wanted.options, request_id), connector=wanted.connector)
+
+
+def put_target(wanted: ins.PutTarget, request_id: str) -> write_pb.SetTargetStateRequest:
+    return write_pb.SetTargetStateRequest(
+        options=_options(wanted.options, request_id),
+        connector=wanted.connector,
+        target_state=values.TARGET_STATES[wanted.target],
+    )
+
+
+def commit_tasks(wanted: ins.CommitTasks, request_id: str, leader_id: str) -> write_pb.CommitTaskConfigsRequest:
+    return write_pb.CommitTaskConfigsRequest(
+        options=_leader_options(request_id, wanted.epoch, leader_id),
+        connector=wanted.connector,
+        tasks=[properties.to_proto(task) for task in wanted.tasks],
+        config_revision=revisions.to_proto(wanted.config_revision),
+    )
+
+
+def put_task_count(wanted: ins.PutTaskCount, request_id: str, leader_id: str) -> write_pb.PutTaskCountRequest:
+    return write_pb.PutTaskCountRequest(
+        options=_leader_options(request_id, wanted.epoch, leader_id),
+        connector=wanted.connector,
+        task_count=wanted.task_count,
+    )
+
+
+def leader_token(epoch: int, leader_id: str) -> identity_pb2.LeaderToken:
+    return identity_pb2.LeaderToken(epoch=epoch, leader_id=leader_id)
+
+
+def _options(options: WriteOptions, request_id: str) -> write_pb.WriteOptions:
+    message = write_pb.WriteOptions(request_id=request_id, caller=options.caller)
+    if options.expected_revision is not None:
+        message.expected_revision.CopyFrom(revisions.to_proto(options.expected_revision))
+    return message
+
+
+def _leader_options(request_id: str, epoch: int, leader_id: str) -> write_pb.WriteOptions:
+    return write_pb.WriteOptions(
+        request_id=request_id, caller=f"herder {leader_id}", leader=leader_token(epoch, leader_id)
+    )

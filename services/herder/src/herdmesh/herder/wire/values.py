@@ -1,0 +1,119 @@
+"""The words that several messages share: states, units, assignments, failures, plugins.
+
+Owns the enum tables. Invariant: an enum value unknown to this release reads as the most careful known one.
+"""
+
+from __future__ import annotations
+
+import time
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
+from herdmesh.herder.state.model import (
+    Assignment,
+    ConnectorType,
+    ErrorClass,
+    Failure,
+    Plugin,
+    PluginKind,
+    RunState,
+    TargetState,
+    UnitId,
+)
+from herdmesh.rpc import revisions
+
+RUN_STATES = {RunState(name): common.RunState.Value(f"RUN_STATE_{name}") for name in RunState}
+TARGET_STATES = {TargetState(name): common.TargetState.Value(f"TARGET_STATE_{name}") for name in TargetState}
+ERROR_CLASSES = {ErrorClass(name): common.ErrorClass.Value(f"ERROR_CLASS_{name}") for name in ErrorClass}
+CONNECTOR_TYPES = {
+    ConnectorType(name): common.ConnectorType.Value(f"CONNECTOR_TYPE_{name.value}") for name in ConnectorType
+}
+PLUGIN_KINDS = {PluginKind(name): common.PluginKind.Value(f"PLUGIN_KIND_{name}") for name in PluginKind}
+
+_RUN_STATES = {value: name for name, value in RUN_STATES.items()}
+_TARGET_STATES = {value: name for name, value in TARGET_STATES.items()}
+_ERROR_CLASSES = {value: name for name, value in ERROR_CLASSES.items()}
+_PLUGIN_KINDS = {value: name for name, value in PLUGIN_KINDS.items()}
+
+
+def monotonic_ms() -> int:
+    """The herder's clock: what the state's `now` is."""
+    return time.monotonic_ns() // 1_000_000
+
+
+# Taken once, so that one moment is always told as the same time.
+_WALL_AHEAD_MS = time.time_ns() // 1_000_000 - monotonic_ms()
+
+
+def wall_time(at_ms: int | None) -> Timestamp | None:
+    """A moment of the herder's clock as wall-clock time."""
+    if at_ms is None:
+        return None
+    moment = Timestamp()
+    moment.FromMilliseconds(_WALL_AHEAD_MS + at_ms)
+    return moment
+
+
+def run_state(value: common.RunState.ValueType) -> RunState:
+    """UNASSIGNED when the state is not told."""
+    return _RUN_STATES.get(value, RunState.UNASSIGNED)
+
+
+def target_state(value: common.TargetState.ValueType) -> TargetState | None:
+    """None when there is none."""
+    return _TARGET_STATES.get(value)
+
+
+def unit(message: session_pb.Unit) -> UnitId:
+    return UnitId(message.connector, message.task if message.HasField("task") else None)
+
+
+def unit_to_proto(value: UnitId) -> session_pb.Unit:
+    return session_pb.Unit(connector=value.connector, task=value.task)
+
+
+def assignment(message: session_pb.Assignment) -> Assignment:
+    return Assignment(
+        message.epoch,
+        message.generation,
+        message.incarnation,
+        revisions.from_proto(message.config_revision),
+        message.task_digest,
+    )
+
+
+def assignment_to_proto(value: Assignment) -> session_pb.Assignment:
+    return session_pb.Assignment(
+        epoch=value.epoch,
+        generation=value.generation,
+        incarnation=value.incarnation,
+        config_revision=revisions.to_proto(value.config_revision),
+        task_digest=value.task_digest,
+    )
+
+
+def failure(message: common.Failure) -> Failure:
+    error_class = _ERROR_CLASSES.get(message.error_class, ErrorClass.UNKNOWN)
+    return Failure(message.message or "failed without a message", message.trace, error_class)
+
+
+def failure_to_proto(value: Failure | None) -> common.Failure | None:
+    if value is None:
+        return None
+    return common.Failure(message=value.message, trace=value.trace, error_class=ERROR_CLASSES[value.error_class])
+
+
+def plugin(message: common.Plugin) -> Plugin | None:
+    """None for a kind that this release does not know."""
+    kind = _PLUGIN_KINDS.get(message.kind)
+    if kind is None:
+        return None
+    return Plugin(message.class_name, tuple(message.aliases), kind, message.version)
+
+
+def plugin_to_proto(value: Plugin) -> common.Plugin:
+    return common.Plugin(
+        class_name=value.class_name, aliases=value.aliases, kind=PLUGIN_KINDS[value.kind], version=value.version
+    )

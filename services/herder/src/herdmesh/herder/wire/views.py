@@ -1,0 +1,105 @@
+"""Views as the public service shows them.
+
+Owns the mapping of connectors, tasks, workers and the cluster to `herder.v1`.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.api.herder.v1 import connector_pb2 as pb
+from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
+from herdmesh.api.worker.v1 import task_pb2
+from herdmesh.herder.state.model import Condition, UnitId
+from herdmesh.herder.state.requests import Restarting
+from herdmesh.herder.state.views import ClusterView, ConnectorView, TaskView, UnitView, WorkerState, WorkerView
+from herdmesh.herder.wire import values
+from herdmesh.rpc import properties, revisions
+from herdmesh.topicstore.contract import Revision
+
+_WORKER_STATES = {WorkerState(name): pb.WorkerState.Value(f"WORKER_STATE_{name}") for name in WorkerState}
+
+
+def connector(view: ConnectorView) -> pb.Connector:
+    message = pb.Connector(
+        name=view.name,
+        type=values.CONNECTOR_TYPES[view.type],
+        config=properties.to_proto(view.entry.config),
+        target_state=values.TARGET_STATES[view.entry.wanted_state],
+        status=_status(view.status),
+        tasks=[_task(task) for task in view.tasks],
+        incarnation=view.entry.incarnation,
+        lag_records=view.lag_records,
+    )
+    if view.entry.config_revision is not None:
+        message.config_revision.CopyFrom(revisions.to_proto(view.entry.config_revision))
+    if view.entry.target_revision is not None:
+        message.target_state_revision.CopyFrom(revisions.to_proto(view.entry.target_revision))
+    return message
+
+
+def worker(view: WorkerView) -> pb.Worker:
+    return pb.Worker(
+        worker_id=view.worker_id,
+        incarnation=view.incarnation,
+        address=view.address,
+        state=_WORKER_STATES[view.state],
+        slots=view.slots,
+        connectors=view.connectors,
+        tasks=[_task_id(task) for task in view.tasks],
+        connect_time=values.wall_time(view.connected_ms),
+    )
+
+
+def gone_worker(worker_id: str) -> pb.Worker:
+    """How a watch tells that a worker is no longer there."""
+    return pb.Worker(worker_id=worker_id, state=pb.WORKER_STATE_LOST)
+
+
+def cluster(view: ClusterView, version: str, revision: Revision | None) -> admin_pb.GetClusterResponse:
+    return admin_pb.GetClusterResponse(
+        meta=revisions.meta(revision),
+        version=version,
+        leader_id=view.leader_id,
+        leader_address=view.leader_address,
+        epoch=view.epoch,
+        workers=[worker(item) for item in view.workers],
+        start_count=view.start_count,
+        adopted_count=view.adopted_count,
+    )
+
+
+def restart_items(answer: Restarting) -> list[lifecycle_pb.RestartPlanItem]:
+    return [
+        lifecycle_pb.RestartPlanItem(task=item.task, state=values.RUN_STATES[item.state], restarted=item.restarted)
+        for item in answer.items
+    ]
+
+
+def _task(view: TaskView) -> pb.Task:
+    message = pb.Task(id=_task_id(view.id), config=properties.to_proto(view.config), status=_status(view.status))
+    if view.progress is not None:
+        message.progress.CopyFrom(cast("task_pb2.TaskProgress", view.progress.wire))
+    return message
+
+
+def _status(view: UnitView) -> pb.UnitStatus:
+    return pb.UnitStatus(
+        state=values.RUN_STATES[view.state],
+        worker_id=view.worker_id,
+        failure=values.failure_to_proto(view.failure),
+        conditions=[_condition(condition) for condition in view.conditions],
+        generation=view.generation,
+        start_count=view.start_count,
+        since=values.wall_time(view.since_ms),
+    )
+
+
+def _condition(condition: Condition) -> common.Condition:
+    return common.Condition(type=condition.type, message=condition.message, since=values.wall_time(condition.since_ms))
+
+
+def _task_id(unit: UnitId) -> common.TaskId:
+    return common.TaskId(connector=unit.connector, task=unit.task or 0)
