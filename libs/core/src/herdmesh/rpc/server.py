@@ -9,6 +9,7 @@ begins to stop. The server as a whole (health name "") is SERVING while any of i
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -76,6 +77,9 @@ class Server:
             service.add_to_server(service.servicer, server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (*self._serving, HEALTH_NAME, reflection.SERVICE_NAME)
+        for service in self._services:
+            # The generated stubs load only the files of their messages; reflection also needs the service's own.
+            importlib.import_module(service.add_to_server.__module__.removesuffix("_grpc"))
         reflection.enable_server_reflection(names, server)
         await self._publish_health()
         address = f"{self._host}:{self._wanted_port}"
