@@ -62,6 +62,8 @@ def column_of(values: Sequence[Any]) -> Array:
         column = pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return _careful_column(values)
+    if column.type == pa.binary() and any(isinstance(value, str) for value in values):
+        return _careful_column(values)  # Arrow would take the strings' bytes
     return column if column.type in _PLAIN else _careful_column(values)
 
 
@@ -104,14 +106,16 @@ def text_of(value: Any) -> str:
 def table_of(chunks: Sequence[Chunk], row_counts: Sequence[int]) -> pyarrow.Table:
     """One table of all chunks: a field a chunk does not have is null there, types are widened over all.
 
-    A file of nothing but nulls has the column `value`.
+    A field without a single value has no type and is left out: any type made up for it would clash with the one another
+    file finds (Spark cannot merge them, a missing column it can). Rows of nothing but nulls have a column `value`.
     """
-    names = list(dict.fromkeys(name for chunk in chunks for name in chunk)) or [VALUE_COLUMN]
-    columns = [
-        _joined([chunk.get(name, pa.nulls(count)) for chunk, count in zip(chunks, row_counts, strict=True)])
-        for name in names
-    ]
-    return pa.table(columns, names=names)
+    columns: dict[str, Any] = {}
+    for name in dict.fromkeys(name for chunk in chunks for name in chunk):
+        parts = [chunk.get(name, pa.nulls(count)) for chunk, count in zip(chunks, row_counts, strict=True)]
+        column = _joined(parts)
+        if column.type != pa.null():
+            columns[name] = column
+    return pa.table(columns or {VALUE_COLUMN: pa.nulls(sum(row_counts), pa.string())})
 
 
 def _joined(parts: list[Array]) -> Any:

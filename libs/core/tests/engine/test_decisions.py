@@ -1,0 +1,282 @@
+"""What a run decides without Kafka: ownership, starting offsets, settings, manifests, limits, commands, failures."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+from collections.abc import Sequence
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.connect.errors import ConfigError, DataError, RecordError
+from herdmesh.engine import failpoints, failure, manifest
+from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, RunEnd, RunSpec, Share, Stop, TaskKind
+from herdmesh.engine.control import Control
+from herdmesh.engine.errors import ForeignMembers, ManifestInvalid, OffsetsLost, TaskFailed, TaskFenced
+from herdmesh.engine.meter import Limit, Meter
+from herdmesh.engine.ownership import owner, owns
+from herdmesh.engine.positions import PartitionRange, starting_offsets
+from herdmesh.engine.settings import offsets_topic_settings, sink_settings, source_settings
+
+TOPIC = "flights"
+
+
+def spec(connector_config: dict[str, str | None], worker_config: dict[str, str | None] | None = None) -> RunSpec:
+    return RunSpec(
+        run_id="r1",
+        connector="c",
+        task=0,
+        task_count=1,
+        kind=TaskKind.SINK,
+        task_class="m:C",
+        connector_config=connector_config,
+        task_config={},
+        bootstrap_servers="127.0.0.1:1",
+        group_id="connect-cluster",
+        offset_storage_topic="connect-offsets",
+        transactional_id="connect-cluster-c-0",
+        worker_config=worker_config or {},
+    )
+
+
+@given(st.text(min_size=1), st.integers(0, 10_000), st.integers(1, 64))
+def test_every_partition_has_exactly_one_owner(topic: str, partition: int, task_count: int) -> None:
+    owners = [task for task in range(task_count) if owns(topic, partition, task, task_count)]
+    assert owners == [owner(topic, partition, task_count)]
+
+
+def test_partitions_of_a_topic_are_spread_evenly() -> None:
+    owned = [sum(owns(TOPIC, partition, task, 3) for partition in range(12)) for task in range(3)]
+    assert owned == [4, 4, 4]
+
+
+def starts(*ranges: PartitionRange, committed: bool = True, missing: bool = False, latest: bool = False) -> list[int]:
+    found = starting_offsets(
+        {(TOPIC, number): known for number, known in enumerate(ranges)},
+        has_committed=committed,
+        reset_missing=missing,
+        reset_to_latest=latest,
+    )
+    return [found[TOPIC, number] for number in range(len(ranges))]
+
+
+def test_a_committed_offset_is_used() -> None:
+    assert starts(PartitionRange(5, 0, 9), PartitionRange(0, 0, 0), PartitionRange(9, 3, 9)) == [5, 0, 9]
+
+
+def test_without_any_commit_the_reset_policy_decides() -> None:
+    assert starts(PartitionRange(None, 2, 9), committed=False) == [2]
+    assert starts(PartitionRange(None, 2, 9), committed=False, latest=True) == [9]
+
+
+def test_offsets_missing_everywhere_under_a_task_that_has_committed_are_a_loss_with_the_numbers() -> None:
+    with pytest.raises(OffsetsLost) as lost:
+        starts(PartitionRange(None, 2, 9), PartitionRange(None, 0, 7))
+    assert "flights-0 has no committed offset any more (records 2 to 9)" in str(lost.value)
+    assert "flights-1" in str(lost.value)
+    assert "herdmesh.offsets.missing=reset" in str(lost.value)
+    assert lost.value.error_class is ErrorClass.DATA_LOSS
+
+
+def test_one_offset_missing_beside_others_is_a_new_partition() -> None:
+    assert starts(PartitionRange(4, 0, 9), PartitionRange(None, 0, 7)) == [4, 0]
+
+
+@pytest.mark.parametrize("committed", [1, 10])
+def test_an_offset_out_of_range_is_a_loss_whatever_else_is_known(committed: int) -> None:
+    with pytest.raises(OffsetsLost, match=f"flights-0 was committed up to {committed}, outside of its records 2 to 9"):
+        starts(PartitionRange(committed, 2, 9), committed=False)
+
+
+def test_the_config_may_say_to_begin_anew() -> None:
+    assert starts(PartitionRange(1, 2, 9), PartitionRange(5, 0, 9), missing=True) == [2, 5]
+    assert starts(PartitionRange(None, 2, 9), missing=True, latest=True) == [9]
+
+
+def test_sink_settings_come_from_the_config_and_its_overrides() -> None:
+    settings = sink_settings(
+        spec(
+            {
+                "topics": " a, b,a ",
+                "consumer.override.group.id": "mine",
+                "consumer.override.auto.offset.reset": "latest",
+                "consumer.override.max.poll.records": "5",
+                "consumer.override.max.partition.fetch.bytes": "100",
+                "consumer.override.metadata.max.age.ms": "1000",
+            },
+            {"offset.flush.interval.ms": "200", "consumer.fetch.min.bytes": "7"},
+        )
+    )
+    assert settings.topics == ("a", "b")
+    assert settings.wants("a")
+    assert not settings.wants("c")
+    assert settings.group == "mine"
+    assert settings.reset_to_latest
+    assert settings.flush_interval_ms == 200
+    assert settings.metadata_max_age_ms == 1_000
+    assert settings.ignored == ("consumer.override.max.poll.records",)
+    assert settings.consumer["fetch.message.max.bytes"] == "100"
+    assert settings.consumer["fetch.min.bytes"] == "7"
+
+
+def test_sink_defaults_are_connects() -> None:
+    settings = sink_settings(spec({"topics": "a"}))
+    assert settings.group == "connect-c"
+    assert not settings.reset_to_latest
+    assert settings.flush_interval_ms == 60_000
+    assert settings.metadata_max_age_ms == 300_000
+
+
+def test_a_regex_matches_whole_names_and_no_internal_topics() -> None:
+    settings = sink_settings(spec({"topics.regex": ".*lights"}))
+    assert settings.wants("flights")
+    assert not settings.wants("flights2")
+    assert not settings.wants("__flights")
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({}, "topics"),
+        ({"topics": " , "}, "topics"),
+        ({"topics": "a", "topics.regex": "b"}, "topics.regex"),
+        ({"topics.regex": "("}, "topics.regex"),
+        ({"topics": "a", "consumer.override.auto.offset.reset": "sometimes"}, "consumer.override.auto.offset.reset"),
+        ({"topics": "a", "herdmesh.offsets.missing": "ignore"}, "herdmesh.offsets.missing"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_names_its_key(config: dict[str, str | None], field: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        sink_settings(spec(config))
+    assert refused.value.field == field
+
+
+def test_source_settings() -> None:
+    settings = source_settings(
+        spec({"topic.creation.default.partitions": "4", "topic.creation.default.cleanup.policy": "compact"})
+    )
+    assert settings.offsets_topic == "connect-offsets"
+    assert (settings.topic_partitions, settings.topic_replication_factor) == (4, -1)
+    assert settings.topic_config == {"cleanup.policy": "compact"}
+    assert offsets_topic_settings(spec({}, {"offset.storage.partitions": "5"})) == (5, -1)
+    timed = spec(
+        {"transaction.boundary": "INTERVAL", "offsets.storage.topic": "own"}, {"offset.flush.interval.ms": "9"}
+    )
+    assert source_settings(timed).transaction_interval_ms == 9
+    assert source_settings(timed).offsets_topic == "own"
+    with pytest.raises(ConfigError, match="Not a number of type LONG"):
+        source_settings(spec({"transaction.boundary": "interval", "transaction.boundary.interval.ms": "soon"}))
+
+
+@given(st.text(max_size=600))
+def test_a_manifest_survives_the_offset_metadata(text: str) -> None:
+    assert manifest.decode(manifest.encode(text)) == text
+
+
+def test_metadata_of_others_names_nothing() -> None:
+    for metadata in (None, "", "by hand", "{not json", '{"a":1}', "[1]"):
+        assert manifest.decode(metadata) == ""
+
+
+def test_a_manifest_that_is_too_long_or_too_new_is_refused() -> None:
+    with pytest.raises(ManifestInvalid, match="4096"):
+        manifest.encode("x" * 4_096)
+    with pytest.raises(ManifestInvalid, match="newer"):
+        manifest.decode('{"herdmesh":2,"publish":"x"}')
+
+
+def test_the_meter_tells_the_rate_of_the_last_seconds() -> None:
+    meter = Meter(0.0)
+    for second in range(1, 21):
+        meter.count(100, 90, float(second))
+    assert (meter.records_in, meter.records_out, meter.records_dropped) == (2_000, 1_800, 200)
+    assert meter.rate(20.0) == pytest.approx(100.0, rel=0.3)
+    assert meter.rate(100.0) == pytest.approx(0.0, abs=20.0)
+    assert meter.report_due(20.0)
+    assert not meter.report_due(20.1)
+    assert meter.report_due(20.3)
+
+
+def test_a_limit_spreads_records_over_time() -> None:
+    limit = Limit()
+    assert limit.batch_size(1_000) == 1_000
+    assert limit.wait_s(0.0) == 0.0
+    limit.records_per_second = 100.0
+    assert limit.batch_size(1_000) == 20
+    limit.took(20, 0.0)
+    assert limit.wait_s(0.0) == pytest.approx(0.2)
+    assert limit.wait_s(0.2) == 0.0
+
+
+class ScriptedLink:
+    """A worker that says what the test scripts, one list per call."""
+
+    def __init__(self, *said: Sequence[Command]) -> None:
+        self._said = list(said)
+
+    def progress(self, progress: Progress) -> None:
+        raise AssertionError("nothing is reported here")
+
+    def commands(self) -> Sequence[Command]:
+        return self._said.pop(0) if self._said else []
+
+
+def test_a_run_ends_when_told_and_remembers_it() -> None:
+    limit = Limit()
+    control = Control(ScriptedLink([], [Rate(5.0), Stop("drain")]), limit, 0.0)
+    assert control.wish(1.0) is None
+    assert control.wish(2.0) is RunEnd.STOPPED
+    assert control.wish(3.0) is RunEnd.STOPPED
+    assert limit.records_per_second == 5.0
+
+
+def test_a_run_yields_after_its_share() -> None:
+    control = Control(ScriptedLink([Share(5_000)]), Limit(), 10.0)
+    assert control.wish(11.0) is None
+    assert control.wish(15.0) is RunEnd.YIELDED
+
+
+@pytest.mark.parametrize(
+    ("error", "error_class"),
+    [
+        (KafkaException(KafkaError(KafkaError._FENCED)), ErrorClass.FENCED),
+        (KafkaException(KafkaError(KafkaError.INVALID_PRODUCER_ID_MAPPING)), ErrorClass.FENCED),
+        (KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), ErrorClass.BAD_CONFIG),
+        (KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)), ErrorClass.FATAL),
+        (KafkaException(KafkaError(KafkaError._TRANSPORT)), ErrorClass.RETRIABLE),
+        (ConfigError("bad", field="f"), ErrorClass.BAD_CONFIG),
+        (RecordError("VALUE_CONVERTER", "s", "t", 0, 1, DataError("x")), ErrorClass.FATAL),
+        (PermissionError(errno.EACCES, "no"), ErrorClass.BAD_CONFIG),
+        (OSError(errno.ENOSPC, "disk full"), ErrorClass.RETRIABLE),
+        (TaskFenced("gone"), ErrorClass.FENCED),
+        (OffsetsLost("gone"), ErrorClass.DATA_LOSS),
+        (ZeroDivisionError(), ErrorClass.UNKNOWN),
+    ],
+)
+def test_every_exception_has_a_class_and_a_message(error: Exception, error_class: ErrorClass) -> None:
+    message, trace, found = failure.classify(error)
+    assert found is error_class
+    assert message
+    assert "\n" not in message
+    assert type(error).__name__ in trace
+
+
+def test_what_crosses_processes_can_be_pickled() -> None:
+    errors = [TaskFailed("m", ErrorClass.FATAL), TaskFenced("f"), OffsetsLost("o"), ForeignMembers("g", ["a at b"])]
+    for error in errors:
+        copied = pickle.loads(pickle.dumps(error))
+        assert (type(copied), str(copied), copied.error_class) == (type(error), str(error), error.error_class)
+    given_spec = spec({"a": None})
+    assert pickle.loads(pickle.dumps(given_spec)) == given_spec
+
+
+def test_a_mistyped_failpoint_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERDMESH_FAILPOINTS", "before-lunch=stop")
+    with pytest.raises(ValueError, match="before-lunch"):
+        failpoints.arm("c")
+    monkeypatch.setenv("HERDMESH_FAILPOINTS", "")
+    failpoints.arm("c")
+    failpoints.hit("before-write")
