@@ -25,7 +25,6 @@ from herdmesh.api.configstore.v1.leadership_service_pb2_grpc import LeadershipSe
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.wire.stores import leader_token
 from herdmesh.herder.wire.values import monotonic_ms
-from herdmesh.rpc import revisions
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError
 
@@ -131,7 +130,6 @@ class Campaign:
                     until_ms,
                     leadership.leader_id,
                     leadership.leader_address,
-                    revisions.from_proto(response.meta.revision),
                 )
                 _log.info("leadership_granted", epoch=leadership.epoch)
                 await self._post(granted)

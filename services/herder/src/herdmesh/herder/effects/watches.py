@@ -77,6 +77,7 @@ class ConfigWatch(_Watch):
     async def _follow(self) -> None:
         request = config_pb.WatchRequest()
         snapshot: list[ConnectorEntry] | None = []
+        epoch = 0
         if self._resume is not None:
             request.resume.CopyFrom(revisions.to_proto(self._resume))
             snapshot = None
@@ -86,21 +87,24 @@ class ConfigWatch(_Watch):
             if snapshot is not None:
                 if kind == "connector_changed":
                     snapshot.append(wire.entry(response.connector_changed.after))
+                elif kind == "leadership_changed":
+                    epoch = response.leadership_changed.epoch
                 elif kind == "snapshot_complete" and revision is not None:
-                    await self._post(ev.ConfigSnapshot(snapshot, revision))
+                    await self._post(ev.ConfigSnapshot(snapshot, revision, epoch))
                     self._resume, snapshot = revision, None
                 continue
-            if revision is None:
-                continue
             await self._post(self._event(response, revision))
-            self._resume = revision
+            # Without a revision more changes of the same record follow: resuming here would skip them.
+            self._resume = revision or self._resume
 
-    def _event(self, response: config_pb.WatchResponse, revision: Revision) -> ev.Event:
+    def _event(self, response: config_pb.WatchResponse, revision: Revision | None) -> ev.Event:
         match response.WhichOneof("event"):
             case "connector_changed":
                 changed = response.connector_changed
                 entry = wire.entry(changed.after) if changed.HasField("after") else None
                 return ev.ConfigChanged(changed.name, entry, revision)
+            case "leadership_changed":
+                return ev.EpochRecorded(response.leadership_changed.epoch, revision)
             case "restart_requested":
                 restart = response.restart_requested
                 return ev.RestartRecorded(restart.connector, restart.include_tasks, restart.only_failed, revision)

@@ -32,7 +32,7 @@ from herdmesh.topicstore.contract import Revision
 
 @dataclass(frozen=True, slots=True)
 class LeadershipGranted:
-    """This herder leads until `lease_until_ms` unless the lease is extended. `revision` is where its epoch stands."""
+    """This herder leads until `lease_until_ms` unless the lease is extended."""
 
     epoch: int
     generation_first: int
@@ -40,7 +40,6 @@ class LeadershipGranted:
     lease_until_ms: int
     leader_id: str = ""
     leader_address: str = ""
-    revision: Revision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +70,35 @@ class LeadershipLost:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSnapshot:
-    """Everything in the config store at `revision`; replaces all that was known."""
+    """Everything in the config store at `revision`; replaces all that was known. `epoch` is the one granted last."""
 
     entries: Sequence[ConnectorEntry]
     revision: Revision
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChanged:
-    """One connector changed; `entry` None = nothing is stored any more."""
+    """One connector changed; `entry` None = nothing is stored any more. `revision` None = in the midst of a record."""
 
     name: str
     entry: ConnectorEntry | None
-    revision: Revision
+    revision: Revision | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecorded:
+    """The config store granted an epoch, to whomever; everything written before it has been told."""
+
+    epoch: int
+    revision: Revision | None
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigProgress:
-    """Nothing else happened in the config store up to `revision`."""
+    """Nothing else that matters here happened in the config store up to `revision`."""
 
-    revision: Revision
+    revision: Revision | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +108,7 @@ class RestartRecorded:
     connector: str
     include_tasks: bool
     only_failed: bool
-    revision: Revision
+    revision: Revision | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +261,7 @@ Event = (
     | ConfigSnapshot
     | ConfigChanged
     | ConfigProgress
+    | EpochRecorded
     | RestartRecorded
     | StatusSnapshot
     | StatusPut

@@ -29,7 +29,6 @@ def granted(mesh: Mesh, event: LeadershipGranted) -> None:
     mesh.epoch = event.epoch
     mesh.generation_limit = event.generation_limit
     mesh.lease_until_ms = event.lease_until_ms
-    mesh.granted_revision = event.revision
     mesh.leader_id = event.leader_id
     mesh.leader_address = event.leader_address
     mesh.role = Role.CATCHING_UP
@@ -38,7 +37,7 @@ def granted(mesh: Mesh, event: LeadershipGranted) -> None:
 
 def lead_when_caught_up(mesh: Mesh) -> None:
     """Begin to lead once the configs are those of the epoch's own time or later."""
-    if mesh.role is not Role.CATCHING_UP or mesh.config_revision is None or not mesh.applied(mesh.granted_revision):
+    if mesh.role is not Role.CATCHING_UP or mesh.epoch_seen < mesh.epoch or mesh.parked:
         return
     mesh.role = Role.LEADING
     mesh.adopting_until_ms = mesh.now + mesh.rules.session_timeout_ms

@@ -28,6 +28,9 @@ from herdmesh.herder.state.records import OpKind
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
 
+#: One change of ours is several records, the manifest last; in between the watch shows the connector as foreign. An
+#: entry is believed to be a foreign writer's only after it stayed so for this time: a transaction is read in far less.
+FOREIGN_SETTLE_MS = 1_000
 #: a tick that comes this much late means that this process stood still, and heard nobody meanwhile.
 STALL_MS = 1_000
 
@@ -103,7 +106,13 @@ class Herder:
                 leadership.step_down(mesh, event.reason)
             case ev.LeaseExtended():
                 pass  # taken in before the check of the lease
-            case ev.ConfigSnapshot() | ev.ConfigChanged() | ev.ConfigProgress() | ev.RestartRecorded():
+            case (
+                ev.ConfigSnapshot()
+                | ev.ConfigChanged()
+                | ev.ConfigProgress()
+                | ev.EpochRecorded()
+                | ev.RestartRecorded()
+            ):
                 self._config(event)
             case ev.StatusSnapshot() | ev.StatusPut() | ev.StatusDeleted() | ev.LeasesChanged():
                 self._status(event)
@@ -140,27 +149,49 @@ class Herder:
             case _:
                 raise AssertionError(f"nobody handles {event}")
 
-    def _config(self, event: ev.ConfigSnapshot | ev.ConfigChanged | ev.ConfigProgress | ev.RestartRecorded) -> None:
+    def _config(
+        self,
+        event: ev.ConfigSnapshot | ev.ConfigChanged | ev.ConfigProgress | ev.EpochRecorded | ev.RestartRecorded,
+    ) -> None:
         mesh = self._mesh
         match event:
             case ev.ConfigSnapshot():
+                mesh.epoch_seen = event.epoch
                 fresh = {entry.name: entry for entry in event.entries}
                 for name in [*mesh.entries, *fresh]:
-                    self._store(name, fresh.get(name))
+                    self._take(name, fresh.get(name))
             case ev.ConfigChanged():
-                self._store(event.name, event.entry)
+                self._take(event.name, event.entry)
+            case ev.EpochRecorded():
+                mesh.epoch_seen = event.epoch
             case ev.RestartRecorded():
                 connector = mesh.connectors.get(event.connector)
                 if connector is not None and connector.stored is not None:
                     restarts.restart_connector(mesh, connector, event.include_tasks, event.only_failed)
             case ev.ConfigProgress():
                 pass
-        mesh.config_revision = event.revision
+        mesh.config_revision = event.revision or mesh.config_revision
         leadership.lead_when_caught_up(mesh)
         calls.answer_applied(mesh)
         for name in [name for name in mesh.waiting if self._has_arrived(name)]:
             mesh.waiting.discard(name)
             mesh.touch(name)
+
+    def _take(self, name: str, entry: ConnectorEntry | None) -> None:
+        if entry is not None and entry.foreign:
+            self._mesh.parked[name] = (entry, self._mesh.now)
+        else:
+            self._mesh.parked.pop(name, None)
+            self._store(name, entry)
+
+    def _unpark(self) -> None:
+        """Believe entries that stayed foreign."""
+        mesh = self._mesh
+        for name, (entry, since_ms) in list(mesh.parked.items()):
+            if mesh.now - since_ms >= FOREIGN_SETTLE_MS:
+                del mesh.parked[name]
+                self._store(name, entry)
+        leadership.lead_when_caught_up(mesh)
 
     def _store(self, name: str, entry: ConnectorEntry | None) -> None:
         mesh = self._mesh
@@ -232,6 +263,7 @@ class Herder:
         mesh = self._mesh
         late = mesh.now - self._tick_ms if self._tick_ms is not None else 0
         self._tick_ms = mesh.now
+        self._unpark()
         if mesh.role is not Role.LEADING:
             return
         calls.expire(mesh)

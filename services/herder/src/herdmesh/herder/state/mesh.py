@@ -43,7 +43,6 @@ class Mesh:
         self.role = Role.FOLLOWING
         self.epoch = 0
         self.lease_until_ms = 0
-        self.granted_revision: Revision | None = None
         self.next_generation = 0
         self.generation_limit = 0
         self.leader_id = ""
@@ -53,6 +52,9 @@ class Mesh:
         # what the stores say
         self.entries: dict[str, ConnectorEntry] = {}
         self.config_revision: Revision | None = None
+        self.epoch_seen = 0
+        #: entries last seen in a foreign writer's hands, and since when: see `machine.FOREIGN_SETTLE_MS`.
+        self.parked: dict[str, tuple[ConnectorEntry, int]] = {}
         self.statuses: dict[str, dict[int | None, StatusEntry]] = {}
         self.statuses_known = False
         self.leases: dict[str, Lease] = {}
