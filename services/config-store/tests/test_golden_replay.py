@@ -2,8 +2,8 @@
 
 Compared per connector: `config` and `tasks` of `GET /connectors?expand=info` and `GET /connectors/<n>/tasks`, and,
 where the connector is neither FAILED nor UNASSIGNED, its state with the target state. `golden/expect-configs.jsonl`
-holds exactly these parts of the recorded views. Left out, because the config topic does not decide them: statuses, traces,
-offsets, topics, plugin types.
+holds exactly these parts of the recorded views. Left out, because the config topic does not decide them: statuses,
+traces, offsets, topics, plugin types.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The config store's process: wiring only.
 
 Order of start: server (NOT_SERVING, so health can be asked), store (replays, joins the election), roles. Order of stop:
-NOT_SERVING and streams ended, calls drained, store closed (it leaves the election at once).
+NOT_SERVING and campaigns ended; then the store (finishes its transaction, leaves the election) and the server's calls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from herdmesh.configstore.settings import ConfigStoreSettings
 from herdmesh.rpc.process import run
 from herdmesh.rpc.server import Server, ServiceRegistration
 
-_DRAIN_S = 2.0
+_DRAIN_S = 1.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -64,8 +64,8 @@ async def serve(settings: ConfigStoreSettings, stop: asyncio.Event) -> None:
         for task in background:
             task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
-        await server.stop(_DRAIN_S)
-        await store.close()
+        # Together: closing the store is what ends the watches that the server would otherwise wait for.
+        await asyncio.gather(server.stop(_DRAIN_S), store.close())
 
 
 def main() -> None:
