@@ -30,7 +30,7 @@ _Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 
 class StatusInterceptor(grpc.aio.ServerInterceptor):
-    """Install once per server, innermost."""
+    """Install once per server, outermost."""
 
     def __init__(self) -> None:
         self._durations_ms = telemetry.meter("herdmesh.rpc").create_histogram(

@@ -17,11 +17,12 @@ from typing import Any, Final, TypeVar
 
 import grpc.aio
 
-from herdmesh.rpc import errors, status, telemetry
-from herdmesh.rpc.server import MESSAGE_BYTES_MAX
+from herdmesh.rpc import errors, status, tracing
 
 ResultT = TypeVar("ResultT")
 
+#: What clients and servers take and send at most, in bytes of one message.
+MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 RECONNECT_BACKOFF_MS_MAX: Final = 500
 #: nothing was applied, or the call may be repeated: what `retrying` repeats unless told otherwise.
 RETRIABLE: Final[tuple[type[errors.HerdmeshError], ...]] = (errors.Unavailable, errors.QueueFull)
@@ -41,7 +42,7 @@ def connect(addresses: str | Sequence[str], health_service: str = "") -> grpc.ai
     targets = [item.strip() for item in split if item.strip()]
     if not targets:
         raise ValueError("no address to connect to")
-    interceptors = [*_error_interceptors(), *telemetry.client_interceptors()]
+    interceptors = [*_error_interceptors(), *tracing.client_interceptors()]
     return grpc.aio.insecure_channel(_target(targets), options=_options(health_service), interceptors=interceptors)
 
 

@@ -22,11 +22,11 @@ from grpc_health.v1.health import SERVICE_NAME as HEALTH_NAME
 from grpc_health.v1.health import aio as health_aio
 from grpc_reflection.v1alpha import reflection
 
-from herdmesh.rpc import telemetry
+from herdmesh.rpc import telemetry, tracing
 from herdmesh.rpc._interceptor import StatusInterceptor
+from herdmesh.rpc.client import MESSAGE_BYTES_MAX
 
 METRICS_PORT_OFFSET: Final = 1000
-MESSAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -69,9 +69,10 @@ class Server:
 
     async def start(self) -> int:
         """Bind and serve, every service NOT_SERVING. Returns the bound port. Raises OSError when it is taken."""
-        if telemetry.tracing_wanted():
-            telemetry.start_tracing(os.environ.get("OTEL_SERVICE_NAME", self._services[0].full_name))
-        interceptors = [*telemetry.server_interceptors(), StatusInterceptor()]
+        if tracing.wanted():
+            tracing.start(os.environ.get("OTEL_SERVICE_NAME", self._services[0].full_name))
+        # Ours outermost: the tracing one iterates streams, ours writes them (and closes them when the caller leaves).
+        interceptors = [StatusInterceptor(), *tracing.server_interceptors()]
         server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)
         for service in self._services:
             service.add_to_server(service.servicer, server)
