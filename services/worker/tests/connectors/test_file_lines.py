@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +23,10 @@ from herdmesh.worker.connectors.file_stream import (
 )
 
 
-def source(path: Path, position: int | None = None, **config: str) -> FileStreamSourceTask:
+def source(path: Path, position: int | None = None, more: Mapping[str, str] | None = None) -> FileStreamSourceTask:
     task = FileStreamSourceTask()
     offset = None if position is None else {"position": position}
-    settings: Config = {"file": str(path), "topic": "t", **config}
+    settings: Config = {"file": str(path), "topic": "t", **(more or {})}
     task.start(settings, SourceTaskContext("c", 0, 1, "run", lambda _partition: offset))
     return task
 
@@ -63,8 +64,8 @@ def test_a_source_goes_on_from_its_position(tmp_path: Path) -> None:
 def test_batches_are_at_most_as_large_as_told_and_know_their_place(tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_text("".join(f"{number}\n" for number in range(10)))
-    task = source(path, **{"batch.size": "4"})
-    batches = [batch for batch in iter(task.poll, None)]
+    task = source(path, more={"batch.size": "4"})
+    batches = list(iter(task.poll, None))
     assert [(len(batch), batch.source_offset) for batch in batches] == [
         (4, {"position": 8}), (4, {"position": 16}), (2, {"position": 20}),
     ]  # fmt: skip
@@ -87,7 +88,7 @@ def test_a_truncated_file_is_a_loss_or_read_anew(tmp_path: Path) -> None:
     with pytest.raises(OffsetsLost, match="has 2 bytes, 100 were read before"):
         task.poll()
     task.stop()
-    anew = source(path, position=100, **{"herdmesh.offsets.missing": "reset"})
+    anew = source(path, position=100, more={"herdmesh.offsets.missing": "reset"})
     assert everything(anew) == (["a"], 2)
     anew.stop()
 

@@ -8,6 +8,7 @@ so a task's first run does not pay for starting anything.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -119,6 +120,8 @@ class SparkHost:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         # Set, it would replace the interpreter of our own environment.
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        # It tells of every connection it closes.
+        logging.getLogger("py4j").setLevel(logging.WARNING)
         conf = SparkConf(loadDefaults=False).setAll(list(self._conf.items()))
         session = SparkSession.builder.config(conf=conf).getOrCreate()
         self._session = session

@@ -1,0 +1,383 @@
+"""The task machine in milliseconds: events in, instructions out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from herdmesh.engine.contract import ErrorClass, PartitionProgress, Progress, RunEnd
+from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state.model import (
+    Assignment,
+    Failure,
+    Phase,
+    PutMode,
+    RunState,
+    TargetState,
+    TaskSpec,
+    UnitId,
+)
+
+InstructionT = TypeVar("InstructionT")
+TASK = UnitId("c", 0)
+SPEC = TaskSpec({"connector.class": "FileStreamSink", "topics": "t"}, {"file": "f"}, 2)
+MOVED = Progress(records_in=5, records_out=5, partitions=(PartitionProgress("t", 0, 5, 5, 5),), has_committed=True)
+
+
+def only(kind: type[InstructionT], out: Sequence[instructions.Instruction]) -> InstructionT:
+    found = [one for one in out if isinstance(one, kind)]
+    assert len(found) == 1, out
+    return found[0]
+
+
+def none_of(kind: type, out: Sequence[instructions.Instruction]) -> bool:
+    return not any(isinstance(one, kind) for one in out)
+
+
+def assignment(generation: int = 1, epoch: int = 1) -> Assignment:
+    return Assignment(epoch, generation, "incarnation", ("store", (7,)), "digest")
+
+
+def start(
+    unit: UnitId = TASK, generation: int = 1, target: TargetState = TargetState.STARTED, epoch: int = 1
+) -> events.StartUnit:
+    return events.StartUnit(epoch, unit, assignment(generation, epoch), target, SPEC)
+
+
+def machine(slots: int = 8) -> WorkerState:
+    state = WorkerState("life", Limits(TaskLimits(slots=slots, stop_timeout_ms=10_000)))
+    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    return state
+
+
+def running(state: WorkerState, unit: UnitId = TASK, generation: int = 1, now: float = 0.0) -> str:
+    """Start the unit and bring it to RUNNING; its run id."""
+    run_id = only(instructions.SubmitRun, state.handle(start(unit, generation), now)).run_id
+    state.handle(events.RunHello(run_id, 42), now)
+    state.handle(events.RunProgress(run_id, MOVED), now)
+    return run_id
+
+
+def idle(state: WorkerState, unit: UnitId = TASK) -> int:
+    """Start the unit and bring it to idleness; its idle id."""
+    run_id = running(state, unit)
+    state.handle(events.RunFinished(run_id, RunEnd.QUIET, MOVED, 0), 1.0)
+    return only(instructions.WatchTask, state.handle(events.RunEnded(run_id), 1.0)).idle_id
+
+
+def test_a_started_task_is_running_once_its_run_says_so() -> None:
+    state = machine()
+    out = state.handle(start(), 0.0)
+    run_id = only(instructions.SubmitRun, out).run_id
+    assert none_of(instructions.SendReport, out), "not RUNNING before the run took over"
+    assert none_of(instructions.SendReport, state.handle(events.RunHello(run_id, 42), 0.1))
+    out = state.handle(events.RunProgress(run_id, MOVED), 0.2)
+    assert only(instructions.SendReport, out).state is RunState.RUNNING
+    status = only(instructions.WriteStatus, out)
+    assert (status.state, status.mode, status.has_committed) == (RunState.RUNNING, PutMode.PUT, True)
+    assert state.handle(events.RunProgress(run_id, MOVED), 0.3) == [], "said once"
+
+
+def test_the_first_commit_is_written_once() -> None:
+    state = machine()
+    run_id = only(instructions.SubmitRun, state.handle(start(), 0.0)).run_id
+    assert not only(instructions.WriteStatus, state.handle(events.RunProgress(run_id, Progress()), 0.1)).has_committed
+    assert only(instructions.WriteStatus, state.handle(events.RunProgress(run_id, MOVED), 0.2)).has_committed
+    assert state.handle(events.RunProgress(run_id, MOVED), 0.3) == []
+
+
+def test_a_quiet_task_stays_running_and_is_woken() -> None:
+    state = machine()
+    idle_id = idle(state)
+    assert state.holdings()[0].state is RunState.RUNNING
+    assert state.handle(events.TaskHasWork(TASK, idle_id + 1, "of another idleness"), 2.0) == []
+    out = state.handle(events.TaskHasWork(TASK, idle_id, "grew"), 2.0)
+    assert only(instructions.SubmitRun, out).has_committed
+    assert none_of(instructions.SendReport, out)
+
+
+def test_counts_go_on_over_runs() -> None:
+    state = machine()
+    idle_id = idle(state)
+    run_id = only(instructions.SubmitRun, state.handle(events.TaskHasWork(TASK, idle_id, ""), 2.0)).run_id
+    state.handle(events.RunProgress(run_id, Progress(records_in=3, records_out=2)), 2.1)
+    task = state.tasks.get(TASK)
+    assert task is not None
+    assert (task.progress.records_in, task.progress.records_out, task.run_count) == (8, 7, 2)
+    assert task.progress.partitions == MOVED.partitions
+
+
+def test_a_stopped_task_is_given_up_only_when_its_process_is_gone() -> None:
+    state = machine()
+    run_id = running(state)
+    out = state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 1.0)
+    assert out == [instructions.StopRun(run_id, "moved")]
+    out = state.handle(events.RunFinished(run_id, RunEnd.STOPPED, MOVED, 0), 1.1)
+    assert none_of(instructions.SendReport, out)
+    out = state.handle(events.RunEnded(run_id), 1.2)
+    assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
+    assert only(instructions.WriteStatus, out).mode is PutMode.PUT_SAFE
+    assert not state.holdings()
+
+
+def test_a_failure_while_stopping_counts_as_its_stop() -> None:
+    state = machine()
+    run_id = running(state)
+    state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 1.0)
+    state.handle(events.RunFailed(run_id, Failure("broken pipe")), 1.1)
+    out = state.handle(events.RunEnded(run_id), 1.2)
+    assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
+
+
+def test_a_run_that_will_not_stop_is_cancelled_once() -> None:
+    state = machine()
+    run_id = running(state)
+    state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 1.0)
+    assert state.next_deadline() == 11.0
+    assert state.handle(events.Tick(), 11.0) == [instructions.CancelRun(run_id, "it did not stop in time")]
+    assert state.next_deadline() is None
+    out = state.handle(events.RunEnded(run_id, "killed"), 11.5)
+    assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
+
+
+def test_a_failed_task_is_kept_with_its_failure_until_stopped() -> None:
+    state = machine()
+    run_id = running(state)
+    failure = Failure("bad record at t-0@7", "trace", ErrorClass.FATAL)
+    state.handle(events.RunFailed(run_id, failure), 1.0)
+    out = state.handle(events.RunEnded(run_id), 1.1)
+    report, status = only(instructions.SendReport, out), only(instructions.WriteStatus, out)
+    assert (report.state, report.failure) == (RunState.FAILED, failure)
+    assert (status.mode, status.failure) == (PutMode.PUT_SAFE, failure)
+    assert state.holdings()[0].failure == failure
+    out = state.handle(events.StopUnit(1, TASK, assignment(), "restart"), 2.0)
+    assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
+    assert none_of(instructions.WriteStatus, out), "the trace stays readable"
+
+
+def test_a_fenced_task_is_given_up_and_not_failed() -> None:
+    state = machine()
+    run_id = running(state)
+    state.handle(events.RunFailed(run_id, Failure("fenced", error_class=ErrorClass.FENCED)), 1.0)
+    out = state.handle(events.RunEnded(run_id), 1.1)
+    assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
+    assert only(instructions.WriteStatus, out).mode is PutMode.PUT_SAFE
+
+
+def test_pause_and_resume_in_place() -> None:
+    state = machine()
+    run_id = running(state)
+    out = state.handle(events.SetUnitTargetState(1, TASK, TargetState.PAUSED), 1.0)
+    assert out == [instructions.StopRun(run_id, "paused")]
+    state.handle(events.RunFinished(run_id, RunEnd.STOPPED, MOVED, 0), 1.1)
+    out = state.handle(events.RunEnded(run_id), 1.2)
+    assert only(instructions.SendReport, out).state is RunState.PAUSED
+    assert only(instructions.WriteStatus, out).mode is PutMode.PUT
+    out = state.handle(events.SetUnitTargetState(1, TASK, TargetState.STARTED), 2.0)
+    assert only(instructions.SendReport, out).state is RunState.RUNNING
+    assert only(instructions.SubmitRun, out)
+
+
+def test_an_idle_task_is_paused_at_once() -> None:
+    state = machine()
+    idle(state)
+    out = state.handle(events.SetUnitTargetState(1, TASK, TargetState.PAUSED), 2.0)
+    assert only(instructions.UnwatchTask, out).unit == TASK
+    assert only(instructions.SendReport, out).state is RunState.PAUSED
+
+
+def test_a_pause_taken_back_before_the_run_ended_runs_again() -> None:
+    state = machine()
+    run_id = running(state)
+    state.handle(events.SetUnitTargetState(1, TASK, TargetState.PAUSED), 1.0)
+    state.handle(events.SetUnitTargetState(1, TASK, TargetState.STARTED), 1.1)
+    state.handle(events.RunFinished(run_id, RunEnd.STOPPED, MOVED, 0), 1.2)
+    out = state.handle(events.RunEnded(run_id), 1.3)
+    assert only(instructions.SubmitRun, out)
+
+
+def test_a_task_started_paused_waits_and_is_running_only_after_its_first_run() -> None:
+    state = machine()
+    out = state.handle(start(target=TargetState.PAUSED), 0.0)
+    assert only(instructions.SendReport, out).state is RunState.PAUSED
+    assert none_of(instructions.SubmitRun, out)
+    out = state.handle(events.SetUnitTargetState(1, TASK, TargetState.STARTED), 1.0)
+    assert none_of(instructions.SendReport, out)
+    run_id = only(instructions.SubmitRun, out).run_id
+    out = state.handle(events.RunProgress(run_id, MOVED), 1.1)
+    assert only(instructions.SendReport, out).state is RunState.RUNNING
+
+
+def test_a_lost_run_is_run_again_at_once_then_later_then_fails() -> None:
+    state = machine()
+    run_id = running(state)
+    now = 1.0
+    run_id = only(instructions.SubmitRun, state.handle(events.RunEnded(run_id, "killed"), now)).run_id
+    for wait_s in (0.5, 1.0):
+        assert none_of(instructions.SubmitRun, state.handle(events.RunEnded(run_id, "killed"), now))
+        assert state.next_deadline() == now + wait_s
+        now += wait_s
+        run_id = only(instructions.SubmitRun, state.handle(events.Tick(), now)).run_id
+    out = state.handle(events.RunEnded(run_id, "killed\nlong trace"), now)
+    report = only(instructions.SendReport, out)
+    assert report.state is RunState.FAILED
+    assert report.failure is not None
+    assert report.failure.error_class is ErrorClass.RETRIABLE
+    assert "4 times in a row: killed" in report.failure.message
+
+
+def test_the_same_start_twice_only_reports_again() -> None:
+    state = machine()
+    running(state)
+    out = state.handle(start(), 1.0)
+    assert only(instructions.SendReport, out).state is RunState.RUNNING
+    assert none_of(instructions.SubmitRun, out)
+    assert state.tasks.start_count(TASK) == 1
+
+
+def test_a_newer_assignment_replaces_the_task_after_its_run() -> None:
+    state = machine()
+    run_id = running(state)
+    assert state.handle(start(generation=2), 1.0) == [instructions.StopRun(run_id, "replaced by a newer assignment")]
+    assert state.handle(start(generation=1), 1.1) == [], "the older claim is void"
+    out = state.handle(events.RunEnded(run_id), 1.2)
+    assert only(instructions.SubmitRun, out)
+    assert none_of(instructions.WriteStatus, out), "it never was UNASSIGNED"
+    assert state.holdings()[0].assignment == assignment(2)
+    assert state.tasks.start_count(TASK) == 2
+
+
+def test_stopping_an_older_claim_leaves_the_newer_alone() -> None:
+    state = machine()
+    running(state, generation=2)
+    out = state.handle(events.StopUnit(1, TASK, assignment(1), "late"), 1.0)
+    assert out == [instructions.SendReport(TASK, assignment(1), RunState.UNASSIGNED)]
+    assert state.holdings()
+
+
+def test_stopping_what_is_not_held_is_acknowledged() -> None:
+    out = machine().handle(events.StopUnit(1, TASK, assignment(), "gone"), 1.0)
+    assert out == [instructions.SendReport(TASK, assignment(), RunState.UNASSIGNED)]
+
+
+def test_waiting_tasks_take_turns() -> None:
+    state = machine(slots=1)
+    first = running(state, UnitId("c", 0))
+    out = state.handle(start(UnitId("c", 1)), 1.0)
+    assert out == [instructions.ShareRun(first, 2_000)]
+    assert state.handle(start(UnitId("c", 2)), 1.1) == [], "the only run was asked already"
+    state.handle(events.RunFinished(first, RunEnd.YIELDED, Progress(partitions=_behind()), 0), 3.0)
+    out = state.handle(events.RunEnded(first), 3.0)
+    assert only(instructions.SubmitRun, out).unit == UnitId("c", 1)
+    assert only(instructions.ShareRun, out)
+    assert [task.phase for task in state.tasks] == [Phase.QUEUED, Phase.STARTING, Phase.QUEUED]
+
+
+def test_a_task_that_yields_with_nothing_left_rests() -> None:
+    state = machine(slots=1)
+    first = running(state, UnitId("c", 0))
+    state.handle(start(UnitId("c", 1)), 1.0)
+    state.handle(events.RunFinished(first, RunEnd.YIELDED, MOVED, 0), 3.0)
+    watch = only(instructions.WatchTask, state.handle(events.RunEnded(first), 3.0))
+    assert watch.unit == UnitId("c", 0)
+
+
+def test_moved_tasks_are_told_once() -> None:
+    state = machine()
+    running(state)
+    assert only(instructions.SendHeartbeat, state.handle(events.HeartbeatDue(True), 1.0)).moved == [TASK]
+    assert state.handle(events.HeartbeatDue(True), 1.2) == []
+    assert only(instructions.SendHeartbeat, state.handle(events.HeartbeatDue(False), 1.4)).moved == []
+
+
+def _behind() -> tuple[PartitionProgress, ...]:
+    return (PartitionProgress("t", 0, 5, 5, 900),)
+
+
+# --- property: whatever happens, a task has one run, and what is over is told
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_history_keeps_one_run_per_task_and_ends_clean(data: st.DataObject) -> None:
+    state = machine(slots=2)
+    units = [UnitId("c", number) for number in range(4)]
+    live: dict[str, UnitId] = {}
+    generation = 1
+    now = 0.0
+
+    def carry_out(out: Sequence[instructions.Instruction]) -> None:
+        for one in out:
+            if isinstance(one, instructions.SubmitRun):
+                assert one.unit not in live.values(), "two runs of one task"
+                live[one.run_id] = one.unit
+                assert len(live) <= 2, "more runs than slots"
+            if isinstance(one, instructions.SendReport) and one.state is RunState.UNASSIGNED:
+                assert one.unit not in live.values() or one.assignment.generation < generation
+
+    def end(run_id: str) -> None:
+        del live[run_id]
+        carry_out(state.handle(events.RunEnded(run_id, data.draw(st.sampled_from([None, "killed"]))), now))
+
+    for _ in range(data.draw(st.integers(1, 40))):
+        now += 0.3
+        unit = data.draw(st.sampled_from(units))
+        match data.draw(st.integers(0, 9)):
+            case 0 | 1:
+                generation += 1
+                carry_out(state.handle(start(unit, generation), now))
+            case 2:
+                task = state.tasks.get(unit)
+                held = task.assignment if task is not None else assignment(generation)
+                carry_out(state.handle(events.StopUnit(1, unit, held, "x"), now))
+            case 3:
+                target = data.draw(st.sampled_from([TargetState.STARTED, TargetState.PAUSED]))
+                carry_out(state.handle(events.SetUnitTargetState(1, unit, target), now))
+            case 4:
+                task = state.tasks.get(unit)
+                if task is not None:
+                    carry_out(state.handle(events.TaskHasWork(unit, task.run_count, "grew"), now))
+            case 5:
+                carry_out(state.handle(events.Tick(), now))
+            case _ if live:
+                run_id = data.draw(st.sampled_from(sorted(live)))
+                said = data.draw(st.sampled_from(["progress", "quiet", "yielded", "failed", "fenced", "nothing"]))
+                if said == "progress":
+                    carry_out(state.handle(events.RunProgress(run_id, MOVED), now))
+                    continue
+                if said in ("quiet", "yielded"):
+                    carry_out(state.handle(events.RunFinished(run_id, RunEnd[said.upper()], MOVED, 0), now))
+                elif said != "nothing":
+                    kind = ErrorClass.FENCED if said == "fenced" else ErrorClass.FATAL
+                    carry_out(state.handle(events.RunFailed(run_id, Failure("x", error_class=kind)), now))
+                end(run_id)
+            case _:
+                pass
+    # Whatever was reached, leaving ends it: every run stops, everything is given up, Exit comes once.
+    out = list(state.handle(events.SessionClosed(), now))
+    carry_out(out)
+    seen = list(state.handle(events.LeaveRequested(), now))
+    carry_out(seen)
+    while live:
+        run_id = next(iter(live))
+        del live[run_id]
+        more = state.handle(events.RunEnded(run_id), now)
+        carry_out(more)
+        seen += more
+    assert not state.holdings()
+    assert [one.code for one in seen if isinstance(one, instructions.Exit)] == [0]
+
+
+@pytest.mark.parametrize("epoch", [0])
+def test_a_command_of_an_older_epoch_changes_nothing(epoch: int) -> None:
+    state = machine()
+    running(state)
+    assert state.handle(events.StopUnit(epoch, TASK, assignment(), "old leader"), 1.0) == []
+    assert state.handle(start(UnitId("c", 9), epoch=epoch), 1.0) == []
+    out = state.handle(events.SessionOpened(epoch, frozenset()), 1.0)
+    assert only(instructions.DropSession, out)
+    assert state.holdings()
