@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.connector import Config, SinkConnector
@@ -77,7 +78,10 @@ class ParquetSink(SinkConnector):
 
 
 def folder_problem(folder: Path) -> ConfigError | None:
-    """Why files cannot be written there, None when they can. Makes nothing."""
+    """Why files cannot be written there, None when they can.
+
+    Tried, not asked: permission bits say nothing to root, nor about a read-only or full disk. Leaves nothing behind.
+    """
     absolute = folder.absolute()
     if len(os.fsencode(absolute)) > _DIRECTORY_BYTES_MAX:
         return ConfigError(f"{DIRECTORY}: the path is longer than {_DIRECTORY_BYTES_MAX} bytes", field=DIRECTORY)
@@ -86,7 +90,10 @@ def folder_problem(folder: Path) -> ConfigError | None:
         existing = existing.parent
     if not existing.is_dir():
         return ConfigError(f"{DIRECTORY}: {existing} is not a folder", field=DIRECTORY, fix="name another folder")
-    if not os.access(existing, os.W_OK | os.X_OK):
+    try:
+        with TemporaryDirectory(prefix=".herdmesh-probe-", dir=existing) as probe:
+            (Path(probe) / "file").write_bytes(b"x")
+    except OSError as error:
         fix = f"name a folder this worker may write to, or give it the right to write to {existing}"
-        return ConfigError(f"{DIRECTORY}: {existing} cannot be written", field=DIRECTORY, fix=fix)
+        return ConfigError(f"{DIRECTORY}: {absolute} cannot be written: {error.strerror}", field=DIRECTORY, fix=fix)
     return None
