@@ -162,9 +162,8 @@ def test_source_settings() -> None:
     assert (settings.topic_partitions, settings.topic_replication_factor) == (4, -1)
     assert settings.topic_config == {"cleanup.policy": "compact"}
     assert offsets_topic_settings(spec({}, {"offset.storage.partitions": "5"})) == (5, -1)
-    timed = spec(
-        {"transaction.boundary": "INTERVAL", "offsets.storage.topic": "own"}, {"offset.flush.interval.ms": "9"}
-    )
+    by_time: dict[str, str | None] = {"transaction.boundary": "INTERVAL", "offsets.storage.topic": "own"}
+    timed = spec(by_time, {"offset.flush.interval.ms": "9"})
     assert source_settings(timed).transaction_interval_ms == 9
     assert source_settings(timed).offsets_topic == "own"
     with pytest.raises(ConfigError, match="Not a number of type LONG"):

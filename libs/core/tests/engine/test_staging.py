@@ -1,4 +1,4 @@
-"""Stage, commit, publish on a real folder: nothing committed is lost, nothing else is published, nothing is replaced."""
+"""Stage, commit, publish on a real folder: nothing committed is lost, nothing else published, nothing replaced."""
 
 from __future__ import annotations
 

@@ -112,19 +112,22 @@ def _made(client: Callable[[ClientConfig], T], prefix: str, config: ClientConfig
         raise ConfigError(f"{prefix}{key}: {text}", field=prefix + key) from error
 
 
-def retried(call: Callable[[], T], timeout_s: float = RETRY_TIMEOUT_S) -> T:
+def retried(call: Callable[[], T], *, also: int | None = None) -> T:
     """Repeat a question to Kafka while its answer is that a coordinator or leader is not ready yet.
+
+    Args:
+        also: one more error code that is worth repeating.
 
     Raises:
         KafkaException: the last answer, when it is of another kind or the time is over.
     """
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + RETRY_TIMEOUT_S
     while True:
         try:
             return call()
         except KafkaException as error:
             cause = error.args[0] if error.args else None
-            transient = isinstance(cause, KafkaError) and cause.code() in _TRANSIENT
+            transient = isinstance(cause, KafkaError) and (cause.code() in _TRANSIENT or cause.code() == also)
             if not transient or time.monotonic() >= deadline:
                 raise
             time.sleep(_RETRY_PAUSE_S)

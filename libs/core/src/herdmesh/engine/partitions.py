@@ -27,12 +27,15 @@ from herdmesh.engine.settings import SinkSettings
 _log = logging.getLogger(__name__)
 
 
-def owned_partitions(consumer: Consumer, settings: SinkSettings, task: int, task_count: int) -> list[PartitionId]:
-    """The partitions that exist now and are this task's, sorted. A topic that does not exist (yet) has none."""
+def owned_partitions(
+    consumer: Consumer, settings: SinkSettings, task: int, task_count: int
+) -> tuple[list[PartitionId], bool]:
+    """The partitions that exist now and are this task's, sorted, and whether all topics named in the config exist."""
     found: list[PartitionId] = []
-    for topic, partition_count in _partition_counts(consumer, settings).items():
+    counts = _partition_counts(consumer, settings)
+    for topic, partition_count in counts.items():
         found.extend((topic, number) for number in range(partition_count) if owns(topic, number, task, task_count))
-    return sorted(found)
+    return sorted(found), all(topic in counts for topic in settings.topics)
 
 
 def _partition_counts(consumer: Consumer, settings: SinkSettings) -> dict[str, int]:

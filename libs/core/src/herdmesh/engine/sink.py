@@ -34,6 +34,8 @@ BATCH_RECORDS_MAX = 10_000
 """Records taken from the client at once; what they may weigh is bounded by the client's queue."""
 WAIT_S = 0.1
 """How long the loop waits for a record before it looks at commands, commits and the clock again."""
+MISSING_TOPIC_INTERVAL_S = 1.0
+"""How often to look for a topic that is named in the config and does not exist."""
 RECOMMIT_INTERVAL_S = 3_600.0
 """Offsets of a group without members are forgotten after the broker's retention, so they are committed hourly anew."""
 _GONE = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION))
@@ -130,7 +132,7 @@ class SinkLoop:
             now_s = time.monotonic()
             if self._commit_due(now_s):
                 self._commit()
-            if now_s - self._refresh_s >= self._settings.metadata_max_age_ms / 1000:
+            if now_s >= self._refresh_s:
                 self._refresh()
             if self._meter.report_due(now_s):
                 self._link.progress(self.progress())
@@ -215,11 +217,15 @@ class SinkLoop:
         self._consumer.seek(TopicPartition(*partition, start))
 
     def _owned(self) -> list[PartitionId]:
-        return partitions.owned_partitions(self._consumer, self._settings, self._spec.task, self._spec.task_count)
+        owned, complete = partitions.owned_partitions(
+            self._consumer, self._settings, self._spec.task, self._spec.task_count
+        )
+        interval_s = self._settings.metadata_max_age_ms / 1000
+        self._refresh_s = time.monotonic() + (interval_s if complete else min(interval_s, MISSING_TOPIC_INTERVAL_S))
+        return owned
 
     def _refresh(self) -> None:
         """Look for new partitions and topics, and let go of those that were deleted."""
-        self._refresh_s = time.monotonic()
         owned = self._owned()
         gone = [partition for partition in self._positions if partition not in owned]
         new = [partition for partition in owned if partition not in self._positions]

@@ -73,10 +73,7 @@ def read(consumer: Consumer, topic: str, connector: str) -> SourceOffsets:
         TaskFailed: RETRIABLE when the end is not reached in time.
     """
     offsets = SourceOffsets(connector)
-    metadata = retried(lambda: consumer.list_topics(topic, timeout=CALL_TIMEOUT_S)).topics[topic]
-    if metadata.error is not None:
-        raise KafkaException(metadata.error)
-    waiting = set(metadata.partitions)
+    waiting = _partitions(consumer, topic)
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in waiting])
     deadline = time.monotonic() + RETRY_TIMEOUT_S
     while waiting:
@@ -95,6 +92,18 @@ def read(consumer: Consumer, topic: str, connector: str) -> SourceOffsets:
             )
     consumer.unassign()
     return offsets
+
+
+def _partitions(consumer: Consumer, topic: str) -> set[int]:
+    """The partitions of the topic; one that was just made may take a moment to be known to all brokers."""
+
+    def known() -> set[int]:
+        metadata = consumer.list_topics(topic, timeout=CALL_TIMEOUT_S).topics[topic]
+        if metadata.error is not None:
+            raise KafkaException(metadata.error)
+        return set(metadata.partitions)
+
+    return retried(known, also=KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 def ensure_topic(

@@ -1,0 +1,230 @@
+"""Running the engine in tests: specs, links that script a worker, topics, and runs in a process of their own.
+
+Owns no test. Invariant: a run started here ends with the test, whatever the test does to it.
+
+`python -m libs.core.tests.engine.harness SPEC OUT` executes a pickled spec and writes how it ended as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from herdmesh.connect.connector import PartitionId
+from herdmesh.engine import Command, Progress, RunOutcome, RunSpec, TaskKind, failure, run
+
+ROOT = Path(__file__).parents[4]
+WAIT_S = 45.0
+JSON_VALUES = {
+    "key.converter": "org.apache.kafka.connect.storage.StringConverter",
+    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+    "value.converter.schemas.enable": "false",
+}
+
+
+def make_spec(
+    bootstrap: str,
+    name: str,
+    task_class: str,
+    config: Mapping[str, str],
+    *,
+    kind: TaskKind = TaskKind.SINK,
+    **more: Any,
+) -> RunSpec:
+    """A spec of task 0 of 1 that ends as soon as there is nothing to read."""
+    full: dict[str, str | None] = {"name": name, **JSON_VALUES, **config}
+    settings: dict[str, Any] = {
+        "run_id": uuid.uuid4().hex,
+        "task": 0,
+        "task_count": 1,
+        "connector_config": full,
+        "task_config": full,
+        "group_id": "test-cluster",
+        "offset_storage_topic": "engine-offsets",
+        "worker_config": {"offset.storage.partitions": "2"},
+        "linger_ms": 0,
+        **more,
+    }
+    settings.setdefault("transactional_id", f"test-cluster-{name}-{settings['task']}")
+    return RunSpec(connector=name, kind=kind, task_class=task_class, bootstrap_servers=bootstrap, **settings)
+
+
+@dataclass
+class Link:
+    """A worker in the same thread: remembers progress, and says what `say` answers to it."""
+
+    say: Callable[[Progress], Sequence[Command]] = lambda _progress: ()
+    reports: list[Progress] = field(default_factory=lambda: list[Progress]())
+
+    def progress(self, progress: Progress) -> None:
+        self.reports.append(progress)
+
+    def commands(self) -> Sequence[Command]:
+        return self.say(self.reports[-1] if self.reports else Progress())
+
+
+def run_here(spec: RunSpec, link: Link | None = None) -> RunOutcome:
+    """A run in this thread."""
+    return run(spec, link or Link())
+
+
+@dataclass
+class Process:
+    """A run in a process of its own, frozen at its failpoint if it has one."""
+
+    child: subprocess.Popen[bytes]
+    out: Path
+    log: Path
+
+    def until_frozen(self) -> None:
+        """Wait until the process has stopped itself."""
+        deadline_s = time.monotonic() + WAIT_S
+        while not (self.log.exists() and self.log.read_text()):
+            assert self.child.poll() is None, self.out.read_text() if self.out.exists() else "ended without a word"
+            assert time.monotonic() < deadline_s, "the failpoint was not reached"
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        self.child.kill()
+        self.child.wait(WAIT_S)
+
+    def resume(self) -> dict[str, Any]:
+        """Let it go on, and how it ended."""
+        self.child.send_signal(signal.SIGCONT)
+        return self.ended()
+
+    def ended(self) -> dict[str, Any]:
+        """Wait for the end: `{"reason": ...}` or `{"error_class": ..., "message": ...}`."""
+        self.child.wait(WAIT_S)
+        return json.loads(self.out.read_text())
+
+
+@contextmanager
+def processes(folder: Path) -> Generator[Callable[..., Process]]:
+    """A starter of runs in processes: `start(spec, failpoint="")`. Kills what is left at the end."""
+    started: list[Process] = []
+
+    def start(spec: RunSpec, failpoint: str = "") -> Process:
+        stem = folder / f"run-{len(started)}"
+        stem.with_suffix(".spec").write_bytes(pickle.dumps(spec))
+        log = stem.with_suffix(".log")
+        environment = {
+            **os.environ,
+            "HERDMESH_FAILPOINTS": f"{failpoint}=stop" if failpoint else "",
+            "HERDMESH_FAILPOINT_LOG": str(log),
+        }
+        command = [sys.executable, "-m", "libs.core.tests.engine.harness"]
+        out = stem.with_suffix(".out")
+        child = subprocess.Popen(
+            [*command, str(stem.with_suffix(".spec")), str(out)],
+            cwd=ROOT,
+            env=environment,
+            stderr=stem.with_suffix(".err").open("wb"),
+        )
+        started.append(Process(child, out, log))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            process.kill()
+
+
+def main(spec: Path, out: Path) -> None:
+    """Execute a pickled spec."""
+    try:
+        outcome = run(pickle.loads(spec.read_bytes()), Link())
+        ended = {"reason": str(outcome.reason), "records_in": outcome.progress.records_in}
+    except Exception as error:  # noqa: BLE001 - the supervisor of this process; everything is reported
+        message, _, error_class = failure.classify(error)
+        ended = {"message": message, "error_class": str(error_class)}
+    out.write_text(json.dumps(ended))
+
+
+class Kafka:
+    """Topics, records and offsets of the test broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self.admin: Any = AdminClient({"bootstrap.servers": bootstrap})
+
+    def create_topic(self, topic: str, partitions: int = 2) -> str:
+        self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+        return topic
+
+    def produce(self, topic: str, values: Iterable[bytes | None], *, transactional_id: str = "", **at: Any) -> None:
+        """Records in order, spread over the partitions unless `partition` is given."""
+        config: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "partitioner": "random"}
+        if transactional_id:
+            config["transactional.id"] = transactional_id
+        producer = Producer(config)
+        if transactional_id:
+            producer.init_transactions()
+            producer.begin_transaction()
+        for number, value in enumerate(values):
+            producer.produce(topic, value, str(number).encode(), **at)
+        if transactional_id:
+            producer.commit_transaction()
+        producer.flush()
+
+    def produce_ids(self, topic: str, ids: Iterable[int], **more: Any) -> None:
+        """JSON objects with a field `id`."""
+        self.produce(topic, (b'{"id":%d,"name":"n%d","email":"e@x"}' % (number, number) for number in ids), **more)
+
+    def committed(self, group: str, *partitions: PartitionId) -> list[int]:
+        """Committed offsets, -1001 = none."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        try:
+            return [found.offset for found in consumer.committed([TopicPartition(*p) for p in partitions], timeout=10)]
+        finally:
+            consumer.close()
+
+    def records(self, topic: str, partitions: int = 1) -> list[tuple[bytes | None, bytes | None]]:
+        """Keys and values of all committed records."""
+        return [(message.key(), message.value()) for message in self.messages(topic, partitions)]
+
+    def messages(self, topic: str, partitions: int) -> list[Message]:
+        """All committed records."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "reader",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        found: list[Message] = []
+        try:
+            consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
+            ended: set[int | None] = set()
+            while len(ended) < partitions:
+                message = consumer.poll(WAIT_S)
+                assert message is not None, "the topic does not end"
+                if message.error() is None:
+                    found.append(message)
+                else:
+                    ended.add(message.partition())
+        finally:
+            consumer.close()
+        return found
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

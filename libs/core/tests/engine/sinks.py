@@ -1,0 +1,77 @@
+"""Small sink and source tasks for the engine's tests: they remember what they were told, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from herdmesh.connect.connector import (
+    Config,
+    PartitionId,
+    SinkBatch,
+    SinkTask,
+    SourceBatch,
+    SourceTask,
+    SourceTaskContext,
+    TaskContext,
+)
+
+PATH = __name__
+
+
+class ListSink(SinkTask):
+    """Remembers records and calls of the last run."""
+
+    values: ClassVar[list[Any]] = []
+    batches: ClassVar[list[SinkBatch]] = []
+    calls: ClassVar[list[str]] = []
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        for remembered in (ListSink.values, ListSink.batches, ListSink.calls):
+            remembered.clear()
+        ListSink.calls.append("start")
+        assert context.task < context.task_count
+
+    def open(self, partitions: Sequence[PartitionId]) -> None:
+        ListSink.calls.append(f"open {len(partitions)}")
+
+    def put(self, batch: SinkBatch) -> None:
+        ListSink.batches.append(batch)
+        ListSink.values.extend(batch.values)
+
+    def flush(self) -> None:
+        ListSink.calls.append("flush")
+
+    def stop(self) -> None:
+        ListSink.calls.append("stop")
+
+
+class BrokenSink(ListSink):
+    """Fails at the first record."""
+
+    def put(self, batch: SinkBatch) -> None:
+        raise OSError("no space left")
+
+
+class CountingSource(SourceTask):
+    """Counts from the committed number to `until`, ten to a batch."""
+
+    def start(self, config: Config, context: SourceTaskContext) -> None:
+        self._topic = str(config["topic"])
+        self._until = int(str(config["until"]))
+        self._partition: Mapping[str, Any] = {"counter": "a"}
+        committed = context.committed_offset(self._partition)
+        self._next = 0 if committed is None else int(committed["next"])
+
+    def poll(self) -> SourceBatch | None:
+        numbers = list(range(self._next, min(self._next + 10, self._until)))
+        if not numbers:
+            return None
+        self._next = numbers[-1] + 1
+        values = [{"n": number} for number in numbers]
+        return SourceBatch(
+            self._topic, values, self._partition, {"next": self._next}, keys=[str(number) for number in numbers]
+        )
+
+    def wake_after_ms(self) -> int:
+        return 77
