@@ -47,6 +47,8 @@ class Herder:
         """Take in one event. Returns what is to be done, in order."""
         mesh = self._mesh
         mesh.now = max(mesh.now, now)
+        if self._tick_ms is None:
+            self._tick_ms = mesh.now
         if isinstance(event, ev.LeaseExtended):
             mesh.lease_until_ms = max(mesh.lease_until_ms, event.until_ms)
         if mesh.role is not Role.FOLLOWING and mesh.now >= mesh.lease_until_ms:
@@ -261,7 +263,7 @@ class Herder:
 
     def _tick(self) -> None:
         mesh = self._mesh
-        late = mesh.now - self._tick_ms if self._tick_ms is not None else 0
+        late = mesh.now - (self._tick_ms or mesh.now)
         self._tick_ms = mesh.now
         self._unpark()
         if mesh.role is not Role.LEADING:

@@ -77,10 +77,9 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
 def _replace(mesh: Mesh, before: Member, event: WorkerHello) -> None:
     """The same worker id dials in again: end the older stream; another incarnation means the older process is gone."""
     if before.session is not None and before.session != event.session:
-        mesh.sessions.pop(before.session, None)
         replaced = StaleGeneration(f"worker {before.worker_id} opened another session")
         mesh.out.append(CloseSession(before.session, replaced))
-        _hand_over_commands(mesh, before.session)
+        _end_session(mesh, before)
     if before.incarnation != event.incarnation:
         # Its runs may outlive it for seconds (a JVM, a Python process), so its tasks are lost, not acknowledged.
         holds.lose_all(mesh, before)
@@ -232,12 +231,10 @@ def leaving(mesh: Mesh, event: WorkerLeft) -> None:
 
 def broken(mesh: Mesh, event: StreamBroken) -> None:
     """The stream ended. The worker has the grace to dial in again before its units go elsewhere."""
-    worker_id = mesh.sessions.pop(event.session, None)
-    _hand_over_commands(mesh, event.session)
-    member = mesh.members.get(worker_id) if worker_id is not None else None
+    member = mesh.member_of(event.session)
     if member is None:
         return
-    member.session = None
+    _end_session(mesh, member)
     member.broken_ms = mesh.now
     mesh.place_again = True
     mesh.show_worker(member.worker_id)
@@ -277,10 +274,9 @@ def release_leavers(mesh: Mesh) -> None:
 
 def _lose(mesh: Mesh, member: Member, silent: bool) -> None:
     if member.session is not None:
-        mesh.sessions.pop(member.session, None)
         why = "it was silent for the session timeout" if silent else "its stream broke"
         mesh.out.append(CloseSession(member.session, StaleGeneration(f"this worker counts as lost: {why}")))
-        _hand_over_commands(mesh, member.session)
+        _end_session(mesh, member)
     holds.lose_all(mesh, member)
     _forget(mesh, member)
 
@@ -291,8 +287,12 @@ def _forget(mesh: Mesh, member: Member) -> None:
     mesh.show_worker(member.worker_id)
 
 
-def _hand_over_commands(mesh: Mesh, session: int) -> None:
-    """What was asked over a session that is gone is asked of another worker."""
+def _end_session(mesh: Mesh, member: Member) -> None:
+    """Nothing goes over the worker's session any more; what was asked over it is asked of another worker."""
+    session, member.session = member.session, None
+    if session is None:
+        return
+    mesh.sessions.pop(session, None)
     for command_id, command in list(mesh.commands.items()):
         if command.session == session:
             del mesh.commands[command_id]

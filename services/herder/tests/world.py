@@ -1,0 +1,574 @@
+"""A world for the herder's state: stores, workers and time in memory, to tell stories in events and read them in state.
+
+Owns twins of what surrounds the state (config store, status store, workers that speak the session protocol), each with
+the rules of its contract and no more. Everything happens in `World.run` and `World.advance`; delays come from one
+function, so a seeded simulation and a plain test use the same world. Messages of one channel keep their order.
+
+Invariant checked all the time (`World.check`): a unit is in two hands only if one of them cannot be reached, and tasks
+of two sizes of one set never run side by side on workers that can.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from herdmesh.herder.state import Herder, Rules
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state.model import (
+    Assignment,
+    ConnectorEntry,
+    ErrorClass,
+    Failure,
+    Holding,
+    Lease,
+    Plugin,
+    PluginKind,
+    Properties,
+    RunState,
+    StatusEntry,
+    TargetState,
+    UnitId,
+    Validation,
+)
+from herdmesh.herder.state.requests import Answer, Request, WriteOptions
+from herdmesh.rpc.errors import (
+    ConnectorExists,
+    ConnectorNotFound,
+    FieldViolation,
+    HerdmeshError,
+    RevisionMismatch,
+    StaleEpoch,
+)
+from herdmesh.topicstore.contract import Revision
+
+SINK = Plugin("herdmesh.TestSink", ("TestSink",), PluginKind.SINK, "1.0")
+SOURCE = Plugin("org.example.TestSource", ("TestSource",), PluginKind.SOURCE, "1.0")
+TICK_MS = 100
+
+_RUN_STATES = {
+    TargetState.STARTED: RunState.RUNNING,
+    TargetState.PAUSED: RunState.PAUSED,
+    TargetState.STOPPED: RunState.STOPPED,
+}
+
+
+def revision(offset: int) -> Revision:
+    return Revision("store", (offset,))
+
+
+class ConfigStore:
+    """The config store's rules, as far as a herder sees them."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, ConnectorEntry] = {}
+        self.offset = 0
+        self.epoch = 0
+        self.incarnations = itertools.count(1)
+        self.commits: list[str] = []
+        self.counts: list[tuple[str, int]] = []
+
+    def next(self) -> Revision:
+        self.offset += 1
+        return revision(self.offset)
+
+    def write(self, wanted: ins.Write) -> tuple[list[str], bool]:
+        """Apply; returns the changed names and whether a connector was created. Raises as the store does."""
+        before = self.entries.get(wanted.connector, ConnectorEntry(wanted.connector, has_config=False))
+        match wanted:
+            case ins.PutConfig():
+                return self._put_config(wanted, before)
+            case ins.DeleteConfig():
+                self._exists(before)
+                self.entries[before.name] = ConnectorEntry(
+                    before.name,
+                    has_config=False,
+                    task_count_record=before.task_count_record,
+                    task_set_generation=before.task_set_generation,
+                )
+            case ins.PutTarget():
+                self._exists(before)
+                self.entries[before.name] = replace(before, target=wanted.target, target_revision=self.next())
+            case ins.CommitTasks():
+                self._leads(wanted.epoch)
+                self._exists(before)
+                if wanted.config_revision != before.config_revision:
+                    raise RevisionMismatch("", "the config moved on")
+                self.commits.append(before.name)
+                self.entries[before.name] = replace(
+                    before,
+                    tasks=wanted.tasks,
+                    task_digests=tuple(f"digest-{sorted(task.items())}" for task in wanted.tasks),
+                    task_count=len(wanted.tasks),
+                    inconsistent=False,
+                    applied_config=before.config,
+                    task_set_generation=before.task_set_generation + 1,
+                    pending_fencing=True,
+                )
+            case ins.PutTaskCount():
+                self._leads(wanted.epoch)
+                self.counts.append((before.name, wanted.task_count))
+                self.entries[before.name] = replace(before, task_count_record=wanted.task_count, pending_fencing=False)
+            case ins.DeleteStatuses():
+                raise AssertionError("not this store's")
+        self.next()
+        return [wanted.connector], False
+
+    def _put_config(self, wanted: ins.PutConfig, before: ConnectorEntry) -> tuple[list[str], bool]:
+        created = not before.has_config
+        if wanted.must_not_exist and not created:
+            raise ConnectorExists(before.name)
+        if wanted.must_exist and created:
+            raise ConnectorNotFound(before.name)
+        expected = wanted.options.expected_revision
+        if expected is not None and expected != before.config_revision:
+            raise RevisionMismatch("", "expected another config")
+        incarnation = f"life-{next(self.incarnations)}" if created else before.incarnation
+        after = replace(before, has_config=True, config=wanted.config, config_revision=self.next())
+        if wanted.initial_target is not None:
+            after = replace(after, target=wanted.initial_target, target_revision=after.config_revision)
+        self.entries[before.name] = replace(after, incarnation=incarnation)
+        return [before.name], created
+
+    def _exists(self, entry: ConnectorEntry) -> None:
+        if not entry.has_config:
+            raise ConnectorNotFound(entry.name)
+
+    def _leads(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            raise StaleEpoch(f"epoch {epoch} is over")
+
+
+@dataclass
+class Held:
+    """A unit as its worker has it."""
+
+    assignment: Assignment
+    state: RunState
+    target: TargetState
+    task_count: int
+    failure: Failure | None = None
+    starts: int = 1
+
+
+@dataclass
+class Worker:
+    """A worker that does what it is told at once (the world's delays make it slow)."""
+
+    id: str
+    world: World
+    plugins: tuple[Plugin, ...] = (SINK, SOURCE)
+    life: int = 1
+    alive: bool = True
+    #: does not hear and is not heard, but runs on.
+    frozen: bool = False
+    session: int | None = None
+    held: dict[UnitId, Held] = field(default_factory=dict[UnitId, Held])
+    epoch_max: int = 0
+    stop_silently: bool = False
+    released: bool = False
+    fail_starts: Failure | None = None
+    fences: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    log: list[str] = field(default_factory=list[str])
+
+    @property
+    def incarnation(self) -> str:
+        return f"{self.id}-life-{self.life}"
+
+    def dial(self) -> None:
+        """Open a session with whoever leads."""
+        if not self.alive or self.frozen or self.released:
+            return
+        self.session = self.world.new_session(self)
+        holdings = tuple(
+            Holding(unit, held.assignment, held.state, held.failure)
+            for unit, held in sorted(self.held.items(), key=lambda item: item[0].order)
+        )
+        self.say(
+            ev.WorkerHello(
+                self.session, self.id, self.incarnation, f"{self.id}:1", 8, self.plugins, holdings, self.epoch_max
+            )
+        )
+
+    def say(self, event: ev.Event) -> None:
+        if self.session is not None and self.alive and not self.frozen:
+            self.world.from_worker(self, event)
+
+    def beat(self) -> None:
+        if self.session is not None:
+            self.say(ev.WorkerHeartbeat(self.session))
+
+    def hear(self, sent: ins.Send) -> None:
+        """Carry out one message."""
+        if sent.epoch < self.epoch_max:
+            return
+        self.epoch_max = sent.epoch
+        session = sent.session
+        match sent.message:
+            case ins.Welcome(adopted=adopted):
+                for unit in [unit for unit in self.held if unit not in adopted]:
+                    gone = self.held.pop(unit)
+                    self.say(ev.UnitReported(session, unit, gone.assignment, RunState.UNASSIGNED))
+            case ins.StartUnit():
+                self._start(session, sent.message)
+            case ins.StopUnit(unit=unit, assignment=assignment):
+                if self.stop_silently:
+                    return
+                if unit in self.held and self.held[unit].assignment == assignment:
+                    self.log.append(f"stop {unit}")
+                    del self.held[unit]
+                self.say(ev.UnitReported(session, unit, assignment, RunState.UNASSIGNED))
+            case ins.SetUnitTarget(unit=unit, target=target):
+                held = self.held.get(unit)
+                if held is not None and held.state is not RunState.FAILED:
+                    held.target, held.state = target, _RUN_STATES[target]
+                    self.say(ev.UnitReported(session, unit, held.assignment, held.state))
+            case ins.GenerateTaskConfigs(connector=connector, assignment=assignment):
+                tasks, failure = self.world.make_tasks(connector)
+                self.say(ev.TaskConfigsMade(session, connector, assignment, tasks, failure))
+            case ins.FenceTasks(command_id=command_id, connector=connector, task_count=task_count):
+                self.fences.append((connector, task_count))
+                self.say(ev.CommandReplied(session, command_id))
+            case ins.ValidateOnWorker(command_id=command_id, config=config):
+                self.say(ev.CommandReplied(session, command_id, validation=validation_of(config)))
+            case ins.Heartbeat():
+                pass
+            case ins.Released():
+                self.released = True
+
+    def _start(self, session: int, start: ins.StartUnit) -> None:
+        self.log.append(f"start {start.unit}")
+        state = RunState.FAILED if self.fail_starts is not None else _RUN_STATES[start.target]
+        starts = self.held[start.unit].starts + 1 if start.unit in self.held else 1
+        held = Held(start.assignment, state, start.target, start.task_count, self.fail_starts, starts)
+        self.held[start.unit] = held
+        self.world.started(self, start)
+        self.say(ev.UnitReported(session, start.unit, start.assignment, state, self.fail_starts))
+
+
+def validation_of(config: Properties) -> Validation:
+    """A worker's verdict: a config with `wrong` is refused."""
+    if "wrong" in config:
+        return Validation((FieldViolation("wrong", "must not be set"),), wire=config)
+    return Validation(wire=config)
+
+
+class World:
+    """Everything around one herder at a time. `delay_ms()` is how long a message travels."""
+
+    def __init__(self, delay_ms: Callable[[], int] = lambda: 0, rules: Rules | None = None) -> None:
+        self.rules = rules or Rules(herder_id="h1")
+        self.delay_ms = delay_ms
+        self.now = 1_000
+        self.config = ConfigStore()
+        self.statuses: dict[UnitId, StatusEntry] = {}
+        self.workers: dict[str, Worker] = {}
+        self.starts: list[tuple[str, ins.StartUnit]] = []
+        self.task_counts: dict[str, int] = {}
+        self.task_failures: dict[str, Failure] = {}
+        self.answers: dict[int, Answer | HerdmeshError] = {}
+        self.role: HerdmeshError | str | None = "never led"
+        self.herder: Herder = Herder(self.rules)
+        self.store_down = False
+        self.generations_per_epoch = 1_000
+        self._sessions: dict[int, Worker] = {}
+        self._numbers = itertools.count(1)
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._last: dict[object, int] = {}
+        self._next_tick = self.now
+        self._next_beat = self.now
+        self._leases: dict[str, int] = {}
+        self._reign = 0
+
+    # --- what tests do
+
+    def lead(self) -> None:
+        """A new herder process is elected: it reads both stores and begins. Workers dial in on their own."""
+        self._reign += 1
+        self._end_sessions()
+        self.herder = Herder(self.rules)
+        self.config.epoch += 1
+        self.config.next()
+        self.post(ev.StatusSnapshot(list(self.statuses.values())))
+        self.post(ev.LeasesChanged(self.leases()))
+        self.post(
+            ev.ConfigSnapshot(list(self.config.entries.values()), revision(self.config.offset), self.config.epoch)
+        )
+        first = self.config.epoch * self.generations_per_epoch
+        self.post(
+            ev.LeadershipGranted(
+                self.config.epoch, first, first + self.generations_per_epoch, 10**12, self.rules.herder_id, "here:1"
+            )
+        )
+
+    def kill_herder(self) -> None:
+        """The herder's process is gone; workers notice and go on."""
+        self._reign += 1
+        self._end_sessions()
+        self.herder = Herder(self.rules)
+        self.role = "dead"
+
+    def worker(self, name: str, plugins: tuple[Plugin, ...] = (SINK, SOURCE)) -> Worker:
+        """A new worker dials in."""
+        worker = self.workers[name] = Worker(name, self, plugins)
+        self._leases[name] = self.now + 6_000
+        worker.dial()
+        self.run()
+        return worker
+
+    def kill(self, name: str) -> None:
+        """A worker's process dies; its stream breaks."""
+        worker = self.workers[name]
+        worker.alive = False
+        worker.held.clear()
+        self.hang_up(worker)
+
+    def revive(self, name: str) -> Worker:
+        """The process starts again, with empty hands."""
+        worker = self.workers[name]
+        worker.alive, worker.life, worker.session, worker.released = True, worker.life + 1, None, False
+        worker.dial()
+        return worker
+
+    def hang_up(self, worker: Worker) -> None:
+        """The stream breaks; a living worker dials again at its next heartbeat."""
+        session, worker.session = worker.session, None
+        if session is not None:
+            self._sessions.pop(session, None)
+            self._later(("in", session), lambda: self._handle(ev.StreamBroken(session)), self._reign)
+
+    def fail(self, worker: Worker, unit: UnitId, failure: Failure) -> None:
+        """A unit fails where it runs."""
+        held = worker.held[unit]
+        held.state, held.failure = RunState.FAILED, failure
+        assert worker.session is not None
+        worker.say(ev.UnitReported(worker.session, unit, held.assignment, RunState.FAILED, failure))
+        self.run()
+
+    def give_up(self, worker: Worker, unit: UnitId) -> None:
+        """A worker gives a unit up unasked."""
+        held = worker.held.pop(unit)
+        assert worker.session is not None
+        worker.say(ev.UnitReported(worker.session, unit, held.assignment, RunState.UNASSIGNED))
+        self.run()
+
+    def call(self, request: Request, options: WriteOptions | None = None, timeout_ms: int = 5_000) -> int:
+        """Call and return the number the answer will be under."""
+        number = next(self._numbers)
+        self.post(ev.RequestReceived(number, request, options or WriteOptions(), self.now + timeout_ms))
+        return number
+
+    def ask(self, request: Request, options: WriteOptions | None = None) -> Answer:
+        """Call, run, and return the answer. Raises the error it is answered with."""
+        number = self.call(request, options)
+        self.run()
+        answer = self.answers[number]
+        if isinstance(answer, HerdmeshError):
+            raise answer
+        return answer
+
+    def post(self, event: ev.Event) -> None:
+        self._later("post", lambda: self._handle(event), self._reign)
+
+    def run(self) -> None:
+        """Deliver everything that is on its way now or, with delays, within the next seconds of quiet time."""
+        while self._queue and self._queue[0][0] <= self.now:
+            _, _, deliver = heapq.heappop(self._queue)
+            deliver()
+            self.check()
+
+    def advance(self, ms: int) -> None:
+        """Let time pass: ticks, heartbeats, leases, deliveries."""
+        end = self.now + ms
+        while True:
+            due = min(self._next_tick, self._next_beat, self._queue[0][0] if self._queue else end, end)
+            self.now = max(self.now, due)
+            self.run()
+            if self.now >= self._next_tick:
+                self._next_tick += TICK_MS
+                self._handle(ev.Tick())
+            if self.now >= self._next_beat:
+                self._next_beat += 500
+                self._beat()
+            if self.now >= end and not (self._queue and self._queue[0][0] <= end):
+                return
+
+    # --- what workers and stores do
+
+    def new_session(self, worker: Worker) -> int:
+        number = next(self._numbers)
+        self._sessions[number] = worker
+        return number
+
+    def from_worker(self, worker: Worker, event: ev.Event) -> None:
+        self._later(("in", worker.session), lambda: self._handle(event), self._reign)
+        if isinstance(event, ev.UnitReported):
+            self._status(worker, event)
+
+    def started(self, worker: Worker, start: ins.StartUnit) -> None:
+        self.starts.append((worker.id, start))
+
+    def make_tasks(self, connector: str) -> tuple[tuple[Properties, ...], Failure | None]:
+        failure = self.task_failures.get(connector)
+        if failure is not None:
+            return (), failure
+        config = self.config.entries[connector].config
+        count = self.task_counts.get(connector, int(str(config.get("tasks.max", "1"))))
+        return tuple({"task.class": "x", "part": str(task)} for task in range(count)), None
+
+    def leases(self) -> list[Lease]:
+        return [Lease(name, self.workers[name].incarnation, until > self.now) for name, until in self._leases.items()]
+
+    def running(self) -> dict[UnitId, list[str]]:
+        """Who runs what, by the workers' own account."""
+        found: dict[UnitId, list[str]] = {}
+        for worker in self.workers.values():
+            for unit in worker.held:
+                found.setdefault(unit, []).append(worker.id)
+        return found
+
+    def placed(self, kind: str = "tasks") -> dict[str, int]:
+        """How many connectors or tasks each living worker has."""
+        return {
+            worker.id: sum(1 for unit in worker.held if (unit.task is None) == (kind == "connectors"))
+            for worker in self.workers.values()
+            if worker.alive and not worker.released
+        }
+
+    def check(self) -> None:
+        """No unit is in two hands that both listen; no two tasks of one connector run under different counts."""
+        for unit, names in self.running().items():
+            hands = [name for name in names if not self.workers[name].frozen]
+            assert len(hands) <= 1 or self.tolerates_doubles, f"{unit} runs on {hands}"
+        if self.tolerates_doubles:
+            return
+        counts: dict[str, set[int]] = {}
+        for worker in self.workers.values():
+            for unit, held in worker.held.items():
+                if unit.task is not None and not worker.frozen:
+                    counts.setdefault(unit.connector, set()).add(held.task_count)
+        assert all(len(sizes) == 1 for sizes in counts.values()), f"mixed task sets: {counts}"
+
+    #: set where a story makes a reachable worker keep what was given away (a lost stream).
+    tolerates_doubles = False
+
+    # --- inside
+
+    def _handle(self, event: ev.Event) -> None:
+        for instruction in self.herder.handle(event, self.now):
+            self._carry_out(instruction)
+
+    def _carry_out(self, instruction: ins.Instruction) -> None:
+        match instruction:
+            case ins.Send(session=session):
+                worker = self._sessions.get(session)
+                if worker is not None:
+                    self._later(("out", session), lambda: self._deliver(worker, instruction))
+            case ins.CloseSession(session=session):
+                self._later(("out", session), lambda: self._closed(session))
+            case ins.Reply(call=call, answer=answer):
+                assert call not in self.answers, "answered twice"
+                self.answers[call] = answer
+            case ins.RoleChanged(error=error):
+                self.role = error
+            case ins.ViewsChanged():
+                pass
+            case ins.RenewEpoch():
+                self._later("renew", self.lead)
+            case ins.DeleteStatuses():
+                self._later("status", lambda: self._delete_statuses(instruction), self._reign)
+            case _:
+                self._later("config", lambda: self._write(instruction), self._reign)
+
+    def _deliver(self, worker: Worker, sent: ins.Send) -> None:
+        if worker.alive and not worker.frozen and worker.session == sent.session:
+            worker.hear(sent)
+
+    def _closed(self, session: int) -> None:
+        worker = self._sessions.pop(session, None)
+        if worker is not None and worker.session == session:
+            worker.session = None
+
+    def _end_sessions(self) -> None:
+        for worker in self._sessions.values():
+            worker.session = None
+        self._sessions.clear()
+
+    def _write(self, wanted: ins.Write) -> None:
+        if self.store_down:
+            return
+        try:
+            names, created = self.config.write(wanted)
+        except HerdmeshError as error:
+            failed = ev.WriteFailed(wanted.op, error)
+            self._later("config-out", lambda: self._handle(failed), self._reign)
+            return
+        at = revision(self.config.offset)
+        done = ev.WriteDone(wanted.op, at, created)
+        self._later("config-out", lambda: self._handle(done), self._reign)
+        for name in names:
+            changed = ev.ConfigChanged(name, self.config.entries[name], at)
+            self._later("watch", lambda changed=changed: self._handle(changed), self._reign)
+
+    def _status(self, worker: Worker, event: ev.UnitReported) -> None:
+        stored = self.statuses.get(event.unit)
+        status = StatusEntry(
+            event.unit,
+            event.state,
+            worker.id,
+            worker.incarnation,
+            event.assignment.generation,
+            has_committed=stored is not None and stored.has_committed,
+        )
+        if stored is not None and stored.generation > status.generation:
+            return
+        self.statuses[event.unit] = status
+        self._later("statuses", lambda: self._handle(ev.StatusPut(status)), self._reign)
+
+    def _delete_statuses(self, wanted: ins.DeleteStatuses) -> None:
+        gone = [
+            unit
+            for unit in self.statuses
+            if unit.connector == wanted.connector
+            and (wanted.tasks_from is None or (unit.task is not None and unit.task >= wanted.tasks_from))
+        ]
+        for unit in gone:
+            del self.statuses[unit]
+            self._later("statuses", lambda unit=unit: self._handle(ev.StatusDeleted(unit)), self._reign)
+        self._later("statuses", lambda: self._handle(ev.WriteDone(wanted.op)), self._reign)
+
+    def _beat(self) -> None:
+        """Every worker heartbeats, or dials in again; leases run."""
+        before = self.leases()
+        for worker in self.workers.values():
+            if worker.alive and not worker.frozen and not worker.released:
+                self._leases[worker.id] = self.now + 6_000
+                if worker.session is None:
+                    worker.dial()
+                else:
+                    worker.beat()
+        if self.leases() != before:
+            self.post(ev.LeasesChanged(self.leases()))
+
+    def _later(self, channel: object, deliver: Callable[[], None], reign: int | None = None) -> None:
+        """Deliver after a delay, in the order of the channel; dropped when its herder's reign is over by then."""
+
+        def if_still() -> None:
+            if reign is None or reign == self._reign:
+                deliver()
+
+        due = max(self.now + self.delay_ms(), self._last.get(channel, 0))
+        self._last[channel] = due
+        heapq.heappush(self._queue, (due, next(self._numbers), if_still))
+
+
+def sink(tasks: int = 2, **more: str) -> Mapping[str, str]:
+    """A config of the test sink."""
+    return {"connector.class": "TestSink", "tasks.max": str(tasks), **more}
+
+
+FENCED = Failure("another owner took over", error_class=ErrorClass.FENCED)
+BROKEN = Failure("it broke", "Traceback", ErrorClass.UNKNOWN)
