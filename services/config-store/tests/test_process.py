@@ -22,7 +22,7 @@ from tests.support.configstore_process import ConfigStoreProcess
 pytestmark = pytest.mark.kafka
 
 _WRITERS = 8
-_ACKNOWLEDGED_BEFORE_KILL = 200
+_ACKNOWLEDGED_BEFORE_KILL = 100
 
 
 async def test_kill_9_loses_no_acknowledged_write(
