@@ -95,7 +95,11 @@ def test_a_group_somebody_else_consumes_with_is_refused_by_name(
         {"bootstrap.servers": kafka_topics.bootstrap, "group.id": f"connect-{name}", "client.id": "a-java-task"}
     )
     try:
-        member.subscribe([topic], on_assign=lambda _member, _partitions: joined.append(True))
+
+        def on_assign(_member: Any, _partitions: Any) -> None:
+            joined.append(True)
+
+        member.subscribe([topic], on_assign=on_assign)
         while not joined:
             member.poll(1.0)
         spec = make_spec(kafka_topics.bootstrap, name, LIST_SINK, {"topics": topic})
