@@ -33,6 +33,11 @@ def _is_news(record: logging.LogRecord) -> bool:
 client_logger.addFilter(_is_news)
 
 
+def on_client_error(error: object) -> None:
+    """`error_cb` of every client: what matters is reported by the calls themselves."""
+    client_logger.debug("client error: %s", error)
+
+
 class CallThread:
     """Runs what it is given, one after the other. The thread starts with the first call."""
 

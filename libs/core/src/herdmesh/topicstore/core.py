@@ -73,6 +73,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._deposed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._closing: asyncio.Task[None] | None = None
+        self._stopped = False  # nothing is applied any more; comes after CLOSED, so that what is in flight can land
 
     @property
     def role(self) -> Role:
@@ -156,7 +157,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     # What the log calls.
 
     def on_records(self, records: Sequence[StoredRecord], positions: Positions) -> None:
-        if self._role is Role.CLOSED:
+        if self._stopped:
             return
         try:
             self._applied.feed(records, positions)
@@ -180,6 +181,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     def on_fault(self, reason: str) -> None:
         if self._closing is None:
             _logger.critical("this store cannot go on: %s", reason)
+            self._stopped = True
             self._closing = asyncio.get_running_loop().create_task(self._close(reason))
 
     # Roles.
@@ -256,8 +258,9 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     async def _close(self, reason: str) -> None:
         error = StoreClosed(reason)
         self._writes.shut(error)
-        await self._bounded(self._writes.finish())
         self._move(Role.CLOSED)
+        await self._bounded(self._writes.finish())
+        self._stopped = True
         await self._bounded(self._log.leave_election())
         for task in self._tasks:
             task.cancel()

@@ -7,6 +7,7 @@ Owns the assembly of reader, election, writer and admin client into a `Log`. Wha
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Generic
 
@@ -71,6 +72,9 @@ class KafkaLog:
             post(loop, lambda: placed(places))
 
         await self._writer_thread.call(lambda: self._writer.commit(records, told))
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
 
     async def release(self) -> None:
         await self._writer_thread.call(self._writer.release)

@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
-from herdmesh.topicstore.calls import client_logger, post
+from herdmesh.topicstore.calls import client_logger, on_client_error, post
 from herdmesh.topicstore.log import LogEvents, LogUnavailable
 from herdmesh.topicstore.settings import TopicSettings
 
@@ -100,6 +100,7 @@ class Election:
             "enable.auto.commit": False,
             "auto.offset.reset": "latest",
             "on_commit": self._on_commit,
+            "error_cb": on_client_error,
         }
 
         def gained(consumer: Consumer, partitions: list[TopicPartition]) -> None:

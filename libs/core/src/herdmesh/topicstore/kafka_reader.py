@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from herdmesh.topicstore.calls import client_logger, post
+from herdmesh.topicstore.calls import client_logger, on_client_error, post
 from herdmesh.topicstore.contract import StoredRecord
 from herdmesh.topicstore.kafka_topics import Shard
 from herdmesh.topicstore.log import LogEvents, Positions
@@ -95,6 +95,7 @@ class Reader:
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
+            "error_cb": on_client_error,
         }
         consumer = Consumer(configs, logger=client_logger)
         consumer.assign(

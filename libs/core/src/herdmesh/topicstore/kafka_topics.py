@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
     TopicDescription,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from herdmesh.topicstore.calls import CallThread, client_logger
+from herdmesh.topicstore.calls import CallThread, client_logger, on_client_error
 from herdmesh.topicstore.errors import BrokerUnreachable, StartError, TopicMisconfigured
 from herdmesh.topicstore.log import LogUnavailable, Positions
 from herdmesh.topicstore.settings import TopicSettings
@@ -81,6 +81,7 @@ class TopicAdmin:
             **settings.client_configs,
             "bootstrap.servers": settings.bootstrap_servers,
             "client.id": f"{settings.client_id_base}-admin",
+            "error_cb": on_client_error,
         }
         self._client = cast(_AdminCalls, AdminClient(configs, logger=client_logger))
         self._request_timeout_s = min(_REQUEST_TIMEOUT_S, settings.start_timeout_ms / 1000)

@@ -16,7 +16,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from herdmesh.topicstore.calls import client_logger
+from herdmesh.topicstore.calls import client_logger, on_client_error
 from herdmesh.topicstore.contract import NewRecord
 from herdmesh.topicstore.kafka_topics import Shard, kafka_error
 from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, LogUnavailable, Place
@@ -24,6 +24,10 @@ from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
 
 _logger = logging.getLogger(__name__)
 _CALL_S = 5.0
+
+#: How a call of the producer fails. RuntimeError: in a state that forbids it. SystemError: a fatal error (fenced) came
+#: up while the client was running our delivery callbacks, and it went on running them with the exception set.
+_CLIENT_ERRORS = (KafkaException, BufferError, RuntimeError, SystemError)
 
 
 class Writer:
@@ -82,6 +86,7 @@ class Writer:
             "acks": "all",
             # Java's partitioner. The client's default puts most keys elsewhere, and one key would live twice.
             "partitioner": MURMUR2_RANDOM,
+            "error_cb": on_client_error,
         }
         return Producer(configs, logger=client_logger)
 
@@ -106,8 +111,8 @@ class Writer:
                     on_delivery=lambda error, message, index=index: delivered(index, error, message),
                 )
             producer.flush(self._settings.transaction_timeout_ms / 1000)
-        except (KafkaException, BufferError, RuntimeError) as failure:
-            raise CommitNotSent(f"a record could not be sent: {failure}") from failure
+        except _CLIENT_ERRORS as failure:
+            raise CommitNotSent(f"a record could not be sent: {_reason(failure)}") from failure
         known = [place for place in places if place is not None]
         if failures or len(known) != len(records):
             reason = failures[0].str() if failures else "a record was not acknowledged in time"
@@ -120,7 +125,11 @@ class Writer:
             try:
                 producer.commit_transaction(_CALL_S)
                 return
-            except (KafkaException, RuntimeError) as failure:
+            except _CLIENT_ERRORS as failure:
                 error = kafka_error(failure)
                 if error is None or not error.retriable() or time.monotonic() > deadline_s:
-                    raise CommitUncertain(f"the commit was not confirmed: {failure}") from failure
+                    raise CommitUncertain(f"the commit was not confirmed: {_reason(failure)}") from failure
+
+
+def _reason(failure: Exception) -> str:
+    return str(failure.__cause__ if isinstance(failure, SystemError) and failure.__cause__ else failure)

@@ -109,6 +109,10 @@ class Log(Protocol):
         """
         ...
 
+    def now_ms(self) -> int:
+        """The clock that stamps records, for records not in the log yet."""
+        ...
+
     async def release(self) -> None:
         """Give the writer's identity up without touching its transaction (an abort could fence its rightful owner)."""
         ...

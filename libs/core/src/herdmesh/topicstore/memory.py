@@ -73,7 +73,7 @@ class MemoryBroker:
 
     def __init__(self, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.topics: dict[str, MemoryTopic] = {}
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self._made = 0
         self._epochs: dict[str, int] = {}
         self._groups: dict[str, list[MemoryLog]] = {}
@@ -116,7 +116,7 @@ class MemoryBroker:
     def _append(self, topic: str, partition: int, key: bytes | None, value: bytes | None) -> int:
         log = self.topics[topic].partitions[partition]
         offset = log.next_offset
-        log.records.append(StoredRecord(topic, partition, offset, key, value, self._now_ms()))
+        log.records.append(StoredRecord(topic, partition, offset, key, value, self.now_ms()))
         log.next_offset += 1
         return offset
 
@@ -256,6 +256,9 @@ class MemoryLog:
         if record.topic is not None and record.topic == self._settings.audit_topic:
             return self._settings.partitions
         return partition_of(record.key, self._settings.partitions)
+
+    def now_ms(self) -> int:
+        return self._broker.now_ms()
 
     async def release(self) -> None:
         async with self._writing:

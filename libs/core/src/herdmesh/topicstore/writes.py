@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -154,7 +153,7 @@ class GroupCommit(Generic[StateT]):
         """Writes to commit together and writes to confirm, in order, off the queue."""
         group: list[_Pending] = []
         refused: list[_Pending] = []
-        scratch = _Scratch(self._applied.state, self._identity)
+        scratch = _Scratch(self._applied.state, self._identity, self._log.now_ms())
         records = 0
         while self._queue and records < self._tuning.group_commit_records:
             pending = self._queue.popleft()
@@ -174,7 +173,7 @@ class GroupCommit(Generic[StateT]):
                 # The state cannot digest this record. Written, it would stop every replica at every replay: refuse it.
                 _logger.exception("a write was refused because the state cannot apply its records")
                 settle(pending.answer, bug)
-                scratch = _Scratch(self._applied.state, self._identity)
+                scratch = _Scratch(self._applied.state, self._identity, self._log.now_ms())
                 for accepted in group:
                     scratch.add(_decided(accepted).records)
                 continue
@@ -241,14 +240,14 @@ class GroupCommit(Generic[StateT]):
 class _Scratch(Generic[StateT]):
     """A copy of the applied state that runs ahead of the log by the records decided so far."""
 
-    def __init__(self, applied: StateT, identity: LogIdentity | None) -> None:
+    def __init__(self, applied: StateT, identity: LogIdentity | None, now_ms: int) -> None:
         assert identity is not None
+        self._now_ms = now_ms
         self.state: StateT = applied.copy()
         self._identity = identity
         self._next_offset = PROVISIONAL_OFFSET
 
     def add(self, records: Sequence[NewRecord]) -> None:
-        now_ms = time.time_ns() // 1_000_000
         for record in records:
             if record.topic not in (None, self._identity.topic, self._identity.audit_topic):
                 raise ValueError(f"a store of {self._identity.topic!r} cannot write to topic {record.topic!r}")
@@ -260,7 +259,7 @@ class _Scratch(Generic[StateT]):
                     offset=self._next_offset,
                     key=record.key,
                     value=record.value,
-                    timestamp_ms=now_ms,
+                    timestamp_ms=self._now_ms,
                 )
             )
             self._next_offset += 1
