@@ -164,8 +164,8 @@ class Kafka:
         self.bootstrap = bootstrap
         self.admin: Any = AdminClient({"bootstrap.servers": bootstrap})
 
-    def create_topic(self, topic: str, partitions: int = 2) -> str:
-        self.admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+    def create_topic(self, topic: str, partitions: int = 2, **config: str) -> str:
+        self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
         return topic
 
     def produce(self, topic: str, values: Iterable[bytes | None], *, transactional_id: str = "", **at: Any) -> None:

@@ -195,8 +195,11 @@ def test_the_meter_tells_the_rate_of_the_last_seconds() -> None:
     assert meter.rate(20.0) == pytest.approx(100.0, rel=0.3)
     assert meter.rate(100.0) == pytest.approx(0.0, abs=20.0)
     assert meter.report_due(20.0)
+    meter.count(1, 1, 20.1)
     assert not meter.report_due(20.1)
     assert meter.report_due(20.3)
+    assert not meter.report_due(21.0)
+    assert meter.report_due(22.4)
 
 
 def test_a_limit_spreads_records_over_time() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from herdmesh.connect.partitioner import partition_for
-from herdmesh.engine import Progress, RunEnd, RunSpec, Stop, TaskKind
+from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind
 from herdmesh.engine.contract import Command
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, processes, run_here
 from libs.core.tests.engine.sinks import PATH
@@ -71,6 +71,17 @@ def test_a_stopped_source_commits_what_it_sent(kafka_topics: Kafka, tmp_topic: C
     spec = counting(kafka_topics, name, topic, 10, linger_ms=int(WAIT_S * 1_000))
     assert run_here(spec, Link(say)).reason is RunEnd.STOPPED
     assert numbers(kafka_topics, topic) == list(range(10))
+
+
+def test_a_record_the_topic_does_not_take_fails_the_task_for_good(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    topic, name = tmp_topic(), tmp_topic("source")
+    kafka_topics.create_topic(topic, 1, **{"max.message.bytes": "50"})
+    with pytest.raises(TaskFailed, match=f"refused a record for topic {topic}") as failed:
+        run_here(counting(kafka_topics, name, topic, 10))
+    assert failed.value.error_class is ErrorClass.FATAL
+    assert kafka_topics.records(topic, 1) == []
 
 
 def test_killed_and_stale_owners_leave_each_record_visible_once(

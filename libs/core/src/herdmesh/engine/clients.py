@@ -9,10 +9,10 @@ by itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.errors import ConfigError
@@ -70,8 +70,14 @@ def consumer(spec: RunSpec, group: str, overrides: ClientConfig) -> Consumer:
     return _made(Consumer, "consumer.override.", {**defaults, **overrides, **fixed})
 
 
-def producer(spec: RunSpec, overrides: ClientConfig) -> Producer:
-    """The producer that holds the task's fence, and writes a source's records."""
+def producer(
+    spec: RunSpec, overrides: ClientConfig, on_failure: Callable[[KafkaError, Message], None] | None = None
+) -> Producer:
+    """The producer that holds the task's fence, and writes a source's records.
+
+    Args:
+        on_failure: called from the producer's own calls for each message Kafka did not take.
+    """
     defaults: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
         "client.id": f"connector-producer-{spec.connector}-{spec.task}",
@@ -88,7 +94,10 @@ def producer(spec: RunSpec, overrides: ClientConfig) -> Producer:
         "acks": "all",
         "partitioner": "murmur2_random",
     }
-    return _made(Producer, "producer.override.", {**defaults, **overrides, **fixed})
+    config: dict[str, Any] = {**defaults, **overrides, **fixed}
+    if on_failure is not None:
+        config |= {"on_delivery": on_failure, "delivery.report.only.error": True}
+    return _made(Producer, "producer.override.", config)
 
 
 def admin(spec: RunSpec) -> AdminClient:
@@ -100,7 +109,7 @@ def admin(spec: RunSpec) -> AdminClient:
     return _made(AdminClient, "admin.override.", config)
 
 
-def _made(client: Callable[[ClientConfig], T], prefix: str, config: ClientConfig) -> T:
+def _made(client: Callable[[Any], T], prefix: str, config: Mapping[str, Any]) -> T:
     try:
         return client(config)
     except KafkaException as error:

@@ -12,6 +12,7 @@ from collections import deque
 
 WINDOW_S = 5.0
 REPORT_INTERVAL_S = 0.2
+IDLE_REPORT_INTERVAL_S = 2.0
 
 
 class Meter:
@@ -23,6 +24,7 @@ class Meter:
         self.records_dropped = 0
         self._samples: deque[tuple[float, int]] = deque([(now_s, 0)])
         self._reported_s = now_s
+        self._reported_records = 0
 
     def count(self, taken: int, given: int, now_s: float) -> None:
         """So many records came in, so many went on; the difference was dropped."""
@@ -43,10 +45,12 @@ class Meter:
         return (self.records_in - count) / elapsed_s if elapsed_s > 0 else 0.0
 
     def report_due(self, now_s: float) -> bool:
-        """True at most every 200 ms; saying True counts as reporting."""
-        if now_s - self._reported_s < REPORT_INTERVAL_S:
+        """True every 200 ms while records move, every 2 s while they do not; saying True counts as reporting."""
+        interval_s = IDLE_REPORT_INTERVAL_S if self.records_in == self._reported_records else REPORT_INTERVAL_S
+        if now_s - self._reported_s < interval_s:
             return False
         self._reported_s = now_s
+        self._reported_records = self.records_in
         return True
 
 

@@ -19,7 +19,7 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.settings import sink_settings, source_settings
 from herdmesh.engine.sink import SinkLoop
-from herdmesh.engine.source import SourceLoop
+from herdmesh.engine.source import DeliveryFailures, SourceLoop
 
 T = TypeVar("T")
 
@@ -79,9 +79,13 @@ def _run_source(spec: RunSpec, link: RunLink) -> RunOutcome:
     _tell_ignored(spec, settings.ignored)
     task = _new(spec.task_class, SourceTask)
     chain = chain_config.source_chain(spec.connector_config, worker=spec.worker_config)
-    fence = Fence(clients.producer(spec, settings.producer), spec.transactional_id)
+    failures = DeliveryFailures()
+    fence = Fence(clients.producer(spec, settings.producer, failures.add), spec.transactional_id)
     try:
-        return SourceLoop(spec, settings, link, task=task, chain=chain, fence=fence, admin=clients.admin(spec)).run()
+        loop = SourceLoop(
+            spec, settings, link, task=task, chain=chain, fence=fence, failures=failures, admin=clients.admin(spec)
+        )
+        return loop.run()
     finally:
         task.stop()
         fence.close()

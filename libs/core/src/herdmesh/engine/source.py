@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.chain import SourceChain
@@ -24,6 +24,8 @@ from herdmesh.connect.errors import RecordError
 from herdmesh.engine import clients, failpoints, source_offsets
 from herdmesh.engine.contract import Progress, RunEnd, RunLink, RunOutcome, RunSpec
 from herdmesh.engine.control import Control
+from herdmesh.engine.errors import TaskFailed, TaskFenced
+from herdmesh.engine.failure import classify_kafka
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.meter import Limit, Meter
 from herdmesh.engine.settings import SourceSettings, offsets_topic_settings
@@ -32,6 +34,24 @@ WAIT_S = 0.1
 """How long an idle loop waits before it polls, and looks at commands, again."""
 _QUEUE_PAUSE_S = 0.05
 _OFFSETS_TOPIC_CONFIG = {"cleanup.policy": "compact"}
+
+
+class DeliveryFailures:
+    """The first message Kafka did not take: why a transaction cannot commit."""
+
+    def __init__(self) -> None:
+        self._first: tuple[KafkaError, str | None] | None = None
+
+    def add(self, error: KafkaError, message: Message) -> None:
+        """Remember it. Messages purged because the run ends are nobody's fault."""
+        if self._first is None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+            self._first = error, message.topic()
+
+    def raise_first(self) -> None:
+        """Raise TaskFailed when there was one."""
+        if self._first is not None:
+            error, topic = self._first
+            raise TaskFailed(f"Kafka refused a record for topic {topic}: {error.str()}", classify_kafka(error))
 
 
 class SourceLoop:
@@ -46,6 +66,7 @@ class SourceLoop:
         task: SourceTask,
         chain: SourceChain,
         fence: Fence,
+        failures: DeliveryFailures,
         admin: AdminClient,
     ) -> None:
         now_s = time.monotonic()
@@ -55,6 +76,7 @@ class SourceLoop:
         self._task = task
         self._chain = chain
         self._fence = fence
+        self._failures = failures
         self._admin = admin
         self._meter = Meter(now_s)
         self._limit = Limit()
@@ -171,7 +193,13 @@ class SourceLoop:
             return
         offsets = [{"key": key, "value": value} for key, value in self._pending.items()]
         _produce_all(self._fence.producer, self._settings.offsets_topic, offsets)
-        self._fence.commit()
+        try:
+            self._fence.commit()
+        except TaskFenced:
+            raise
+        except (TaskFailed, KafkaException):
+            self._failures.raise_first()  # says more than the transaction's own error
+            raise
         self._pending.clear()
         self._has_committed = True
         self._commit_time_ms = time.time_ns() // 1_000_000
