@@ -61,7 +61,8 @@ async def _serve(settings: WorkerSettings, spark: SparkHost, stop: asyncio.Event
     specs = RunSpecs(settings, PluginRegistry.discover())
     incarnation = uuid.uuid4().hex
     loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)))
-    runs = Runs(spark, specs, loop.emit)
+    watch = IdleWatch(settings.bootstrap_servers, settings.watch_interval_ms, specs, loop.emit)
+    runs = Runs(spark, specs, watch.remember_sign, loop.emit)
     commands = Commands(settings, specs, loop.emit)
     server = Server(
         settings.listen,
@@ -96,7 +97,7 @@ async def _serve(settings: WorkerSettings, spark: SparkHost, stop: asyncio.Event
     effects = Effects(
         runs=runs,
         connectors=ConnectorHost(specs, loop.emit),
-        watch=IdleWatch(settings.bootstrap_servers, settings.watch_interval_ms, specs, loop.emit),
+        watch=watch,
         statuses=StatusClient(settings.status_store, worker, specs, loop.emit),
         session=HerderSession(settings.herder, hello, loop.emit),
         commands=commands,

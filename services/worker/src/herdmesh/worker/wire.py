@@ -168,7 +168,7 @@ def assignment_to(assignment: Assignment) -> session_pb2.Assignment:
         epoch=assignment.epoch,
         generation=assignment.generation,
         incarnation=assignment.incarnation,
-        config_revision=revision_pb2.Revision(store_id=store_id, next_offsets=next_offsets),
+        config_revision=revision_pb2.Revision(store_id=store_id, next_offsets=next_offsets) if store_id else None,
         task_digest=assignment.task_digest,
     )
 

@@ -38,6 +38,8 @@ def _initialise(bootstrap_servers: str, transactional_id: str) -> None:
             "transactional.id": transactional_id,
             "client.id": f"fence-{transactional_id}",
             "reconnect.backoff.max.ms": 500,
+            # Being closed with its last event unread is worth a line to librdkafka at the default level.
+            "log_level": 5,
         }
     )
     try:

@@ -26,7 +26,7 @@ from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.state.events import TaskHasWork
 from herdmesh.worker.state.instructions import WatchTask
-from herdmesh.worker.state.model import UnitId
+from herdmesh.worker.state.model import TaskSpec, UnitId
 
 PartitionId = tuple[str, int]
 
@@ -38,6 +38,7 @@ _METADATA_INTERVAL_S: Final = 2.0
 _METADATA_SHARE: Final = 0.02
 _REPEAT_S: Final = 10.0
 _SOURCE_WAKE_MS_DEFAULT: Final = 1_000
+_SIGN_INTERVAL_S: Final = 0.25
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -78,7 +79,8 @@ class IdleWatch:
         self._emit = emit
         self._sinks: dict[UnitId, _Idle] = {}
         self._woken: dict[UnitId, _Woken] = {}
-        self._timers: dict[UnitId, asyncio.Task[None]] = {}
+        self._sources: dict[UnitId, asyncio.Task[None]] = {}
+        self._signs: dict[UnitId, str | None] = {}
         self._changed = asyncio.Event()
         self._admin: Any = None
         self._partitions: dict[str, int] = {}
@@ -91,17 +93,18 @@ class IdleWatch:
 
     def watch(self, instruction: WatchTask) -> None:
         """Watch a task until it is woken or unwatched."""
-        unit, wake_after_ms = instruction.unit, instruction.wake_after_ms
+        unit = instruction.unit
         assert unit.task is not None
+        self.unwatch(unit, forget=False)
         spec = self._specs.without_class(unit, instruction.spec)
-        settings = sink_settings(spec) if spec.kind is TaskKind.SINK else None
-        if settings is None or wake_after_ms > 0:
-            self._set_timer(instruction, wake_after_ms or _SOURCE_WAKE_MS_DEFAULT)
-        if settings is None:
+        if spec.kind is TaskKind.SOURCE:
+            self._sources[unit] = asyncio.create_task(self._wait_for_source(instruction), name=f"source {unit}")
             return
         parts = instruction.progress.partitions if instruction.progress is not None else ()
         known = {(one.topic, one.partition): max(one.position, one.end_offset, 0) for one in parts}
-        self._sinks[unit] = _Idle(instruction.idle_id, settings, unit.task, instruction.spec.task_count, known)
+        self._sinks[unit] = _Idle(
+            instruction.idle_id, sink_settings(spec), unit.task, instruction.spec.task_count, known
+        )
         for topic, partition in known:
             self._partitions[topic] = max(partition + 1, self._partitions.get(topic, 0))
         self._interval_s = self._interval_s_min
@@ -110,29 +113,37 @@ class IdleWatch:
     def unwatch(self, unit: UnitId, *, forget: bool) -> None:
         """Stop watching; `forget` what woke it, too."""
         self._sinks.pop(unit, None)
-        timer = self._timers.pop(unit, None)
-        if timer is not None:
-            timer.cancel()
+        source = self._sources.pop(unit, None)
+        if source is not None:
+            source.cancel()
         if forget:
             self._woken.pop(unit, None)
+            self._signs.pop(unit, None)
 
     async def close(self) -> None:
         """Stop."""
-        tasks = [*self._timers.values(), *([self._task] if self._task is not None else [])]
+        tasks = [*self._sources.values(), *([self._task] if self._task is not None else [])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    # --- sources: a timer each
+    # --- sources: a look at the sign each, or a timer
 
-    def _set_timer(self, instruction: WatchTask, wake_after_ms: int) -> None:
-        async def later() -> None:
-            await asyncio.sleep(wake_after_ms / 1000)
-            self._timers.pop(instruction.unit, None)
-            await self._emit(TaskHasWork(instruction.unit, instruction.idle_id, "its time has come"))
+    def remember_sign(self, unit: UnitId, spec: TaskSpec) -> None:
+        """Take a source's sign before its run begins. Called in a thread, because it is an author's code."""
+        self._signs[unit] = self._specs.sign(spec)
 
-        self.unwatch(instruction.unit, forget=False)
-        self._timers[instruction.unit] = asyncio.create_task(later())
+    async def _wait_for_source(self, instruction: WatchTask) -> None:
+        unit, spec = instruction.unit, instruction.spec
+        before = self._signs.get(unit)
+        wake_s = (instruction.wake_after_ms or _SOURCE_WAKE_MS_DEFAULT) / 1000
+        while True:
+            await asyncio.sleep(wake_s if before is None else min(wake_s, _SIGN_INTERVAL_S))
+            sign = await in_thread(f"sign of {unit}", lambda: self._specs.sign(spec)) if before is not None else None
+            if sign is None or sign != before:
+                break
+        self._sources.pop(unit, None)
+        await self._emit(TaskHasWork(unit, instruction.idle_id, "its time has come" if before is None else "its sign"))
 
     # --- sinks: one question for all
 

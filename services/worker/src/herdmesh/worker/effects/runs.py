@@ -16,7 +16,7 @@ import structlog
 
 from herdmesh.api.worker.v1 import run_service_pb2
 from herdmesh.connect.errors import ConnectError
-from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.failure import classify
 from herdmesh.rpc.errors import StaleGeneration
 from herdmesh.worker.effects.run_link import RunOrder
@@ -24,7 +24,7 @@ from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import RunLost
 from herdmesh.worker.state import events, instructions
-from herdmesh.worker.state.model import Failure
+from herdmesh.worker.state.model import Failure, TaskSpec, UnitId
 
 _LINE_CLOSE_TIMEOUT_S: Final = 5.0
 _COMMANDS_MAX: Final = 100
@@ -70,15 +70,17 @@ class RunLine:
 
 
 class Runs:
-    """All runs of this worker. `address` is where their processes dial in."""
+    """All runs. `address` is where their processes dial in; `before_run` is called in a thread before each."""
 
     def __init__(
         self,
         jobs: JobRunner,
         specs: RunSpecs,
+        before_run: Callable[[UnitId, TaskSpec], None],
         emit: Callable[[events.Event], Awaitable[None]],
     ) -> None:
         self.address = ""
+        self._before_run = before_run
         self._jobs = jobs
         self._specs = specs
         self._emit = emit
@@ -126,14 +128,16 @@ class Runs:
         if line is not None:
             line.say(response)
 
+    def _prepare(self, instruction: instructions.SubmitRun) -> RunSpec:
+        unit, spec = instruction.unit, instruction.spec
+        self._before_run(unit, spec)
+        return self._specs.run_spec(unit, spec, instruction.run_id, instruction.has_committed)
+
     async def _run(self, instruction: instructions.SubmitRun, line: RunLine) -> None:
         run_id, unit = instruction.run_id, instruction.unit
         error: str | None = None
         try:
-            spec = await in_thread(
-                f"spec of {run_id}",
-                lambda: self._specs.run_spec(unit, instruction.spec, run_id, instruction.has_committed),
-            )
+            spec = await in_thread(f"spec of {run_id}", lambda: self._prepare(instruction))
             await self._jobs.run_job(run_id, unit.connector, RunOrder(spec, self.address, line.token))
         except RunLost as lost:
             error = str(lost)

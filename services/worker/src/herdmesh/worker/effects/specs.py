@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from herdmesh.connect.connector import ConnectorKind
+import structlog
+
+from herdmesh.connect.connector import ConnectorKind, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
 from herdmesh.engine.contract import Properties, RunSpec, TaskKind
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.model import TaskSpec, UnitId
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 LINGER_MS = "herdmesh.linger.ms"
 TRIGGER = "herdmesh.trigger"
@@ -39,6 +43,15 @@ class RunSpecs:
         try:
             return self.plugin(connector_config).version
         except ConfigError:
+            return None
+
+    def sign(self, spec: TaskSpec) -> str | None:
+        """A source's sign (`SourceConnector.sign`), None when only a run can tell. Asks the author's class."""
+        try:
+            connector = self.plugin(spec.connector_config).load()
+            return connector.sign(spec.task_config) if isinstance(connector, SourceConnector) else None
+        except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then tells what is wrong
+            _log.exception("no_sign", connector=spec.connector_config.get("name"))
             return None
 
     def transactional_id(self, connector: str, task: int) -> str:

@@ -106,12 +106,14 @@ class SparkHost:
         self._stopping = True
         if self._watch is not None:
             self._watch.cancel()
+        if self._jvm is None or self._jvm.poll() is not None:
+            return
         try:
             async with asyncio.timeout(timeout_s):
                 await in_thread("spark stop", self._stop)
-        except TimeoutError:
-            _log.warning("spark_stop_slow", timeout_s=timeout_s)
-        if self._jvm is not None and self._jvm.poll() is None:
+        except Exception as error:  # noqa: BLE001 - Py4J raises many types, and all that is left to do is below
+            _log.warning("spark_stop_failed", error=str(error) or f"not done in {timeout_s:g} s")
+        if self._jvm.poll() is None:
             self._jvm.kill()
 
     # --- in threads

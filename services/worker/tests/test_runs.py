@@ -1,0 +1,213 @@
+"""Runs over the real RunService, executed in plain subprocesses: no Spark and no Kafka needed."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
+from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.engine.contract import ErrorClass, Progress, RunEnd, RunOutcome, RunSpec, Share, Stop, TaskKind
+from herdmesh.rpc.server import Server, ServiceRegistration
+from herdmesh.worker import wire
+from herdmesh.worker.effects.run_link import RunOrder, WorkerLink
+from herdmesh.worker.effects.runs import Runs
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.errors import RunLost
+from herdmesh.worker.service.run_service import RunServicer
+from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state.model import TaskSpec, UnitId
+
+PROGRAM = """
+import pickle, sys
+from herdmesh.worker.spark.entry import execute
+execute(pickle.load(sys.stdin.buffer))
+"""
+UNIT = UnitId("c", 0)
+SINK = {"connector.class": "FileStreamSink", "name": "c", "topics": "t", "file": "f"}
+SERVICE = "herdmesh.api.worker.v1.RunService"
+
+
+@dataclass
+class SubprocessJobs:
+    """A `JobRunner` without Spark. `order` is the last one given; `hold` keeps it from being executed."""
+
+    hold: bool = False
+    order: asyncio.Queue[RunOrder] = field(default_factory=lambda: asyncio.Queue[RunOrder]())
+    released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def run_job(self, run_id: str, group: str, order: RunOrder) -> None:
+        self.order.put_nowait(order)
+        if self.hold:
+            await self.released.wait()
+            return
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", PROGRAM, stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+        )
+        _, errors = await process.communicate(pickle.dumps(order))
+        if process.returncode:
+            raise RunLost(errors.decode().strip().splitlines()[-1])
+
+    def cancel(self, run_id: str) -> None:
+        self.released.set()
+
+
+@dataclass
+class Bench:
+    """Runs behind a real server, and what they say."""
+
+    jobs: SubprocessJobs
+    runs: Runs
+    server: Server
+    said: asyncio.Queue[events.Event]
+
+    def submit(self, config: dict[str, str | None], run_id: str = "r1") -> None:
+        spec = TaskSpec({**SINK, **config}, {"file": "f"}, 1)
+        self.runs.submit(instructions.SubmitRun(run_id, UNIT, spec, has_committed=False))
+
+    async def next(self) -> events.Event:
+        async with asyncio.timeout(20):
+            return await self.said.get()
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    said: asyncio.Queue[events.Event] = asyncio.Queue()
+    jobs = SubprocessJobs()
+    specs = RunSpecs(WorkerSettings(), PluginRegistry.discover())
+    runs = Runs(jobs, specs, lambda _unit, _spec: None, said.put)
+    add = run_service_pb2_grpc.add_RunServiceServicer_to_server
+    server = Server("127.0.0.1:0", [ServiceRegistration(RunServicer(runs, said.put), add, SERVICE)], metrics=False)
+    runs.address = f"127.0.0.1:{await server.start()}"
+    yield Bench(jobs, runs, server, said)
+    jobs.released.set()
+    await runs.close(5)
+    await server.stop(0)
+
+
+async def in_thread(call: Callable[[], None]) -> None:
+    await asyncio.to_thread(call)
+
+
+async def test_a_run_that_fails_tells_why_before_it_ends(bench: Bench) -> None:
+    bench.submit({"value.converter": "org.example.NoConverter"})
+    hello = await bench.next()
+    assert isinstance(hello, events.RunHello)
+    assert hello.pid > 0
+    failed = await bench.next()
+    assert isinstance(failed, events.RunFailed)
+    assert failed.failure.error_class is ErrorClass.BAD_CONFIG
+    assert "org.example.NoConverter" in failed.failure.message
+    assert "Traceback" in failed.failure.trace
+    assert await bench.next() == events.RunEnded("r1")
+
+
+async def test_a_class_nobody_has_fails_without_a_process(bench: Bench) -> None:
+    bench.submit({"connector.class": "org.example.Nothing"})
+    failed = await bench.next()
+    assert isinstance(failed, events.RunFailed)
+    assert failed.failure.error_class is ErrorClass.BAD_CONFIG
+    assert "FileStreamSink" in failed.failure.message, "it says what there is"
+    assert await bench.next() == events.RunEnded("r1")
+    assert bench.jobs.order.empty()
+
+
+async def test_commands_reach_the_run_also_those_given_before_it_dialled_in(bench: Bench) -> None:
+    bench.jobs.hold = True
+    bench.submit({})
+    order = await bench.jobs.order.get()
+    bench.runs.share("r1", 250)
+    bench.runs.stop("r1", "paused")
+
+    def run() -> None:
+        with WorkerLink(order) as link:
+            heard = list[object]()
+            while len(heard) < 2:
+                heard += link.commands()
+            assert heard == [Share(250), Stop("paused")]
+            for count in range(1_000):
+                link.progress(Progress(records_in=count))
+            assert link.last_word(wire.run_finished_to(RunOutcome(RunEnd.STOPPED, Progress(records_in=1_000))))
+
+    await in_thread(run)
+    bench.jobs.released.set()
+    seen: list[events.Event] = []
+    while not seen or not isinstance(seen[-1], events.RunEnded):
+        seen.append(await bench.next())
+    assert isinstance(seen[0], events.RunHello)
+    assert isinstance(seen[-2], events.RunFinished)
+    assert seen[-2].progress.records_in == 1_000
+    counts = [one.progress.records_in for one in seen if isinstance(one, events.RunProgress)]
+    assert counts == sorted(counts)
+    assert len(counts) < 1_000, "the latest progress wins"
+
+
+async def test_a_broken_line_becomes_a_stop_within_a_second(bench: Bench) -> None:
+    bench.jobs.hold = True
+    bench.submit({})
+    order = await bench.jobs.order.get()
+    dialled, broken = threading.Event(), threading.Event()
+    took: list[float] = []
+
+    def run() -> None:
+        with WorkerLink(order) as link:
+            dialled.set()
+            broken.wait(10)
+            since = time.monotonic()
+            while not (heard := link.commands()):
+                assert time.monotonic() < since + 5
+            took.append(time.monotonic() - since)
+            assert isinstance(heard[0], Stop)
+            assert not link.last_word(wire.run_finished_to(RunOutcome(RunEnd.STOPPED, Progress())))
+
+    running = asyncio.create_task(in_thread(run))
+    await asyncio.to_thread(dialled.wait, 10)
+    broken.set()
+    await bench.server.stop(0)
+    await running
+    assert took[0] < 1.0
+
+
+@pytest.mark.parametrize(("run_id", "token"), [("other", None), (None, "other")])
+async def test_a_process_nobody_waits_for_is_sent_away(bench: Bench, run_id: str | None, token: str | None) -> None:
+    bench.jobs.hold = True
+    bench.submit({})
+    order = await bench.jobs.order.get()
+    spec = _spec(run_id or order.spec.run_id)
+
+    def run() -> None:
+        with (
+            pytest.raises(RunLost, match="does not wait for run"),
+            WorkerLink(RunOrder(spec, order.address, token or order.token)),
+        ):
+            pass
+
+    await in_thread(run)
+
+
+async def test_a_lost_process_ends_the_run_with_its_error(bench: Bench) -> None:
+    order_taken = bench.jobs.order
+    bench.runs.address = "127.0.0.1:1"
+    bench.submit({})
+    assert (await order_taken.get()).address == "127.0.0.1:1"
+    ended = await bench.next()
+    assert isinstance(ended, events.RunEnded)
+    assert "did not accept the run" in (ended.error or "")
+
+
+def test_progress_survives_the_wire() -> None:
+    request = run_service_pb2.RunRequest(progress=wire.progress_to(Progress(records_in=3)))
+    event = wire.run_event_from("r", request)
+    assert event == events.RunProgress("r", Progress(records_in=3))
+
+
+def _spec(run_id: str) -> RunSpec:
+    return RunSpec(run_id, "c", 0, 1, TaskKind.SINK, "x:Y", {}, {}, "127.0.0.1:1", "g", "o", "g-c-0")

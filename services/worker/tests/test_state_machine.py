@@ -1,0 +1,249 @@
+"""Session, leaving and connectors, in milliseconds: events in, instructions out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from herdmesh.engine.contract import ErrorClass, Progress
+from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state.model import (
+    Assignment,
+    ConnectorSpec,
+    Failure,
+    PutMode,
+    RunState,
+    TargetState,
+    TaskSpec,
+    UnitId,
+)
+
+InstructionT = TypeVar("InstructionT")
+CONNECTOR = UnitId("c")
+TASK = UnitId("c", 0)
+CONFIG = {"connector.class": "FileStreamSink"}
+
+
+def only(kind: type[InstructionT], out: Sequence[instructions.Instruction]) -> InstructionT:
+    found = [one for one in out if isinstance(one, kind)]
+    assert len(found) == 1, out
+    return found[0]
+
+
+def assignment(generation: int = 1) -> Assignment:
+    return Assignment(1, generation)
+
+
+def machine() -> WorkerState:
+    state = WorkerState("life", Limits(TaskLimits(stop_timeout_ms=10_000), leave_timeout_ms=10_000))
+    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    return state
+
+
+def start_connector(target: TargetState = TargetState.STARTED, generation: int = 1) -> events.StartUnit:
+    return events.StartUnit(1, CONNECTOR, assignment(generation), target, ConnectorSpec(CONFIG, 2))
+
+
+def running_connector(state: WorkerState) -> None:
+    call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
+    state.handle(events.ConnectorStarted("c", call.op_id), 0.1)
+
+
+def running_task(state: WorkerState, unit: UnitId = TASK) -> str:
+    start = events.StartUnit(1, unit, assignment(), TargetState.STARTED, TaskSpec(CONFIG, {}, 1))
+    run_id = only(instructions.SubmitRun, state.handle(start, 0.0)).run_id
+    state.handle(events.RunProgress(run_id, Progress()), 0.1)
+    return run_id
+
+
+def generate(generation: int = 1) -> events.GenerateTaskConfigs:
+    return events.GenerateTaskConfigs(1, "c", assignment(generation), 3)
+
+
+# --- session
+
+
+def test_what_was_not_adopted_is_given_up_and_the_rest_runs_on() -> None:
+    state = machine()
+    kept, lost = running_task(state, UnitId("c", 0)), running_task(state, UnitId("c", 1))
+    state.handle(events.SessionClosed(), 1.0)
+    out = state.handle(events.SessionOpened(2, frozenset([UnitId("c", 0)])), 2.0)
+    assert out == [instructions.StopRun(lost, "the herder did not adopt it")]
+    assert kept != lost
+    assert len(state.holdings()) == 2, "its end is still to be told"
+
+
+def test_without_a_session_nothing_stops() -> None:
+    state = machine()
+    running_task(state)
+    assert state.handle(events.SessionClosed(), 1.0) == []
+    assert state.holdings()[0].state is RunState.RUNNING
+    assert state.next_deadline() is None
+
+
+def test_a_stale_status_gives_up_that_claim_only() -> None:
+    state = machine()
+    run_id = running_task(state)
+    assert state.handle(events.StatusStale(TASK, 7), 1.0) == []
+    out = state.handle(events.StatusStale(TASK, 1), 1.0)
+    assert only(instructions.StopRun, out).run_id == run_id
+
+
+# --- leaving
+
+
+def test_leaving_waits_for_the_herder_then_ends() -> None:
+    state = machine()
+    run_id = running_task(state)
+    assert state.handle(events.LeaveRequested(), 1.0) == [instructions.SendLeaving()]
+    assert state.next_deadline() == 11.0
+    state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 1.1)
+    out = state.handle(events.RunEnded(run_id), 1.2)
+    assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
+    assert not any(isinstance(one, instructions.Exit) for one in out), "the herder has the last word"
+    assert state.handle(events.Released(1), 1.3) == [instructions.Exit(0)]
+    assert state.handle(events.Tick(), 99.0) == []
+
+
+def test_leaving_is_bounded_when_the_herder_says_nothing() -> None:
+    state = machine()
+    run_id = running_task(state)
+    state.handle(events.LeaveRequested(), 1.0)
+    out = state.handle(events.Tick(), 11.0)
+    assert only(instructions.StopRun, out).run_id == run_id
+    assert only(instructions.CancelRun, state.handle(events.Tick(), 21.0))
+    assert state.next_deadline() == 22.0
+    assert state.handle(events.Tick(), 22.0) == [instructions.Exit(0)]
+
+
+def test_leaving_without_a_session_stops_everything_itself() -> None:
+    state = machine()
+    run_id = running_task(state)
+    state.handle(events.SessionClosed(), 0.5)
+    assert only(instructions.StopRun, state.handle(events.LeaveRequested(), 1.0)).run_id == run_id
+    assert only(instructions.Exit, state.handle(events.RunEnded(run_id), 1.2)).code == 0
+
+
+def test_nothing_new_is_started_while_leaving() -> None:
+    state = machine()
+    state.handle(events.LeaveRequested(), 1.0)
+    out = state.handle(start_connector(), 1.1)
+    assert out == [instructions.SendReport(CONNECTOR, assignment(), RunState.UNASSIGNED)]
+
+
+def test_a_dead_spark_ends_every_run_and_leaves_with_an_error() -> None:
+    state = machine()
+    running_task(state)
+    out = state.handle(events.SparkGone("Spark's JVM died"), 1.0)
+    assert only(instructions.SendLeaving, out)
+    assert not any(isinstance(one, instructions.SubmitRun) for one in out)
+    out = state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 1.1)
+    assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
+    assert state.handle(events.Released(1), 1.2) == [instructions.Exit(1)]
+
+
+def test_a_dead_spark_without_a_herder_ends_at_once() -> None:
+    state = machine()
+    running_task(state)
+    state.handle(events.SessionClosed(), 0.5)
+    assert only(instructions.Exit, state.handle(events.SparkGone("gone"), 1.0)).code == 1
+
+
+def test_draining_gives_everything_up_and_stays() -> None:
+    state = machine()
+    run_id = running_task(state)
+    assert only(instructions.StopRun, state.handle(events.DrainRequested(), 1.0))
+    out = state.handle(events.RunEnded(run_id), 1.1)
+    assert only(instructions.Drained, out)
+    assert state.draining
+    assert not any(isinstance(one, instructions.Exit) for one in out)
+
+
+# --- connectors
+
+
+def test_a_connector_starts_and_makes_task_configs() -> None:
+    state = machine()
+    call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
+    assert state.handle(generate(), 0.1) == [], "one call at a time"
+    out = state.handle(events.ConnectorStarted("c", call.op_id), 0.2)
+    assert only(instructions.SendReport, out).state is RunState.RUNNING
+    ask = only(instructions.MakeTaskConfigs, out)
+    assert ask.tasks_max == 3
+    out = state.handle(events.TaskConfigsMade("c", ask.op_id, [{"file": "f"}]), 0.3)
+    assert only(instructions.SendTaskConfigs, out).tasks == [{"file": "f"}]
+
+
+def test_a_connector_that_cannot_start_is_failed_and_says_so_to_who_waits() -> None:
+    state = machine()
+    call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
+    state.handle(generate(), 0.1)
+    failure = Failure("no such folder", "trace", ErrorClass.BAD_CONFIG)
+    out = state.handle(events.ConnectorStarted("c", call.op_id, failure), 0.2)
+    assert only(instructions.WriteStatus, out).mode is PutMode.PUT_SAFE
+    assert only(instructions.SendReport, out).failure == failure
+    assert only(instructions.SendTaskConfigs, out).failure == failure
+    assert only(instructions.SendTaskConfigs, state.handle(generate(), 0.3)).failure == failure
+
+
+def test_failing_to_make_task_configs_does_not_fail_the_connector() -> None:
+    state = machine()
+    running_connector(state)
+    ask = only(instructions.MakeTaskConfigs, state.handle(generate(), 1.0))
+    out = state.handle(events.TaskConfigsMade("c", ask.op_id, failure=Failure("no")), 1.1)
+    assert only(instructions.SendTaskConfigs, out).failure == Failure("no")
+    assert state.holdings()[0].state is RunState.RUNNING
+
+
+def test_a_question_about_a_connector_not_held_is_answered() -> None:
+    assert only(instructions.SendTaskConfigs, machine().handle(generate(), 1.0)).failure
+
+
+def test_pausing_and_stopping_a_connector_stops_its_instance() -> None:
+    state = machine()
+    running_connector(state)
+    stop = only(
+        instructions.StopConnector, state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.PAUSED), 1.0)
+    )
+    out = state.handle(events.ConnectorStopped("c", stop.op_id), 1.1)
+    assert only(instructions.SendReport, out).state is RunState.PAUSED
+    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STOPPED), 1.2)
+    assert only(instructions.SendReport, out).state is RunState.STOPPED
+    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 1.3)
+    assert only(instructions.StartConnector, out)
+
+
+def test_a_resume_that_overtakes_the_stop_starts_again() -> None:
+    state = machine()
+    running_connector(state)
+    stop = only(
+        instructions.StopConnector, state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.PAUSED), 1.0)
+    )
+    assert state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 1.1) == []
+    assert only(instructions.StartConnector, state.handle(events.ConnectorStopped("c", stop.op_id), 1.2))
+
+
+def test_code_that_never_returns_is_abandoned() -> None:
+    state = machine()
+    call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
+    assert state.handle(events.StopUnit(1, CONNECTOR, assignment(), "moved"), 1.0) == []
+    assert state.next_deadline() == 6.0
+    out = state.handle(events.Tick(), 6.0)
+    assert only(instructions.AbandonConnector, out)
+    assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
+    assert state.handle(events.ConnectorStarted("c", call.op_id), 7.0) == []
+
+
+def test_a_newer_connector_waits_for_the_older_to_stop() -> None:
+    state = machine()
+    running_connector(state)
+    stop = only(instructions.StopConnector, state.handle(start_connector(generation=2), 1.0))
+    out = state.handle(events.ConnectorStopped("c", stop.op_id), 1.1)
+    assert only(instructions.StartConnector, out)
+    assert state.holdings()[0].assignment == assignment(2)
+
+
+def test_a_fence_command_is_carried_out_and_answered() -> None:
+    state = machine()
+    assert state.handle(events.FenceCommand(1, "7", "c", 3), 1.0) == [instructions.FenceIds("7", "c", 3)]
+    assert state.handle(events.CommandDone("7"), 1.1) == [instructions.SendReply("7")]
