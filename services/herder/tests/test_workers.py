@@ -72,7 +72,7 @@ def test_a_new_leader_waits_for_a_live_worker_and_places_what_nobody_has(world: 
     # Its lease lives: what it last reported RUNNING is not given to anybody else, and shown as it was reported.
     assert len(world.starts) == starts
     assert [task.status.state for task in view.tasks] == [RunState.RUNNING] * 4
-    slow.frozen = False
+    slow.thaw()
     world.advance(2_000)
     assert cluster(world) == (0, 9)
 
@@ -147,25 +147,35 @@ def test_silence_frees_after_the_session_timeout(world: World) -> None:
     world.advance(1_000)
     assert had <= set(world.workers["w1"].held)
     # It thaws, dials in with what is given away, and gives up what the newer assignment of another says.
-    world.workers["w2"].frozen = False
-    world.tolerates_doubles = True
-    world.workers["w2"].session = None
-    world.advance(1_000)
-    world.tolerates_doubles = False
-    world.advance(1_000)
+    world.workers["w2"].thaw()
+    world.advance(2_000)
     assert sum(world.placed().values()) == 7
     assert max(world.placed().values()) - min(world.placed().values()) <= 1
 
 
-def test_a_set_changed_while_a_worker_is_lost_fences_its_numbers_first(world: World) -> None:
+def test_numbers_lost_while_stopping_are_fenced_before_a_new_set(world: World) -> None:
     world.workers["w2"].frozen = True
+    world.ask(SetTarget("a", TargetState.STOPPED))
     world.advance(7_000)
+    world.ask(UpdateConnector("a", sink(1)))
+    world.ask(SetTarget("a", TargetState.STARTED))
     fences = world.workers["w1"].fences
-    world.ask(UpdateConnector("a", sink(2)))
     assert fences == [("a", 4)]
-    assert world.config.counts[-1] == ("a", 2)
+    assert world.config.counts[-1] == ("a", 1)
     world.ask(UpdateConnector("a", sink(3)))
     assert fences == [("a", 4)], "nothing is lost any more, so nothing needs a fence"
+
+
+def test_numbers_taken_over_need_no_fence(world: World) -> None:
+    world.workers["w2"].frozen = True
+    world.advance(7_000)
+    world.ask(UpdateConnector("a", sink(2)))
+    assert world.workers["w1"].fences == []
+    assert {unit for unit in world.workers["w1"].held if unit.connector == "a"} == {
+        UnitId("a"),
+        UnitId("a", 0),
+        UnitId("a", 1),
+    }
 
 
 def test_a_leader_that_dies_before_the_count_leaves_the_fence_to_the_next(world: World) -> None:
@@ -192,7 +202,6 @@ def test_the_highest_order_wins_a_double_claim(world: World) -> None:
     owner = next(worker for worker in world.workers.values() if unit in worker.held)
     mine = owner.held[unit].assignment
     newer = replace(mine, generation=mine.generation + 500)
-    world.tolerates_doubles = True
     session = world.new_session(owner)
     hello = ev.WorkerHello(session, "w3", "w3-life", "w3:1", 8, (SINK,), (Holding(unit, newer, RunState.RUNNING),), 1)
     world.post(hello)
@@ -210,7 +219,6 @@ def test_an_older_claim_loses(world: World) -> None:
     older = replace(mine, generation=mine.generation - 1)
     thief = world.worker("w3")
     world.advance(1_000)
-    world.tolerates_doubles = True
     thief.held[unit] = Held(older, RunState.RUNNING, TargetState.STARTED, 4)
     world.hang_up(thief)
     world.advance(1_000)
@@ -294,7 +302,6 @@ def test_a_stop_that_nobody_acknowledges_counts_as_lost(world: World) -> None:
     for worker in world.workers.values():
         worker.stop_silently = True
     world.ask(UpdateConnector("a", sink(2)))
-    world.tolerates_doubles = True
     world.advance(65_000)  # the connector's own stop first, then those of its tasks
     assert ("a", 4) in world.workers["w1"].fences + world.workers["w2"].fences
     assert world.config.counts[-1] == ("a", 2)

@@ -152,6 +152,12 @@ class Held:
     task_count: int
     failure: Failure | None = None
     starts: int = 1
+    since_ms: int = 0
+
+    @property
+    def task_set(self) -> str:
+        """Which task set it belongs to: incarnation and generation."""
+        return f"{self.assignment.incarnation}/{self.assignment.task_digest.partition(':')[0]}"
 
 
 @dataclass
@@ -163,9 +169,12 @@ class Worker:
     plugins: tuple[Plugin, ...] = (SINK, SOURCE)
     life: int = 1
     alive: bool = True
-    #: does not hear and is not heard, but runs on.
+    #: does not hear and is not heard, but runs on; what its stream brings meanwhile waits.
     frozen: bool = False
     session: int | None = None
+    #: the session whose welcome was heard: only then does the worker do what this leader wants.
+    welcomed: int | None = None
+    backlog: list[ins.Send] = field(default_factory=list[ins.Send])
     held: dict[UnitId, Held] = field(default_factory=dict[UnitId, Held])
     epoch_max: int = 0
     stop_silently: bool = False
@@ -193,6 +202,20 @@ class Worker:
             )
         )
 
+    @property
+    def reachable(self) -> bool:
+        """In a leader's hands: what it holds, it holds because this leader said so."""
+        welcomed = self.session is not None and self.welcomed == self.session
+        return self.alive and not self.frozen and welcomed and self.session not in self.world.closed
+
+    def thaw(self) -> None:
+        """Go on where it stood: hear what waited, or find the stream gone."""
+        self.frozen = False
+        backlog, self.backlog = self.backlog, []
+        for sent in backlog:
+            if sent.session == self.session:
+                self.hear(sent)
+
     def say(self, event: ev.Event) -> None:
         if self.session is not None and self.alive and not self.frozen:
             self.world.from_worker(self, event)
@@ -209,6 +232,7 @@ class Worker:
         session = sent.session
         match sent.message:
             case ins.Welcome(adopted=adopted):
+                self.welcomed = session
                 for unit in [unit for unit in self.held if unit not in adopted]:
                     gone = self.held.pop(unit)
                     self.say(ev.UnitReported(session, unit, gone.assignment, RunState.UNASSIGNED))
@@ -225,12 +249,14 @@ class Worker:
                 held = self.held.get(unit)
                 if held is not None and held.state is not RunState.FAILED:
                     held.target, held.state = target, _RUN_STATES[target]
+                    self.world.took_over(unit, held.state)
                     self.say(ev.UnitReported(session, unit, held.assignment, held.state))
             case ins.GenerateTaskConfigs(connector=connector, assignment=assignment):
                 tasks, failure = self.world.make_tasks(connector)
                 self.say(ev.TaskConfigsMade(session, connector, assignment, tasks, failure))
             case ins.FenceTasks(command_id=command_id, connector=connector, task_count=task_count):
                 self.fences.append((connector, task_count))
+                self.world.fenced_ms.update({(connector, task): self.world.now for task in range(task_count)})
                 self.say(ev.CommandReplied(session, command_id))
             case ins.ValidateOnWorker(command_id=command_id, config=config):
                 self.say(ev.CommandReplied(session, command_id, validation=validation_of(config)))
@@ -245,6 +271,7 @@ class Worker:
         starts = self.held[start.unit].starts + 1 if start.unit in self.held else 1
         held = Held(start.assignment, state, start.target, start.task_count, self.fail_starts, starts)
         self.held[start.unit] = held
+        held.since_ms = self.world.now
         self.world.started(self, start)
         self.say(ev.UnitReported(session, start.unit, start.assignment, state, self.fail_starts))
 
@@ -273,6 +300,11 @@ class World:
         self.role: HerdmeshError | str | None = "never led"
         self.herder: Herder = Herder(self.rules)
         self.store_down = False
+        #: sessions the herder gave up, whether their workers know it or not.
+        self.closed: set[int] = set()
+        #: what was told to stop over which session, and not to start again.
+        self.stopping: set[tuple[int | None, UnitId]] = set()
+        self.fenced_ms: dict[tuple[str, int | None], int] = {}
         self.generations_per_epoch = 1_000
         self._sessions: dict[int, Worker] = {}
         self._numbers = itertools.count(1)
@@ -410,6 +442,22 @@ class World:
 
     def started(self, worker: Worker, start: ins.StartUnit) -> None:
         self.starts.append((worker.id, start))
+        if start.unit.task is None:
+            return
+        mine = worker.held[start.unit]
+        for other in self.workers.values():
+            for unit, held in other.held.items():
+                if unit.connector != start.unit.connector or unit in (UnitId(unit.connector), start.unit):
+                    continue
+                fenced_ms = self.fenced_ms.get((unit.connector, unit.task), -1)
+                fenced = held.task_set == mine.task_set or fenced_ms >= held.since_ms
+                assert fenced, f"{start.unit} started while {unit} of an older set may run on {other.id}"
+        self.took_over(start.unit, mine.state)
+
+    def took_over(self, unit: UnitId, state: RunState) -> None:
+        """A task that runs has initialised its id, which fences every earlier owner; a paused one has not."""
+        if unit.task is not None and state is RunState.RUNNING:
+            self.fenced_ms[unit.connector, unit.task] = self.now
 
     def make_tasks(self, connector: str) -> tuple[tuple[Properties, ...], Failure | None]:
         failure = self.task_failures.get(connector)
@@ -439,21 +487,17 @@ class World:
         }
 
     def check(self) -> None:
-        """No unit is in two hands that both listen; no two tasks of one connector run under different counts."""
-        for unit, names in self.running().items():
-            hands = [name for name in names if not self.workers[name].frozen]
-            assert len(hands) <= 1 or self.tolerates_doubles, f"{unit} runs on {hands}"
-        if self.tolerates_doubles:
-            return
-        counts: dict[str, set[int]] = {}
-        for worker in self.workers.values():
+        """No unit is in two hands that both listen; no two tasks of one connector run as parts of different sets."""
+        reachable = [worker for worker in self.workers.values() if worker.reachable and not worker.stop_silently]
+        hands: dict[UnitId, str] = {}
+        sets: dict[str, str] = {}
+        for worker in reachable:
             for unit, held in worker.held.items():
-                if unit.task is not None and not worker.frozen:
-                    counts.setdefault(unit.connector, set()).add(held.task_count)
-        assert all(len(sizes) == 1 for sizes in counts.values()), f"mixed task sets: {counts}"
-
-    #: set where a story makes a reachable worker keep what was given away (a lost stream).
-    tolerates_doubles = False
+                if (worker.session, unit) in self.stopping:
+                    continue  # two claimed it, this one lost, and will hear so
+                assert hands.setdefault(unit, worker.id) == worker.id, f"{unit} is on {worker.id} and {hands[unit]}"
+                if unit.task is not None:
+                    assert sets.setdefault(unit.connector, held.task_set) == held.task_set, f"mixed: {unit.connector}"
 
     # --- inside
 
@@ -464,10 +508,15 @@ class World:
     def _carry_out(self, instruction: ins.Instruction) -> None:
         match instruction:
             case ins.Send(session=session):
+                if isinstance(instruction.message, ins.StopUnit):
+                    self.stopping.add((session, instruction.message.unit))
+                elif isinstance(instruction.message, ins.StartUnit):
+                    self.stopping.discard((session, instruction.message.unit))
                 worker = self._sessions.get(session)
                 if worker is not None:
                     self._later(("out", session), lambda: self._deliver(worker, instruction))
             case ins.CloseSession(session=session):
+                self.closed.add(session)
                 self._later(("out", session), lambda: self._closed(session))
             case ins.Reply(call=call, answer=answer):
                 assert call not in self.answers, "answered twice"
@@ -484,7 +533,11 @@ class World:
                 self._later("config", lambda: self._write(instruction), self._reign)
 
     def _deliver(self, worker: Worker, sent: ins.Send) -> None:
-        if worker.alive and not worker.frozen and worker.session == sent.session:
+        if not worker.alive or worker.session != sent.session:
+            return
+        if worker.frozen:
+            worker.backlog.append(sent)
+        else:
             worker.hear(sent)
 
     def _closed(self, session: int) -> None:

@@ -40,8 +40,8 @@ class Stores(Protocol):
         """Begin a write; its outcome is posted as WriteDone or WriteFailed."""
         ...
 
-    def renew_epoch(self, epoch: int) -> None:
-        """Give up `epoch` and stand for a new one."""
+    def renew_epoch(self, wanted: ins.RenewEpoch) -> None:
+        """Stand for leadership on a new stream."""
         ...
 
 
@@ -246,9 +246,9 @@ class HerderLoop:
                 self._on_role()
                 for watcher in self._watchers:
                     watcher.wake()
-            case ins.RenewEpoch(epoch=epoch):
+            case ins.RenewEpoch():
                 assert self._stores is not None
-                self._stores.renew_epoch(epoch)
+                self._stores.renew_epoch(instruction)
             case _:
                 assert self._stores is not None
                 self._stores.write(instruction)

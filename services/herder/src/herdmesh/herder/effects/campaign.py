@@ -23,6 +23,7 @@ import structlog
 from herdmesh.api.configstore.v1 import leadership_service_pb2 as pb
 from herdmesh.api.configstore.v1.leadership_service_pb2_grpc import LeadershipServiceStub
 from herdmesh.herder.state import events as ev
+from herdmesh.herder.state.instructions import RenewEpoch
 from herdmesh.herder.wire.stores import leader_token
 from herdmesh.herder.wire.values import monotonic_ms
 from herdmesh.rpc.client import connect
@@ -55,12 +56,14 @@ class Campaign:
         self._post = post
         self._held_epoch: int | None = None
         self._sent_ms: deque[int] = deque(maxlen=16)
+        self._newest_ms = 0
         self._renewing = asyncio.Event()
 
-    def renew(self, epoch: int) -> None:
-        """Give up `epoch` and stand anew without it: the store grants a new one, to us or to another."""
-        if self._held_epoch == epoch:
-            self._held_epoch = None
+    def renew(self, wanted: RenewEpoch) -> None:
+        """Stand anew on a new stream: without the epoch when it is given up, else with it in `held`."""
+        if self._held_epoch == wanted.epoch:
+            if wanted.give_up:
+                self._held_epoch = None
             self._renewing.set()
 
     async def run(self) -> None:
@@ -107,19 +110,23 @@ class Campaign:
         first = pb.CampaignRequest(herder_id=self._herder_id, address=self._address)
         if self._held_epoch is not None:
             first.held.CopyFrom(leader_token(self._held_epoch, self._herder_id))
-        self._sent_ms.append(monotonic_ms())
+        self._note_sent()
         yield first
         while True:
             await asyncio.sleep(HEARTBEAT_S)
-            self._sent_ms.append(monotonic_ms())
+            self._note_sent()
             yield pb.CampaignRequest(herder_id=self._herder_id, address=self._address)
+
+    def _note_sent(self) -> None:
+        self._newest_ms = monotonic_ms()
+        self._sent_ms.append(self._newest_ms)
 
     async def _take(self, response: pb.CampaignResponse) -> None:
         match response.WhichOneof("event"):
             case "granted":
                 leadership = response.granted.leadership
                 self._held_epoch = leadership.epoch
-                newest_ms = self._sent_ms[-1]
+                newest_ms = self._newest_ms  # may be answered already: a follower's heartbeats are
                 self._sent_ms.clear()
                 self._sent_ms.append(newest_ms)
                 until_ms = newest_ms + response.granted.lease.ToMilliseconds() - LEASE_MARGIN_MS

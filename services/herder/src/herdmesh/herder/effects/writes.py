@@ -50,7 +50,7 @@ class StoreWrites:
         status_store: str,
         leader_id: str,
         post: Callable[[Any], Awaitable[None]],
-        renew: Callable[[int], None],
+        renew: Callable[[ins.RenewEpoch], None],
     ) -> None:
         self._config_channel: grpc.aio.Channel = connect(
             config_store, CONFIG_WRITE_SERVICE if "," in config_store else ""
@@ -72,9 +72,9 @@ class StoreWrites:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    def renew_epoch(self, epoch: int) -> None:
+    def renew_epoch(self, wanted: ins.RenewEpoch) -> None:
         """Hand on to the campaign."""
-        self._renew(epoch)
+        self._renew(wanted)
 
     async def close(self) -> None:
         """Let running writes end for a moment, then give up waiting for them (their ids make retries safe)."""

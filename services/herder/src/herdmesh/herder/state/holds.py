@@ -14,8 +14,10 @@ from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import Assignment, ConnectorEntry, RunState, TargetState, UnitId
 from herdmesh.herder.state.records import Connector, Generate, Hold, Member, Unit
 
-#: a unit that its worker gave up unasked is offered again after this time, so that a refusal cannot become a hot loop.
+#: A unit that its worker gave up unasked (it was fenced, it refused) is offered again after this time, doubled each
+#: time it happens again within a minute, so that two owners of one id cannot fence each other in a hot loop.
 GIVEN_UP_BACKOFF_MS = 1_000
+GIVEN_UP_BACKOFF_MS_MAX = 60_000
 
 
 def matches(entry: ConnectorEntry, unit: UnitId, assignment: Assignment) -> bool:
@@ -110,7 +112,11 @@ def acknowledged(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> No
     asked = hold is not unit.hold
     mesh.drop(unit, hold)
     if not asked:
-        unit.not_before_ms = mesh.now + GIVEN_UP_BACKOFF_MS
+        settled = mesh.now - hold.since_ms >= GIVEN_UP_BACKOFF_MS_MAX
+        unit.given_up_count = 0 if settled else unit.given_up_count
+        backoff_ms = min(GIVEN_UP_BACKOFF_MS * 2**unit.given_up_count, GIVEN_UP_BACKOFF_MS_MAX)
+        unit.given_up_count = min(unit.given_up_count + 1, 10)
+        unit.not_before_ms = mesh.now + backoff_ms
         mesh.wake(connector.name, unit.not_before_ms)
         if unit.id.task is None:
             _forget_generation(connector)
@@ -160,6 +166,9 @@ def said(mesh: Mesh, connector: Connector, unit: Unit, state: RunState | None) -
     hold.state = state
     hold.since_ms = mesh.now
     unit.restarting = unit.restarting and state is None
+    if state is RunState.RUNNING and unit.id.task is not None:
+        # A task says RUNNING once it has taken its id over, which fenced whoever had it before.
+        connector.unfenced.discard(unit.id.task)
     if state is RunState.RUNNING and unit.id.task is None:
         connector.generate = Generate.WANTED
         connector.generate_attempts = connector.generate_ms = 0

@@ -195,9 +195,14 @@ Write = PutConfig | DeleteConfig | PutTarget | CommitTasks | PutTaskCount | Dele
 
 @dataclass(frozen=True, slots=True)
 class RenewEpoch:
-    """All generations of `epoch` are given out: resign and campaign for a new epoch."""
+    """Campaign anew, on a new stream.
+
+    `give_up`: all generations of `epoch` are given out, so ask for another one. Otherwise the lease ended by our own
+    clock while the store may still count us as the leader: hold on to the epoch, it may be granted again.
+    """
 
     epoch: int
+    give_up: bool
 
 
 @dataclass(frozen=True, slots=True)

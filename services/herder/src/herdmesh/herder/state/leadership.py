@@ -45,7 +45,7 @@ def lead_when_caught_up(mesh: Mesh) -> None:
     for name in {*mesh.entries, *mesh.statuses}:
         connector = mesh.connector(name)
         record = connector.entry.task_count_record if connector.entry is not None else None
-        # Whoever ran these for the leader before us may do so still; hellos and fences take numbers off this set.
+        # Whoever ran these for the leader before us may do so still; take-overs and fences take numbers off this set.
         connector.unfenced.update(range(record or 0))
         mesh.touch(name)
     mesh.place_again = True
@@ -78,6 +78,6 @@ def generations_left(mesh: Mesh) -> bool:
     """True when a unit may be started; asks for a new epoch, and stops leading, when the block is used up."""
     if mesh.next_generation < mesh.generation_limit:
         return True
-    mesh.out.append(RenewEpoch(mesh.epoch))
+    mesh.out.append(RenewEpoch(mesh.epoch, give_up=True))
     step_down(mesh, "its block of generations is used up")
     return False

@@ -33,9 +33,11 @@ def settle(mesh: Mesh, connector: Connector) -> None:
     for task, unit in list(connector.units.items()):
         if unit.hold is None and not unit.strays and (entry is None or not holds.wanted(entry, unit.id)):
             del connector.units[task]
+            mesh.place_again = True  # fewer units may be balanced otherwise
     _clean_statuses(mesh, connector, entry)
-    if entry is None and not connector.units and not connector.unfenced and not connector.cleaning:
-        mesh.connectors.pop(connector.name, None)
+    nothing_left = not (connector.units or connector.unfenced or connector.cleaning)
+    if entry is None and nothing_left and connector.name not in mesh.statuses:
+        del mesh.connectors[connector.name]
 
 
 def ready(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:

@@ -21,7 +21,7 @@ from herdmesh.herder.state import (
     views,
 )
 from herdmesh.herder.state import events as ev
-from herdmesh.herder.state.instructions import Instruction, Reply
+from herdmesh.herder.state.instructions import Instruction, RenewEpoch, Reply
 from herdmesh.herder.state.mesh import Mesh, Role
 from herdmesh.herder.state.model import ConnectorEntry, Plugin, Rules
 from herdmesh.herder.state.records import OpKind
@@ -52,6 +52,7 @@ class Herder:
         if isinstance(event, ev.LeaseExtended):
             mesh.lease_until_ms = max(mesh.lease_until_ms, event.until_ms)
         if mesh.role is not Role.FOLLOWING and mesh.now >= mesh.lease_until_ms:
+            mesh.out.append(RenewEpoch(mesh.epoch, give_up=False))
             leadership.step_down(mesh, "the config store did not confirm its leadership in time")
         self._dispatch(event)
         self._settle()

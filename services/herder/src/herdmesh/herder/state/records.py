@@ -80,6 +80,7 @@ class Unit:
     destination: str | None = None
     #: not started before this time: it was just given up unasked, or fenced.
     not_before_ms: int = 0
+    given_up_count: int = 0
     #: kept for this worker until this time (`scheduled.rebalance.max.delay.ms`).
     waits_for: str = ""
     waits_until_ms: int = 0
@@ -128,7 +129,8 @@ class Connector:
     write_ms: int = 0
     cleaning: bool = False
     clean_ms: int = 0
-    #: task numbers that may still run on a worker we lost: a changed task set must fence them first.
+    #: task numbers that may still run on a worker we lost, and that nobody took over since: a changed task set must
+    #: fence them first.
     unfenced: set[int] = field(default_factory=set[int])
 
     @property

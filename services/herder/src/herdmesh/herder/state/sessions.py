@@ -109,8 +109,6 @@ def _adopt(mesh: Mesh, member: Member, holding: Holding, counted: bool) -> bool:
     connector = mesh.connector(holding.unit.connector)
     unit = connector.unit(holding.unit.task)
     mesh.touch(connector.name)
-    if holding.unit.task is not None:
-        connector.unfenced.discard(holding.unit.task)
     hold = unit.hold
     if hold is not None and hold.worker_id == member.worker_id and hold.assignment == holding.assignment:
         _refresh(mesh, connector, unit, holding)
