@@ -64,7 +64,7 @@ class WorkerProcess:
             "HERDMESH_BOOTSTRAP_SERVERS": self.bootstrap,
             "HERDMESH_OFFSET_STORAGE_REPLICATION_FACTOR": "1",
             "HERDMESH_METRICS": "false",
-            "HERDMESH_LOG_LEVEL": "warning",
+            "HERDMESH_LOG_LEVEL": os.environ.get("HERDMESH_LOG_LEVEL", "warning"),
         }
         begun = time.monotonic()
         self.process = await asyncio.create_subprocess_exec(sys.executable, "-m", "herdmesh.worker", env=env)

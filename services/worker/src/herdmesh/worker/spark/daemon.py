@@ -8,10 +8,10 @@ survive it.
 from __future__ import annotations
 
 import importlib
+import sys
 
-from pyspark.daemon import manager
-
-#: Found missing, a module is skipped: the run that needs it says so better than a daemon that does not start.
+#: What a run needs. Found missing, a module is skipped: the run that needs it says so better than a daemon that does
+#: not start.
 PRELOADED = (
     "pyspark.worker",
     "confluent_kafka.admin",
@@ -19,8 +19,19 @@ PRELOADED = (
     "grpc",
     "herdmesh.worker.spark.entry",
     "herdmesh.worker.connectors.file_stream",
-    "herdmesh.worker.connectors.parquet",
+    "herdmesh.worker.connectors.parquet_task",
 )
+
+
+def drop_archives() -> None:
+    """Take pyspark from the environment instead of the zips, and drop the jar, that Spark puts into the path.
+
+    Spark invalidates Python's import caches in every forked process, and each archive in them is then read again:
+    170 ms of CPU for each run.
+    """
+    sys.path[:] = [entry for entry in sys.path if not entry.endswith((".zip", ".jar"))]
+    for entry in [entry for entry in sys.path_importer_cache if ".zip" in entry or ".jar" in entry]:
+        del sys.path_importer_cache[entry]
 
 
 def preload() -> list[str]:
@@ -34,6 +45,14 @@ def preload() -> list[str]:
     return missing
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Become Spark's daemon."""
+    drop_archives()
     preload()
+    from pyspark.daemon import manager  # only now: from the environment, not from a zip
+
     manager()
+
+
+if __name__ == "__main__":
+    main()
