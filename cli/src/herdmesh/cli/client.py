@@ -56,7 +56,8 @@ class HerderClient:
         self.address = address
         self._configured = address
         self._patience_s = patience_s
-        self._channel: grpc.aio.Channel | None = None
+        # one channel per herder ever followed: closing one would cancel other calls still on it
+        self._channels: dict[str, grpc.aio.Channel] = {}
         self._stub: ConnectorServiceAsyncStub | None = None
 
     async def __aenter__(self) -> Self:
@@ -66,8 +67,8 @@ class HerderClient:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._channel is not None:
-            await self._channel.close()
+        for channel in self._channels.values():
+            await channel.close()
 
     async def call(
         self, pick: Callable[[ConnectorServiceAsyncStub], Callable[..., Any]], request: Any, timeout_s: float = 60.0
@@ -115,16 +116,16 @@ class HerderClient:
             raise _command_error(error) from None
 
     async def _follow(self, leader_address: str) -> None:
-        if self._channel is not None:
-            await self._channel.close()
         if not leader_address:
             await asyncio.sleep(_RETRY_S)
         self._dial(leader_address or self._configured)
 
     def _dial(self, address: str) -> None:
         self.address = address
-        self._channel = connect(address)
-        self._stub = service.ConnectorServiceStub(self._channel)
+        channel = self._channels.get(address)
+        if channel is None:
+            channel = self._channels[address] = connect(address)
+        self._stub = service.ConnectorServiceStub(channel)
 
 
 def _command_error(error: rpc_errors.HerdmeshError) -> CommandError:
