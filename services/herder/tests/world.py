@@ -525,6 +525,8 @@ class World:
                 self.role = error
             case ins.ViewsChanged():
                 pass
+            case ins.RenewEpoch(give_up=False):
+                pass  # the lease ended: a test grants leadership again by itself
             case ins.RenewEpoch():
                 self._later("renew", self.lead)
             case ins.DeleteStatuses():
