@@ -1,0 +1,338 @@
+"""The herder over real gRPC with real store services on memory engines, and workers that speak the session protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import pytest_asyncio
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.api.herder.v1 import config_messages_pb2 as pb
+from herdmesh.api.herder.v1 import connector_pb2
+from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
+from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
+from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceStub
+from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import WorkerSessionServiceStub
+from herdmesh.configstore.__main__ import serve as serve_config_store
+from herdmesh.configstore.settings import ConfigStoreSettings
+from herdmesh.herder.__main__ import serve as serve_herder
+from herdmesh.herder.settings import HerderSettings
+from herdmesh.rpc import properties
+from herdmesh.rpc.client import connect, retrying
+from herdmesh.rpc.errors import (
+    ConnectorExists,
+    ConnectorNotFound,
+    InvalidConfig,
+    NotBuilt,
+    NotLeader,
+    NoWorker,
+    RequestInvalid,
+    RevisionMismatch,
+    Unavailable,
+)
+from herdmesh.statusstore.__main__ import make_store
+from herdmesh.statusstore.__main__ import serve as serve_status_store
+from herdmesh.statusstore.settings import StatusStoreSettings
+from tests.support.session_worker import SINK_CLASS, SessionWorker
+
+if TYPE_CHECKING:
+    from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
+    from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import WorkerSessionServiceAsyncStub
+
+WAIT_S = 20.0
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+class Service:
+    """One service in this process; `stop` is what SIGTERM does."""
+
+    def __init__(self, serving: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+        self._stop = asyncio.Event()
+        self._task = asyncio.create_task(serving(self._stop))
+
+    async def stop(self) -> None:
+        self._stop.set()
+        await self._task
+
+
+class Mesh:
+    """Stores, herders by address, and a client of each."""
+
+    def __init__(self) -> None:
+        self.config_store, self.status_store = free_address(), free_address()
+        self.herder = free_address()
+        self.herders: dict[str, Service] = {}
+        self._stack = AsyncExitStack()
+
+    async def start(self) -> None:
+        config = ConfigStoreSettings(listen=self.config_store, memory=True, metrics=False)
+        status = StatusStoreSettings(listen=self.status_store, memory=True, metrics=False)
+        for service in (
+            Service(lambda stop: serve_config_store(config, stop)),
+            Service(lambda stop: serve_status_store(stop, status, make_store(status))),
+        ):
+            self._stack.push_async_callback(service.stop)
+
+    async def start_herder(self, address: str) -> None:
+        settings = HerderSettings(
+            listen=address,
+            metrics=False,
+            config_store=self.config_store,
+            status_store=self.status_store,
+            session_timeout_ms=2_000,
+            stream_grace_ms=500,
+        )
+        self.herders[address] = Service(lambda stop: serve_herder(settings, stop))
+
+    async def stop_herder(self, address: str) -> None:
+        await self.herders.pop(address).stop()
+
+    async def close(self) -> None:
+        for address in list(self.herders):
+            await self.stop_herder(address)
+        await self._stack.aclose()
+
+    @asynccontextmanager
+    async def client(self, address: str | None = None) -> AsyncGenerator[ConnectorServiceAsyncStub]:
+        channel = connect(address or self.herder)
+        try:
+            yield ConnectorServiceStub(channel)
+        finally:
+            await channel.close()
+
+    def worker(self, name: str) -> SessionWorker:
+        return SessionWorker(f"{name}:1", self.herder, self.status_store)
+
+
+async def until(mesh: Mesh, reached: Callable[[dict[str, connector_pb2.Connector]], bool]) -> None:
+    """Follow the watch until what it shows satisfies `reached`; a broken watch is opened again."""
+    async with asyncio.timeout(WAIT_S), mesh.client() as client:
+        while True:
+            shown: dict[str, connector_pb2.Connector] = {}
+            complete = False
+            try:
+                async for response in client.WatchConnectors(pb.WatchConnectorsRequest()):
+                    match response.WhichOneof("event"):
+                        case "connector":
+                            shown[response.connector.name] = response.connector
+                        case "deleted":
+                            shown.pop(response.deleted, None)
+                        case "snapshot_complete":
+                            complete = True
+                        case _:
+                            pass
+                    if complete and reached(shown):
+                        return
+            except (Unavailable, NotLeader):
+                await asyncio.sleep(0.05)
+
+
+def all_running(name: str, tasks: int) -> Callable[[dict[str, connector_pb2.Connector]], bool]:
+    """Running, and not only by the last word of a worker that has yet to dial in to a new leader."""
+
+    def reached(shown: dict[str, connector_pb2.Connector]) -> bool:
+        if name not in shown or states(shown[name]) != [common.RUN_STATE_RUNNING] * (tasks + 1):
+            return False
+        return not any(status.conditions for status in (shown[name].status, *(t.status for t in shown[name].tasks)))
+
+    return reached
+
+
+def states(connector: connector_pb2.Connector) -> list[common.RunState.ValueType]:
+    return [connector.status.state, *(task.status.state for task in connector.tasks)]
+
+
+def create(name: str, tasks: int = 2, **more: str) -> pb.CreateConnectorRequest:
+    config = {"connector.class": "TestSink", "tasks.max": str(tasks), **more}
+    return pb.CreateConnectorRequest(name=name, config=properties.to_proto(config), request_id=f"create-{name}")
+
+
+@pytest_asyncio.fixture
+async def mesh() -> AsyncIterator[Mesh]:
+    made = Mesh()
+    await made.start()
+    await made.start_herder(made.herder)
+    yield made
+    await made.close()
+
+
+async def test_a_connectors_life(mesh: Mesh) -> None:
+    async with mesh.client() as client, mesh.worker("w1") as worker, mesh.worker("w2"):
+        created = await retrying(lambda: client.CreateConnector(create("a", 4)), WAIT_S)
+        assert created.connector.incarnation
+        assert created.connector.type == common.CONNECTOR_TYPE_SINK
+        # The same request id again is the same create, not a conflict; another one is.
+        await client.CreateConnector(create("a", 4))
+        other = create("a", 4)
+        other.request_id = "other"
+        with pytest.raises(ConnectorExists):
+            await client.CreateConnector(other)
+        await until(mesh, all_running("a", 4))
+
+        paused = await client.PauseConnector(lifecycle_pb.PauseConnectorRequest(name="a"))
+        assert paused.connector.target_state == common.TARGET_STATE_PAUSED
+        await until(mesh, lambda shown: states(shown["a"]) == [common.RUN_STATE_PAUSED] * 5)
+        await client.ResumeConnector(lifecycle_pb.ResumeConnectorRequest(name="a"))
+        await until(mesh, all_running("a", 4))
+        assert set(worker.starts.values()) == {1}, "pause and resume happen in place"
+
+        patch = pb.PatchConnectorRequest(name="a", patch=properties.to_proto({"tasks.max": "2"}))
+        patched = await client.PatchConnector(patch)
+        assert patched.connector.config.entries["tasks.max"].text == "2"
+        await until(mesh, all_running("a", 2))
+
+        await client.StopConnector(lifecycle_pb.StopConnectorRequest(name="a"))
+        await until(mesh, lambda shown: states(shown["a"]) == [common.RUN_STATE_STOPPED])
+        await client.DeleteConnector(pb.DeleteConnectorRequest(name="a"))
+        await until(mesh, lambda shown: not shown)
+        with pytest.raises(ConnectorNotFound):
+            await client.GetConnector(pb.GetConnectorRequest(name="a"))
+
+
+async def test_refusals_have_their_own_reasons(mesh: Mesh) -> None:
+    async with mesh.client() as client:
+        await retrying(lambda: client.ListConnectors(pb.ListConnectorsRequest()), WAIT_S)
+        with pytest.raises(NoWorker):
+            await client.CreateConnector(create("a"))
+        async with mesh.worker("w1"):
+            created = await retrying(lambda: client.CreateConnector(create("a")), WAIT_S)
+            with pytest.raises(InvalidConfig) as refused:
+                await client.CreateConnector(create("b", wrong="yes"))
+            assert [violation.field for violation in refused.value.violations] == ["wrong"]
+            unknown = pb.CreateConnectorRequest(name="b", config=properties.to_proto({"connector.class": "Nonsense"}))
+            with pytest.raises(InvalidConfig, match=SINK_CLASS):
+                await client.CreateConnector(unknown)
+            update = pb.UpdateConnectorRequest(
+                name="a", config=create("a", 3).config, expected_revision=created.connector.config_revision
+            )
+            await client.UpdateConnector(update)
+            with pytest.raises(RevisionMismatch):
+                await client.UpdateConnector(update)
+            with pytest.raises(RequestInvalid):
+                await client.PauseConnector(lifecycle_pb.PauseConnectorRequest())
+            with pytest.raises(NotBuilt):
+                await client.PlanConfig(pb.PlanConfigRequest(name="a"))
+            validation = await client.ValidateConfig(pb.ValidateConfigRequest(config=create("x", wrong="yes").config))
+            assert validation.validation.error_count == 1
+
+
+async def test_lists_and_pages(mesh: Mesh) -> None:
+    async with mesh.client() as client, mesh.worker("w1"):
+        for name in ("c", "a", "b"):
+            await retrying(lambda name=name: client.CreateConnector(create(name, 1)), WAIT_S)
+        first = await client.ListConnectors(pb.ListConnectorsRequest(page_size=2))
+        assert [connector.name for connector in first.connectors] == ["a", "b"]
+        request = pb.ListConnectorsRequest(page_size=2, page_token=first.next_page_token)
+        second = await client.ListConnectors(request)
+        assert [connector.name for connector in second.connectors] == ["c"]
+        assert not second.next_page_token
+        plugins = await client.ListPlugins(admin_pb.ListPluginsRequest())
+        assert [plugin.class_name for plugin in plugins.plugins] == [SINK_CLASS]
+        for name in ("a", "b", "c"):
+            await until(mesh, all_running(name, 1))
+        workers = await client.ListWorkers(admin_pb.ListWorkersRequest())
+        assert [(worker.worker_id, len(worker.tasks)) for worker in workers.workers] == [("w1:1", 3)]
+
+
+async def test_a_restarted_herder_restarts_no_task(mesh: Mesh) -> None:
+    async with mesh.worker("w1") as one, mesh.worker("w2") as two:
+        async with mesh.client() as client:
+            await retrying(lambda: client.CreateConnector(create("a", 4)), WAIT_S)
+            await until(mesh, all_running("a", 4))
+        await mesh.stop_herder(mesh.herder)
+        await mesh.start_herder(mesh.herder)
+        await until(mesh, all_running("a", 4))
+        async with mesh.client() as client:
+            cluster = await client.GetCluster(admin_pb.GetClusterRequest())
+        assert (cluster.start_count, cluster.adopted_count) == (0, 5)
+        assert sum((one.starts + two.starts).values()) == 5
+
+
+async def test_a_dead_workers_tasks_move_and_know_that_they_committed(mesh: Mesh) -> None:
+    async with mesh.client() as client, mesh.worker("w1") as left:
+        async with mesh.worker("w2") as dead:
+            await retrying(lambda: client.ListWorkers(admin_pb.ListWorkersRequest()), WAIT_S)
+            await retrying(lambda: client.CreateConnector(create("a", 4)), WAIT_S)
+            await until(mesh, all_running("a", 4))
+            had = set(dead.held)
+            before = {key for key in left.held if key[1] is not None}
+        await until(mesh, all_running("a", 4))
+        async with asyncio.timeout(WAIT_S):
+            while not had <= set(left.held):
+                left.changed.clear()
+                await left.changed.wait()
+        assert all(left.starts[key] == 1 for key in before), "what ran goes on untouched"
+        assert all(left.has_committed[key] for key in had if key[1] is not None)
+
+
+async def test_a_leaving_worker_hands_everything_over(mesh: Mesh) -> None:
+    async with mesh.client() as client, mesh.worker("w1") as stays, mesh.worker("w2") as leaves:
+        await retrying(lambda: client.CreateConnector(create("a", 4)), WAIT_S)
+        await until(mesh, all_running("a", 4))
+        async with asyncio.timeout(WAIT_S):
+            await leaves.leave()
+        await until(mesh, all_running("a", 4))
+        assert len(stays.held) == 5
+        assert leaves.held == {}
+
+
+async def test_a_follower_names_the_leader_and_takes_over(mesh: Mesh) -> None:
+    second = free_address()
+    async with mesh.worker("w1") as worker:
+        async with mesh.client() as client:
+            await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
+            await until(mesh, all_running("a", 2))
+        await mesh.start_herder(second)
+        async with mesh.client(second) as client:
+            with pytest.raises(NotLeader) as refused:
+                await retrying(lambda: client.ListConnectors(pb.ListConnectorsRequest()), WAIT_S)
+            assert refused.value.leader_address == mesh.herder
+            first, mesh.herder = mesh.herder, second
+            await mesh.stop_herder(first)
+            worker.follow(second)
+            await until(mesh, all_running("a", 2))
+            cluster = await client.GetCluster(admin_pb.GetClusterRequest())
+            assert (cluster.start_count, cluster.adopted_count) == (0, 3)
+            assert cluster.leader_address == second
+
+
+async def test_a_slow_watch_ends_at_the_latest(mesh: Mesh) -> None:
+    async with mesh.client() as client, mesh.worker("w1"):
+        await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
+        slow = aiter(client.WatchConnectors(pb.WatchConnectorsRequest(names=["a"])))
+        assert (await anext(slow)).connector.name == "a"
+        for number in range(5):
+            patch = properties.to_proto({"note": str(number)})
+            await client.PatchConnector(pb.PatchConnectorRequest(name="a", patch=patch))
+        last = ""
+        async with asyncio.timeout(WAIT_S):
+            async for response in slow:
+                last = response.connector.config.entries["note"].text if response.HasField("connector") else last
+                if last == "4":
+                    break
+        assert last == "4"
+
+
+async def test_an_unknown_message_ends_the_session(mesh: Mesh) -> None:
+    async with mesh.client() as client:
+        await retrying(lambda: client.ListConnectors(pb.ListConnectorsRequest()), WAIT_S)
+    channel = connect(mesh.herder)
+
+    async def messages() -> AsyncIterator[session_pb.SessionRequest]:
+        yield session_pb.SessionRequest(heartbeat=session_pb.WorkerHeartbeat())
+
+    stub: WorkerSessionServiceAsyncStub = WorkerSessionServiceStub(channel)
+    with pytest.raises(RequestInvalid):
+        await anext(aiter(stub.Session(messages())))
+    await channel.close()

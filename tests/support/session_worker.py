@@ -1,0 +1,216 @@
+"""A worker without Spark: speaks the session protocol of `WorkerSessionService` and does what it is told at once.
+
+Owns its side of one session and what it holds. Invariant: like a real worker it keeps what it holds when the stream
+breaks, dials in again, and gives up what the leader does not adopt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.common.v1 import identity_pb2
+from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
+from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import WorkerSessionServiceStub
+from herdmesh.api.statusstore.v1 import status_pb2
+from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write_pb
+from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWriteServiceStub
+from herdmesh.api.worker.v1 import worker_service_pb2
+from herdmesh.rpc import properties
+from herdmesh.rpc.client import connect
+from herdmesh.rpc.errors import HerdmeshError, NotLeader
+
+if TYPE_CHECKING:
+    from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import WorkerSessionServiceAsyncStub
+    from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWriteServiceAsyncStub
+
+SINK_CLASS = "herdmesh.test.Sink"
+_STATES = {
+    common.TARGET_STATE_STARTED: common.RUN_STATE_RUNNING,
+    common.TARGET_STATE_PAUSED: common.RUN_STATE_PAUSED,
+    common.TARGET_STATE_STOPPED: common.RUN_STATE_STOPPED,
+}
+
+Key = tuple[str, int | None]
+
+
+class SessionWorker:
+    """`async with SessionWorker("w1:1", herder, status_store)`; leaves cleanly, or dies by `kill`."""
+
+    def __init__(self, worker_id: str, herder: str, status_store: str) -> None:
+        self.identity = identity_pb2.WorkerIdentity(worker_id=worker_id, incarnation=uuid.uuid4().hex)
+        self.held: dict[Key, pb.Holding] = {}
+        self.changed = asyncio.Event()
+        self.starts: Counter[Key] = Counter()
+        self.has_committed: dict[Key, bool] = {}
+        self.fences: list[tuple[str, int]] = []
+        self.epoch_max = 0
+        self.released = asyncio.Event()
+        self._herder = herder
+        self._status_channel = connect(status_store)
+        self._statuses: StatusWriteServiceAsyncStub = StatusWriteServiceStub(self._status_channel)
+        self._outbox: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
+        self._background: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._background = [asyncio.create_task(self._dial()), asyncio.create_task(self._beat())]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.kill()
+        await self._status_channel.close()
+
+    async def kill(self) -> None:
+        """Be gone: no more messages, no more heartbeats."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+
+    def follow(self, herder: str) -> None:
+        """Dial this herder from the next time on, as a worker does that was given several."""
+        self._herder = herder
+
+    async def leave(self) -> None:
+        """Ask to be relieved, and wait until the leader says so."""
+        self._outbox.put_nowait(pb.SessionRequest(leaving=pb.WorkerLeaving()))
+        await self.released.wait()
+
+    async def _dial(self) -> None:
+        address = self._herder
+        while not self.released.is_set():
+            channel = connect(address)
+            try:
+                await self._session(WorkerSessionServiceStub(channel))
+            except NotLeader as error:
+                address = error.leader_address or self._herder
+            except HerdmeshError:
+                address = self._herder
+            finally:
+                await channel.close()
+            await asyncio.sleep(0.05)
+
+    async def _session(self, stub: WorkerSessionServiceAsyncStub) -> None:
+        self._outbox = asyncio.Queue()
+        plugin = common.Plugin(class_name=SINK_CLASS, aliases=["TestSink"], kind=common.PLUGIN_KIND_SINK, version="1")
+        hello = pb.WorkerHello(
+            worker=self.identity,
+            address=self.identity.worker_id,
+            slots=8,
+            plugins=[plugin],
+            holdings=self.held.values(),
+            epoch_max=self.epoch_max,
+        )
+        self._outbox.put_nowait(pb.SessionRequest(hello=hello))
+        async for response in stub.Session(self._requests()):
+            if response.epoch >= self.epoch_max:
+                self.epoch_max = response.epoch
+                await self._hear(response)
+
+    async def _requests(self) -> AsyncIterator[pb.SessionRequest]:
+        outbox = self._outbox
+        while True:
+            yield await outbox.get()
+
+    async def _beat(self) -> None:
+        while True:
+            self._outbox.put_nowait(pb.SessionRequest(heartbeat=pb.WorkerHeartbeat()))
+            request = status_write_pb.HeartbeatRequest(worker=self.identity)
+            try:
+                await self._statuses.Heartbeat(request)
+            except HerdmeshError:
+                pass  # the store is away; the next one tells it
+            await asyncio.sleep(0.25)
+
+    async def _hear(self, response: pb.SessionResponse) -> None:
+        match response.WhichOneof("message"):
+            case "welcome":
+                adopted = {_key(unit) for unit in response.welcome.adopted}
+                for key in [key for key in self.held if key not in adopted]:
+                    await self._give_up(key, self.held[key].assignment)
+            case "start":
+                key = _key(response.start.unit)
+                self.starts[key] += 1
+                self.has_committed[key] = response.start.has_committed
+                state = _STATES[response.start.target_state]
+                self.held[key] = pb.Holding(unit=response.start.unit, assignment=response.start.assignment, state=state)
+                await self._report(key)
+            case "stop":
+                await self._give_up(_key(response.stop.unit), response.stop.assignment)
+            case "set_target_state":
+                key = _key(response.set_target_state.unit)
+                if key in self.held:
+                    self.held[key].state = _STATES[response.set_target_state.target_state]
+                    await self._report(key)
+            case "generate_task_configs":
+                generate = response.generate_task_configs
+                tasks = [properties.to_proto({"part": str(task)}) for task in range(generate.tasks_max)]
+                made = pb.TaskConfigsReport(connector=generate.connector, assignment=generate.assignment, tasks=tasks)
+                self._outbox.put_nowait(pb.SessionRequest(task_configs=made))
+            case "fence":
+                self.fences.append((response.fence.connector, response.fence.task_count))
+                reply = pb.CommandReply(command_id=response.fence.command_id)
+                self._outbox.put_nowait(pb.SessionRequest(reply=reply))
+            case "validate":
+                reply = pb.CommandReply(command_id=response.validate.command_id)
+                reply.validation.CopyFrom(_validation(response.validate.config))
+                self._outbox.put_nowait(pb.SessionRequest(reply=reply))
+            case "released":
+                self.released.set()
+            case _:
+                pass
+
+    async def _give_up(self, key: Key, assignment: pb.Assignment) -> None:
+        held = self.held.get(key)
+        if held is not None and held.assignment == assignment:
+            del self.held[key]
+            await self._status(key, common.RUN_STATE_UNASSIGNED, assignment.generation)
+        report = pb.UnitReport(unit=_unit(key), assignment=assignment, state=common.RUN_STATE_UNASSIGNED)
+        self._outbox.put_nowait(pb.SessionRequest(report=report))
+
+    async def _report(self, key: Key) -> None:
+        held = self.held[key]
+        self.changed.set()
+        await self._status(key, held.state, held.assignment.generation)
+        report = pb.UnitReport(unit=held.unit, assignment=held.assignment, state=held.state)
+        self._outbox.put_nowait(pb.SessionRequest(report=report))
+
+    async def _status(self, key: Key, state: common.RunState.ValueType, generation: int) -> None:
+        status = status_pb2.Status(
+            connector=key[0],
+            task=key[1],
+            state=state,
+            worker_id=self.identity.worker_id,
+            worker_incarnation=self.identity.incarnation,
+            generation=generation,
+            has_committed=key[1] is not None,
+        )
+        put = status_write_pb.StatusPut(status=status, mode=status_write_pb.PUT_MODE_PUT)
+        await self._statuses.PutStatuses(
+            status_write_pb.PutStatusesRequest(request_id=uuid.uuid4().hex, writer=self.identity, puts=[put])
+        )
+
+
+def _key(unit: pb.Unit) -> Key:
+    return (unit.connector, unit.task if unit.HasField("task") else None)
+
+
+def _unit(key: Key) -> pb.Unit:
+    return pb.Unit(connector=key[0], task=key[1])
+
+
+def _validation(config: common.Properties) -> worker_service_pb2.ConfigValidation:
+    """Refuses a config with the property `wrong`."""
+    result = worker_service_pb2.ConfigValidation(
+        class_name=config.entries["connector.class"].text, connector_type=common.CONNECTOR_TYPE_SINK
+    )
+    if "wrong" in config.entries:
+        result.error_count = 1
+        result.fields.add(name="wrong", errors=["must not be set"])
+    return result
