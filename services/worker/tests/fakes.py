@@ -79,18 +79,16 @@ class ScriptedHerder(session_pb2_grpc.WorkerSessionServiceServicer):
         welcome = session_pb2.SessionWelcome(leader_id="scripted", adopted=self.adopt(hello))
         welcome.session_timeout.FromSeconds(6)
         reader = asyncio.create_task(self._read(requests))
-        beat = asyncio.create_task(self._beat())
         try:
             yield session_pb2.SessionResponse(epoch=self.epoch, welcome=welcome)
             async with self._changed:
                 self.hellos.append(hello)
                 self.sessions += 1
                 self._changed.notify_all()
-            while (response := await self._outbox.get()) is not None:
+            while (response := await self._next()) is not None:
                 yield response
         finally:
             reader.cancel()
-            beat.cancel()
             async with self._changed:
                 self.sessions -= 1
                 self._changed.notify_all()
@@ -145,10 +143,12 @@ class ScriptedHerder(session_pb2_grpc.WorkerSessionServiceServicer):
                 self.heard_at.append(time.monotonic())
                 self._changed.notify_all()
 
-    async def _beat(self) -> None:
-        while True:
-            await asyncio.sleep(1)
-            self.send(session_pb2.SessionResponse(epoch=self.epoch, heartbeat=session_pb2.HerderHeartbeat()))
+    async def _next(self) -> session_pb2.SessionResponse | None:
+        try:
+            async with asyncio.timeout(1):
+                return await self._outbox.get()
+        except TimeoutError:
+            return session_pb2.SessionResponse(epoch=self.epoch, heartbeat=session_pb2.HerderHeartbeat())
 
 
 class RememberingStatusStore(status_write_service_pb2_grpc.StatusWriteServiceServicer):

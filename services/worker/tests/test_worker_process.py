@@ -121,12 +121,8 @@ async def until(condition: Callable[[], Any], what: str, timeout_s: float = 30.0
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):
         assert time.monotonic() < deadline, f"not {what} within {timeout_s:g} s"
-        await asyncio.to_thread(_pause)
+        await asyncio.sleep(0.02)
     return found
-
-
-def _pause() -> None:
-    signal.sigtimedwait((), 0.02)
 
 
 def produce(bootstrap: str, topic: str, values: Sequence[str]) -> None:
@@ -334,7 +330,7 @@ async def test_sigterm_leaves_in_order(worker: WorkerProcess) -> None:
 
 
 async def test_kills(kafka_bootstrap: str, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
-    """SIGKILL of the Python alone and of the JVM alone: nothing is left running, and the herder is told of the latter."""
+    """SIGKILL of the Python alone and of the JVM alone: nothing is left running, and the herder hears of it."""
     by_python, by_jvm = (WorkerProcess(kafka_bootstrap, tmp_path / part) for part in ("python", "jvm"))
     try:
         await asyncio.gather(*(_start_busy(one, tmp_topic()) for one in (by_python, by_jvm)))
