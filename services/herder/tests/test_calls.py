@@ -29,7 +29,9 @@ from herdmesh.rpc.errors import (
     Timeout,
     WriteOutcomeUnknown,
 )
-from services.herder.tests.world import SINK, World, revision, sink
+from services.herder.tests.world import World, sink
+from services.herder.tests.world_store import revision
+from services.herder.tests.world_worker import SINK
 
 
 @pytest.fixture

@@ -12,7 +12,9 @@ from herdmesh.herder.state.model import Holding, RunState, TargetState, UnitId
 from herdmesh.herder.state.requests import CreateConnector, DrainWorker, SetTarget, UpdateConnector, WriteOptions
 from herdmesh.herder.state.views import WorkerState
 from herdmesh.rpc.errors import NoLeader, NotLeader, WorkerNotFound
-from services.herder.tests.world import BROKEN, SINK, SOURCE, Held, World, revision, sink
+from services.herder.tests.world import BROKEN, World, sink
+from services.herder.tests.world_store import revision
+from services.herder.tests.world_worker import SINK, SOURCE, Held
 
 
 @pytest.fixture

@@ -1,0 +1,179 @@
+"""A worker of the herder's test world: speaks the session protocol, and does what it is told at once.
+
+Owns what it holds. Invariant: a broken stream and a dead herder change nothing of it; only a stop, a welcome that does
+not adopt, and its own death do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state.model import (
+    Assignment,
+    Failure,
+    Holding,
+    Plugin,
+    PluginKind,
+    Properties,
+    RunState,
+    TargetState,
+    UnitId,
+    Validation,
+)
+from herdmesh.rpc.errors import FieldViolation
+
+if TYPE_CHECKING:
+    from services.herder.tests.world import World
+
+SINK = Plugin("herdmesh.TestSink", ("TestSink",), PluginKind.SINK, "1.0")
+SOURCE = Plugin("org.example.TestSource", ("TestSource",), PluginKind.SOURCE, "1.0")
+
+_RUN_STATES = {
+    TargetState.STARTED: RunState.RUNNING,
+    TargetState.PAUSED: RunState.PAUSED,
+    TargetState.STOPPED: RunState.STOPPED,
+}
+
+
+@dataclass
+class Held:
+    """A unit as its worker has it."""
+
+    assignment: Assignment
+    state: RunState
+    target: TargetState
+    task_count: int
+    failure: Failure | None = None
+    starts: int = 1
+    since_ms: int = 0
+
+    @property
+    def task_set(self) -> str:
+        """Which task set it belongs to: incarnation and generation."""
+        return f"{self.assignment.incarnation}/{self.assignment.task_digest.partition(':')[0]}"
+
+
+@dataclass
+class Worker:
+    """A worker that does what it is told at once (the world's delays make it slow)."""
+
+    id: str
+    world: World
+    plugins: tuple[Plugin, ...] = (SINK, SOURCE)
+    life: int = 1
+    alive: bool = True
+    #: does not hear and is not heard, but runs on; what its stream brings meanwhile waits.
+    frozen: bool = False
+    session: int | None = None
+    #: the session whose welcome was heard: only then does the worker do what this leader wants.
+    welcomed: int | None = None
+    backlog: list[ins.Send] = field(default_factory=list[ins.Send])
+    held: dict[UnitId, Held] = field(default_factory=dict[UnitId, Held])
+    epoch_max: int = 0
+    stop_silently: bool = False
+    released: bool = False
+    fail_starts: Failure | None = None
+    fences: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    log: list[str] = field(default_factory=list[str])
+
+    @property
+    def incarnation(self) -> str:
+        return f"{self.id}-life-{self.life}"
+
+    def dial(self) -> None:
+        """Open a session with whoever leads."""
+        if not self.alive or self.frozen or self.released:
+            return
+        self.session = self.world.new_session(self)
+        holdings = tuple(
+            Holding(unit, held.assignment, held.state, held.failure)
+            for unit, held in sorted(self.held.items(), key=lambda item: item[0].order)
+        )
+        self.say(
+            ev.WorkerHello(
+                self.session, self.id, self.incarnation, f"{self.id}:1", 8, self.plugins, holdings, self.epoch_max
+            )
+        )
+
+    @property
+    def reachable(self) -> bool:
+        """In a leader's hands: what it holds, it holds because this leader said so."""
+        welcomed = self.session is not None and self.welcomed == self.session
+        return self.alive and not self.frozen and welcomed and self.session not in self.world.closed
+
+    def thaw(self) -> None:
+        """Go on where it stood: hear what waited, or find the stream gone."""
+        self.frozen = False
+        backlog, self.backlog = self.backlog, []
+        for sent in backlog:
+            if sent.session == self.session:
+                self.hear(sent)
+
+    def say(self, event: ev.Event) -> None:
+        if self.session is not None and self.alive and not self.frozen:
+            self.world.from_worker(self, event)
+
+    def beat(self) -> None:
+        if self.session is not None:
+            self.say(ev.WorkerHeartbeat(self.session))
+
+    def hear(self, sent: ins.Send) -> None:
+        """Carry out one message."""
+        if sent.epoch < self.epoch_max:
+            return
+        self.epoch_max = sent.epoch
+        session = sent.session
+        match sent.message:
+            case ins.Welcome(adopted=adopted):
+                self.welcomed = session
+                for unit in [unit for unit in self.held if unit not in adopted]:
+                    gone = self.held.pop(unit)
+                    self.say(ev.UnitReported(session, unit, gone.assignment, RunState.UNASSIGNED))
+            case ins.StartUnit():
+                self._start(session, sent.message)
+            case ins.StopUnit(unit=unit, assignment=assignment):
+                if self.stop_silently:
+                    return
+                if unit in self.held and self.held[unit].assignment == assignment:
+                    self.log.append(f"stop {unit}")
+                    del self.held[unit]
+                self.say(ev.UnitReported(session, unit, assignment, RunState.UNASSIGNED))
+            case ins.SetUnitTarget(unit=unit, target=target):
+                held = self.held.get(unit)
+                if held is not None and held.state is not RunState.FAILED:
+                    held.target, held.state = target, _RUN_STATES[target]
+                    self.world.took_over(unit, held.state)
+                    self.say(ev.UnitReported(session, unit, held.assignment, held.state))
+            case ins.GenerateTaskConfigs(connector=connector, assignment=assignment):
+                tasks, failure = self.world.make_tasks(connector)
+                self.say(ev.TaskConfigsMade(session, connector, assignment, tasks, failure))
+            case ins.FenceTasks(command_id=command_id, connector=connector, task_count=task_count):
+                self.fences.append((connector, task_count))
+                self.world.fenced_ms.update({(connector, task): self.world.now for task in range(task_count)})
+                self.say(ev.CommandReplied(session, command_id))
+            case ins.ValidateOnWorker(command_id=command_id, config=config):
+                self.say(ev.CommandReplied(session, command_id, validation=validation_of(config)))
+            case ins.Heartbeat():
+                pass
+            case ins.Released():
+                self.released = True
+
+    def _start(self, session: int, start: ins.StartUnit) -> None:
+        self.log.append(f"start {start.unit}")
+        state = RunState.FAILED if self.fail_starts is not None else _RUN_STATES[start.target]
+        starts = self.held[start.unit].starts + 1 if start.unit in self.held else 1
+        held = Held(start.assignment, state, start.target, start.task_count, self.fail_starts, starts)
+        self.held[start.unit] = held
+        held.since_ms = self.world.now
+        self.world.started(self, start)
+        self.say(ev.UnitReported(session, start.unit, start.assignment, state, self.fail_starts))
+
+
+def validation_of(config: Properties) -> Validation:
+    """A worker's verdict: a config with `wrong` is refused."""
+    if "wrong" in config:
+        return Validation((FieldViolation("wrong", "must not be set"),), wire=config)
+    return Validation(wire=config)
