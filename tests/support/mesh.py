@@ -21,7 +21,7 @@ from typing import Any, cast
 import msgspec
 import psutil
 import pyarrow.dataset
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -46,6 +46,7 @@ class Mesh:
         self.board = Board()
         self.client = HerderClient("", patience_s=45.0)
         self._changed = asyncio.Event()
+        self._lag_consumers: dict[str, Consumer] = {}
         self._failpoints = Path(stack.settings.worker_env["HERDMESH_FAILPOINTS"].removeprefix("@"))
         self._failpoint_log = Path(stack.settings.worker_env["HERDMESH_FAILPOINT_LOG"])
         self._following: asyncio.Task[None] | None = None
@@ -62,6 +63,8 @@ class Mesh:
     async def stop(self) -> None:
         if self._following is not None:
             self._following.cancel()
+        for consumer in self._lag_consumers.values():
+            consumer.close()
         await self.client.__aexit__(None, None, None)
         await self.stack.stop()
 
@@ -249,17 +252,16 @@ class Mesh:
                     raise
 
     def _ask_offsets(self, name: str, topic: str) -> list[tuple[int, int]]:
-        admin: Any = AdminClient({"bootstrap.servers": self.bootstrap})
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "herdmesh-tests"})
-        try:
-            partitions = [TopicPartition(topic, n) for n in consumer.list_topics(topic, 10).topics[topic].partitions]
-            group = f"connect-{name}"
-            listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, partitions)])
-            found: dict[int, int] = {one.partition: one.offset for one in listed[group].result(20).topic_partitions}
-            ends = {one.partition: consumer.get_watermark_offsets(one, 10)[1] for one in partitions}
-        finally:
-            consumer.close()
-        return [(max(0, found.get(partition, 0)), end) for partition, end in ends.items()]
+        group = f"connect-{name}"
+        consumer = self._lag_consumers.get(group)
+        if consumer is None:
+            # one per group and never an admin client per question: those crash when dropped while a broker is away
+            consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group, "log_level": 0})
+            self._lag_consumers[group] = consumer
+        partitions = [TopicPartition(topic, n) for n in consumer.list_topics(topic, 10).topics[topic].partitions]
+        found = {one.partition: one.offset for one in consumer.committed(partitions, 20)}
+        ends = {one.partition: consumer.get_watermark_offsets(one, 10)[1] for one in partitions}
+        return [(max(0, found[partition]), end) for partition, end in ends.items()]
 
     def consume_values(self, topic: str, expected: int, timeout_s: float = WAIT_S) -> list[bytes]:
         """The values of a topic from its beginning, read_committed, until `expected` were seen."""

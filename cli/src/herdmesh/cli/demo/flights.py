@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.devstack.errors import DevstackError
@@ -52,7 +51,8 @@ def read_flights() -> Iterator[dict[str, Any]]:
 
 def create_topic(bootstrap: str) -> None:
     """Make the empty topic. Raises `DevstackError` when the broker refuses."""
-    admin = _admin(bootstrap)
+    # the admin client's futures carry no types
+    admin: Any = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
         try:
             future.result()
@@ -74,6 +74,8 @@ def load(bootstrap: str, id_first: int, progress: Callable[[int], None]) -> int:
             "compression.type": "lz4",
             "enable.idempotence": True,
             "queue.buffering.max.messages": 200_000,
+            # what goes wrong comes back by delivery report; librdkafka's own lines would tear the progress bar
+            "log_level": 0,
         }
     )
     failures: list[str] = []
@@ -102,19 +104,22 @@ def load(bootstrap: str, id_first: int, progress: Callable[[int], None]) -> int:
     return count
 
 
-def lag_records(bootstrap: str, group: str) -> int:
-    """How many records of the topic the group has not committed yet; -1 while the broker cannot tell."""
-    admin = _admin(bootstrap)
-    partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-    ends = admin.list_offsets({one: OffsetSpec.latest() for one in partitions})
-    committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, partitions)])
-    try:
-        offsets = {one.partition: max(0, one.offset) for one in committed[group].result().topic_partitions}
-        return sum(future.result().offset - offsets.get(one.partition, 0) for one, future in ends.items())
-    except KafkaException:
-        return -1
+class Lag:
+    """How far a consumer group is behind the end of the topic. One caller at a time; blocking."""
 
+    def __init__(self, bootstrap: str, group: str) -> None:
+        self._consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+        self._partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
 
-def _admin(bootstrap: str) -> Any:
-    # the admin client's futures carry no types
-    return AdminClient({"bootstrap.servers": bootstrap})
+    def records(self) -> int:
+        """Records the group has not committed yet; -1 while the broker cannot tell."""
+        try:
+            committed = self._consumer.committed(self._partitions, 5)
+            ends = [self._consumer.get_watermark_offsets(one, 5)[1] for one in self._partitions]
+        except KafkaException:
+            return -1
+        return sum(end - max(0, one.offset) for one, end in zip(committed, ends, strict=True))
+
+    def close(self) -> None:
+        """Give the connection up."""
+        self._consumer.close()

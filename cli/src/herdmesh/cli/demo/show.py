@@ -32,7 +32,7 @@ from herdmesh.cli.board import Board
 from herdmesh.cli.client import HerderClient, new_request_id
 from herdmesh.cli.commands.apply import to_properties
 from herdmesh.cli.demo import flights
-from herdmesh.cli.output import count, out, table
+from herdmesh.cli.output import count, out, print_json, table
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.stack import Stack, StackSettings
 
@@ -109,7 +109,8 @@ class Demo:
         following = asyncio.create_task(self.board.follow(self.stack.state.herder))
         loading: asyncio.Task[None] | None = None
         headline = Text(f"applying {name}: a Parquet sink with 2 tasks and 3 transformations")
-        out.print(f"[green]3[/] herd apply -f flights-parquet.json\n{json.dumps(connector, indent=2)}")
+        out.print("[green]3[/] herd apply -f flights-parquet.json")
+        print_json(connector)
         victim: views.Json | None = None
         killed_s = 0.0
         try:
@@ -154,16 +155,20 @@ class Demo:
         assert victim is not None
         out.print(
             f"[green]4[/] worker {victim['worker_id']} was killed (SIGKILL) while it ran task {victim['id']}; "
-            f"the task ran elsewhere {self.outcome.take_over_s:.2f} s later"
+            f"the task ran elsewhere {self.outcome.take_over_s:.2f} s later",
+            soft_wrap=True,
         )
 
     _lag: int = -1
 
     async def _watch_lag(self, group: str) -> None:
-        bootstrap = self.stack.state.bootstrap_servers
-        while True:
-            self._lag = await asyncio.to_thread(flights.lag_records, bootstrap, group)
-            await asyncio.sleep(_REFRESH_S)
+        lag = flights.Lag(self.stack.state.bootstrap_servers, group)
+        try:
+            while True:
+                self._lag = await asyncio.to_thread(lag.records)
+                await asyncio.sleep(_REFRESH_S)
+        finally:
+            lag.close()
 
     def _kill_worker(self, worker_id: str) -> None:
         for service in self.stack.state.services:
