@@ -89,6 +89,9 @@ def producer(
         "reconnect.backoff.max.ms": 500,
     }
     fixed: ClientConfig = {
+        # When no broker answers, the default forgets all brokers, and with them the group's coordinator in a way that
+        # lets send_offsets_to_transaction wait for ever (librdkafka issues 5456, 5511; tried with 2.16.0).
+        "metadata.recovery.strategy": "none",
         "transactional.id": spec.transactional_id,
         "enable.idempotence": True,
         "acks": "all",

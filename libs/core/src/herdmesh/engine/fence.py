@@ -11,14 +11,21 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S
+from herdmesh.engine.clients import RETRY_TIMEOUT_S
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import is_fenced
+
+CALL_TIMEOUT_S = 2.0
+"""One call of a transaction; it is repeated until RETRY_TIMEOUT_S. Short, because a repeated call looks at the brokers
+anew, and the one before may not have noticed that they are back."""
+HANG_TIMEOUT_S = 20.0
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +79,8 @@ class Fence:
         """
         self.begin()
         self._until_done(
-            lambda: self.producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT_S), "committing offsets"
+            lambda: _watched(lambda: self.producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT_S)),
+            "committing offsets",
         )
         self.commit()
 
@@ -108,3 +116,30 @@ class Fence:
                 if cause.retriable() or cause.txn_requires_abort():
                     raise TaskFailed(f"{doing} did not succeed: {cause.str()}", ErrorClass.RETRIABLE) from error
                 raise
+
+
+def _watched(call: Callable[[], Any]) -> None:
+    """Make a call that may ignore its own timeout (librdkafka issues 5456, 5511: a group coordinator that left the
+    cluster), and give it up when it does. It cannot commit anything later: the next owner fences it.
+
+    Raises:
+        TaskFailed: RETRIABLE, when it hangs.
+        KafkaException: what the call raised.
+    """
+    answers: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def answer() -> None:
+        try:
+            call()
+        except KafkaException as error:
+            answers.put(error)
+        else:
+            answers.put(None)
+
+    Thread(target=answer, name="send-offsets", daemon=True).start()
+    try:
+        error = answers.get(timeout=HANG_TIMEOUT_S)
+    except Empty:
+        raise TaskFailed("committing offsets hangs: the group's coordinator is gone", ErrorClass.RETRIABLE) from None
+    if error is not None:
+        raise error
