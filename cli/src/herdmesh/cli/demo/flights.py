@@ -52,7 +52,7 @@ def read_flights() -> Iterator[dict[str, Any]]:
 def create_topic(bootstrap: str) -> None:
     """Make the empty topic. Raises `DevstackError` when the broker refuses."""
     # the admin client's futures carry no types
-    admin: Any = AdminClient({"bootstrap.servers": bootstrap})
+    admin: Any = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
         try:
             future.result()
