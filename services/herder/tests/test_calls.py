@@ -27,7 +27,6 @@ from herdmesh.rpc.errors import (
     NoWorker,
     RevisionMismatch,
     Timeout,
-    WriteOutcomeUnknown,
 )
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
@@ -200,17 +199,30 @@ def test_a_deadline_names_its_stage(world: World) -> None:
     assert error.stage == "validating the config on a worker"
 
 
-def test_a_leader_that_steps_down_tells_its_callers(world: World) -> None:
-    world.store_down = True
-    writing = world.call(CreateConnector("a", sink(1)), timeout_ms=60_000)
-    world.run()
+def test_a_leader_that_steps_down_sees_writes_through_and_sends_others_elsewhere(world: World) -> None:
+    world.ask(CreateConnector("a", sink(1)))
+    writing = world.call(SetTarget("a", TargetState.PAUSED), timeout_ms=60_000)
     world.workers["w1"].frozen = True
     validating = world.call(CreateConnector("b", sink(1)), timeout_ms=60_000)
-    world.run()
     world.post(ev.LeadershipLost("resigned"))
     world.run()
-    assert isinstance(error_of(world, writing), WriteOutcomeUnknown)
     assert isinstance(error_of(world, validating), NoLeader)
+    assert isinstance(world.answers[writing], Written)
+    view = world.herder.connector("a")
+    assert view is not None
+    assert view.entry.target is TargetState.PAUSED
+    assert [condition.type for condition in view.status.conditions] == ["NO_LEADER"]
+
+
+def test_a_write_that_outlives_the_leader_keeps_its_deadline(world: World) -> None:
+    world.ask(CreateConnector("a", sink(1)))
+    world.store_down = True
+    writing = world.call(SetTarget("a", TargetState.PAUSED), timeout_ms=2_000)
+    world.post(ev.LeadershipLost("resigned"))
+    world.advance(2_500)
+    error = error_of(world, writing)
+    assert isinstance(error, Timeout)
+    assert error.stage == "writing to the config store"
 
 
 def test_a_cancelled_call_is_forgotten(world: World) -> None:

@@ -7,6 +7,9 @@ place and on the newest state; so a retried create is answered with its first ou
 Order of checks as observable in Connect (reference/herder.md 4.1): leader, name, validation, existence, write. A write
 is answered only when the watch has brought it back, so that a caller's next read sees it.
 
+A write that is under way when this herder stops leading is seen through all the same: it needs no leader (only task
+sets do), the store answers it and the watch brings it back to followers too.
+
 Invariant: every call is answered exactly once, at the latest at its deadline, with the stage it was at.
 """
 
@@ -24,7 +27,7 @@ from herdmesh.herder.state.instructions import (
     Reply,
     ValidateOnWorker,
 )
-from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.mesh import Mesh, Role
 from herdmesh.herder.state.model import CLASS_KEY, NAME_KEY, ErrorClass, Failure, Properties, Validation
 from herdmesh.herder.state.records import Call, Command, Op, OpKind, Stage
 from herdmesh.herder.state.requests import (
@@ -56,7 +59,6 @@ from herdmesh.rpc.errors import (
     TaskNotFound,
     Timeout,
     WorkerNotFound,
-    WriteOutcomeUnknown,
 )
 from herdmesh.topicstore.contract import Revision
 
@@ -146,6 +148,7 @@ def write_failed(mesh: Mesh, call_id: int, error: HerdmeshError) -> None:
     if call is None:
         return
     raced = isinstance(call.request, PatchConnector) and isinstance(error, RevisionMismatch)
+    raced = raced and mesh.role is Role.LEADING
     if raced and call.options.expected_revision is None and call.attempts < PATCH_ATTEMPTS_MAX:
         call.attempts += 1
         call.stage = Stage.VALIDATING
@@ -176,13 +179,11 @@ def cancel(mesh: Mesh, call_id: int) -> None:
     mesh.calls.pop(call_id, None)
 
 
-def fail_all(mesh: Mesh, why: str) -> None:
-    """This herder stops leading: nobody will see these calls through."""
+def fail_unwritten(mesh: Mesh, why: str) -> None:
+    """This herder stops leading, and no worker will validate for it any more: nothing was written, so try elsewhere."""
     for call in list(mesh.calls.values()):
         if call.stage is Stage.VALIDATING:
             _reply(mesh, call, NoLeader(f"this herder stopped leading: {why}"))
-        else:
-            _reply(mesh, call, WriteOutcomeUnknown(f"this herder stopped leading while {call.stage.value}: {why}"))
 
 
 # --- stages

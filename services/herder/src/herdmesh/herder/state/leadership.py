@@ -69,7 +69,7 @@ def step_down(mesh: Mesh, why: str) -> None:
     mesh.leader_id = mesh.leader_address = ""
     for session in mesh.sessions:
         mesh.out.append(CloseSession(session, NoLeader(f"this herder leads no longer: {why}")))
-    calls.fail_all(mesh, why)
+    calls.fail_unwritten(mesh, why)
     mesh.reset_reign()
     mesh.out.append(RoleChanged(refusal(mesh)))
 

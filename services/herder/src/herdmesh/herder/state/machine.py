@@ -267,9 +267,9 @@ class Herder:
         late = mesh.now - (self._tick_ms or mesh.now)
         self._tick_ms = mesh.now
         self._unpark()
+        calls.expire(mesh)
         if mesh.role is not Role.LEADING:
             return
-        calls.expire(mesh)
         sessions.tick(mesh, late if late >= STALL_MS else 0)
         for name in mesh.due():
             if name in mesh.connectors:

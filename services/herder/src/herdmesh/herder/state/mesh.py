@@ -17,7 +17,7 @@ from enum import StrEnum, unique
 
 from herdmesh.herder.state.instructions import Instruction, Message, Send, ViewsChanged
 from herdmesh.herder.state.model import ConnectorEntry, Lease, Rules, StatusEntry, UnitId
-from herdmesh.herder.state.records import Call, Command, Connector, Hold, Member, Op, Unit
+from herdmesh.herder.state.records import Call, Command, Connector, Hold, Member, Op, OpKind, Unit
 from herdmesh.herder.state.requests import RestartItem
 from herdmesh.topicstore.contract import Revision
 
@@ -80,14 +80,13 @@ class Mesh:
         self._changed_workers: set[str] = set()
 
     def reset_reign(self) -> None:
-        """Forget everything that belongs to an epoch."""
+        """Forget everything that belongs to an epoch; calls whose write is under way are seen through without one."""
         self._changed_connectors.update(self.connectors)
         self._changed_workers.update(self.members)
         self.members.clear()
         self.sessions.clear()
         self.connectors.clear()
-        self.calls.clear()
-        self.ops.clear()
+        self.ops = {number: op for number, op in self.ops.items() if op.kind is OpKind.CALL}
         self.commands.clear()
         self.restart_memo.clear()
         self.dirty.clear()

@@ -3,8 +3,8 @@
 Owns the join, and reads only. Live knowledge comes first (what workers said over their sessions), then, while workers
 may still dial in to a new leader, what the status store has.
 
-Invariant: a unit is never shown RUNNING unless its worker's stream is open, or its lease is live and the leader still
-waits for that worker to dial in.
+Invariant: a unit is never shown RUNNING unless its worker's stream is open, or its lease is live and there is no leader
+it has dialled in to yet.
 """
 
 from __future__ import annotations
@@ -100,10 +100,13 @@ class ClusterView:
 
 
 def connector_view(mesh: Mesh, name: str) -> ConnectorView | None:
-    """The connector as it is now; None when there is none of that name."""
-    connector = mesh.connectors.get(name)
-    entry = connector.stored if connector is not None else None
-    if connector is None or entry is None:
+    """The connector as it is now; None when there is none of that name.
+
+    A herder that does not lead knows its config, and of its units what the status store has.
+    """
+    connector = mesh.connectors.get(name) or Connector(name, mesh.entries.get(name))
+    entry = connector.stored
+    if entry is None:
         return None
     type_ = configs.type_of(mesh, entry.class_name)
     tasks = tuple(_task_view(mesh, connector, entry, task) for task in range(len(entry.tasks)))
@@ -122,8 +125,15 @@ def unit_view(mesh: Mesh, connector: Connector, unit: Unit) -> UnitView:
     if hold is not None:
         return _held_view(mesh, connector, unit, hold)
     status = mesh.status_of(unit.id)
+    if (
+        status is not None
+        and reign.refusal(mesh) is not None
+        and mesh.lease_lives(status.worker_id, status.worker_incarnation)
+    ):
+        return _stored_view(status, Condition("NO_LEADER", "its state as the worker reported it last"))
     if status is not None and not unit.strays and reign.kept_for(mesh, unit.id):
-        return _stored_view(status)
+        waiting = f"worker {status.worker_id} has not dialled in to the new leader yet"
+        return _stored_view(status, Condition("WAITING_FOR_WORKER", waiting))
     if unit.strays:
         stray = unit.strays[-1]
         state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
@@ -185,13 +195,12 @@ def _held_view(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> Unit
     )
 
 
-def _stored_view(status: StatusEntry) -> UnitView:
-    waiting = Condition("WAITING_FOR_WORKER", f"worker {status.worker_id} has not dialled in to the new leader yet")
+def _stored_view(status: StatusEntry, condition: Condition) -> UnitView:
     failure = None
     if status.state is RunState.FAILED:
         trace = status.trace or ""
         failure = Failure(next(iter(trace.splitlines()), "failed"), trace)
-    return UnitView(status.state, status.worker_id, failure, (waiting,), status.generation)
+    return UnitView(status.state, status.worker_id, failure, (condition,), status.generation)
 
 
 def _conditions(mesh: Mesh, connector: Connector, unit: Unit) -> tuple[Condition, ...]:
