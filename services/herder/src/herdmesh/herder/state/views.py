@@ -125,12 +125,11 @@ def unit_view(mesh: Mesh, connector: Connector, unit: Unit) -> UnitView:
     if hold is not None:
         return _held_view(mesh, connector, unit, hold)
     status = mesh.status_of(unit.id)
-    if (
-        status is not None
-        and reign.refusal(mesh) is not None
-        and mesh.lease_lives(status.worker_id, status.worker_incarnation)
-    ):
-        return _stored_view(status, Condition("NO_LEADER", "its state as the worker reported it last"))
+    if reign.refusal(mesh) is not None:
+        no_leader = Condition("NO_LEADER", "no herder leads; this is what its worker reported last")
+        if status is not None and mesh.lease_lives(status.worker_id, status.worker_incarnation):
+            return _stored_view(status, no_leader)
+        return UnitView(RunState.UNASSIGNED, conditions=(no_leader,))
     if status is not None and not unit.strays and reign.kept_for(mesh, unit.id):
         waiting = f"worker {status.worker_id} has not dialled in to the new leader yet"
         return _stored_view(status, Condition("WAITING_FOR_WORKER", waiting))
