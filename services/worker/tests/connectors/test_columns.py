@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect import jackson
 from herdmesh.worker.connectors.columns import chunk_of, column_of, table_of, text_of
 
 pa: Any = pyarrow
@@ -42,6 +40,8 @@ def table(*batches: list[Any]) -> Any:
         ([{"x": 1}], pa.string()),
         ([[1], None], pa.string()),
         ([b"a", "a"], pa.string()),
+        ([1.5, True], pa.string()),
+        ([1, 1.5, False], pa.string()),
     ],
 )
 def test_a_column_gets_the_narrowest_type_that_holds_it(column: list[Any], kind: Any) -> None:
@@ -97,10 +97,11 @@ def _assert_same(value: Any, read: Any) -> None:
     """Equal, or the text of the value."""
     if value is None:
         assert read is None
+    elif isinstance(read, str) and type(value) is int:
+        # An int may have been a double of the same value before its column became text: "0" or "0.0".
+        assert read in (text_of(value), text_of(float(value)))
     elif isinstance(read, str):
         assert read == text_of(value)
-        if not isinstance(value, str | bytes):
-            assert json.loads(read) == json.loads(jackson.dumps(value)) or isinstance(value, int)
     elif isinstance(read, float):
         assert math.isclose(read, value, rel_tol=0.0)
     else:

@@ -30,6 +30,8 @@ VALUE_COLUMN = "value"
 _values_of: Any = dict[str, Any].values
 _EXACT_IN_DOUBLE = 1 << 53
 _INT64 = range(-(1 << 63), 1 << 63)
+_TAKEN_AS_WELL: dict[Any, type] = {pa.binary(): str, pa.float64(): bool}
+"""What Arrow silently takes for another type: the bytes of a string, 1.0 for true."""
 _PLAIN = frozenset((pa.null(), pa.bool_(), pa.int64(), pa.float64(), pa.string(), pa.binary()))
 
 
@@ -62,8 +64,9 @@ def column_of(values: Sequence[Any]) -> Array:
         column = pa.array(values)
     except (pa.ArrowException, OverflowError, TypeError, ValueError):
         return _careful_column(values)
-    if column.type == pa.binary() and any(isinstance(value, str) for value in values):
-        return _careful_column(values)  # Arrow would take the strings' bytes
+    taken_as_well = _TAKEN_AS_WELL.get(column.type)
+    if taken_as_well is not None and taken_as_well in map(type, values):
+        return _careful_column(values)
     return column if column.type in _PLAIN else _careful_column(values)
 
 
