@@ -1,0 +1,62 @@
+"""`herd up --detach`, a supervisor that is killed, `herd up` again, `herd down`: the data folder keeps everything."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from herdmesh.devstack.layout import StackLayout
+from tests.support.mesh import parquet_sink
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+
+
+async def _herd(folder: Path, *arguments: str) -> tuple[int, Any]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "herdmesh.cli", *arguments, "-o", "json"),
+        cwd=folder,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    stdout, stderr = await process.communicate()
+    assert process.returncode is not None
+    assert stdout, stderr.decode()
+    return process.returncode, json.loads(stdout)
+
+
+async def test_a_second_up_continues_where_a_killed_one_was(tmp_path: Path) -> None:
+    """The first supervisor dies by kill -9 and leaves its services behind; the second ends them and goes on."""
+    config = tmp_path / "sink.json"
+    config.write_text(json.dumps({"name": "kept", "config": parquet_sink("nowhere-yet", tmp_path / "out", tasks=1)}))
+    try:
+        code, first = await _herd(tmp_path, "up", "--detach")
+        assert (code, first["ready"]) == (0, True)
+        code, refused = await _herd(tmp_path, "up", "--detach")
+        assert code == 1
+        assert str(first["supervisor"]["pid"]) in refused["error"]["message"]
+        code, _ = await _herd(tmp_path, "apply", "-f", str(config))
+        assert code == 0
+
+        os.kill(first["supervisor"]["pid"], signal.SIGKILL)
+        code, second = await _herd(tmp_path, "up", "--detach")
+        assert (code, second["ready"]) == (0, True)
+        before = {one["name"]: one for one in first["services"]}
+        for one in second["services"]:
+            kept = one["mark"] == before[one["name"]]["mark"]
+            assert kept == (one["name"] == "broker"), f"{one['name']}: the broker is adopted, the rest is started anew"
+        code, found = await _herd(tmp_path, "get", "connectors", "kept")
+        assert (code, found["name"], found["target_state"]) == (0, "kept", "STARTED")
+    finally:
+        code, stopped = await _herd(tmp_path, "down")
+    assert (code, stopped["result"]) == (0, "stopped")
+    state = StackLayout(tmp_path / ".herd").read_state()
+    assert state is not None
+    assert not [one.name for one in state.services if one.mark is not None and psutil.pid_exists(one.mark.pid)]
