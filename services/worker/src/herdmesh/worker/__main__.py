@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 import structlog
@@ -64,20 +64,7 @@ async def _serve(settings: WorkerSettings, spark: SparkHost, stop: asyncio.Event
     watch = IdleWatch(settings.bootstrap_servers, settings.watch_interval_ms, specs, loop.emit)
     runs = Runs(spark, specs, watch.remember_sign, loop.emit)
     commands = Commands(settings, specs, loop.emit)
-    server = Server(
-        settings.listen,
-        [
-            ServiceRegistration(
-                WorkerServicer(loop, commands, specs),
-                worker_service_pb2_grpc.add_WorkerServiceServicer_to_server,
-                WORKER_SERVICE,
-            ),
-            ServiceRegistration(
-                RunServicer(runs, loop.emit), run_service_pb2_grpc.add_RunServiceServicer_to_server, RUN_SERVICE
-            ),
-        ],
-        settings.metrics,
-    )
+    server = _server(settings, WorkerServicer(loop, commands, specs), RunServicer(runs, loop.emit))
     port = await server.start()
     address = f"{settings.listen.rpartition(':')[0]}:{port}"
     runs.address = address
@@ -102,22 +89,51 @@ async def _serve(settings: WorkerSettings, spark: SparkHost, stop: asyncio.Event
         session=HerderSession(settings.herder, hello, loop.emit),
         commands=commands,
     )
-    effects.watch.start()
-    effects.statuses.start()
-    effects.session.start()
+    background = [*effects.watch.start(), *effects.statuses.start(), *effects.session.start()]
     await server.set_all_serving(True)
-    signals = [
-        asyncio.create_task(_when(stop, loop, events.LeaveRequested()), name="stop"),
-        asyncio.create_task(_when(spark.lost, loop, events.SparkGone("Spark's JVM died")), name="Spark lost"),
-    ]
-    try:
-        code = await loop.run(effects)
-    finally:
-        for task in signals:
-            task.cancel()
-        await _close(effects, server)
+    code = await _until_over(loop, effects, background, stop, spark.lost, server)
     if code:
         raise SparkUnavailable("Spark's JVM died; the worker gave everything up and ends, to be started anew")
+
+
+async def _until_over(
+    loop: WorkerLoop,
+    effects: Effects,
+    background: Sequence[asyncio.Task[None]],
+    stop: asyncio.Event,
+    spark_lost: asyncio.Event,
+    server: Server,
+) -> int:
+    """Handle events until the state says Exit, then close everything; the exit code.
+
+    Raises what a background task raised.
+    """
+    signals = [
+        asyncio.create_task(_when(stop, loop, events.LeaveRequested()), name="stop"),
+        asyncio.create_task(_when(spark_lost, loop, events.SparkGone("Spark's JVM died")), name="Spark lost"),
+    ]
+    running = asyncio.create_task(loop.run(effects), name="worker loop")
+    try:
+        await asyncio.wait({running, *background}, return_when=asyncio.FIRST_COMPLETED)
+        for task in background:
+            if task.done():
+                # A bug: better a new process, whose tasks run meanwhile elsewhere, than one that is deaf in one ear.
+                task.result()
+        return await running
+    finally:
+        for task in (*signals, running):
+            task.cancel()
+        await _close(effects, server)
+
+
+def _server(settings: WorkerSettings, worker: WorkerServicer, runs: RunServicer) -> Server:
+    add_worker = worker_service_pb2_grpc.add_WorkerServiceServicer_to_server
+    add_runs = run_service_pb2_grpc.add_RunServiceServicer_to_server
+    services = [
+        ServiceRegistration(worker, add_worker, WORKER_SERVICE),
+        ServiceRegistration(runs, add_runs, RUN_SERVICE),
+    ]
+    return Server(settings.listen, services, settings.metrics)
 
 
 async def _close(effects: Effects, server: Server) -> None:

@@ -87,9 +87,10 @@ class IdleWatch:
         self._metadata_due = 0.0
         self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to watch."""
+    def start(self) -> list[asyncio.Task[None]]:
+        """Begin to watch. Returns what must not end before `close`."""
         self._task = asyncio.create_task(self._watch(), name="idle watch")
+        return [self._task]
 
     def watch(self, instruction: WatchTask) -> None:
         """Watch a task until it is woken or unwatched."""
@@ -161,9 +162,9 @@ class IdleWatch:
                 ends = await in_thread("end offsets", lambda wanted=wanted: self._ends(wanted)) if wanted else {}
                 await self._compare(ends, loop.time())
                 away = False
-            except KafkaException as error:
+            except (KafkaException, TimeoutError) as error:
                 if not away:
-                    _log.warning("idle_watch_away", error=str(error))
+                    _log.warning("idle_watch_away", error=str(error) or "no answer")
                 away = True
                 await asyncio.sleep(_AWAY_PAUSE_S)
                 continue

@@ -46,12 +46,13 @@ class HerderSession:
         self._tasks: list[asyncio.Task[None]] = []
         self._stream: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to dial."""
+    def start(self) -> list[asyncio.Task[None]]:
+        """Begin to dial. Returns what must not end before `close`."""
         self._tasks = [
             asyncio.create_task(self._dial_for_ever(), name="herder session"),
             asyncio.create_task(self._heartbeats(), name="heartbeats"),
         ]
+        return self._tasks
 
     def send(self, request: session_pb2.SessionRequest) -> None:
         """Send in order; dropped without a stream, and a stream that takes nothing is given up."""

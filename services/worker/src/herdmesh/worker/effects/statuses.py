@@ -59,12 +59,13 @@ class StatusClient:
         self._idle.set()
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self) -> None:
-        """Begin to write and to keep the lease."""
+    def start(self) -> list[asyncio.Task[None]]:
+        """Begin to write and to keep the lease. Returns what must not end before `close`."""
         self._tasks = [
             asyncio.create_task(self._write_all(), name="status writes"),
             asyncio.create_task(self._keep_lease(), name="lease"),
         ]
+        return self._tasks
 
     def write(self, instruction: WriteStatus) -> None:
         """Write as soon as possible; an unwritten earlier status of the unit is dropped."""
