@@ -17,7 +17,7 @@ from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2_grpc as session_pb2_grpc
 from herdmesh.api.statusstore.v1 import status_pb2, status_write_service_pb2, status_write_service_pb2_grpc
 from herdmesh.rpc import properties
-from herdmesh.rpc.errors import NotLeader, StoreReplaying
+from herdmesh.rpc.errors import NotBuilt, NotLeader, StoreReplaying
 from herdmesh.rpc.server import Server, ServiceRegistration
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -156,6 +156,7 @@ class RememberingStatusStore(status_write_service_pb2_grpc.StatusWriteServiceSer
 
     def __init__(self) -> None:
         self.away = False
+        self.refused = 0
         self.stale: set[str] = set()
         self.puts: list[status_write_service_pb2.StatusPut] = []
         self.leases: list[status_write_service_pb2.HeartbeatRequest] = []
@@ -164,6 +165,7 @@ class RememberingStatusStore(status_write_service_pb2_grpc.StatusWriteServiceSer
         self, request: status_write_service_pb2.PutStatusesRequest, context: Context
     ) -> status_write_service_pb2.PutStatusesResponse:
         if self.away:
+            self.refused += 1
             raise StoreReplaying("away")
         response = status_write_service_pb2.PutStatusesResponse()
         for put in request.puts:
@@ -180,6 +182,21 @@ class RememberingStatusStore(status_write_service_pb2_grpc.StatusWriteServiceSer
     ) -> status_write_service_pb2.HeartbeatResponse:
         self.leases.append(request)
         return status_write_service_pb2.HeartbeatResponse()
+
+    async def PutTopics(
+        self, request: status_write_service_pb2.PutTopicsRequest, context: Context
+    ) -> status_write_service_pb2.PutTopicsResponse:
+        raise NotBuilt("PutTopics")
+
+    async def DeleteTopics(
+        self, request: status_write_service_pb2.DeleteTopicsRequest, context: Context
+    ) -> status_write_service_pb2.DeleteTopicsResponse:
+        raise NotBuilt("DeleteTopics")
+
+    async def DeleteConnectorStatuses(
+        self, request: status_write_service_pb2.DeleteConnectorStatusesRequest, context: Context
+    ) -> status_write_service_pb2.DeleteConnectorStatusesResponse:
+        raise NotBuilt("DeleteConnectorStatuses")
 
     def of(self, connector: str, task: int = 0) -> list[status_pb2.Status]:
         """The statuses put for a task, in order."""

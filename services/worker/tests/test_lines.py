@@ -1,0 +1,115 @@
+"""The lines to herder and status store over real servers: fail-over, order, and what waits while they are away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from herdmesh.api.common.v1 import connector_pb2, identity_pb2
+from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
+from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.worker import wire
+from herdmesh.worker.effects.session import HerderSession
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.statuses import StatusClient
+from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.state import events
+from herdmesh.worker.state.instructions import WriteStatus
+from herdmesh.worker.state.model import Assignment, PutMode, RunState, UnitId
+from services.worker.tests import fakes
+from services.worker.tests.fakes import RememberingStatusStore, ScriptedHerder
+
+WORKER = identity_pb2.WorkerIdentity(worker_id="127.0.0.1:7204", incarnation="life")
+UNIT = UnitId("c", 0)
+
+
+def status(state: RunState, unit: UnitId = UNIT, generation: int = 1) -> WriteStatus:
+    return WriteStatus(unit, state, PutMode.PUT, generation, {"connector.class": "FileStreamSink"})
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def emitted() -> asyncio.Queue[events.Event]:
+    return asyncio.Queue()
+
+
+async def test_statuses_wait_for_the_store_and_the_latest_wins(emitted: asyncio.Queue[events.Event]) -> None:
+    store = RememberingStatusStore()
+    store.away = True
+    server, address = await fakes.serve_store(store)
+    client = StatusClient(address, WORKER, RunSpecs(WorkerSettings(), PluginRegistry.discover()), emitted.put)
+    client.start()
+    try:
+        client.write(status(RunState.RUNNING))
+        client.write(status(RunState.RUNNING, UnitId("c", 1)))
+        await until(lambda: store.refused)
+        client.write(status(RunState.PAUSED))
+        store.away = False
+        await until(lambda: len(store.puts) == 2)
+        assert [one.state for one in store.of("c", 0)] == [connector_pb2.RUN_STATE_PAUSED]
+        assert store.of("c", 0)[0].worker_incarnation == "life"
+        assert store.leases
+    finally:
+        await client.close(1)
+        await server.stop(0)
+    assert store.leases[-1].leaving
+
+
+async def test_a_stale_status_is_told(emitted: asyncio.Queue[events.Event]) -> None:
+    store = RememberingStatusStore()
+    store.stale.add("c")
+    server, address = await fakes.serve_store(store)
+    client = StatusClient(address, WORKER, RunSpecs(WorkerSettings(), PluginRegistry.discover()), emitted.put)
+    client.start()
+    try:
+        client.write(status(RunState.RUNNING, generation=7))
+        async with asyncio.timeout(10):
+            assert await emitted.get() == events.StatusStale(UNIT, 7)
+    finally:
+        await client.close(1)
+        await server.stop(0)
+
+
+async def test_the_session_follows_the_leader_and_comes_back(emitted: asyncio.Queue[events.Event]) -> None:
+    follower, leader = ScriptedHerder(), ScriptedHerder()
+    follower_server, follower_address = await fakes.serve_herder(follower)
+    leader_server, leader_address = await fakes.serve_herder(leader)
+    follower.leader_address = leader_address
+    session = HerderSession(follower_address, lambda: session_pb2.WorkerHello(worker=WORKER), emitted.put)
+    session.start()
+    try:
+        await leader.until_session()
+        assert isinstance(await _event(emitted, events.SessionOpened), events.SessionOpened)
+        session.send(wire.report_to(UNIT, Assignment(1, 1), RunState.RUNNING, None))
+        await leader.until_report("c", connector_pb2.RUN_STATE_RUNNING)
+
+        leader.end_session()
+        assert isinstance(await _event(emitted, events.SessionClosed), events.SessionClosed)
+        await leader.until_session(2)
+
+        await leader_server.stop(0)
+        follower.leader_address = ""
+        await follower.until_session()
+        assert not follower.hellos[0].holdings
+    finally:
+        await session.close()
+        await follower_server.stop(0)
+        await leader_server.stop(0)
+
+
+async def _event(emitted: asyncio.Queue[events.Event], kind: type) -> events.Event:
+    async with asyncio.timeout(10):
+        while True:
+            event = await emitted.get()
+            if isinstance(event, kind):
+                return event
