@@ -149,6 +149,7 @@ class WorkerState:
 
     def _welcome(self, event: events.SessionOpened, now: float) -> list[Instruction]:
         self.session_open = True
+        self.tasks.tell_all()
         out: list[Instruction] = []
         for holding in self.holdings():
             if holding.unit not in event.adopted:

@@ -130,6 +130,10 @@ class Tasks:
         self._moved.clear()
         return moved
 
+    def tell_all(self) -> None:
+        """Count every task as moved: a leader that is new to us knows nothing of how far they have come."""
+        self._moved = dict.fromkeys(self._tasks)
+
     # --- the herder's commands
 
     def start(self, event: events.StartUnit, spec: TaskSpec, now: float) -> list[Instruction]:
