@@ -218,7 +218,7 @@ class Assignment(_message.Message):
     incarnation: _builtins.str
     """incarnation of the connector."""
     task_digest: _builtins.str
-    """task_digest of the task config. Empty for a connector."""
+    """task_digest of the task set and the task's config in it, opaque to workers: a task of an older set never equals one of a newer. Empty for a connector."""
     @_builtins.property
     def config_revision(self) -> _revision_pb2.Revision:
         """config_revision of the connector config it was made from."""
