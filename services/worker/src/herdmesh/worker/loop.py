@@ -58,7 +58,7 @@ class WorkerLoop:
         """Handle events until the state says Exit; returns the exit code."""
         clock = asyncio.get_running_loop().time
         while True:
-            deadline = self._state.next_deadline()
+            deadline = self._state.next_deadline(clock())
             event: events.Event
             try:
                 async with asyncio.timeout_at(deadline):

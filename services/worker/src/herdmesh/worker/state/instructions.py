@@ -43,7 +43,7 @@ class StopRun:
 
 @dataclass(frozen=True, slots=True)
 class ShareRun:
-    """Tell the run to end after `run_ms`, because other tasks wait."""
+    """Tell the run to end when it has lasted `run_ms`, because other tasks wait."""
 
     run_id: str
     run_ms: int

@@ -61,9 +61,9 @@ class WorkerState:
         held = [*self.connectors, *self.tasks]
         return [Holding(one.unit, one.assignment, one.state, one.failure) for one in held]
 
-    def next_deadline(self) -> float | None:
+    def next_deadline(self, now: float) -> float | None:
         """When a Tick is due, None = never."""
-        times = [self.tasks.next_deadline(), self.connectors.next_deadline(), self._leave_by, self._exit_by]
+        times = [self.tasks.next_deadline(now), self.connectors.next_deadline(), self._leave_by, self._exit_by]
         return min((time for time in times if time is not None), default=None)
 
     # --- the one mutator
@@ -104,7 +104,7 @@ class WorkerState:
             case events.RunHello(run_id=run_id, pid=pid):
                 return self.tasks.run_hello(run_id, pid)
             case events.RunProgress(run_id=run_id, progress=progress):
-                return self.tasks.run_progress(run_id, progress)
+                return self.tasks.run_progress(run_id, progress, now)
             case events.RunFailed(run_id=run_id, failure=failure):
                 return self.tasks.run_said_end(run_id, failure)
             case events.RunFinished(run_id=run_id):

@@ -26,6 +26,7 @@ from herdmesh.worker.state.model import (
     UnitId,
 )
 from herdmesh.worker.state.progress import added, caught_up
+from herdmesh.worker.state.runs import Run, ask_again_at, to_ask
 
 _START_COUNTS_MAX = 10_000
 
@@ -36,30 +37,13 @@ class TaskLimits:
 
     slots: int = 8
     share_ms: int = 2_000
-    """How long a run may go on once another task waits for its slot."""
+    """How long a run that has work may go on once another task waits for its slot."""
     stop_timeout_ms: int = 10_000
     """How long a run may take to commit and end before its process is killed."""
     lost_runs_max: int = 3
     """So many runs in a row may be lost without a word before the task is FAILED."""
     lost_backoff_ms: int = 500
     """Wait before the second try after a lost run; doubles. The first try comes at once."""
-
-
-@dataclass(slots=True)
-class Run:
-    """One run of a task, from SubmitRun to RunEnded."""
-
-    run_id: str
-    since: float
-    base: Progress
-    """Of the task's earlier runs."""
-    pid: int = 0
-    outcome: events.RunFinished | Failure | None = None
-    shared: bool = False
-    """Told to share its slot."""
-    stop_by: float | None = None
-    """Told to stop; cancelled at this time."""
-    cancelled: bool = False
 
 
 @dataclass(slots=True)
@@ -82,6 +66,8 @@ class Task:
     """A run under this assignment took over and began: only then it is RUNNING."""
     lost_runs: int = 0
     retry_at: float | None = None
+    woken: bool = False
+    """Its next run begins because there is work to be seen."""
     giving_up: bool = False
     successor: events.StartUnit | None = None
     """Starts once this one is given up."""
@@ -117,11 +103,14 @@ class Tasks:
         """How often the worker was told to start it, also before it was last given up."""
         return self._start_counts.get(unit, 0)
 
-    def next_deadline(self) -> float | None:
+    def next_deadline(self, now: float) -> float | None:
         """When `tick` next has something to do."""
         times = [task.retry_at for task in self._tasks.values() if task.retry_at is not None]
         runs = [task.run for task in self._by_run.values() if task.run is not None]
         times += [run.stop_by for run in runs if run.stop_by is not None and not run.cancelled]
+        share_at = ask_again_at(runs, len(self._queue), now)
+        if share_at is not None:
+            times.append(share_at)
         return min(times, default=None)
 
     def take_moved(self) -> list[UnitId]:
@@ -196,7 +185,7 @@ class Tasks:
                 task.phase = Phase.RUNNING
         return []
 
-    def run_progress(self, run_id: str, progress: Progress) -> list[Instruction]:
+    def run_progress(self, run_id: str, progress: Progress, now: float) -> list[Instruction]:
         """Records moved, or the task took over."""
         task = self._by_run.get(run_id)
         if task is None or task.run is None:
@@ -205,6 +194,9 @@ class Tasks:
             task.phase = Phase.RUNNING
         if progress.records_in > 0:
             task.lost_runs = 0
+        if task.run.took_over_at is None:
+            task.run.took_over_at = now
+        task.run.progress = progress
         return self._progressed(task, task.run, progress)
 
     def run_said_end(self, run_id: str, outcome: events.RunFinished | Failure) -> list[Instruction]:
@@ -232,6 +224,7 @@ class Tasks:
         task = self._tasks.get(unit)
         if task is None or task.phase is not Phase.IDLE or task.run_count != idle_id:
             return []
+        task.woken = True
         return [instructions.UnwatchTask(unit), *self._to_queued(task, now)]
 
     def all_runs_gone(self, error: str, now: float) -> list[Instruction]:
@@ -243,8 +236,8 @@ class Tasks:
         return out
 
     def tick(self, now: float) -> list[Instruction]:
-        """Cancel runs that will not stop; start again what was lost."""
-        out: list[Instruction] = []
+        """Cancel runs that will not stop; start again what was lost; ask settled runs to share."""
+        out = self._ask_to_share(now)
         for run_id, task in list(self._by_run.items()):
             run = task.run
             if run is not None and run.stop_by is not None and run.stop_by <= now and not run.cancelled:
@@ -368,29 +361,25 @@ class Tasks:
         out: list[Instruction] = []
         while self._queue and len(self._by_run) < self._limits.slots:
             out.append(self._submit(self._tasks[self._queue.popleft()], now))
-        return [*out, *self._ask_to_share()]
+        return [*out, *self._ask_to_share(now)]
 
     def _submit(self, task: Task, now: float) -> Instruction:
         self._runs_made += 1
         task.run_count += 1
         run_id = f"{self._prefix}-{self._runs_made}"
-        task.run = Run(run_id, now, task.progress)
+        task.run = Run(run_id, now, task.progress, task.woken)
+        task.woken = False
         task.phase = Phase.STARTING
         self._by_run[run_id] = task
         self._moved[task.unit] = None
         return instructions.SubmitRun(run_id, task.unit, task.spec, task.has_committed)
 
-    def _ask_to_share(self) -> list[Instruction]:
-        """As many runs as tasks wait are asked, oldest first, so that a lone waiting task does not end them all."""
-        asked = sum(1 for task in self._by_run.values() if task.run is not None and task.run.shared)
-        wanted = len(self._queue) - asked
-        if wanted <= 0:
-            return []
-        free = [task.run for task in self._by_run.values() if task.run is not None and not task.run.shared]
+    def _ask_to_share(self, now: float) -> list[Instruction]:
+        runs = [task.run for task in self._by_run.values() if task.run is not None]
         out: list[Instruction] = []
-        for run in sorted(free, key=lambda one: one.since)[:wanted]:
+        for run, run_ms in to_ask(runs, len(self._queue), self._limits.share_ms, now):
             run.shared = True
-            out.append(instructions.ShareRun(run.run_id, self._limits.share_ms))
+            out.append(instructions.ShareRun(run.run_id, run_ms))
         return out
 
     def _leave_queue(self, task: Task) -> None:
