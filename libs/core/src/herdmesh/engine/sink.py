@@ -30,9 +30,10 @@ from herdmesh.engine.meter import Limit, Meter
 from herdmesh.engine.positions import starting_offsets
 from herdmesh.engine.settings import OFFSETS_MISSING, SinkSettings
 
-BATCH_RECORDS_MAX = 4_000
-"""Records taken from the client at once; what they may weigh is bounded by the client's queue. Measured: a file sink
-is a tenth faster with 1,000 to 2,000 (the records stay in the processor's cache), a Parquet sink with 10,000."""
+BATCH_RECORDS_MAX = 1_000
+"""Records taken from the client at once; what they may weigh is bounded by the client's queue. Measured for JSON, three
+transformations and JSON again: 1.02 microseconds of CPU a record with 1,000, 1.25 with 4,000, 1.36 with 10,000, because
+a small batch stays in the processor's cache."""
 WAIT_S = 0.1
 """How long the loop waits for a record before it looks at commands, commits and the clock again."""
 MISSING_TOPIC_INTERVAL_S = 1.0
