@@ -129,7 +129,12 @@ class Mesh:
         while (lag := await asyncio.to_thread(self.lag, name, topic)) > 0:
             if time.monotonic() > deadline_s:
                 shown = self.board.connectors.get(name)
-                raise AssertionError(f"{name}: lag still {lag} after {timeout_s:g} s; last seen: {_brief(shown)}")
+                offsets = await asyncio.to_thread(self._offsets, name, topic)
+                progress = [task.get("progress") for task in (shown or {"tasks": []})["tasks"]]
+                raise AssertionError(
+                    f"{name}: lag still {lag} after {timeout_s:g} s; (committed, end) by partition: {offsets}; "
+                    f"last seen: {_brief(shown)}, {progress}"
+                )
             await asyncio.sleep(0.1)
 
     async def until_committed_at_least(self, name: str, topic: str, records: int, timeout_s: float = 90.0) -> None:
@@ -200,7 +205,13 @@ class Mesh:
     def produce(self, topic: str, ids: Iterable[int], pad: str = "x" * 100) -> int:
         """Write one JSON record per id; returns how many were acknowledged (all, or it raises)."""
         producer = Producer(
-            {"bootstrap.servers": self.bootstrap, "partitioner": "murmur2_random", "linger.ms": 5, "acks": "all"}
+            {
+                "bootstrap.servers": self.bootstrap,
+                "partitioner": "murmur2_random",
+                "linger.ms": 5,
+                # a broker that is killed makes it send again: only an idempotent producer does that without doubling
+                "enable.idempotence": True,
+            }
         )
         failures: list[Any] = []
 

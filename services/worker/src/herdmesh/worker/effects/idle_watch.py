@@ -35,6 +35,7 @@ _INTERVAL_S_MAX: Final = 0.5
 _AWAY_PAUSE_S: Final = 1.0
 _SLOWER: Final = 1.05
 _METADATA_INTERVAL_S: Final = 2.0
+_METADATA_INTERVAL_S_MAX: Final = 10.0
 _METADATA_SHARE: Final = 0.02
 _REPEAT_S: Final = 10.0
 _SOURCE_WAKE_MS_DEFAULT: Final = 1_000
@@ -177,7 +178,8 @@ class IdleWatch:
         begun = loop.time()
         partitions = await in_thread("metadata", self._list_topics)
         now = loop.time()
-        self._metadata_due = now + max(_METADATA_INTERVAL_S, (now - begun) / _METADATA_SHARE)
+        pause_s = (now - begun) / _METADATA_SHARE
+        self._metadata_due = now + min(max(_METADATA_INTERVAL_S, pause_s), _METADATA_INTERVAL_S_MAX)
         if partitions != self._partitions:
             self._partitions = partitions
             for idle in self._sinks.values():
@@ -253,6 +255,10 @@ class IdleWatch:
                 ends[(asked_of.topic, asked_of.partition)] = future.result(_CALL_TIMEOUT_S + 1.0).offset
             except KafkaException as error:
                 failure = error
-        if not ends and failure is not None:
-            raise failure
+        if failure is not None:
+            # After a broker's restart the client asks with the leader epoch it remembers, is refused for some
+            # partitions and never learns by itself: only metadata brings it the new one.
+            self._metadata_due = 0.0
+            if not ends:
+                raise failure
         return ends
