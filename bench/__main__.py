@@ -187,9 +187,7 @@ def report(say: Callable[[str], None], tasks: int, records: int, ours: list[Timi
         )
     first_mine = statistics.median(one.first_s for one in ours)
     first_java = statistics.median(one.first_s for one in theirs)
-    say(
-        f"{tasks} task{'s' if tasks > 1 else ''}, first line after {first_mine:.2f} s, Java {first_java:.2f} s"
-    )
+    say(f"{tasks} task{'s' if tasks > 1 else ''}, first line after {first_mine:.2f} s, Java {first_java:.2f} s")
 
 
 if __name__ == "__main__":

@@ -82,8 +82,8 @@ class Applied(Generic[StateT, ChangeT]):
     """The state applied so far and what waits for it."""
 
     def __init__(self, state: StateT, publish: Callable[[int, int, Sequence[ChangeT], Revision], None]) -> None:
-        """`publish(partition, offset, changes, revision)` is called for each record of the store's own topic that
-        changed something."""
+        """`publish(partition, offset, changes, revision)` is called for each record of the store's own topic, also for
+        one that changed nothing."""
         self.state = state
         self._publish = publish
         self._identity = LogIdentity("", "", 0, None)
@@ -168,7 +168,7 @@ class Applied(Generic[StateT, ChangeT]):
         changes = self.state.apply(record)
         self._applied_records += 1
         self._positions[shard] = record.offset + 1
-        if changes and shard < self._identity.partitions:
+        if shard < self._identity.partitions:
             self._publish(shard, record.offset, changes, self.revision)
 
     def _land(self, flight: Flight) -> None:

@@ -112,7 +112,8 @@ class WatchHub(Generic[_ChangeT]):
                         continue
                     event = WatchChange(event.changes, _later(event.revision, since))
                 last = event.revision
-                yield event
+                # A record that changed nothing is told as progress at once: somebody may wait to see it applied.
+                yield event if event.changes else WatchProgress(last)
             backlog = 0
             if self._closed is not None:
                 raise self._closed
