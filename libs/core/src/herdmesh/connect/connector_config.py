@@ -98,7 +98,7 @@ _NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("header.converter", ("", "org.apache.kafka.connect.storage.simpleheaderconverter", "simpleheaderconverter"),
      "header converters are"),
     ("topic.creation.groups", ("", "default"), "topic creation groups besides default are"),
-    ("transaction.boundary", ("poll",), "other boundaries of a transaction are"),
+    ("transaction.boundary", ("poll", "interval"), "boundaries set by the connector are"),
     ("offsets.storage.topic", ("",), "offsets topics of single connectors are"),
 )  # fmt: skip
 
