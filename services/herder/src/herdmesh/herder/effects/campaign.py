@@ -100,20 +100,28 @@ class Campaign:
     async def _stand(self) -> None:
         """One stream, until it breaks."""
         self._sent_ms.clear()
+        ended = asyncio.Event()
         try:
-            async for response in self._stub.Campaign(self._heartbeats()):
+            async for response in self._stub.Campaign(self._heartbeats(ended)):
                 await self._take(response)
         except HerdmeshError as error:
             _log.info("campaign_broke", error=f"{error.reason}: {error.message}")
+        finally:
+            ended.set()  # gRPC leaves the request side waiting for ever when the call itself has failed
 
-    async def _heartbeats(self) -> AsyncIterator[pb.CampaignRequest]:
+    async def _heartbeats(self, ended: asyncio.Event) -> AsyncIterator[pb.CampaignRequest]:
         first = pb.CampaignRequest(herder_id=self._herder_id, address=self._address)
         if self._held_epoch is not None:
             first.held.CopyFrom(leader_token(self._held_epoch, self._herder_id))
         self._note_sent()
         yield first
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
+        while not ended.is_set():
+            try:
+                await asyncio.wait_for(ended.wait(), HEARTBEAT_S)
+            except TimeoutError:
+                pass  # the usual way: a second has passed and the stream lives
+            else:
+                return
             self._note_sent()
             yield pb.CampaignRequest(herder_id=self._herder_id, address=self._address)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import structlog
 
@@ -30,6 +30,10 @@ _HEARTBEAT_EVERY: Final = 4
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
+_Outbox: TypeAlias = "asyncio.Queue[session_pb2.SessionRequest | None]"
+"""What a stream still has to send; None ends it."""
+
+
 class HerderSession:
     """Dials herders until closed; at most one stream at a time."""
 
@@ -42,7 +46,7 @@ class HerderSession:
         self._addresses = [one.strip() for one in addresses.split(",") if one.strip()]
         self._hello = hello
         self._emit = emit
-        self._outbox: asyncio.Queue[session_pb2.SessionRequest] | None = None
+        self._outbox: _Outbox | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stream: asyncio.Task[None] | None = None
 
@@ -120,8 +124,8 @@ class HerderSession:
         """One stream from hello to its end."""
         channel = connect(address)
         opened = False
+        outbox: _Outbox = asyncio.Queue(_QUEUE_MAX)
         try:
-            outbox: asyncio.Queue[session_pb2.SessionRequest] = asyncio.Queue(_QUEUE_MAX)
             outbox.put_nowait(session_pb2.SessionRequest(hello=self._hello()))
             self._outbox = outbox
             stub = session_pb2_grpc.WorkerSessionServiceStub(channel)
@@ -143,12 +147,20 @@ class HerderSession:
                     await self._emit(event)
         finally:
             self._outbox = None
+            _end(outbox)
             await channel.close()
             if opened:
                 _log.info("session_closed", herder=address)
                 await self._emit(events.SessionClosed())
 
 
-async def _requests(outbox: asyncio.Queue[session_pb2.SessionRequest]) -> AsyncIterator[session_pb2.SessionRequest]:
-    while True:
-        yield await outbox.get()
+async def _requests(outbox: _Outbox) -> AsyncIterator[session_pb2.SessionRequest]:
+    while (request := await outbox.get()) is not None:
+        yield request
+
+
+def _end(outbox: _Outbox) -> None:
+    """Let the request side of a stream end. gRPC leaves it waiting for ever when the call itself has failed."""
+    while not outbox.empty():
+        outbox.get_nowait()
+    outbox.put_nowait(None)
