@@ -8,6 +8,7 @@ behind it, so a report made later is sent later. Losing the herder stops nothing
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, TypeAlias
@@ -23,6 +24,7 @@ from herdmesh.worker.state import events
 
 _QUEUE_MAX: Final = 10_000
 _WELCOME_TIMEOUT_S: Final = 5.0
+_CLOSE_TIMEOUT_S: Final = 1.0
 _BACKOFF_S_FIRST: Final = 0.05
 _BACKOFF_S_MAX: Final = 0.5
 _MOVED_INTERVAL_S: Final = 0.25
@@ -49,6 +51,7 @@ class HerderSession:
         self._outbox: _Outbox | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stream: asyncio.Task[None] | None = None
+        self._closing = False
 
     def start(self) -> list[asyncio.Task[None]]:
         """Begin to dial. Returns what must not end before `close`."""
@@ -74,13 +77,12 @@ class HerderSession:
             self._stream.cancel()
 
     async def close(self) -> None:
-        """Send what is queued (up to a second) and end."""
-        outbox = self._outbox
-        if outbox is not None:
-            for _ in range(20):
-                if outbox.empty():
-                    break
-                await asyncio.sleep(0.05)
+        """Send what is queued, let the herder read it (up to a second), and end."""
+        self._closing = True
+        if self._outbox is not None and self._stream is not None:
+            with contextlib.suppress(asyncio.QueueFull):
+                self._outbox.put_nowait(None)  # the herder ends the stream once it has read everything before this
+            await asyncio.wait({self._stream}, timeout=_CLOSE_TIMEOUT_S)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -115,6 +117,8 @@ class HerderSession:
                 if current is not None and current.cancelling():
                     self._stream.cancel()
                     raise
+            if self._closing:
+                return
             if hint is None:
                 turn += 1
             backoff_s = min(max(_BACKOFF_S_FIRST, backoff_s * 2), _BACKOFF_S_MAX)
