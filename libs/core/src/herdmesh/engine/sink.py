@@ -142,12 +142,12 @@ class SinkLoop:
                 return RunEnd.QUIET
 
     def _read(self) -> list[Message]:
-        """Wait for one message, then take what else is there: `consume(n, timeout)` would wait for all n."""
+        """Take what is there, or wait for one message: `consume(n, timeout)` would wait for all n."""
+        room = self._limit.batch_size(BATCH_RECORDS_MAX)
+        if messages := self._consumer.consume(room, 0):
+            return messages
         first = self._consumer.poll(WAIT_S)
-        if first is None:
-            return []
-        room = self._limit.batch_size(BATCH_RECORDS_MAX) - 1
-        return [first, *self._consumer.consume(room, 0)] if room > 0 else [first]
+        return [] if first is None else [first]
 
     def _take(self, messages: list[Message]) -> None:
         if not messages:
