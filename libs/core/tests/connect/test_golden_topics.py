@@ -8,8 +8,8 @@ from types import ModuleType
 import pytest
 
 from herdmesh.connect import config_topic, offsets_topic, status_topic
-from herdmesh.connect.partitioner import partition_for
 from herdmesh.connect.records import Undecodable, Unknown
+from herdmesh.topicstore.partitioner import partition_of
 from libs.core.tests.connect.golden_vectors import unbase64, vectors
 
 
@@ -31,4 +31,4 @@ def test_every_record_round_trips_and_keeps_its_partition(name: str, codec: Modu
         assert codec.encode(record) == (key, value), line["id"]
         if name != "config-topic.jsonl":
             assert key is not None
-            assert partition_for(key, 5) == line["partition"], line["id"]
+            assert partition_of(key, 5) == line["partition"], line["id"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from herdmesh.connect.partitioner import partition_for
 from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind
 from herdmesh.engine.contract import Command
+from herdmesh.topicstore.partitioner import partition_of
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, processes, run_here
 from libs.core.tests.engine.sinks import PATH
 
@@ -57,9 +57,9 @@ def test_offsets_are_written_as_connect_writes_them(kafka_topics: Kafka, tmp_top
     stored = kafka_topics.messages(f"{name}-offsets", 2)
     key = json.dumps([name, {"counter": "a"}], separators=(",", ":")).encode()
     assert (stored[-1].key(), stored[-1].value()) == (key, b'{"next":25}')
-    assert stored[-1].partition() == partition_for(key, 2)
+    assert stored[-1].partition() == partition_of(key, 2)
     for message in kafka_topics.messages(topic, PARTITIONS):
-        assert message.partition() == partition_for(message.key() or b"", PARTITIONS)
+        assert message.partition() == partition_of(message.key() or b"", PARTITIONS)
 
 
 def test_a_stopped_source_commits_what_it_sent(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:

@@ -4,7 +4,7 @@ Owns compiling and running. What a step does it writes itself (`transforms.base.
 pieces, so that a record costs a few dictionary operations and no call. Does not read or write Kafka, and decides
 nothing about errors: a failing batch is run again record by record only to say which failed in which stage, and why.
 
-    sink:   raw keys, values -> converters -> steps on key and value -> Connect values, or lines of text
+    sink:   raw keys, values -> converters -> steps on key and value -> Connect values
     source: Connect values   -> steps on key and value -> converters -> raw keys, values
 
 Invariant: running a batch gives what running its records one by one, step by step, gives; the batch given is not
@@ -17,9 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from herdmesh.connect import jackson
 from herdmesh.connect.converters import Converter
-from herdmesh.connect.converters.json import JsonConverter
 from herdmesh.connect.data import Batch, Schema
 from herdmesh.connect.errors import RecordError
 from herdmesh.connect.transforms import Code, Transformation
@@ -56,33 +54,23 @@ class SinkChain:
 
     Args:
         keys: False leaves keys as raw bytes unless a step works on them; `read_keys` converts them when wanted.
-        lines: give each value as one line of text (bytes; None for null) instead of a Connect value.
     """
 
-    def __init__(
-        self, key: Converter, value: Converter, steps: Sequence[Step], *, keys: bool = True, lines: bool = False
-    ) -> None:
+    def __init__(self, key: Converter, value: Converter, steps: Sequence[Step], *, keys: bool = True) -> None:
         self.read_keys: Callable[[Sequence[bytes | None]], list[Any]] = key.to_connect_many
         self._key, self._value = key, value
-        exact = lines and isinstance(value, JsonConverter)
         keyed = keys or any(step.transformation.on_key for step in steps)
         self.key_schema: Schema | None = key.read_schema if keyed else None
-        self.value_schema: Schema | None = None if lines else value.read_schema
-        read_value: _Many = jackson.loads_many_exact if exact else value.to_connect_many
-        write_value: _Many | None = jackson.lines_many if lines else None
+        self.value_schema: Schema | None = value.read_schema
         stages: list[_Stage] = []
         if keyed:
             stages.append(_converter_stage("KEY_CONVERTER", key, True, key.to_connect_many))
-        stages.append(_converter_stage("VALUE_CONVERTER", value, False, read_value))
-        shape = _Shape(
-            steps, source=False, raw_doubles=exact, key_schema=key.read_schema, value_schema=value.read_schema
-        )
+        stages.append(_converter_stage("VALUE_CONVERTER", value, False, value.to_connect_many))
+        shape = _Shape(steps, source=False, key_schema=key.read_schema, value_schema=value.read_schema)
         stages.extend(shape.stages())
-        if write_value is not None:
-            stages.append(_converter_stage("VALUE_CONVERTER", value, False, write_value))
         self._stages = stages
         self.source, self._compiled = shape.compile(
-            before=(key.to_connect_many if keyed else None, read_value), after=(None, write_value)
+            before=(key.to_connect_many if keyed else None, value.to_connect_many), after=(None, None)
         )
 
     def run(self, batch: Batch) -> Batch:
@@ -124,7 +112,7 @@ class SourceChain:
         return Batch(batch.topic, batch.partition, keys, values, batch.offsets, batch.timestamps_ms)
 
     def _compile(self, key_schema: Schema | None, value_schema: Schema | None) -> tuple[str, _Compiled, list[_Stage]]:
-        shape = _Shape(self._steps, source=True, raw_doubles=False, key_schema=key_schema, value_schema=value_schema)
+        shape = _Shape(self._steps, source=True, key_schema=key_schema, value_schema=value_schema)
         write_key, write_value = _writer(self._key, key_schema), _writer(self._value, value_schema)
         source, compiled = shape.compile(before=(None, None), after=(write_key, write_value))
         stages = [
@@ -176,7 +164,6 @@ class _Shape:
 
     steps: Sequence[Step]
     source: bool
-    raw_doubles: bool
     key_schema: Schema | None
     value_schema: Schema | None
 
@@ -186,7 +173,7 @@ class _Shape:
 
     def _stage(self, step: Step) -> _Stage:
         on_key = step.transformation.on_key
-        alone = _Shape([step], self.source, self.raw_doubles, self.key_schema, self.value_schema)
+        alone = _Shape([step], self.source, self.key_schema, self.value_schema)
         _, compiled = alone.compile(before=(None, None), after=(None, None))
 
         def run(batch: Batch, column: Sequence[Any], at: int) -> Sequence[Any]:
@@ -201,7 +188,7 @@ class _Shape:
         self, *, before: tuple[_Many | None, _Many | None], after: tuple[_Many | None, _Many | None]
     ) -> tuple[str, _Compiled]:
         """The generated source and its function. `before` and `after` convert the key and value columns."""
-        code = Code(source=self.source, raw_doubles=self.raw_doubles)
+        code = Code(source=self.source)
         code.line("def chain(topic, partition, keys, values, offsets, timestamps):")
         code.indent = 1
         _emit_conversions(code, before)
@@ -226,7 +213,7 @@ class _Shape:
         if column == "keys":
             code.line("if not keys:")
             code.line("    keys = [None] * len(values)")
-        body = Code(source=code.source, raw_doubles=code.raw_doubles)
+        body = Code(source=code.source)
         body.constants = code.constants
         for step in steps:
             step.emit_map(body, "x")

@@ -20,15 +20,13 @@ from herdmesh.connect.validators import unique_aliases
 _ALIASES = unique_aliases("transformation aliases")
 
 
-def sink_chain(
-    config: RawConfig, *, worker: RawConfig | None = None, keys: bool = True, lines: bool = False
-) -> SinkChain:
+def sink_chain(config: RawConfig, *, worker: RawConfig | None = None, keys: bool = True) -> SinkChain:
     """The chain of a sink task. `worker` gives the converters a connector does not name itself.
 
     Raises:
         ConfigError: the first thing wrong, with the full key.
     """
-    return SinkChain(*converters(config, worker=worker), transformations(config), keys=keys, lines=lines)
+    return SinkChain(*converters(config, worker=worker), transformations(config), keys=keys)
 
 
 def source_chain(config: RawConfig, *, worker: RawConfig | None = None) -> SourceChain:

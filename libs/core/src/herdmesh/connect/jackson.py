@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
@@ -27,7 +27,6 @@ INVALID_JSON = "Converting byte[] to Kafka Connect data failed due to serializat
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-_encode_lines = msgspec.json.Encoder().encode_lines
 # Types msgspec writes as Jackson does. float is not one: Java prints 1.0E7 where msgspec prints 10000000.0.
 _SAME_TEXT = frozenset((str, int, bool, type(None)))
 _TEXT_ONLY = frozenset((str,))
@@ -48,25 +47,20 @@ def loads(data: bytes | None) -> Any:
     Raises:
         DataError: what Jackson refuses, with Connect's text.
     """
-    return _load(data, _decode)
-
-
-def _load(data: bytes | None, decode: Callable[[bytes], Any]) -> Any:
     if not data:
         return None
     digits = data.translate(_DIGITS_AS_ZERO)
     if _ENDLESS_NUMBER not in digits:
         try:
-            value = decode(data)
+            value = _decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass  # Jackson accepts more than msgspec does: let the careful reader decide
         else:
             return _tidied(value) if _LONG_NUMBER in digits or len(data) > _NAME_LENGTH_MAX else value
     try:
-        value = _jackson_reader.read(data)
+        return _jackson_reader.read(data)
     except _jackson_reader.JsonSyntaxError as error:
         raise DataError(INVALID_JSON) from error
-    return value if decode is _decode else raw_doubles(value)
 
 
 def _tidied(root: Any) -> Any:
@@ -118,84 +112,16 @@ def _differs(data: bytes) -> bool:
 
 
 def loads_many(data: Sequence[bytes | None]) -> list[Any]:
-    """`loads` of each, in little more than msgspec's time."""
-    return _loads_many(data, _decode)
-
-
-def loads_many_exact(data: Sequence[bytes | None]) -> list[Any]:
-    """As `loads_many`, but a double that msgspec would write otherwise than Java comes as `msgspec.Raw` of Java's text.
-
-    For values that are written again by `dumps_many_exact`, so that nobody has to look for doubles in them.
-    """
-    return _loads_many(data, _decode_exact)
-
-
-def _loads_many(data: Sequence[bytes | None], decode: Callable[[bytes], Any]) -> list[Any]:
-    """All at once when nothing in the batch needs more than msgspec, else one by one."""
+    """`loads` of each: all at once, in little more than msgspec's time, when nothing needs more than msgspec."""
     try:
         joined = b"\n".join(cast("Sequence[bytes]", data))
         if _LONG_NUMBER not in joined.translate(_DIGITS_AS_ZERO) and (
             len(joined) <= _NAME_LENGTH_MAX or max(map(len, cast("Sequence[bytes]", data))) <= _NAME_LENGTH_MAX
         ):
-            return list(map(decode, cast("Sequence[bytes]", data)))
+            return list(map(_decode, cast("Sequence[bytes]", data)))
     except (TypeError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass  # a null, or JSON that msgspec refuses
-    return [_load(item, decode) for item in data]
-
-
-def raw_double(value: float) -> msgspec.Raw:
-    """A double as the JSON text Jackson writes for it."""
-    java = double_text(value)
-    return msgspec.Raw((java if math.isfinite(value) else f'"{java}"').encode("ascii"))
-
-
-def raw_doubles(value: Any) -> Any:
-    """A copy of a JSON value with every float replaced by its `raw_double`."""
-    if isinstance(value, float):
-        return raw_double(value)
-    if isinstance(value, dict):
-        return {key: raw_doubles(item) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [raw_doubles(item) for item in cast("list[Any]", value)]
-    return value
-
-
-def _double_or_raw(text: str) -> float | msgspec.Raw:
-    """A double that msgspec writes as Java does stays a float: plain range, and too short to have more than 15
-    digits."""
-    value = float(text)
-    return value if 1e-3 <= value < 1e7 and len(text) <= 16 else raw_double(value)
-
-
-_decode_exact = msgspec.json.Decoder(float_hook=_double_or_raw).decode
-
-
-def dumps_many_exact(values: Sequence[Any]) -> list[bytes | None]:
-    """Write values that `loads_many_exact` read; None gives None (a tombstone)."""
-    try:
-        joined = _encode_lines(values)
-    except UnicodeEncodeError:
-        joined = b"\\u"
-    if _differs(joined):
-        return [None if value is None else dumps(value) for value in values]
-    lines = cast("list[bytes | None]", joined.split(b"\n"))
-    lines.pop()
-    if None in values:
-        return [None if value is None else line for value, line in zip(values, lines, strict=True)]
-    return lines
-
-
-def lines_many(values: Sequence[Any]) -> list[bytes | None]:
-    """One line of text per value: text and bytes as they are, anything else as JSON, None for null."""
-    if {dict, list}.issuperset(map(type, values)):
-        return dumps_many_exact(values)
-    return [_line(value) for value in values]
-
-
-def _line(value: Any) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    return value.encode("utf-8", "replace") if isinstance(value, str) else dumps(value)
+    return [loads(item) for item in data]
 
 
 def quote(text: str) -> str:

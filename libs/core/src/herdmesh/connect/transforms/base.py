@@ -23,14 +23,12 @@ from herdmesh.connect.javavalues import java_class
 class Code:
     """Python source in the making, with the constants it refers to.
 
-    `source` is True when the records come from a source connector (which have no Kafka offset). `raw_doubles` is True
-    when doubles travel as `msgspec.Raw` (see `jackson.loads_many_exact`). `uses` collects the record columns that are
-    needed: `offset`, `timestamp`.
+    `source` is True when the records come from a source connector (which have no Kafka offset). `uses` collects the
+    record columns that are needed: `offset`, `timestamp`.
     """
 
-    def __init__(self, *, source: bool, raw_doubles: bool) -> None:
+    def __init__(self, *, source: bool) -> None:
         self.source = source
-        self.raw_doubles = raw_doubles
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {}
         self.uses: set[str] = set()

@@ -10,12 +10,9 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-import msgspec
-
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, JavaDate
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.jackson import raw_double
 from herdmesh.connect.javavalues import java_class, type_of
 from herdmesh.connect.transforms.base import Code, Transformation
 from herdmesh.connect.validators import distinct_values, non_empty_string
@@ -70,7 +67,7 @@ class MaskField(Transformation):
 
     def emit_map(self, code: Code, name: str) -> None:
         # The common case, text, is inlined; a missing field comes out as null, as in Connect.
-        mask = code.bind(self._mask_raw if code.raw_doubles else self._mask)
+        mask = code.bind(self._mask)
         text = repr(self._replacement or "")
         for field in self._fields:
             code.line(f"old = {name}.get({field!r})")
@@ -86,11 +83,6 @@ class MaskField(Transformation):
         if nothing is None:
             raise DataError(f"Cannot mask value of type: class {java_class(value)}")
         return nothing()
-
-    def _mask_raw(self, value: Any) -> Any:
-        if isinstance(value, msgspec.Raw | float):
-            return raw_double(self._mask(0.0))
-        return self._mask(value)
 
 
 def _replaced(value: Any, replacement: str) -> Any:
