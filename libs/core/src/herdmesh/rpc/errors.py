@@ -2,14 +2,15 @@
 
     HerdmeshError
     |-- InvalidConfig, RequestInvalid                                       fix the request
-    |-- ConnectorNotFound, TaskNotFound, WorkerNotFound, LeaseNotFound, PluginNotFound
+    |-- ConnectorNotFound, TaskNotFound, WorkerNotFound, LeaseNotFound, PluginNotFound, HistoryNotFound
     |-- ConnectorExists, ConnectorNotStopped
     |-- StaleGeneration, StaleEpoch, StatusNewer                            the caller was replaced: never retry
     |-- NotLeader                                                           go to `leader_address`
     |-- RevisionMismatch                                                    read again, re-apply
     |-- WriteOutcomeUnknown                                                 retry with the same request_id
     |-- RevisionCompacted, RevisionInFuture, RevisionForeign                list, then watch again
-    |-- Unavailable: StoreReplaying, NotWriter, WriterFenced, NoLeader, NoWorker, ShuttingDown   not applied: retry
+    |-- Unavailable: StoreReplaying, NotWriter, WriterFenced, NoLeader, NoWorker, ShuttingDown, TopicRecreated,
+    |   |   StoreUnauthorized                                               not applied: retry
     |   `-- Unreachable                                                     no answer: outcome may be unknown
     |-- WatchOverflow, QueueFull                                            slow down
     |-- Timeout, RecordCorrupt, NotBuilt, ForeignWriter, RequestIdExpired, Internal
@@ -123,6 +124,16 @@ class PluginNotFound(HerdmeshError):
     def __init__(self, plugin: str, available: Sequence[str] = ()) -> None:
         known = f"; available: {', '.join(available)}" if available else ""
         super().__init__(f"no worker has the plugin {plugin!r}{known}", {"plugin": plugin})
+
+
+class HistoryNotFound(HerdmeshError):
+    """No change of `revision` is in the connector's history (any more)."""
+
+    reason = "HISTORY_NOT_FOUND"
+
+    def __init__(self, connector: str, revision: str, why: str) -> None:
+        message = f"no config of {connector!r} at revision {revision}: {why}"
+        super().__init__(message, {"connector": connector, "revision": revision})
 
 
 class ConnectorExists(HerdmeshError):
@@ -254,6 +265,22 @@ class ShuttingDown(Unavailable):
     """The process is stopping."""
 
     reason = "SHUTTING_DOWN"
+
+
+class TopicRecreated(Unavailable):
+    """The store's topic was deleted or made anew under it: this replica ends and starts over on what is there."""
+
+    reason = "TOPIC_RECREATED"
+
+
+class StoreUnauthorized(Unavailable):
+    """The broker refuses this store what it needs: `operation` on `resource`. An operator has to grant it."""
+
+    reason = "STORE_UNAUTHORIZED"
+
+    def __init__(self, operation: str, resource: str) -> None:
+        message = f"the broker does not allow this store to {operation} {resource}: grant it with kafka-acls"
+        super().__init__(message, {"operation": operation, "resource": resource})
 
 
 class Unreachable(Unavailable):

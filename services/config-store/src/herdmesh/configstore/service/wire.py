@@ -120,7 +120,7 @@ def logger_from_proto(message: config_pb2.LoggerLevel) -> LoggerRecord:
 def snapshot(
     state: ConfigState, revision: Revision, names: Iterable[str]
 ) -> config_read_service_pb2.GetSnapshotResponse:
-    """Everything, or the connectors named, with what could not be read."""
+    """Everything, or the connectors named."""
     wanted = frozenset(names)
     response = _Read.GetSnapshotResponse(
         meta=revisions.meta(revision),
@@ -130,11 +130,6 @@ def snapshot(
             if not wanted or connector.name in wanted
         ],
         leadership=leadership(state.leadership),
-        undecodable_count=state.refused.count,
-        undecodable=[
-            _Read.UndecodableRecord(offset=record.offset, key=record.key, reason=f"{record.topic}: {record.reason}")
-            for record in state.refused.latest
-        ],
     )
     if state.session_key is not None:
         response.session_key.CopyFrom(session_key(state.session_key))

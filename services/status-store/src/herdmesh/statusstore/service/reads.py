@@ -59,7 +59,6 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
         return pb2.ListStatusesResponse(
             meta=revisions.meta(revision),
             statuses=[wire.status_to(stored, revision, leases) for stored in state.statuses(request.connectors)],
-            undecodable_count=state.undecodable_count,
         )
 
     async def ListTopics(self, request: pb2.ListTopicsRequest, context: _Context) -> pb2.ListTopicsResponse:

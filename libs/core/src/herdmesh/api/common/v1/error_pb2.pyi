@@ -90,6 +90,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_REQUEST_ID_EXPIRED (FAILED_PRECONDITION): the request id is older than outcomes are kept; nothing was applied."""
     ERROR_REASON_UNREACHABLE: _ErrorReason.ValueType  # 33
     """ERROR_REASON_UNREACHABLE (UNAVAILABLE): no answer from the server, or from a part it needs; a write's outcome is unknown."""
+    ERROR_REASON_HISTORY_NOT_FOUND: _ErrorReason.ValueType  # 34
+    """ERROR_REASON_HISTORY_NOT_FOUND (NOT_FOUND): no change of that revision is in the connector's history."""
+    ERROR_REASON_TOPIC_RECREATED: _ErrorReason.ValueType  # 35
+    """ERROR_REASON_TOPIC_RECREATED (UNAVAILABLE): the store's topic was deleted or made anew; the replica ends and starts over."""
+    ERROR_REASON_STORE_UNAUTHORIZED: _ErrorReason.ValueType  # 36
+    """ERROR_REASON_STORE_UNAUTHORIZED (UNAVAILABLE): the broker refuses the store; metadata "operation" and "resource" say what."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason names one cause each. The gRPC code that carries it is given per value."""
@@ -162,4 +168,10 @@ ERROR_REASON_REQUEST_ID_EXPIRED: ErrorReason.ValueType  # 32
 """ERROR_REASON_REQUEST_ID_EXPIRED (FAILED_PRECONDITION): the request id is older than outcomes are kept; nothing was applied."""
 ERROR_REASON_UNREACHABLE: ErrorReason.ValueType  # 33
 """ERROR_REASON_UNREACHABLE (UNAVAILABLE): no answer from the server, or from a part it needs; a write's outcome is unknown."""
+ERROR_REASON_HISTORY_NOT_FOUND: ErrorReason.ValueType  # 34
+"""ERROR_REASON_HISTORY_NOT_FOUND (NOT_FOUND): no change of that revision is in the connector's history."""
+ERROR_REASON_TOPIC_RECREATED: ErrorReason.ValueType  # 35
+"""ERROR_REASON_TOPIC_RECREATED (UNAVAILABLE): the store's topic was deleted or made anew; the replica ends and starts over."""
+ERROR_REASON_STORE_UNAUTHORIZED: ErrorReason.ValueType  # 36
+"""ERROR_REASON_STORE_UNAUTHORIZED (UNAVAILABLE): the broker refuses the store; metadata "operation" and "resource" say what."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -27,6 +27,27 @@ class ConnectorEntry(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class StrayTasksEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        @_builtins.property
+        def value(self) -> _connector_pb2.Properties: ...
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _connector_pb2.Properties | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["value", b"value"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     HAS_CONFIG_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
@@ -44,6 +65,7 @@ class ConnectorEntry(_message.Message):
     TASK_COUNT_RECORD_FIELD_NUMBER: _builtins.int
     PENDING_FENCING_FIELD_NUMBER: _builtins.int
     FOREIGN_FIELD_NUMBER: _builtins.int
+    STRAY_TASKS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """name of the connector."""
     has_config: _builtins.bool
@@ -92,6 +114,12 @@ class ConnectorEntry(_message.Message):
     def applied_config(self) -> _connector_pb2.Properties:
         """applied_config is the config that the committed tasks were made from. Unset = none."""
 
+    @_builtins.property
+    def stray_tasks(self) -> _containers.MessageMap[_builtins.int, _connector_pb2.Properties]:
+        """stray_tasks are committed task configs that are not in tasks, by number: left over from a larger set, or all that an
+        inconsistent one has. What Connect's rawTaskConfig would find.
+        """
+
     def __init__(
         self,
         *,
@@ -112,10 +140,11 @@ class ConnectorEntry(_message.Message):
         task_count_record: _builtins.int | None = ...,
         pending_fencing: _builtins.bool = ...,
         foreign: _builtins.bool = ...,
+        stray_tasks: _abc.Mapping[_builtins.int, _connector_pb2.Properties] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_task_count_record", b"_task_count_record", "applied_config", b"applied_config", "config", b"config", "config_revision", b"config_revision", "target_state_revision", b"target_state_revision", "task_count_record", b"task_count_record", "tasks_revision", b"tasks_revision"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task_count_record", b"_task_count_record", "applied_config", b"applied_config", "config", b"config", "config_revision", b"config_revision", "foreign", b"foreign", "has_config", b"has_config", "incarnation", b"incarnation", "inconsistent", b"inconsistent", "name", b"name", "pending_fencing", b"pending_fencing", "target_state", b"target_state", "target_state_revision", b"target_state_revision", "task_config_generation", b"task_config_generation", "task_count", b"task_count", "task_count_record", b"task_count_record", "task_digests", b"task_digests", "tasks", b"tasks", "tasks_revision", b"tasks_revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task_count_record", b"_task_count_record", "applied_config", b"applied_config", "config", b"config", "config_revision", b"config_revision", "foreign", b"foreign", "has_config", b"has_config", "incarnation", b"incarnation", "inconsistent", b"inconsistent", "name", b"name", "pending_fencing", b"pending_fencing", "stray_tasks", b"stray_tasks", "target_state", b"target_state", "target_state_revision", b"target_state_revision", "task_config_generation", b"task_config_generation", "task_count", b"task_count", "task_count_record", b"task_count_record", "task_digests", b"task_digests", "tasks", b"tasks", "tasks_revision", b"tasks_revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__task_count_record: _TypeAlias = _typing.Literal["task_count_record"]  # noqa: Y015
     _WhichOneofArgType__task_count_record: _TypeAlias = _typing.Literal["_task_count_record", b"_task_count_record"]  # noqa: Y015

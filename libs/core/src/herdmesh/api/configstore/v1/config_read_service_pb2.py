@@ -25,44 +25,47 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from herdmesh.api.common.v1 import connector_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_connector__pb2
 from herdmesh.api.common.v1 import revision_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_revision__pb2
+from herdmesh.api.common.v1 import store_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_store__pb2
 from herdmesh.api.configstore.v1 import config_pb2 as herdmesh_dot_api_dot_configstore_dot_v1_dot_config__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n5herdmesh/api/configstore/v1/config_read_service.proto\x12\x1bherdmesh.api.configstore.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a(herdmesh/api/configstore/v1/config.proto\"r\n\x12GetSnapshotRequest\x12\x32\n\x08\x61t_least\x18\x01 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x14\n\x0clinearizable\x18\x02 \x01(\x08\x12\x12\n\nconnectors\x18\x03 \x03(\t\"\xe5\x02\n\x13GetSnapshotResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12?\n\nconnectors\x18\x02 \x03(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\x12;\n\nleadership\x18\x03 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.Leadership\x12<\n\x0bsession_key\x18\x04 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.SessionKey\x12\x19\n\x11undecodable_count\x18\x05 \x01(\x03\x12\x43\n\x0bundecodable\x18\x06 \x03(\x0b\x32..herdmesh.api.configstore.v1.UndecodableRecord\"@\n\x11UndecodableRecord\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\"T\n\x0cWatchRequest\x12\x30\n\x06resume\x18\x01 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x12\n\nconnectors\x18\x02 \x03(\t\"\xc7\x04\n\rWatchResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12J\n\x11\x63onnector_changed\x18\x02 \x01(\x0b\x32-.herdmesh.api.configstore.v1.ConnectorChangedH\x00\x12J\n\x11snapshot_complete\x18\x03 \x01(\x0b\x32-.herdmesh.api.configstore.v1.SnapshotCompleteH\x00\x12>\n\x08progress\x18\x04 \x01(\x0b\x32*.herdmesh.api.configstore.v1.WatchProgressH\x00\x12\x45\n\x12leadership_changed\x18\x05 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.LeadershipH\x00\x12H\n\x11restart_requested\x18\x06 \x01(\x0b\x32+.herdmesh.api.configstore.v1.RestartRequestH\x00\x12\x46\n\x13session_key_changed\x18\x07 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.SessionKeyH\x00\x12H\n\x14logger_level_changed\x18\x08 \x01(\x0b\x32(.herdmesh.api.configstore.v1.LoggerLevelH\x00\x42\x07\n\x05\x65vent\"\xda\x01\n\x10\x43onnectorChanged\x12\x0c\n\x04name\x18\x01 \x01(\t\x12?\n\x05kinds\x18\x02 \x03(\x0e\x32\x30.herdmesh.api.configstore.v1.ConnectorChangeKind\x12;\n\x06\x62\x65\x66ore\x18\x03 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\x12:\n\x05\x61\x66ter\x18\x04 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\"\x12\n\x10SnapshotComplete\"\x0f\n\rWatchProgress\"M\n\x11GetHistoryRequest\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x9d\x01\n\x12GetHistoryResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12:\n\x07\x63hanges\x18\x02 \x03(\x0b\x32).herdmesh.api.configstore.v1.HistoryEntry\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\x9e\x02\n\x0cHistoryEntry\x12\x32\n\x08revision\x18\x01 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x63\x61ller\x18\x03 \x01(\t\x12\x11\n\toperation\x18\x04 \x01(\t\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12\x38\n\x0c\x63onfig_after\x18\x06 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12?\n\x12target_state_after\x18\x07 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\"D\n\x0eRefreshRequest\x12\x32\n\x08revision\x18\x01 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"E\n\x0fRefreshResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta*\xd1\x02\n\x13\x43onnectorChangeKind\x12%\n!CONNECTOR_CHANGE_KIND_UNSPECIFIED\x10\x00\x12\"\n\x1e\x43ONNECTOR_CHANGE_KIND_SNAPSHOT\x10\x01\x12(\n$CONNECTOR_CHANGE_KIND_CONFIG_UPDATED\x10\x02\x12(\n$CONNECTOR_CHANGE_KIND_CONFIG_REMOVED\x10\x03\x12&\n\"CONNECTOR_CHANGE_KIND_TARGET_STATE\x10\x04\x12)\n%CONNECTOR_CHANGE_KIND_TASKS_COMMITTED\x10\x05\x12$\n CONNECTOR_CHANGE_KIND_TASK_COUNT\x10\x06\x12\"\n\x1e\x43ONNECTOR_CHANGE_KIND_MANIFEST\x10\x07\x32\xbc\x03\n\x11\x43onfigReadService\x12p\n\x0bGetSnapshot\x12/.herdmesh.api.configstore.v1.GetSnapshotRequest\x1a\x30.herdmesh.api.configstore.v1.GetSnapshotResponse\x12`\n\x05Watch\x12).herdmesh.api.configstore.v1.WatchRequest\x1a*.herdmesh.api.configstore.v1.WatchResponse0\x01\x12m\n\nGetHistory\x12..herdmesh.api.configstore.v1.GetHistoryRequest\x1a/.herdmesh.api.configstore.v1.GetHistoryResponse\x12\x64\n\x07Refresh\x12+.herdmesh.api.configstore.v1.RefreshRequest\x1a,.herdmesh.api.configstore.v1.RefreshResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n5herdmesh/api/configstore/v1/config_read_service.proto\x12\x1bherdmesh.api.configstore.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a\"herdmesh/api/common/v1/store.proto\x1a(herdmesh/api/configstore/v1/config.proto\"r\n\x12GetSnapshotRequest\x12\x32\n\x08\x61t_least\x18\x01 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x14\n\x0clinearizable\x18\x02 \x01(\x08\x12\x12\n\nconnectors\x18\x03 \x03(\t\"\x85\x02\n\x13GetSnapshotResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12?\n\nconnectors\x18\x02 \x03(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\x12;\n\nleadership\x18\x03 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.Leadership\x12<\n\x0bsession_key\x18\x04 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.SessionKey\"\x17\n\x15GetStoreStatusRequest\"\x81\x01\n\x16GetStoreStatusResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x33\n\x06status\x18\x02 \x01(\x0b\x32#.herdmesh.api.common.v1.StoreStatus\"\x88\x01\n\x0cWatchRequest\x12\x30\n\x06resume\x18\x01 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x12\n\nconnectors\x18\x02 \x03(\t\x12\x32\n\x08\x61t_least\x18\x03 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"\xc7\x04\n\rWatchResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12J\n\x11\x63onnector_changed\x18\x02 \x01(\x0b\x32-.herdmesh.api.configstore.v1.ConnectorChangedH\x00\x12J\n\x11snapshot_complete\x18\x03 \x01(\x0b\x32-.herdmesh.api.configstore.v1.SnapshotCompleteH\x00\x12>\n\x08progress\x18\x04 \x01(\x0b\x32*.herdmesh.api.configstore.v1.WatchProgressH\x00\x12\x45\n\x12leadership_changed\x18\x05 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.LeadershipH\x00\x12H\n\x11restart_requested\x18\x06 \x01(\x0b\x32+.herdmesh.api.configstore.v1.RestartRequestH\x00\x12\x46\n\x13session_key_changed\x18\x07 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.SessionKeyH\x00\x12H\n\x14logger_level_changed\x18\x08 \x01(\x0b\x32(.herdmesh.api.configstore.v1.LoggerLevelH\x00\x42\x07\n\x05\x65vent\"\xda\x01\n\x10\x43onnectorChanged\x12\x0c\n\x04name\x18\x01 \x01(\t\x12?\n\x05kinds\x18\x02 \x03(\x0e\x32\x30.herdmesh.api.configstore.v1.ConnectorChangeKind\x12;\n\x06\x62\x65\x66ore\x18\x03 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\x12:\n\x05\x61\x66ter\x18\x04 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\"\x12\n\x10SnapshotComplete\"\x0f\n\rWatchProgress\"M\n\x11GetHistoryRequest\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x9d\x01\n\x12GetHistoryResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12:\n\x07\x63hanges\x18\x02 \x03(\x0b\x32).herdmesh.api.configstore.v1.HistoryEntry\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"\x90\x03\n\x0cHistoryEntry\x12\x32\n\x08revision\x18\x01 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12(\n\x04time\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x63\x61ller\x18\x03 \x01(\t\x12\x11\n\toperation\x18\x04 \x01(\t\x12\x12\n\nrequest_id\x18\x05 \x01(\t\x12\x38\n\x0c\x63onfig_after\x18\x06 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12?\n\x12target_state_after\x18\x07 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12\x0f\n\x07\x64\x65leted\x18\x08 \x01(\x08\x12\x1a\n\x12\x63hanged_properties\x18\t \x03(\t\x12\x1b\n\x13redacted_properties\x18\n \x03(\t\x12\x17\n\ntask_count\x18\x0b \x01(\x05H\x00\x88\x01\x01\x42\r\n\x0b_task_count\"D\n\x0eRefreshRequest\x12\x32\n\x08revision\x18\x01 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"E\n\x0fRefreshResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta*\xd1\x02\n\x13\x43onnectorChangeKind\x12%\n!CONNECTOR_CHANGE_KIND_UNSPECIFIED\x10\x00\x12\"\n\x1e\x43ONNECTOR_CHANGE_KIND_SNAPSHOT\x10\x01\x12(\n$CONNECTOR_CHANGE_KIND_CONFIG_UPDATED\x10\x02\x12(\n$CONNECTOR_CHANGE_KIND_CONFIG_REMOVED\x10\x03\x12&\n\"CONNECTOR_CHANGE_KIND_TARGET_STATE\x10\x04\x12)\n%CONNECTOR_CHANGE_KIND_TASKS_COMMITTED\x10\x05\x12$\n CONNECTOR_CHANGE_KIND_TASK_COUNT\x10\x06\x12\"\n\x1e\x43ONNECTOR_CHANGE_KIND_MANIFEST\x10\x07\x32\xb7\x04\n\x11\x43onfigReadService\x12p\n\x0bGetSnapshot\x12/.herdmesh.api.configstore.v1.GetSnapshotRequest\x1a\x30.herdmesh.api.configstore.v1.GetSnapshotResponse\x12`\n\x05Watch\x12).herdmesh.api.configstore.v1.WatchRequest\x1a*.herdmesh.api.configstore.v1.WatchResponse0\x01\x12m\n\nGetHistory\x12..herdmesh.api.configstore.v1.GetHistoryRequest\x1a/.herdmesh.api.configstore.v1.GetHistoryResponse\x12\x64\n\x07Refresh\x12+.herdmesh.api.configstore.v1.RefreshRequest\x1a,.herdmesh.api.configstore.v1.RefreshResponse\x12y\n\x0eGetStoreStatus\x12\x32.herdmesh.api.configstore.v1.GetStoreStatusRequest\x1a\x33.herdmesh.api.configstore.v1.GetStoreStatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.configstore.v1.config_read_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CONNECTORCHANGEKIND']._serialized_start=2382
-  _globals['_CONNECTORCHANGEKIND']._serialized_end=2719
-  _globals['_GETSNAPSHOTREQUEST']._serialized_start=240
-  _globals['_GETSNAPSHOTREQUEST']._serialized_end=354
-  _globals['_GETSNAPSHOTRESPONSE']._serialized_start=357
-  _globals['_GETSNAPSHOTRESPONSE']._serialized_end=714
-  _globals['_UNDECODABLERECORD']._serialized_start=716
-  _globals['_UNDECODABLERECORD']._serialized_end=780
-  _globals['_WATCHREQUEST']._serialized_start=782
-  _globals['_WATCHREQUEST']._serialized_end=866
-  _globals['_WATCHRESPONSE']._serialized_start=869
-  _globals['_WATCHRESPONSE']._serialized_end=1452
-  _globals['_CONNECTORCHANGED']._serialized_start=1455
-  _globals['_CONNECTORCHANGED']._serialized_end=1673
-  _globals['_SNAPSHOTCOMPLETE']._serialized_start=1675
-  _globals['_SNAPSHOTCOMPLETE']._serialized_end=1693
-  _globals['_WATCHPROGRESS']._serialized_start=1695
-  _globals['_WATCHPROGRESS']._serialized_end=1710
-  _globals['_GETHISTORYREQUEST']._serialized_start=1712
-  _globals['_GETHISTORYREQUEST']._serialized_end=1789
-  _globals['_GETHISTORYRESPONSE']._serialized_start=1792
-  _globals['_GETHISTORYRESPONSE']._serialized_end=1949
-  _globals['_HISTORYENTRY']._serialized_start=1952
-  _globals['_HISTORYENTRY']._serialized_end=2238
-  _globals['_REFRESHREQUEST']._serialized_start=2240
-  _globals['_REFRESHREQUEST']._serialized_end=2308
-  _globals['_REFRESHRESPONSE']._serialized_start=2310
-  _globals['_REFRESHRESPONSE']._serialized_end=2379
-  _globals['_CONFIGREADSERVICE']._serialized_start=2722
-  _globals['_CONFIGREADSERVICE']._serialized_end=3166
+  _globals['_CONNECTORCHANGEKIND']._serialized_start=2580
+  _globals['_CONNECTORCHANGEKIND']._serialized_end=2917
+  _globals['_GETSNAPSHOTREQUEST']._serialized_start=276
+  _globals['_GETSNAPSHOTREQUEST']._serialized_end=390
+  _globals['_GETSNAPSHOTRESPONSE']._serialized_start=393
+  _globals['_GETSNAPSHOTRESPONSE']._serialized_end=654
+  _globals['_GETSTORESTATUSREQUEST']._serialized_start=656
+  _globals['_GETSTORESTATUSREQUEST']._serialized_end=679
+  _globals['_GETSTORESTATUSRESPONSE']._serialized_start=682
+  _globals['_GETSTORESTATUSRESPONSE']._serialized_end=811
+  _globals['_WATCHREQUEST']._serialized_start=814
+  _globals['_WATCHREQUEST']._serialized_end=950
+  _globals['_WATCHRESPONSE']._serialized_start=953
+  _globals['_WATCHRESPONSE']._serialized_end=1536
+  _globals['_CONNECTORCHANGED']._serialized_start=1539
+  _globals['_CONNECTORCHANGED']._serialized_end=1757
+  _globals['_SNAPSHOTCOMPLETE']._serialized_start=1759
+  _globals['_SNAPSHOTCOMPLETE']._serialized_end=1777
+  _globals['_WATCHPROGRESS']._serialized_start=1779
+  _globals['_WATCHPROGRESS']._serialized_end=1794
+  _globals['_GETHISTORYREQUEST']._serialized_start=1796
+  _globals['_GETHISTORYREQUEST']._serialized_end=1873
+  _globals['_GETHISTORYRESPONSE']._serialized_start=1876
+  _globals['_GETHISTORYRESPONSE']._serialized_end=2033
+  _globals['_HISTORYENTRY']._serialized_start=2036
+  _globals['_HISTORYENTRY']._serialized_end=2436
+  _globals['_REFRESHREQUEST']._serialized_start=2438
+  _globals['_REFRESHREQUEST']._serialized_end=2506
+  _globals['_REFRESHRESPONSE']._serialized_start=2508
+  _globals['_REFRESHRESPONSE']._serialized_end=2577
+  _globals['_CONFIGREADSERVICE']._serialized_start=2920
+  _globals['_CONFIGREADSERVICE']._serialized_end=3487
 # @@protoc_insertion_point(module_scope)

@@ -11,6 +11,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from herdmesh.api.common.v1 import connector_pb2 as _connector_pb2
 from herdmesh.api.common.v1 import revision_pb2 as _revision_pb2
+from herdmesh.api.common.v1 import store_pb2 as _store_pb2
 from herdmesh.api.configstore.v1 import config_pb2 as _config_pb2
 import builtins as _builtins
 import sys
@@ -111,10 +112,6 @@ class GetSnapshotResponse(_message.Message):
     CONNECTORS_FIELD_NUMBER: _builtins.int
     LEADERSHIP_FIELD_NUMBER: _builtins.int
     SESSION_KEY_FIELD_NUMBER: _builtins.int
-    UNDECODABLE_COUNT_FIELD_NUMBER: _builtins.int
-    UNDECODABLE_FIELD_NUMBER: _builtins.int
-    undecodable_count: _builtins.int
-    """undecodable_count of records that no rule could read since this replica started."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision of the snapshot."""
@@ -131,10 +128,6 @@ class GetSnapshotResponse(_message.Message):
     def session_key(self) -> _config_pb2.SessionKey:
         """session_key stored last. Unset = none."""
 
-    @_builtins.property
-    def undecodable(self) -> _containers.RepeatedCompositeFieldContainer[Global___UndecodableRecord]:
-        """undecodable are the latest of them, bounded, for herd doctor."""
-
     def __init__(
         self,
         *,
@@ -142,46 +135,61 @@ class GetSnapshotResponse(_message.Message):
         connectors: _abc.Iterable[_config_pb2.ConnectorEntry] | None = ...,
         leadership: _config_pb2.Leadership | None = ...,
         session_key: _config_pb2.SessionKey | None = ...,
-        undecodable_count: _builtins.int = ...,
-        undecodable: _abc.Iterable[Global___UndecodableRecord] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["leadership", b"leadership", "meta", b"meta", "session_key", b"session_key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "leadership", b"leadership", "meta", b"meta", "session_key", b"session_key", "undecodable", b"undecodable", "undecodable_count", b"undecodable_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "leadership", b"leadership", "meta", b"meta", "session_key", b"session_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetSnapshotResponse: _TypeAlias = GetSnapshotResponse  # noqa: Y015
 
 @_typing.final
-class UndecodableRecord(_message.Message):
-    """UndecodableRecord is a record that did not change state."""
+class GetStoreStatusRequest(_message.Message):
+    """GetStoreStatusRequest asks the replica that is called."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    OFFSET_FIELD_NUMBER: _builtins.int
-    KEY_FIELD_NUMBER: _builtins.int
-    REASON_FIELD_NUMBER: _builtins.int
-    offset: _builtins.int
-    """offset in the topic."""
-    key: _builtins.str
-    """key as UTF-8 with replacements."""
-    reason: _builtins.str
-    """reason it was refused."""
     def __init__(
         self,
-        *,
-        offset: _builtins.int = ...,
-        key: _builtins.str = ...,
-        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "offset", b"offset", "reason", b"reason"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___UndecodableRecord: _TypeAlias = UndecodableRecord  # noqa: Y015
+Global___GetStoreStatusRequest: _TypeAlias = GetStoreStatusRequest  # noqa: Y015
+
+@_typing.final
+class GetStoreStatusResponse(_message.Message):
+    """GetStoreStatusResponse is about that replica alone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    META_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def meta(self) -> _revision_pb2.ResponseMeta:
+        """meta with the revision applied. Unset while the replica has not opened its topic."""
+
+    @_builtins.property
+    def status(self) -> _store_pb2.StoreStatus:
+        """status of the replica."""
+
+    def __init__(
+        self,
+        *,
+        meta: _revision_pb2.ResponseMeta | None = ...,
+        status: _store_pb2.StoreStatus | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetStoreStatusResponse: _TypeAlias = GetStoreStatusResponse  # noqa: Y015
 
 @_typing.final
 class WatchRequest(_message.Message):
@@ -191,6 +199,7 @@ class WatchRequest(_message.Message):
 
     RESUME_FIELD_NUMBER: _builtins.int
     CONNECTORS_FIELD_NUMBER: _builtins.int
+    AT_LEAST_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def resume(self) -> _revision_pb2.Revision:
         """resume continues right after this revision. Unset = start with a snapshot."""
@@ -199,15 +208,20 @@ class WatchRequest(_message.Message):
     def connectors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """connectors to watch. Empty = all."""
 
+    @_builtins.property
+    def at_least(self) -> _revision_pb2.Revision:
+        """at_least makes the replica wait until it applied this revision before it sends the snapshot. Not together with resume."""
+
     def __init__(
         self,
         *,
         resume: _revision_pb2.Revision | None = ...,
         connectors: _abc.Iterable[_builtins.str] | None = ...,
+        at_least: _revision_pb2.Revision | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["resume", b"resume"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least", "resume", b"resume"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "resume", b"resume"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least", "connectors", b"connectors", "resume", b"resume"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -432,6 +446,10 @@ class HistoryEntry(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     CONFIG_AFTER_FIELD_NUMBER: _builtins.int
     TARGET_STATE_AFTER_FIELD_NUMBER: _builtins.int
+    DELETED_FIELD_NUMBER: _builtins.int
+    CHANGED_PROPERTIES_FIELD_NUMBER: _builtins.int
+    REDACTED_PROPERTIES_FIELD_NUMBER: _builtins.int
+    TASK_COUNT_FIELD_NUMBER: _builtins.int
     caller: _builtins.str
     """caller who made it, as authenticated or as it named itself."""
     operation: _builtins.str
@@ -440,6 +458,10 @@ class HistoryEntry(_message.Message):
     """request_id of the mutation. Empty = none was given."""
     target_state_after: _connector_pb2.TargetState.ValueType
     """target_state_after the change, or UNSPECIFIED."""
+    deleted: _builtins.bool
+    """deleted is true when the change removed the connector."""
+    task_count: _builtins.int
+    """task_count committed or fenced by the change. Unset = the change has none."""
     @_builtins.property
     def revision(self) -> _revision_pb2.Revision:
         """revision the change led to; RestoreConnector takes it."""
@@ -452,6 +474,16 @@ class HistoryEntry(_message.Message):
     def config_after(self) -> _connector_pb2.Properties:
         """config_after the change, secrets redacted. Unset = no config change."""
 
+    @_builtins.property
+    def changed_properties(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """changed_properties are the names that were added, removed or given another value, sorted; a redacted value that
+        changed counts. Empty = no config change, or the config of before is not known.
+        """
+
+    @_builtins.property
+    def redacted_properties(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """redacted_properties are the names in config_after whose values are not kept, sorted."""
+
     def __init__(
         self,
         *,
@@ -462,12 +494,18 @@ class HistoryEntry(_message.Message):
         request_id: _builtins.str = ...,
         config_after: _connector_pb2.Properties | None = ...,
         target_state_after: _connector_pb2.TargetState.ValueType = ...,
+        deleted: _builtins.bool = ...,
+        changed_properties: _abc.Iterable[_builtins.str] | None = ...,
+        redacted_properties: _abc.Iterable[_builtins.str] | None = ...,
+        task_count: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config_after", b"config_after", "revision", b"revision", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_task_count", b"_task_count", "config_after", b"config_after", "revision", b"revision", "task_count", b"task_count", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "config_after", b"config_after", "operation", b"operation", "request_id", b"request_id", "revision", b"revision", "target_state_after", b"target_state_after", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task_count", b"_task_count", "caller", b"caller", "changed_properties", b"changed_properties", "config_after", b"config_after", "deleted", b"deleted", "operation", b"operation", "redacted_properties", b"redacted_properties", "request_id", b"request_id", "revision", b"revision", "target_state_after", b"target_state_after", "task_count", b"task_count", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__task_count: _TypeAlias = _typing.Literal["task_count"]  # noqa: Y015
+    _WhichOneofArgType__task_count: _TypeAlias = _typing.Literal["_task_count", b"_task_count"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__task_count) -> _WhichOneofReturnType__task_count | None: ...
 
 Global___HistoryEntry: _TypeAlias = HistoryEntry  # noqa: Y015
 

@@ -55,6 +55,11 @@ class ConfigReadServiceStub:
                 request_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__read__service__pb2.RefreshRequest.SerializeToString,
                 response_deserializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__read__service__pb2.RefreshResponse.FromString,
                 _registered_method=True)
+        self.GetStoreStatus = channel.unary_unary(
+                '/herdmesh.api.configstore.v1.ConfigReadService/GetStoreStatus',
+                request_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__read__service__pb2.GetStoreStatusRequest.SerializeToString,
+                response_deserializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__read__service__pb2.GetStoreStatusResponse.FromString,
+                _registered_method=True)
 
 
 class ConfigReadServiceServicer:
@@ -89,6 +94,13 @@ class ConfigReadServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetStoreStatus(self, request, context):
+        """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ConfigReadServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -111,6 +123,11 @@ def add_ConfigReadServiceServicer_to_server(servicer, server):
                     servicer.Refresh,
                     request_deserializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__read__service__pb2.RefreshRequest.FromString,
                     response_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__read__service__pb2.RefreshResponse.SerializeToString,
+            ),
+            'GetStoreStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStoreStatus,
+                    request_deserializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__read__service__pb2.GetStoreStatusRequest.FromString,
+                    response_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__read__service__pb2.GetStoreStatusResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -222,6 +239,33 @@ class ConfigReadService:
             '/herdmesh.api.configstore.v1.ConfigReadService/Refresh',
             herdmesh_dot_api_dot_configstore_dot_v1_dot_config__read__service__pb2.RefreshRequest.SerializeToString,
             herdmesh_dot_api_dot_configstore_dot_v1_dot_config__read__service__pb2.RefreshResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStoreStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herdmesh.api.configstore.v1.ConfigReadService/GetStoreStatus',
+            herdmesh_dot_api_dot_configstore_dot_v1_dot_config__read__service__pb2.GetStoreStatusRequest.SerializeToString,
+            herdmesh_dot_api_dot_configstore_dot_v1_dot_config__read__service__pb2.GetStoreStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,

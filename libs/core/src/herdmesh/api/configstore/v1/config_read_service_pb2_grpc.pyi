@@ -41,6 +41,8 @@ class ConfigReadServiceStub:
     """GetHistory lists the changes of one connector from the audit topic, newest first."""
     Refresh: _grpc.UnaryUnaryMultiCallable[_config_read_service_pb2.RefreshRequest, _config_read_service_pb2.RefreshResponse]
     """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
+    GetStoreStatus: _grpc.UnaryUnaryMultiCallable[_config_read_service_pb2.GetStoreStatusRequest, _config_read_service_pb2.GetStoreStatusResponse]
+    """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start."""
 
 @_typing.type_check_only
 class ConfigReadServiceAsyncStub(ConfigReadServiceStub):
@@ -55,6 +57,8 @@ class ConfigReadServiceAsyncStub(ConfigReadServiceStub):
     """GetHistory lists the changes of one connector from the audit topic, newest first."""
     Refresh: _aio.UnaryUnaryMultiCallable[_config_read_service_pb2.RefreshRequest, _config_read_service_pb2.RefreshResponse]  # type: ignore[assignment]
     """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
+    GetStoreStatus: _aio.UnaryUnaryMultiCallable[_config_read_service_pb2.GetStoreStatusRequest, _config_read_service_pb2.GetStoreStatusResponse]  # type: ignore[assignment]
+    """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start."""
 
 class ConfigReadServiceServicer(metaclass=_abc_1.ABCMeta):
     """ConfigReadService reads what connectors, target states and tasks are stored."""
@@ -90,5 +94,13 @@ class ConfigReadServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_config_read_service_pb2.RefreshResponse, _abc.Awaitable[_config_read_service_pb2.RefreshResponse]]:
         """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
+
+    @_abc_1.abstractmethod
+    def GetStoreStatus(
+        self,
+        request: _config_read_service_pb2.GetStoreStatusRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_config_read_service_pb2.GetStoreStatusResponse, _abc.Awaitable[_config_read_service_pb2.GetStoreStatusResponse]]:
+        """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start."""
 
 def add_ConfigReadServiceServicer_to_server(servicer: ConfigReadServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

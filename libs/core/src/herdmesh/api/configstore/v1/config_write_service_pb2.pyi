@@ -551,6 +551,7 @@ class RestoreConnectorRequest(_message.Message):
     OPTIONS_FIELD_NUMBER: _builtins.int
     CONNECTOR_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    SECRETS_FIELD_NUMBER: _builtins.int
     connector: _builtins.str
     """connector name."""
     @_builtins.property
@@ -559,7 +560,13 @@ class RestoreConnectorRequest(_message.Message):
 
     @_builtins.property
     def revision(self) -> _revision_pb2.Revision:
-        """revision from GetHistory."""
+        """revision from GetHistory whose change wrote the config wanted."""
+
+    @_builtins.property
+    def secrets(self) -> _connector_pb2.Properties:
+        """secrets are values for the properties that history keeps redacted. One not given here is taken from the config in
+        force; one that is in neither is a field violation.
+        """
 
     def __init__(
         self,
@@ -567,10 +574,11 @@ class RestoreConnectorRequest(_message.Message):
         options: Global___WriteOptions | None = ...,
         connector: _builtins.str = ...,
         revision: _revision_pb2.Revision | None = ...,
+        secrets: _connector_pb2.Properties | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "revision", b"revision"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "revision", b"revision", "secrets", b"secrets"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "options", b"options", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "options", b"options", "revision", b"revision", "secrets", b"secrets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -584,6 +592,10 @@ class RestoreConnectorResponse(_message.Message):
 
     META_FIELD_NUMBER: _builtins.int
     CONNECTOR_FIELD_NUMBER: _builtins.int
+    CREATED_FIELD_NUMBER: _builtins.int
+    SECRETS_FROM_CURRENT_FIELD_NUMBER: _builtins.int
+    created: _builtins.bool
+    """created is true when there was no config before: the connector had been deleted."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision after the write."""
@@ -592,15 +604,21 @@ class RestoreConnectorResponse(_message.Message):
     def connector(self) -> _config_pb2.ConnectorEntry:
         """connector as stored now."""
 
+    @_builtins.property
+    def secrets_from_current(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """secrets_from_current are the redacted properties whose values were taken from the config in force, sorted."""
+
     def __init__(
         self,
         *,
         meta: _revision_pb2.ResponseMeta | None = ...,
         connector: _config_pb2.ConnectorEntry | None = ...,
+        created: _builtins.bool = ...,
+        secrets_from_current: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "created", b"created", "meta", b"meta", "secrets_from_current", b"secrets_from_current"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -22,43 +22,53 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from herdmesh.api.common.v1 import connector_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_connector__pb2
 from herdmesh.api.common.v1 import revision_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_revision__pb2
+from herdmesh.api.common.v1 import store_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_store__pb2
 from herdmesh.api.statusstore.v1 import status_pb2 as herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n5herdmesh/api/statusstore/v1/status_read_service.proto\x12\x1bherdmesh.api.statusstore.v1\x1a%herdmesh/api/common/v1/revision.proto\x1a(herdmesh/api/statusstore/v1/status.proto\"Y\n\x10GetStatusRequest\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x32\n\x08\x61t_least\x18\x02 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"\xb3\x01\n\x11GetStatusResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x36\n\tconnector\x18\x02 \x01(\x0b\x32#.herdmesh.api.statusstore.v1.Status\x12\x32\n\x05tasks\x18\x03 \x03(\x0b\x32#.herdmesh.api.statusstore.v1.Status\"s\n\x13ListStatusesRequest\x12\x12\n\nconnectors\x18\x01 \x03(\t\x12\x32\n\x08\x61t_least\x18\x02 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x14\n\x0clinearizable\x18\x03 \x01(\x08\"\x9c\x01\n\x14ListStatusesResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x35\n\x08statuses\x18\x02 \x03(\x0b\x32#.herdmesh.api.statusstore.v1.Status\x12\x19\n\x11undecodable_count\x18\x03 \x01(\x03\"p\n\x14WatchStatusesRequest\x12\x30\n\x06resume\x18\x01 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x12\n\nconnectors\x18\x02 \x03(\t\x12\x12\n\nworker_ids\x18\x03 \x03(\t\"\xa3\x04\n\x15WatchStatusesResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x39\n\nstatus_put\x18\x02 \x01(\x0b\x32#.herdmesh.api.statusstore.v1.StatusH\x00\x12=\n\x0estatus_deleted\x18\x03 \x01(\x0b\x32#.herdmesh.api.statusstore.v1.StatusH\x00\x12=\n\ttopic_put\x18\x04 \x01(\x0b\x32(.herdmesh.api.statusstore.v1.TopicStatusH\x00\x12\x41\n\rtopic_deleted\x18\x05 \x01(\x0b\x32(.herdmesh.api.statusstore.v1.TopicStatusH\x00\x12P\n\x11snapshot_complete\x18\x06 \x01(\x0b\x32\x33.herdmesh.api.statusstore.v1.StatusSnapshotCompleteH\x00\x12\x44\n\x08progress\x18\x07 \x01(\x0b\x32\x30.herdmesh.api.statusstore.v1.StatusWatchProgressH\x00\x12\x39\n\x06leases\x18\x08 \x01(\x0b\x32\'.herdmesh.api.statusstore.v1.LeaseTableH\x00\x42\x07\n\x05\x65vent\"\x18\n\x16StatusSnapshotComplete\"\x15\n\x13StatusWatchProgress\"@\n\nLeaseTable\x12\x32\n\x06leases\x18\x01 \x03(\x0b\x32\".herdmesh.api.statusstore.v1.Lease\"&\n\x11ListTopicsRequest\x12\x11\n\tconnector\x18\x01 \x01(\t\"\x82\x01\n\x12ListTopicsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x38\n\x06topics\x18\x02 \x03(\x0b\x32(.herdmesh.api.statusstore.v1.TopicStatus\"\x14\n\x12WatchLeasesRequest\"N\n\x13WatchLeasesResponse\x12\x37\n\x06leases\x18\x01 \x01(\x0b\x32\'.herdmesh.api.statusstore.v1.LeaseTable2\xd1\x04\n\x11StatusReadService\x12j\n\tGetStatus\x12-.herdmesh.api.statusstore.v1.GetStatusRequest\x1a..herdmesh.api.statusstore.v1.GetStatusResponse\x12s\n\x0cListStatuses\x12\x30.herdmesh.api.statusstore.v1.ListStatusesRequest\x1a\x31.herdmesh.api.statusstore.v1.ListStatusesResponse\x12x\n\rWatchStatuses\x12\x31.herdmesh.api.statusstore.v1.WatchStatusesRequest\x1a\x32.herdmesh.api.statusstore.v1.WatchStatusesResponse0\x01\x12m\n\nListTopics\x12..herdmesh.api.statusstore.v1.ListTopicsRequest\x1a/.herdmesh.api.statusstore.v1.ListTopicsResponse\x12r\n\x0bWatchLeases\x12/.herdmesh.api.statusstore.v1.WatchLeasesRequest\x1a\x30.herdmesh.api.statusstore.v1.WatchLeasesResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n5herdmesh/api/statusstore/v1/status_read_service.proto\x12\x1bherdmesh.api.statusstore.v1\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a\"herdmesh/api/common/v1/store.proto\x1a(herdmesh/api/statusstore/v1/status.proto\"D\n\x0eRefreshRequest\x12\x32\n\x08revision\x18\x01 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"E\n\x0fRefreshResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x17\n\x15GetStoreStatusRequest\"\x81\x01\n\x16GetStoreStatusResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x33\n\x06status\x18\x02 \x01(\x0b\x32#.herdmesh.api.common.v1.StoreStatus\"Y\n\x10GetStatusRequest\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x32\n\x08\x61t_least\x18\x02 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"\xb3\x01\n\x11GetStatusResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x36\n\tconnector\x18\x02 \x01(\x0b\x32#.herdmesh.api.statusstore.v1.Status\x12\x32\n\x05tasks\x18\x03 \x03(\x0b\x32#.herdmesh.api.statusstore.v1.Status\"\xd2\x01\n\x13ListStatusesRequest\x12\x12\n\nconnectors\x18\x01 \x03(\t\x12\x32\n\x08\x61t_least\x18\x02 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x14\n\x0clinearizable\x18\x03 \x01(\x08\x12\x12\n\nworker_ids\x18\x04 \x03(\t\x12\x30\n\x06states\x18\x05 \x03(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x17\n\x0f\x63ondition_types\x18\x06 \x03(\t\"\x81\x01\n\x14ListStatusesResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x35\n\x08statuses\x18\x02 \x03(\x0b\x32#.herdmesh.api.statusstore.v1.Status\"\xef\x01\n\x14WatchStatusesRequest\x12\x30\n\x06resume\x18\x01 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x12\n\nconnectors\x18\x02 \x03(\t\x12\x12\n\nworker_ids\x18\x03 \x03(\t\x12\x32\n\x08\x61t_least\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x30\n\x06states\x18\x05 \x03(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x17\n\x0f\x63ondition_types\x18\x06 \x03(\t\"\xa3\x04\n\x15WatchStatusesResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x39\n\nstatus_put\x18\x02 \x01(\x0b\x32#.herdmesh.api.statusstore.v1.StatusH\x00\x12=\n\x0estatus_deleted\x18\x03 \x01(\x0b\x32#.herdmesh.api.statusstore.v1.StatusH\x00\x12=\n\ttopic_put\x18\x04 \x01(\x0b\x32(.herdmesh.api.statusstore.v1.TopicStatusH\x00\x12\x41\n\rtopic_deleted\x18\x05 \x01(\x0b\x32(.herdmesh.api.statusstore.v1.TopicStatusH\x00\x12P\n\x11snapshot_complete\x18\x06 \x01(\x0b\x32\x33.herdmesh.api.statusstore.v1.StatusSnapshotCompleteH\x00\x12\x44\n\x08progress\x18\x07 \x01(\x0b\x32\x30.herdmesh.api.statusstore.v1.StatusWatchProgressH\x00\x12\x39\n\x06leases\x18\x08 \x01(\x0b\x32\'.herdmesh.api.statusstore.v1.LeaseTableH\x00\x42\x07\n\x05\x65vent\"\x18\n\x16StatusSnapshotComplete\"\x15\n\x13StatusWatchProgress\"@\n\nLeaseTable\x12\x32\n\x06leases\x18\x01 \x03(\x0b\x32\".herdmesh.api.statusstore.v1.Lease\"&\n\x11ListTopicsRequest\x12\x11\n\tconnector\x18\x01 \x01(\t\"\x82\x01\n\x12ListTopicsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x38\n\x06topics\x18\x02 \x03(\x0b\x32(.herdmesh.api.statusstore.v1.TopicStatus\"\x14\n\x12WatchLeasesRequest\"N\n\x13WatchLeasesResponse\x12\x37\n\x06leases\x18\x01 \x01(\x0b\x32\'.herdmesh.api.statusstore.v1.LeaseTable2\xb2\x06\n\x11StatusReadService\x12j\n\tGetStatus\x12-.herdmesh.api.statusstore.v1.GetStatusRequest\x1a..herdmesh.api.statusstore.v1.GetStatusResponse\x12s\n\x0cListStatuses\x12\x30.herdmesh.api.statusstore.v1.ListStatusesRequest\x1a\x31.herdmesh.api.statusstore.v1.ListStatusesResponse\x12x\n\rWatchStatuses\x12\x31.herdmesh.api.statusstore.v1.WatchStatusesRequest\x1a\x32.herdmesh.api.statusstore.v1.WatchStatusesResponse0\x01\x12m\n\nListTopics\x12..herdmesh.api.statusstore.v1.ListTopicsRequest\x1a/.herdmesh.api.statusstore.v1.ListTopicsResponse\x12r\n\x0bWatchLeases\x12/.herdmesh.api.statusstore.v1.WatchLeasesRequest\x1a\x30.herdmesh.api.statusstore.v1.WatchLeasesResponse0\x01\x12\x64\n\x07Refresh\x12+.herdmesh.api.statusstore.v1.RefreshRequest\x1a,.herdmesh.api.statusstore.v1.RefreshResponse\x12y\n\x0eGetStoreStatus\x12\x32.herdmesh.api.statusstore.v1.GetStoreStatusRequest\x1a\x33.herdmesh.api.statusstore.v1.GetStoreStatusResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.statusstore.v1.status_read_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_GETSTATUSREQUEST']._serialized_start=167
-  _globals['_GETSTATUSREQUEST']._serialized_end=256
-  _globals['_GETSTATUSRESPONSE']._serialized_start=259
-  _globals['_GETSTATUSRESPONSE']._serialized_end=438
-  _globals['_LISTSTATUSESREQUEST']._serialized_start=440
-  _globals['_LISTSTATUSESREQUEST']._serialized_end=555
-  _globals['_LISTSTATUSESRESPONSE']._serialized_start=558
-  _globals['_LISTSTATUSESRESPONSE']._serialized_end=714
-  _globals['_WATCHSTATUSESREQUEST']._serialized_start=716
-  _globals['_WATCHSTATUSESREQUEST']._serialized_end=828
-  _globals['_WATCHSTATUSESRESPONSE']._serialized_start=831
-  _globals['_WATCHSTATUSESRESPONSE']._serialized_end=1378
-  _globals['_STATUSSNAPSHOTCOMPLETE']._serialized_start=1380
-  _globals['_STATUSSNAPSHOTCOMPLETE']._serialized_end=1404
-  _globals['_STATUSWATCHPROGRESS']._serialized_start=1406
-  _globals['_STATUSWATCHPROGRESS']._serialized_end=1427
-  _globals['_LEASETABLE']._serialized_start=1429
-  _globals['_LEASETABLE']._serialized_end=1493
-  _globals['_LISTTOPICSREQUEST']._serialized_start=1495
-  _globals['_LISTTOPICSREQUEST']._serialized_end=1533
-  _globals['_LISTTOPICSRESPONSE']._serialized_start=1536
-  _globals['_LISTTOPICSRESPONSE']._serialized_end=1666
-  _globals['_WATCHLEASESREQUEST']._serialized_start=1668
-  _globals['_WATCHLEASESREQUEST']._serialized_end=1688
-  _globals['_WATCHLEASESRESPONSE']._serialized_start=1690
-  _globals['_WATCHLEASESRESPONSE']._serialized_end=1768
-  _globals['_STATUSREADSERVICE']._serialized_start=1771
-  _globals['_STATUSREADSERVICE']._serialized_end=2364
+  _globals['_REFRESHREQUEST']._serialized_start=243
+  _globals['_REFRESHREQUEST']._serialized_end=311
+  _globals['_REFRESHRESPONSE']._serialized_start=313
+  _globals['_REFRESHRESPONSE']._serialized_end=382
+  _globals['_GETSTORESTATUSREQUEST']._serialized_start=384
+  _globals['_GETSTORESTATUSREQUEST']._serialized_end=407
+  _globals['_GETSTORESTATUSRESPONSE']._serialized_start=410
+  _globals['_GETSTORESTATUSRESPONSE']._serialized_end=539
+  _globals['_GETSTATUSREQUEST']._serialized_start=541
+  _globals['_GETSTATUSREQUEST']._serialized_end=630
+  _globals['_GETSTATUSRESPONSE']._serialized_start=633
+  _globals['_GETSTATUSRESPONSE']._serialized_end=812
+  _globals['_LISTSTATUSESREQUEST']._serialized_start=815
+  _globals['_LISTSTATUSESREQUEST']._serialized_end=1025
+  _globals['_LISTSTATUSESRESPONSE']._serialized_start=1028
+  _globals['_LISTSTATUSESRESPONSE']._serialized_end=1157
+  _globals['_WATCHSTATUSESREQUEST']._serialized_start=1160
+  _globals['_WATCHSTATUSESREQUEST']._serialized_end=1399
+  _globals['_WATCHSTATUSESRESPONSE']._serialized_start=1402
+  _globals['_WATCHSTATUSESRESPONSE']._serialized_end=1949
+  _globals['_STATUSSNAPSHOTCOMPLETE']._serialized_start=1951
+  _globals['_STATUSSNAPSHOTCOMPLETE']._serialized_end=1975
+  _globals['_STATUSWATCHPROGRESS']._serialized_start=1977
+  _globals['_STATUSWATCHPROGRESS']._serialized_end=1998
+  _globals['_LEASETABLE']._serialized_start=2000
+  _globals['_LEASETABLE']._serialized_end=2064
+  _globals['_LISTTOPICSREQUEST']._serialized_start=2066
+  _globals['_LISTTOPICSREQUEST']._serialized_end=2104
+  _globals['_LISTTOPICSRESPONSE']._serialized_start=2107
+  _globals['_LISTTOPICSRESPONSE']._serialized_end=2237
+  _globals['_WATCHLEASESREQUEST']._serialized_start=2239
+  _globals['_WATCHLEASESREQUEST']._serialized_end=2259
+  _globals['_WATCHLEASESRESPONSE']._serialized_start=2261
+  _globals['_WATCHLEASESRESPONSE']._serialized_end=2339
+  _globals['_STATUSREADSERVICE']._serialized_start=2342
+  _globals['_STATUSREADSERVICE']._serialized_end=3160
 # @@protoc_insertion_point(module_scope)

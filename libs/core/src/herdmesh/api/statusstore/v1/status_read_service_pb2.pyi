@@ -7,7 +7,9 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from herdmesh.api.common.v1 import connector_pb2 as _connector_pb2
 from herdmesh.api.common.v1 import revision_pb2 as _revision_pb2
+from herdmesh.api.common.v1 import store_pb2 as _store_pb2
 from herdmesh.api.statusstore.v1 import status_pb2 as _status_pb2
 import builtins as _builtins
 import sys
@@ -19,6 +21,101 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+@_typing.final
+class RefreshRequest(_message.Message):
+    """RefreshRequest waits for a revision."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def revision(self) -> _revision_pb2.Revision:
+        """revision to wait for. Unset = the end of the topic as it is now."""
+
+    def __init__(
+        self,
+        *,
+        revision: _revision_pb2.Revision | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefreshRequest: _TypeAlias = RefreshRequest  # noqa: Y015
+
+@_typing.final
+class RefreshResponse(_message.Message):
+    """RefreshResponse says what is applied now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    META_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def meta(self) -> _revision_pb2.ResponseMeta:
+        """meta with the applied revision."""
+
+    def __init__(
+        self,
+        *,
+        meta: _revision_pb2.ResponseMeta | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefreshResponse: _TypeAlias = RefreshResponse  # noqa: Y015
+
+@_typing.final
+class GetStoreStatusRequest(_message.Message):
+    """GetStoreStatusRequest asks the replica that is called."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetStoreStatusRequest: _TypeAlias = GetStoreStatusRequest  # noqa: Y015
+
+@_typing.final
+class GetStoreStatusResponse(_message.Message):
+    """GetStoreStatusResponse is about that replica alone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    META_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def meta(self) -> _revision_pb2.ResponseMeta:
+        """meta with the revision applied. Unset while the replica has not opened its topic."""
+
+    @_builtins.property
+    def status(self) -> _store_pb2.StoreStatus:
+        """status of the replica."""
+
+    def __init__(
+        self,
+        *,
+        meta: _revision_pb2.ResponseMeta | None = ...,
+        status: _store_pb2.StoreStatus | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetStoreStatusResponse: _TypeAlias = GetStoreStatusResponse  # noqa: Y015
 
 @_typing.final
 class GetStatusRequest(_message.Message):
@@ -93,6 +190,9 @@ class ListStatusesRequest(_message.Message):
     CONNECTORS_FIELD_NUMBER: _builtins.int
     AT_LEAST_FIELD_NUMBER: _builtins.int
     LINEARIZABLE_FIELD_NUMBER: _builtins.int
+    WORKER_IDS_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
+    CONDITION_TYPES_FIELD_NUMBER: _builtins.int
     linearizable: _builtins.bool
     """linearizable reads to the end of the topic first. False = do not."""
     @_builtins.property
@@ -103,16 +203,31 @@ class ListStatusesRequest(_message.Message):
     def at_least(self) -> _revision_pb2.Revision:
         """at_least makes the replica wait until it applied this revision. Unset = answer from what is applied."""
 
+    @_builtins.property
+    def worker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """worker_ids whose statuses to list. Empty = all."""
+
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_connector_pb2.RunState.ValueType]:
+        """states to list, compared with effective_state. Empty = all."""
+
+    @_builtins.property
+    def condition_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """condition_types of which a status must have one, for example STALLED. Empty = whatever it has."""
+
     def __init__(
         self,
         *,
         connectors: _abc.Iterable[_builtins.str] | None = ...,
         at_least: _revision_pb2.Revision | None = ...,
         linearizable: _builtins.bool = ...,
+        worker_ids: _abc.Iterable[_builtins.str] | None = ...,
+        states: _abc.Iterable[_connector_pb2.RunState.ValueType] | None = ...,
+        condition_types: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least", "connectors", b"connectors", "linearizable", b"linearizable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least", "condition_types", b"condition_types", "connectors", b"connectors", "linearizable", b"linearizable", "states", b"states", "worker_ids", b"worker_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -126,9 +241,6 @@ class ListStatusesResponse(_message.Message):
 
     META_FIELD_NUMBER: _builtins.int
     STATUSES_FIELD_NUMBER: _builtins.int
-    UNDECODABLE_COUNT_FIELD_NUMBER: _builtins.int
-    undecodable_count: _builtins.int
-    """undecodable_count of records that no rule could read since this replica started."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision answered from."""
@@ -142,11 +254,10 @@ class ListStatusesResponse(_message.Message):
         *,
         meta: _revision_pb2.ResponseMeta | None = ...,
         statuses: _abc.Iterable[_status_pb2.Status] | None = ...,
-        undecodable_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "statuses", b"statuses", "undecodable_count", b"undecodable_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "statuses", b"statuses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -161,6 +272,9 @@ class WatchStatusesRequest(_message.Message):
     RESUME_FIELD_NUMBER: _builtins.int
     CONNECTORS_FIELD_NUMBER: _builtins.int
     WORKER_IDS_FIELD_NUMBER: _builtins.int
+    AT_LEAST_FIELD_NUMBER: _builtins.int
+    STATES_FIELD_NUMBER: _builtins.int
+    CONDITION_TYPES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def resume(self) -> _revision_pb2.Revision:
         """resume continues right after this revision. Unset = start with a snapshot."""
@@ -173,16 +287,31 @@ class WatchStatusesRequest(_message.Message):
     def worker_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """worker_ids whose statuses to watch. Empty = all."""
 
+    @_builtins.property
+    def at_least(self) -> _revision_pb2.Revision:
+        """at_least makes the replica wait until it applied this revision before it sends the snapshot. Not together with resume."""
+
+    @_builtins.property
+    def states(self) -> _containers.RepeatedScalarFieldContainer[_connector_pb2.RunState.ValueType]:
+        """states to watch, compared with the state as written; a status that leaves them is told as well. Empty = all."""
+
+    @_builtins.property
+    def condition_types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """condition_types of which a status must have one; a status that loses it is told as well. Empty = whatever it has."""
+
     def __init__(
         self,
         *,
         resume: _revision_pb2.Revision | None = ...,
         connectors: _abc.Iterable[_builtins.str] | None = ...,
         worker_ids: _abc.Iterable[_builtins.str] | None = ...,
+        at_least: _revision_pb2.Revision | None = ...,
+        states: _abc.Iterable[_connector_pb2.RunState.ValueType] | None = ...,
+        condition_types: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["resume", b"resume"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least", "resume", b"resume"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connectors", b"connectors", "resume", b"resume", "worker_ids", b"worker_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least", "condition_types", b"condition_types", "connectors", b"connectors", "resume", b"resume", "states", b"states", "worker_ids", b"worker_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -60,6 +60,16 @@ class StatusReadServiceStub:
                 request_serializer=herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.WatchLeasesRequest.SerializeToString,
                 response_deserializer=herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.WatchLeasesResponse.FromString,
                 _registered_method=True)
+        self.Refresh = channel.unary_unary(
+                '/herdmesh.api.statusstore.v1.StatusReadService/Refresh',
+                request_serializer=herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.RefreshRequest.SerializeToString,
+                response_deserializer=herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.RefreshResponse.FromString,
+                _registered_method=True)
+        self.GetStoreStatus = channel.unary_unary(
+                '/herdmesh.api.statusstore.v1.StatusReadService/GetStoreStatus',
+                request_serializer=herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.GetStoreStatusRequest.SerializeToString,
+                response_deserializer=herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.GetStoreStatusResponse.FromString,
+                _registered_method=True)
 
 
 class StatusReadServiceServicer:
@@ -101,6 +111,20 @@ class StatusReadServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Refresh(self, request, context):
+        """Refresh waits until a revision, or the end of the topic as it is now, is applied.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetStoreStatus(self, request, context):
+        """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_StatusReadServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +152,16 @@ def add_StatusReadServiceServicer_to_server(servicer, server):
                     servicer.WatchLeases,
                     request_deserializer=herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.WatchLeasesRequest.FromString,
                     response_serializer=herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.WatchLeasesResponse.SerializeToString,
+            ),
+            'Refresh': grpc.unary_unary_rpc_method_handler(
+                    servicer.Refresh,
+                    request_deserializer=herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.RefreshRequest.FromString,
+                    response_serializer=herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.RefreshResponse.SerializeToString,
+            ),
+            'GetStoreStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetStoreStatus,
+                    request_deserializer=herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.GetStoreStatusRequest.FromString,
+                    response_serializer=herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.GetStoreStatusResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -266,6 +300,60 @@ class StatusReadService:
             '/herdmesh.api.statusstore.v1.StatusReadService/WatchLeases',
             herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.WatchLeasesRequest.SerializeToString,
             herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.WatchLeasesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Refresh(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herdmesh.api.statusstore.v1.StatusReadService/Refresh',
+            herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.RefreshRequest.SerializeToString,
+            herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.RefreshResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetStoreStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herdmesh.api.statusstore.v1.StatusReadService/GetStoreStatus',
+            herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.GetStoreStatusRequest.SerializeToString,
+            herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__read__service__pb2.GetStoreStatusResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,10 @@ class StatusReadServiceStub:
     """ListTopics returns the topics a connector was seen to use."""
     WatchLeases: _grpc.UnaryStreamMultiCallable[_status_read_service_pb2.WatchLeasesRequest, _status_read_service_pb2.WatchLeasesResponse]
     """WatchLeases sends the whole table of leases, then every change of it."""
+    Refresh: _grpc.UnaryUnaryMultiCallable[_status_read_service_pb2.RefreshRequest, _status_read_service_pb2.RefreshResponse]
+    """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
+    GetStoreStatus: _grpc.UnaryUnaryMultiCallable[_status_read_service_pb2.GetStoreStatusRequest, _status_read_service_pb2.GetStoreStatusResponse]
+    """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start."""
 
 @_typing.type_check_only
 class StatusReadServiceAsyncStub(StatusReadServiceStub):
@@ -59,6 +63,10 @@ class StatusReadServiceAsyncStub(StatusReadServiceStub):
     """ListTopics returns the topics a connector was seen to use."""
     WatchLeases: _aio.UnaryStreamMultiCallable[_status_read_service_pb2.WatchLeasesRequest, _status_read_service_pb2.WatchLeasesResponse]  # type: ignore[assignment]
     """WatchLeases sends the whole table of leases, then every change of it."""
+    Refresh: _aio.UnaryUnaryMultiCallable[_status_read_service_pb2.RefreshRequest, _status_read_service_pb2.RefreshResponse]  # type: ignore[assignment]
+    """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
+    GetStoreStatus: _aio.UnaryUnaryMultiCallable[_status_read_service_pb2.GetStoreStatusRequest, _status_read_service_pb2.GetStoreStatusResponse]  # type: ignore[assignment]
+    """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start."""
 
 class StatusReadServiceServicer(metaclass=_abc_1.ABCMeta):
     """StatusReadService reads statuses, topics and leases."""
@@ -102,5 +110,21 @@ class StatusReadServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_status_read_service_pb2.WatchLeasesResponse], _abc.AsyncIterator[_status_read_service_pb2.WatchLeasesResponse]]:
         """WatchLeases sends the whole table of leases, then every change of it."""
+
+    @_abc_1.abstractmethod
+    def Refresh(
+        self,
+        request: _status_read_service_pb2.RefreshRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_status_read_service_pb2.RefreshResponse, _abc.Awaitable[_status_read_service_pb2.RefreshResponse]]:
+        """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
+
+    @_abc_1.abstractmethod
+    def GetStoreStatus(
+        self,
+        request: _status_read_service_pb2.GetStoreStatusRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_status_read_service_pb2.GetStoreStatusResponse, _abc.Awaitable[_status_read_service_pb2.GetStoreStatusResponse]]:
+        """GetStoreStatus says how this replica is; it is answered in every role, also while the replica cannot start."""
 
 def add_StatusReadServiceServicer_to_server(servicer: StatusReadServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
