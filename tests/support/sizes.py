@@ -1,0 +1,16 @@
+"""How large a test is: small in `make test`, full in `make soak`.
+
+Owns the one switch, the environment variable HERDMESH_SOAK. Invariant: a size is the only thing it changes; what a test
+checks is the same in both.
+"""
+
+from __future__ import annotations
+
+import os
+
+SOAKING = os.environ.get("HERDMESH_SOAK", "") == "1"
+
+
+def soak_or(small: int, full: int) -> int:
+    """`full` under `make soak`, else `small`."""
+    return full if SOAKING else small
