@@ -19,7 +19,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: .venv/.ready ## Make .venv and fetch the broker's jars (all other targets do it when needed)
@@ -75,6 +75,11 @@ protos: .venv/.ready ## Generate libs/core/src/herdmesh/api from protos/
 bench: setup ## Herdmesh against Java Connect on one broker, side by side
 	@$(BIN)/python -m herdmesh.devstack.jars connect
 	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: bench-stores
+bench-stores: setup ## The two stores against Java Connect's backing stores on one broker, side by side
+	@$(BIN)/python -m herdmesh.devstack.jars connect
+	@$(BIN)/python -m bench.stores $(ARGS)
 
 .PHONY: soak
 soak: setup ## The fault tests, SOAK_ROUNDS times over or until one fails
