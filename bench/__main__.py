@@ -24,15 +24,16 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.java_connect import JavaConnect
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli.client import HerderClient, new_request_id
 from herdmesh.cli.commands.apply import to_properties
 from herdmesh.devstack.stack import Stack, StackSettings
+from tests.support.java_connect import JavaConnect
 
 TOPIC = "bench-input"
 PARTITIONS = 2
-JAVA_PORT = 18083
+#: a JVM meant for speed, as an operator would start it
+JAVA_JVM = ("-Xms256M", "-Xmx2G", "-XX:+UseG1GC")
 _TIMEOUT_S = 300.0
 
 
@@ -149,7 +150,7 @@ def run_java(java: JavaConnect, folder: Path, tasks: int, round_number: int, rec
     name = f"java-bench-{tasks}-{round_number}"
     file = folder / f"{name}.txt"
     started_s = time.monotonic()
-    java.create(name, sink_config(file, tasks))
+    java.put_config(name, sink_config(file, tasks))
     timing = wait_for_lines(file, records, started_s)
     java.delete(name)
     file.unlink()
@@ -164,7 +165,7 @@ async def main(records: int, rounds: int, say: Callable[[str], None]) -> None:
         try:
             say(f"writing {records} records")
             await asyncio.to_thread(write_input, stack.broker.bootstrap, records)
-            with JavaConnect(stack.broker.bootstrap, folder / "java", JAVA_PORT) as java:
+            with JavaConnect(stack.broker.bootstrap, folder / "java", jvm=JAVA_JVM) as java:
                 async with HerderClient(stack.state.herder) as client:
                     for tasks in (1, 2):
                         ours: list[Timing] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from herdmesh.devstack import _class_archive as class_archive
+from herdmesh.devstack import class_archive
 from herdmesh.devstack.java import Java
 
 

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import IO
 
 from herdmesh.devstack import _broker_config as config
-from herdmesh.devstack import _class_archive as class_archive
+from herdmesh.devstack import class_archive
 from herdmesh.devstack.errors import BrokerAlreadyRunning, BrokerFailed, DevstackError
 from herdmesh.devstack.jars import ensure_jars
 from herdmesh.devstack.java import Java, find_java

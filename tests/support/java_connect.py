@@ -1,0 +1,303 @@
+"""One Java Connect 4.3.1 distributed worker: its process, its settings and its REST calls.
+
+Owns the process and the worker's folder (settings, log). Owns neither the broker nor the topics: they are named after
+the group (`topics`), so that stores of ours can be pointed at the same three.
+
+Invariant: nothing it started outlives `stop` or `kill`, and a call is repeated only where Connect itself says that it
+was not taken because of a rebalance.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from herdmesh.devstack import class_archive
+from herdmesh.devstack.jars import ensure_jars
+from herdmesh.devstack.java import find_java
+
+QUICK_JVM = ("-Xms64M", "-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""For tests: up in half the time, and never asked for speed afterwards."""
+
+EXACTLY_ONCE = {"exactly.once.source.support": "enabled"}
+
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 30.0
+_REBALANCE_TIMEOUT_S = 20.0
+#: what Connect's 409 and 500 say when the same call will do in a moment (reference/rest-api.md 1.2)
+_REBALANCING = ("rebalance", "stale configuration", "no known leader")
+
+_LOG4J = """\
+rootLogger.level=info
+rootLogger.appenderRef.out.ref=out
+appender.out.type=Console
+appender.out.name=out
+appender.out.layout.type=PatternLayout
+appender.out.layout.pattern=[%d{HH:mm:ss.SSS}] %p %c{1}: %m%n
+logger.config.name=org.apache.kafka.common.config.AbstractConfig
+logger.config.level=warn
+logger.reflections.name=org.reflections
+logger.reflections.level=error
+"""
+
+
+class RestError(Exception):
+    """Connect's REST API refused; `status` is the HTTP status, the text is Connect's message."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        super().__init__(f"{status}: {message}")
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The three topics of a Connect cluster."""
+
+    config: str
+    status: str
+    offsets: str
+
+    @classmethod
+    def of(cls, group: str) -> Topics:
+        return cls(f"{group}-configs", f"{group}-status", f"{group}-offsets")
+
+
+class JavaConnect:
+    """A worker that is its whole cluster. `with JavaConnect(bootstrap, folder) as java: java.put_config(...)`.
+
+    `group` is its `group.id` and names its topics; `settings` win over the ones here; the port is any free one and
+    stays the same over restarts, as a worker's id has it. Calls block.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        folder: Path,
+        *,
+        group: str = "java-connect",
+        settings: Mapping[str, str] | None = None,
+        jvm: Sequence[str] = QUICK_JVM,
+    ) -> None:
+        self.group = group
+        self.topics = Topics.of(group)
+        port = _free_port()
+        self.worker_id = f"127.0.0.1:{port}"
+        self.log_path = folder / "connect.log"
+        self._url = f"http://{self.worker_id}"
+        self._folder = folder
+        self._jvm = tuple(jvm)
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        values = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
+            "config.storage.topic": self.topics.config,
+            "status.storage.topic": self.topics.status,
+            "offset.storage.topic": self.topics.offsets,
+            "config.storage.replication.factor": "1",
+            "status.storage.replication.factor": "1",
+            "offset.storage.replication.factor": "1",
+            "offset.storage.partitions": "5",
+            "listeners": f"HTTP://{self.worker_id}",
+            "admin.listeners": "",
+            "rest.advertised.host.name": "127.0.0.1",
+            # without this a connector may not set max.poll.records, which Java needs for its best figures
+            "connector.client.config.override.policy": "All",
+            # the only plugins are those on the class path
+            "plugin.discovery": "service_load",
+            **(settings or {}),
+        }
+        self._properties = folder / "worker.properties"
+        self._properties.write_text("".join(f"{key}={value}\n" for key, value in values.items()))
+        self._log4j = folder / "log4j2.properties"
+        self._log4j.write_text(_LOG4J)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- the process
+
+    def start(self) -> None:
+        """Start it and return when its herder has taken its first turn."""
+        self.spawn()
+        self.wait_ready()
+
+    def spawn(self) -> None:
+        """Start it without waiting."""
+        java, classpath = find_java(), ensure_jars("connect")
+        self._archive = class_archive.archive_path(java, classpath)
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(str(java.executable), *self._jvm),
+                    *class_archive.jvm_options(self._archive, self._fresh_archive),
+                    *(f"-Dlog4j2.configurationFile={self._log4j}", "-cp", classpath),
+                    *("org.apache.kafka.connect.cli.ConnectDistributed", str(self._properties)),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def wait_ready(self) -> None:
+        """Until it says that it is healthy. Raises RuntimeError with the end of its log."""
+        assert self._process is not None
+        deadline_s = time.monotonic() + _START_TIMEOUT_S
+        while True:
+            try:
+                self._once("GET", "/health", None)
+                return
+            except (OSError, RestError):
+                if self._process.poll() is not None or time.monotonic() > deadline_s:
+                    self.kill()
+                    raise RuntimeError(f"Java Connect does not serve:\n{self.log()[-2000:]}") from None
+                time.sleep(0.1)
+
+    def stop(self) -> None:
+        """SIGTERM, and wait until it is gone. Harmless when it is gone already."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+            class_archive.keep(self._fresh_archive, self._archive)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def log(self) -> str:
+        """Everything it has logged, over all its lives."""
+        return self.log_path.read_text(errors="replace")
+
+    # -- what a user does
+
+    def create(self, name: str, config: Mapping[str, str], initial_state: str | None = None) -> Any:
+        """POST /connectors: refused when it exists."""
+        body: dict[str, Any] = {"name": name, "config": dict(config)}
+        if initial_state is not None:
+            body["initial_state"] = initial_state
+        return self.request("POST", "/connectors", body)
+
+    def put_config(self, name: str, config: Mapping[str, str]) -> Any:
+        """PUT .../config: creates or replaces."""
+        return self.request("PUT", f"{_path(name)}/config", dict(config))
+
+    def patch_config(self, name: str, changes: Mapping[str, str | None]) -> Any:
+        """PATCH .../config: None removes a property."""
+        return self.request("PATCH", f"{_path(name)}/config", dict(changes))
+
+    def pause(self, name: str) -> None:
+        self.request("PUT", f"{_path(name)}/pause")
+
+    def resume(self, name: str) -> None:
+        self.request("PUT", f"{_path(name)}/resume")
+
+    def stop_connector(self, name: str) -> None:
+        self.request("PUT", f"{_path(name)}/stop")
+
+    def restart(self, name: str, *, include_tasks: bool = False, only_failed: bool = False) -> Any:
+        query = f"includeTasks={str(include_tasks).lower()}&onlyFailed={str(only_failed).lower()}"
+        return self.request("POST", f"{_path(name)}/restart?{query}")
+
+    def restart_task(self, name: str, task: int) -> None:
+        self.request("POST", f"{_path(name)}/tasks/{task}/restart")
+
+    def delete(self, name: str) -> None:
+        self.request("DELETE", _path(name))
+
+    def set_cluster_logger(self, logger: str, level: str) -> None:
+        """The level of a logger on every worker of the cluster (KIP-976)."""
+        self.request("PUT", f"/admin/loggers/{logger}?scope=cluster", {"level": level})
+
+    # -- what a user sees
+
+    def connectors(self) -> dict[str, dict[str, Any]]:
+        """Info and status of every connector that has both, by name."""
+        return self.request("GET", "/connectors?expand=info&expand=status")
+
+    def names(self) -> list[str]:
+        return sorted(self.request("GET", "/connectors"))
+
+    def status(self, name: str) -> dict[str, Any] | None:
+        """Its status; None when there is none."""
+        try:
+            return self.request("GET", f"{_path(name)}/status")
+        except RestError as error:
+            if error.status != 404:
+                raise
+            return None
+
+    def task_configs(self, name: str) -> list[dict[str, str]]:
+        return [one["config"] for one in self.request("GET", f"{_path(name)}/tasks")]
+
+    def active_topics(self, name: str) -> list[str]:
+        return sorted(self.request("GET", f"{_path(name)}/topics")[name]["topics"])
+
+    # -- calls
+
+    def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """One call, repeated while Connect rebalances: every script of its users has this loop. Raises RestError."""
+        deadline_s = time.monotonic() + _REBALANCE_TIMEOUT_S
+        while True:
+            try:
+                return self._once(method, path, body)
+            except RestError as error:
+                rebalancing = error.status in (409, 500) and any(word in str(error) for word in _REBALANCING)
+                if not rebalancing or time.monotonic() > deadline_s:
+                    raise
+                time.sleep(0.1)
+
+    def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            self._url + path, method=method, data=data, headers={"Content-Type": "application/json"}
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30) as reply:
+                text = reply.read()
+        except urllib.error.HTTPError as error:
+            said = error.read().decode(errors="replace")
+            try:
+                said = json.loads(said)["message"]
+            except (ValueError, KeyError, TypeError):
+                pass  # an error page that is not Connect's own
+            raise RestError(error.code, said) from None
+        return json.loads(text) if text else None
+
+    @property
+    def _fresh_archive(self) -> Path:
+        return self._folder / "classes.jsa"
+
+
+def _path(connector: str) -> str:
+    return f"/connectors/{urllib.parse.quote(connector, safe='')}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
