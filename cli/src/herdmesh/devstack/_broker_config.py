@@ -80,14 +80,15 @@ class Ports:
 
 
 def write_server_properties(path: Path, log_dir: Path, ports: Ports, extra: Mapping[str, str]) -> None:
-    """Write server.properties; `extra` wins over ours."""
+    """Write server.properties; `extra` wins over ours, except that its listeners are added to ours."""
+    client, controller = f"PLAINTEXT://{HOST}:{ports.client}", f"CONTROLLER://{HOST}:{ports.controller}"
     values = {
         **_FIXED,
         "log.dirs": str(log_dir),
-        "listeners": f"PLAINTEXT://{HOST}:{ports.client},CONTROLLER://{HOST}:{ports.controller}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{ports.client}",
         "controller.quorum.voters": f"1@{HOST}:{ports.controller}",
         **extra,
+        "listeners": ",".join([client, controller, *_given(extra, "listeners")]),
+        "advertised.listeners": ",".join([client, *_given(extra, "advertised.listeners")]),
     }
     path.write_text("".join(f"{key}={_escaped(value)}\n" for key, value in values.items()))
 
@@ -176,6 +177,10 @@ def _bindable(port: int) -> bool:
         except (OSError, OverflowError):
             return False
         return True
+
+
+def _given(extra: Mapping[str, str], name: str) -> list[str]:
+    return [extra[name]] if name in extra else []
 
 
 def _escaped(value: str) -> str:
