@@ -1,0 +1,44 @@
+"""The topics recorded from Java Connect 4.3.1, and what its REST API showed after each scenario: where they are.
+
+Owns the folder and the reading of its lines; what a line means is each test's. `HERDMESH_GOLDEN_DIR` names another
+folder of the same shape, which may hold other scenarios, steps whose answers are held out, and fewer files.
+
+Invariant: a file that is missing from the tree's own folder is an error, never an empty list.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+Line = dict[str, Any]
+
+_OWN = Path(__file__).resolve().parents[1] / "golden" / "connect"
+
+
+def is_own() -> bool:
+    """True for the folder in the tree, whose counts are known."""
+    return golden_dir() == _OWN
+
+
+def golden_dir() -> Path:
+    """HERDMESH_GOLDEN_DIR, or the folder in the tree."""
+    named = os.environ.get("HERDMESH_GOLDEN_DIR", "")
+    return Path(named) if named else _OWN
+
+
+def lines(name: str) -> list[Line]:
+    """Every line of a file such as `config-topic.jsonl`, in order. [] where another folder does not have the file."""
+    path = golden_dir() / name
+    if not is_own() and not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def key_and_value(line: Line) -> tuple[bytes | None, bytes | None]:
+    """The bytes of a dump's record."""
+    key, value = line["key_b64"], line["value_b64"]
+    return None if key is None else base64.b64decode(key), None if value is None else base64.b64decode(value)
