@@ -28,41 +28,41 @@ from herdmesh.api.common.v1 import revision_pb2 as herdmesh_dot_api_dot_common_d
 from herdmesh.api.statusstore.v1 import status_pb2 as herdmesh_dot_api_dot_statusstore_dot_v1_dot_status__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n6herdmesh/api/statusstore/v1/status_write_service.proto\x12\x1bherdmesh.api.statusstore.v1\x1a\x1egoogle/protobuf/duration.proto\x1a%herdmesh/api/common/v1/identity.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a(herdmesh/api/statusstore/v1/status.proto\"\x96\x01\n\x12PutStatusesRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x36\n\x06writer\x18\x02 \x01(\x0b\x32&.herdmesh.api.common.v1.WorkerIdentity\x12\x34\n\x04puts\x18\x03 \x03(\x0b\x32&.herdmesh.api.statusstore.v1.StatusPut\"\xb1\x01\n\tStatusPut\x12\x33\n\x06status\x18\x01 \x01(\x0b\x32#.herdmesh.api.statusstore.v1.Status\x12\x32\n\x04mode\x18\x02 \x01(\x0e\x32$.herdmesh.api.statusstore.v1.PutMode\x12;\n\x11\x65xpected_revision\x18\x03 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"\x84\x01\n\x13PutStatusesResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x39\n\x08outcomes\x18\x02 \x03(\x0b\x32\'.herdmesh.api.statusstore.v1.PutOutcome\"y\n\nPutOutcome\x12\x36\n\x06result\x18\x01 \x01(\x0e\x32&.herdmesh.api.statusstore.v1.PutResult\x12\x33\n\x06stored\x18\x02 \x01(\x0b\x32#.herdmesh.api.statusstore.v1.Status\"`\n\x10PutTopicsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x38\n\x06topics\x18\x02 \x03(\x0b\x32(.herdmesh.api.statusstore.v1.TopicStatus\"G\n\x11PutTopicsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"L\n\x13\x44\x65leteTopicsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x0e\n\x06topics\x18\x03 \x03(\t\"J\n\x14\x44\x65leteTopicsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x87\x01\n\x1e\x44\x65leteConnectorStatusesRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x17\n\ntasks_from\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x16\n\x0einclude_topics\x18\x04 \x01(\x08\x42\r\n\x0b_tasks_from\"U\n\x1f\x44\x65leteConnectorStatusesResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x85\x01\n\x10HeartbeatRequest\x12\x36\n\x06worker\x18\x01 \x01(\x0b\x32&.herdmesh.api.common.v1.WorkerIdentity\x12(\n\x05lease\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07leaving\x18\x03 \x01(\x08\"z\n\x11HeartbeatResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x31\n\x05lease\x18\x02 \x01(\x0b\x32\".herdmesh.api.statusstore.v1.Lease*L\n\x07PutMode\x12\x18\n\x14PUT_MODE_UNSPECIFIED\x10\x00\x12\x10\n\x0cPUT_MODE_PUT\x10\x01\x12\x15\n\x11PUT_MODE_PUT_SAFE\x10\x02*\x9f\x01\n\tPutResult\x12\x1a\n\x16PUT_RESULT_UNSPECIFIED\x10\x00\x12\x16\n\x12PUT_RESULT_APPLIED\x10\x01\x12\x1b\n\x17PUT_RESULT_STATUS_NEWER\x10\x02\x12\x1f\n\x1bPUT_RESULT_STALE_GENERATION\x10\x03\x12 \n\x1cPUT_RESULT_REVISION_MISMATCH\x10\x04\x32\xea\x04\n\x12StatusWriteService\x12p\n\x0bPutStatuses\x12/.herdmesh.api.statusstore.v1.PutStatusesRequest\x1a\x30.herdmesh.api.statusstore.v1.PutStatusesResponse\x12j\n\tPutTopics\x12-.herdmesh.api.statusstore.v1.PutTopicsRequest\x1a..herdmesh.api.statusstore.v1.PutTopicsResponse\x12s\n\x0c\x44\x65leteTopics\x12\x30.herdmesh.api.statusstore.v1.DeleteTopicsRequest\x1a\x31.herdmesh.api.statusstore.v1.DeleteTopicsResponse\x12\x94\x01\n\x17\x44\x65leteConnectorStatuses\x12;.herdmesh.api.statusstore.v1.DeleteConnectorStatusesRequest\x1a<.herdmesh.api.statusstore.v1.DeleteConnectorStatusesResponse\x12j\n\tHeartbeat\x12-.herdmesh.api.statusstore.v1.HeartbeatRequest\x1a..herdmesh.api.statusstore.v1.HeartbeatResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n6herdmesh/api/statusstore/v1/status_write_service.proto\x12\x1bherdmesh.api.statusstore.v1\x1a\x1egoogle/protobuf/duration.proto\x1a%herdmesh/api/common/v1/identity.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a(herdmesh/api/statusstore/v1/status.proto\"\xa8\x01\n\x12PutStatusesRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x36\n\x06writer\x18\x02 \x01(\x0b\x32&.herdmesh.api.common.v1.WorkerIdentity\x12\x34\n\x04puts\x18\x03 \x03(\x0b\x32&.herdmesh.api.statusstore.v1.StatusPut\x12\x10\n\x08sequence\x18\x04 \x01(\x03\"\xb1\x01\n\tStatusPut\x12\x33\n\x06status\x18\x01 \x01(\x0b\x32#.herdmesh.api.statusstore.v1.Status\x12\x32\n\x04mode\x18\x02 \x01(\x0e\x32$.herdmesh.api.statusstore.v1.PutMode\x12;\n\x11\x65xpected_revision\x18\x03 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"\x84\x01\n\x13PutStatusesResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x39\n\x08outcomes\x18\x02 \x03(\x0b\x32\'.herdmesh.api.statusstore.v1.PutOutcome\"y\n\nPutOutcome\x12\x36\n\x06result\x18\x01 \x01(\x0e\x32&.herdmesh.api.statusstore.v1.PutResult\x12\x33\n\x06stored\x18\x02 \x01(\x0b\x32#.herdmesh.api.statusstore.v1.Status\"`\n\x10PutTopicsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x38\n\x06topics\x18\x02 \x03(\x0b\x32(.herdmesh.api.statusstore.v1.TopicStatus\"G\n\x11PutTopicsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"L\n\x13\x44\x65leteTopicsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x0e\n\x06topics\x18\x03 \x03(\t\"J\n\x14\x44\x65leteTopicsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x87\x01\n\x1e\x44\x65leteConnectorStatusesRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x17\n\ntasks_from\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x16\n\x0einclude_topics\x18\x04 \x01(\x08\x42\r\n\x0b_tasks_from\"U\n\x1f\x44\x65leteConnectorStatusesResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x85\x01\n\x10HeartbeatRequest\x12\x36\n\x06worker\x18\x01 \x01(\x0b\x32&.herdmesh.api.common.v1.WorkerIdentity\x12(\n\x05lease\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x0f\n\x07leaving\x18\x03 \x01(\x08\"z\n\x11HeartbeatResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x31\n\x05lease\x18\x02 \x01(\x0b\x32\".herdmesh.api.statusstore.v1.Lease*L\n\x07PutMode\x12\x18\n\x14PUT_MODE_UNSPECIFIED\x10\x00\x12\x10\n\x0cPUT_MODE_PUT\x10\x01\x12\x15\n\x11PUT_MODE_PUT_SAFE\x10\x02*\xba\x01\n\tPutResult\x12\x1a\n\x16PUT_RESULT_UNSPECIFIED\x10\x00\x12\x16\n\x12PUT_RESULT_APPLIED\x10\x01\x12\x1b\n\x17PUT_RESULT_STATUS_NEWER\x10\x02\x12\x1f\n\x1bPUT_RESULT_STALE_GENERATION\x10\x03\x12 \n\x1cPUT_RESULT_REVISION_MISMATCH\x10\x04\x12\x19\n\x15PUT_RESULT_SUPERSEDED\x10\x05\x32\xea\x04\n\x12StatusWriteService\x12p\n\x0bPutStatuses\x12/.herdmesh.api.statusstore.v1.PutStatusesRequest\x1a\x30.herdmesh.api.statusstore.v1.PutStatusesResponse\x12j\n\tPutTopics\x12-.herdmesh.api.statusstore.v1.PutTopicsRequest\x1a..herdmesh.api.statusstore.v1.PutTopicsResponse\x12s\n\x0c\x44\x65leteTopics\x12\x30.herdmesh.api.statusstore.v1.DeleteTopicsRequest\x1a\x31.herdmesh.api.statusstore.v1.DeleteTopicsResponse\x12\x94\x01\n\x17\x44\x65leteConnectorStatuses\x12;.herdmesh.api.statusstore.v1.DeleteConnectorStatusesRequest\x1a<.herdmesh.api.statusstore.v1.DeleteConnectorStatusesResponse\x12j\n\tHeartbeat\x12-.herdmesh.api.statusstore.v1.HeartbeatRequest\x1a..herdmesh.api.statusstore.v1.HeartbeatResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.statusstore.v1.status_write_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PUTMODE']._serialized_start=1640
-  _globals['_PUTMODE']._serialized_end=1716
-  _globals['_PUTRESULT']._serialized_start=1719
-  _globals['_PUTRESULT']._serialized_end=1878
+  _globals['_PUTMODE']._serialized_start=1658
+  _globals['_PUTMODE']._serialized_end=1734
+  _globals['_PUTRESULT']._serialized_start=1737
+  _globals['_PUTRESULT']._serialized_end=1923
   _globals['_PUTSTATUSESREQUEST']._serialized_start=240
-  _globals['_PUTSTATUSESREQUEST']._serialized_end=390
-  _globals['_STATUSPUT']._serialized_start=393
-  _globals['_STATUSPUT']._serialized_end=570
-  _globals['_PUTSTATUSESRESPONSE']._serialized_start=573
-  _globals['_PUTSTATUSESRESPONSE']._serialized_end=705
-  _globals['_PUTOUTCOME']._serialized_start=707
-  _globals['_PUTOUTCOME']._serialized_end=828
-  _globals['_PUTTOPICSREQUEST']._serialized_start=830
-  _globals['_PUTTOPICSREQUEST']._serialized_end=926
-  _globals['_PUTTOPICSRESPONSE']._serialized_start=928
-  _globals['_PUTTOPICSRESPONSE']._serialized_end=999
-  _globals['_DELETETOPICSREQUEST']._serialized_start=1001
-  _globals['_DELETETOPICSREQUEST']._serialized_end=1077
-  _globals['_DELETETOPICSRESPONSE']._serialized_start=1079
-  _globals['_DELETETOPICSRESPONSE']._serialized_end=1153
-  _globals['_DELETECONNECTORSTATUSESREQUEST']._serialized_start=1156
-  _globals['_DELETECONNECTORSTATUSESREQUEST']._serialized_end=1291
-  _globals['_DELETECONNECTORSTATUSESRESPONSE']._serialized_start=1293
-  _globals['_DELETECONNECTORSTATUSESRESPONSE']._serialized_end=1378
-  _globals['_HEARTBEATREQUEST']._serialized_start=1381
-  _globals['_HEARTBEATREQUEST']._serialized_end=1514
-  _globals['_HEARTBEATRESPONSE']._serialized_start=1516
-  _globals['_HEARTBEATRESPONSE']._serialized_end=1638
-  _globals['_STATUSWRITESERVICE']._serialized_start=1881
-  _globals['_STATUSWRITESERVICE']._serialized_end=2499
+  _globals['_PUTSTATUSESREQUEST']._serialized_end=408
+  _globals['_STATUSPUT']._serialized_start=411
+  _globals['_STATUSPUT']._serialized_end=588
+  _globals['_PUTSTATUSESRESPONSE']._serialized_start=591
+  _globals['_PUTSTATUSESRESPONSE']._serialized_end=723
+  _globals['_PUTOUTCOME']._serialized_start=725
+  _globals['_PUTOUTCOME']._serialized_end=846
+  _globals['_PUTTOPICSREQUEST']._serialized_start=848
+  _globals['_PUTTOPICSREQUEST']._serialized_end=944
+  _globals['_PUTTOPICSRESPONSE']._serialized_start=946
+  _globals['_PUTTOPICSRESPONSE']._serialized_end=1017
+  _globals['_DELETETOPICSREQUEST']._serialized_start=1019
+  _globals['_DELETETOPICSREQUEST']._serialized_end=1095
+  _globals['_DELETETOPICSRESPONSE']._serialized_start=1097
+  _globals['_DELETETOPICSRESPONSE']._serialized_end=1171
+  _globals['_DELETECONNECTORSTATUSESREQUEST']._serialized_start=1174
+  _globals['_DELETECONNECTORSTATUSESREQUEST']._serialized_end=1309
+  _globals['_DELETECONNECTORSTATUSESRESPONSE']._serialized_start=1311
+  _globals['_DELETECONNECTORSTATUSESRESPONSE']._serialized_end=1396
+  _globals['_HEARTBEATREQUEST']._serialized_start=1399
+  _globals['_HEARTBEATREQUEST']._serialized_end=1532
+  _globals['_HEARTBEATRESPONSE']._serialized_start=1534
+  _globals['_HEARTBEATRESPONSE']._serialized_end=1656
+  _globals['_STATUSWRITESERVICE']._serialized_start=1926
+  _globals['_STATUSWRITESERVICE']._serialized_end=2544
 # @@protoc_insertion_point(module_scope)

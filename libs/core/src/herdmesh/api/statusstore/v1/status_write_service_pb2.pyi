@@ -63,6 +63,8 @@ class _PutResultEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PutResult.V
     """PUT_RESULT_STALE_GENERATION: a PUT of an older generation met a status of another worker incarnation; stop work."""
     PUT_RESULT_REVISION_MISMATCH: _PutResult.ValueType  # 4
     """PUT_RESULT_REVISION_MISMATCH: expected_revision is not the stored one."""
+    PUT_RESULT_SUPERSEDED: _PutResult.ValueType  # 5
+    """PUT_RESULT_SUPERSEDED: a later request of the same writer process was decided for this status before."""
 
 class PutResult(_PutResult, metaclass=_PutResultEnumTypeWrapper):
     """PutResult says whether a put was applied."""
@@ -77,6 +79,8 @@ PUT_RESULT_STALE_GENERATION: PutResult.ValueType  # 3
 """PUT_RESULT_STALE_GENERATION: a PUT of an older generation met a status of another worker incarnation; stop work."""
 PUT_RESULT_REVISION_MISMATCH: PutResult.ValueType  # 4
 """PUT_RESULT_REVISION_MISMATCH: expected_revision is not the stored one."""
+PUT_RESULT_SUPERSEDED: PutResult.ValueType  # 5
+"""PUT_RESULT_SUPERSEDED: a later request of the same writer process was decided for this status before."""
 Global___PutResult: _TypeAlias = PutResult  # noqa: Y015
 
 @_typing.final
@@ -88,8 +92,14 @@ class PutStatusesRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     WRITER_FIELD_NUMBER: _builtins.int
     PUTS_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """request_id makes a retry return the first outcome. Empty = no retry safety."""
+    sequence: _builtins.int
+    """sequence orders the requests of one writer process: a later one has a higher number, a request sent again after an
+    unknown outcome counts as later. A put is SUPERSEDED when a later request was decided for the same status before it,
+    so that what a caller gave up can never overwrite what it sent after. 0 = not ordered.
+    """
     @_builtins.property
     def writer(self) -> _identity_pb2.WorkerIdentity:
         """writer that sends this. Unset = the leader on behalf of a gone worker."""
@@ -104,10 +114,11 @@ class PutStatusesRequest(_message.Message):
         request_id: _builtins.str = ...,
         writer: _identity_pb2.WorkerIdentity | None = ...,
         puts: _abc.Iterable[Global___StatusPut] | None = ...,
+        sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["writer", b"writer"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["puts", b"puts", "request_id", b"request_id", "writer", b"writer"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["puts", b"puts", "request_id", b"request_id", "sequence", b"sequence", "writer", b"writer"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

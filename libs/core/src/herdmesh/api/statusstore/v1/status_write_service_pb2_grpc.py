@@ -27,6 +27,9 @@ if _version_not_supported:
 
 class StatusWriteServiceStub:
     """StatusWriteService changes statuses and leases.
+
+    Connect's stores have a flush() because their puts are answered by nobody. Here every answered write is durable and
+    read back, on this replica visible and on the others at the revision it was answered with: there is nothing to flush.
     """
 
     def __init__(self, channel):
@@ -64,6 +67,9 @@ class StatusWriteServiceStub:
 
 class StatusWriteServiceServicer:
     """StatusWriteService changes statuses and leases.
+
+    Connect's stores have a flush() because their puts are answered by nobody. Here every answered write is durable and
+    read back, on this replica visible and on the others at the revision it was answered with: there is nothing to flush.
     """
 
     def PutStatuses(self, request, context):
@@ -139,6 +145,9 @@ def add_StatusWriteServiceServicer_to_server(servicer, server):
  # This class is part of an EXPERIMENTAL API.
 class StatusWriteService:
     """StatusWriteService changes statuses and leases.
+
+    Connect's stores have a flush() because their puts are answered by nobody. Here every answered write is durable and
+    read back, on this replica visible and on the others at the revision it was answered with: there is nothing to flush.
     """
 
     @staticmethod

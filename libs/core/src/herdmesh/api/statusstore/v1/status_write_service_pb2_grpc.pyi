@@ -27,7 +27,11 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class StatusWriteServiceStub:
-    """StatusWriteService changes statuses and leases."""
+    """StatusWriteService changes statuses and leases.
+
+    Connect's stores have a flush() because their puts are answered by nobody. Here every answered write is durable and
+    read back, on this replica visible and on the others at the revision it was answered with: there is nothing to flush.
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -46,7 +50,11 @@ class StatusWriteServiceStub:
 
 @_typing.type_check_only
 class StatusWriteServiceAsyncStub(StatusWriteServiceStub):
-    """StatusWriteService changes statuses and leases."""
+    """StatusWriteService changes statuses and leases.
+
+    Connect's stores have a flush() because their puts are answered by nobody. Here every answered write is durable and
+    read back, on this replica visible and on the others at the revision it was answered with: there is nothing to flush.
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     PutStatuses: _aio.UnaryUnaryMultiCallable[_status_write_service_pb2.PutStatusesRequest, _status_write_service_pb2.PutStatusesResponse]  # type: ignore[assignment]
@@ -61,7 +69,11 @@ class StatusWriteServiceAsyncStub(StatusWriteServiceStub):
     """Heartbeat extends a worker's lease. Not stored in the topic."""
 
 class StatusWriteServiceServicer(metaclass=_abc_1.ABCMeta):
-    """StatusWriteService changes statuses and leases."""
+    """StatusWriteService changes statuses and leases.
+
+    Connect's stores have a flush() because their puts are answered by nobody. Here every answered write is durable and
+    read back, on this replica visible and on the others at the revision it was answered with: there is nothing to flush.
+    """
 
     @_abc_1.abstractmethod
     def PutStatuses(
