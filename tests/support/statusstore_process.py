@@ -1,0 +1,31 @@
+"""A status store in a process of its own, for tests that kill or stop one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import grpc.aio
+
+from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc, status_write_service_pb2_grpc
+from tests.support.store_process import StoreProcess
+
+
+class StatusStoreProcess(StoreProcess):
+    """`python -m herdmesh.statusstore` on a free port, with stubs to it. `group_id` is the topic's name by default."""
+
+    module = "herdmesh.statusstore"
+    read_service = "herdmesh.api.statusstore.v1.StatusReadService"
+    write_service = "herdmesh.api.statusstore.v1.StatusWriteService"
+
+    def __init__(self, bootstrap: str, topic: str, log_path: Path, *, group_id: str = "") -> None:
+        arguments = [
+            f"--bootstrap-servers={bootstrap}",
+            f"--status-storage-topic={topic}",
+            f"--group-id={group_id or topic}",
+            "--status-storage-replication-factor=1",
+        ]
+        super().__init__(arguments, log_path)
+
+    def stub(self, channel: grpc.aio.Channel) -> None:
+        self.write = status_write_service_pb2_grpc.StatusWriteServiceStub(channel)
+        self.read = status_read_service_pb2_grpc.StatusReadServiceStub(channel)

@@ -1,0 +1,116 @@
+"""One of the two stores in a process of its own, for tests that kill or stop one, or read beside it.
+
+Owns the process and its log. Waits on what the process says (its log, its health), never on time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from herdmesh.rpc.client import connect
+from herdmesh.rpc.errors import Unreachable
+
+_START_S = 20.0
+_SERVE_S = 30.0
+
+
+class StoreProcess:
+    """`python -m MODULE` on a free port. Subclasses name the module, its two services and the stubs to it."""
+
+    module: str
+    read_service: str
+    write_service: str
+
+    def __init__(self, arguments: Sequence[str], log_path: Path) -> None:
+        self.log_path = log_path
+        self._arguments = ["--listen=127.0.0.1:0", "--metrics=false", *arguments]
+        self._process: asyncio.subprocess.Process | None = None
+
+    def stub(self, channel: grpc.aio.Channel) -> None:
+        """Make the stubs; called with the channel of every new process."""
+        raise AssertionError(f"{type(self).__name__} names no stubs")
+
+    async def start(self) -> None:
+        """Spawn it and wait until it listens."""
+        command = [sys.executable, "-m", self.module, *self._arguments]
+        self._process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        )
+        address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._reading = asyncio.create_task(self._read_log(address))
+        async with asyncio.timeout(_START_S):
+            self.address = await address
+        self.channel = connect(self.address)
+        self.stub(self.channel)
+        self._health: Any = health_pb2_grpc.HealthStub(self.channel)  # its generated stub declares no methods
+
+    async def until_reading(self) -> None:
+        """Until it has replayed its topic."""
+        await self._until(self.read_service, serving=True)
+
+    async def until_writing(self) -> None:
+        """Until it is the writer."""
+        await self._until(self.write_service, serving=True)
+
+    async def until_not_writing(self) -> None:
+        """Until it says that it is not the writer."""
+        await self._until(self.write_service, serving=False)
+
+    async def is_writing(self) -> bool:
+        """True when it says that it is the writer."""
+        answer = await self._health.Check(health_pb2.HealthCheckRequest(service=self.write_service))
+        return answer.status == health_pb2.HealthCheckResponse.SERVING
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    async def kill(self) -> None:
+        """SIGKILL, and wait until it is gone. Safe to call again."""
+        assert self._process is not None
+        if self._process.returncode is None:
+            self._process.kill()
+        await self._process.wait()
+        await self._reading
+        await self.channel.close()
+
+    async def stop(self) -> int:
+        """SIGTERM; returns the exit code."""
+        assert self._process is not None
+        self._process.terminate()
+        code = await self._process.wait()
+        await self.kill()
+        return code
+
+    async def _until(self, service: str, *, serving: bool) -> None:
+        wanted = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        async with asyncio.timeout(_SERVE_S):
+            while True:
+                try:
+                    async for answer in self._health.Watch(health_pb2.HealthCheckRequest(service=service)):
+                        if answer.status == wanted:
+                            return
+                except Unreachable:
+                    await asyncio.sleep(0.05)
+
+    async def _read_log(self, address: asyncio.Future[str]) -> None:
+        assert self._process is not None
+        assert self._process.stderr is not None
+        with self.log_path.open("ab") as log:
+            while line := await self._process.stderr.readline():
+                log.write(line)
+                if b'"listening"' in line and not address.done():
+                    address.set_result(json.loads(line)["address"])
+        if not address.done():
+            address.set_exception(RuntimeError(f"it ended; see {self.log_path}"))
