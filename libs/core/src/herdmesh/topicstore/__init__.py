@@ -41,6 +41,7 @@ from herdmesh.topicstore.kafka import KafkaTopicStore
 from herdmesh.topicstore.memory import MemoryBroker, MemoryTopic, MemoryTopicStore
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
+from herdmesh.topicstore.stages import OnStage, Stage
 
 __all__ = [
     "BrokerUnreachable",
@@ -53,6 +54,7 @@ __all__ = [
     "NewRecord",
     "NotApplied",
     "NotWriter",
+    "OnStage",
     "QueueFull",
     "Revision",
     "RevisionCompacted",
@@ -60,6 +62,7 @@ __all__ = [
     "RevisionForeign",
     "RevisionInFuture",
     "Role",
+    "Stage",
     "StartError",
     "StoreClosed",
     "StoreReplaying",

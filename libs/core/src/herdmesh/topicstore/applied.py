@@ -28,14 +28,20 @@ class Flight:
     """One transaction of this replica on its way through the log.
 
     `outcome` becomes True when all its records were read, False when the reader passed a place without finding its
-    record there: the log itself has answered, whatever the commit call said. `completed(i, revision)` is called when
-    the last record of write i was applied.
+    record there: the log itself has answered, whatever the commit call said. `landing()` is called when all records
+    were read and none is applied, `completed(i, revision)` when the last record of write i was applied.
     """
 
-    def __init__(self, write_sizes: Sequence[int], completed: Callable[[int, Revision], None]) -> None:
+    def __init__(
+        self,
+        write_sizes: Sequence[int],
+        completed: Callable[[int, Revision], None],
+        landing: Callable[[], None] = lambda: None,
+    ) -> None:
         self.outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._write_sizes = write_sizes
         self._completed = completed
+        self._landing = landing
         self._places: Sequence[Place] = ()
         self._found: dict[Place, StoredRecord] = {}
 
@@ -65,6 +71,7 @@ class Flight:
 
     def apply(self, apply: Callable[[int, StoredRecord], None], revision: Callable[[], Revision]) -> None:
         """Apply all records in decision order, telling each write's completion right after its last record."""
+        self._landing()
         place = iter(self._places)
         for write, size in enumerate(self._write_sizes):
             for _ in range(size):

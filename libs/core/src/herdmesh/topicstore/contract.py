@@ -41,11 +41,18 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to write. `value=None` is a tombstone. `topic=None` is the store's own topic, else its audit topic."""
+    """A record to write. `value=None` is a tombstone. `topic=None` is the store's own topic, else its audit topic.
+
+    A record of the audit topic may be `late`: its value is made from the revision its own write leads to (the next
+    offset after the write's last record in the store's own topic), which is known once those records have their
+    places. It must be pure and must not raise; it is called once, in any thread. `value` then is only what a state
+    sees while the write is on its way, so that it can decide the writes behind it; it is never written.
+    """
 
     key: bytes
     value: bytes | None
     topic: str | None = None
+    late: Callable[[Revision], bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +181,12 @@ class TopicStore(Protocol[StateT, ChangeT]):
 
     async def wait_for(self, revision: Revision) -> None:
         """Wait until the applied state includes `revision`."""
+        ...
+
+    async def read_audit(self, offsets: Sequence[int]) -> list[StoredRecord]:
+        """Records of the audit topic at these offsets, read again from the topic, in offset order. What retention has
+        deleted, what was never committed and what is not there yet is left out. Waits as long as the log is out of
+        reach."""
         ...
 
     def watch(self, resume: Revision | None = None) -> AsyncIterator[WatchEvent[StateT, ChangeT]]:

@@ -40,10 +40,13 @@ from herdmesh.topicstore.errors import (
 )
 from herdmesh.topicstore.log import Log, LogIdentity, LogUnavailable, Positions
 from herdmesh.topicstore.settings import StoreTuning
+from herdmesh.topicstore.stages import OnStage
 from herdmesh.topicstore.watch import WatchHub
 from herdmesh.topicstore.writes import GroupCommit
 
 _logger = logging.getLogger(__name__)
+
+_RETRY_S = 0.1
 
 #: Asked before each take-over; False = not now (for the config store: members in Connect's own group).
 MayWrite = Callable[[], Awaitable[bool]]
@@ -57,14 +60,16 @@ async def always() -> bool:
 class TopicStoreCore(Generic[StateT, ChangeT]):
     """`TopicStore` over any `Log`. Must be made and used on one event loop."""
 
-    def __init__(self, log: Log, initial: StateT, may_write: MayWrite, tuning: StoreTuning) -> None:
+    def __init__(self, log: Log, initial: StateT, may_write: MayWrite, tuning: StoreTuning, on_stage: OnStage) -> None:
         self._log = log
         self._may_write = may_write
         self._tuning = tuning
         self._applied: Applied[StateT, ChangeT] = Applied(initial, self._publish)
         self._hub: WatchHub[ChangeT] = WatchHub(tuning, lambda: self._applied.revision)
         self._barrier = Barrier(log.end, self._applied.wait)
-        self._writes: GroupCommit[StateT] = GroupCommit(log, self._applied, self._barrier, tuning, self._cut_off)
+        self._writes: GroupCommit[StateT] = GroupCommit(
+            log, self._applied, self._barrier, tuning, self._cut_off, on_stage
+        )
         self._identity: LogIdentity | None = None
         self._role = Role.REPLAYING
         self._role_watchers: set[_RoleWatcher] = set()
@@ -124,6 +129,19 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._require_replayed()
         self._require_own(revision)
         await self._applied.wait(revision.next_offsets)
+
+    async def read_audit(self, offsets: Sequence[int]) -> list[StoredRecord]:
+        self._require_replayed()
+        assert self._identity is not None
+        if self._identity.audit_topic is None or not offsets:
+            return []
+        while True:
+            try:
+                return await self._log.read_audit(offsets)
+            except LogUnavailable as unavailable:
+                _logger.warning("cannot read the audit topic, trying again: %s", unavailable)
+                await asyncio.sleep(_RETRY_S)
+                self._require_replayed()
 
     async def watch(self, resume: Revision | None = None) -> AsyncIterator[WatchEvent[StateT, ChangeT]]:
         self._require_replayed()

@@ -12,28 +12,31 @@ from collections.abc import Callable, Sequence
 from typing import Generic
 
 from herdmesh.topicstore.calls import CallThread, post
-from herdmesh.topicstore.contract import ChangeT, NewRecord, StateT
+from herdmesh.topicstore.contract import ChangeT, StateT, StoredRecord
 from herdmesh.topicstore.core import MayWrite, TopicStoreCore, always
+from herdmesh.topicstore.kafka_audit import AuditReader
 from herdmesh.topicstore.kafka_election import Election
 from herdmesh.topicstore.kafka_reader import Reader
 from herdmesh.topicstore.kafka_topics import Shard, TopicAdmin
 from herdmesh.topicstore.kafka_writer import Writer
-from herdmesh.topicstore.log import LogEvents, LogIdentity, Place, Positions
+from herdmesh.topicstore.log import LogEvents, LogIdentity, Place, Positions, Transaction
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
+from herdmesh.topicstore.stages import OnStage, failpoints_of
 
 
 class KafkaLog:
     """`Log` over Kafka."""
 
-    def __init__(self, settings: TopicSettings) -> None:
+    def __init__(self, settings: TopicSettings, on_stage: OnStage) -> None:
         self._settings = settings
         self._shards: list[Shard] = [(settings.topic, partition) for partition in range(settings.partitions)]
         if settings.audit_topic is not None:
             self._shards.append((settings.audit_topic, 0))
         self._admin = TopicAdmin(settings)
-        self._writer = Writer(settings, self._shards)
+        self._writer = Writer(settings, self._shards, on_stage)
         self._writer_thread = CallThread(f"{settings.client_id_base}-writer")
         self._election = Election(settings)
+        self._audit = AuditReader(settings)
         self._beginnings: Positions = ()
         self._reader: Reader | None = None
         self._events: LogEvents | None = None
@@ -64,14 +67,17 @@ class KafkaLog:
     async def take_over(self) -> None:
         await self._writer_thread.call(self._writer.take_over)
 
-    async def commit(self, records: Sequence[NewRecord], placed: Callable[[Sequence[Place]], None]) -> None:
+    async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
         loop = asyncio.get_running_loop()
 
         def told(places: Sequence[Place]) -> None:
             # Queued before the commit is asked for, hence before the reader can queue any of these records.
             post(loop, lambda: placed(places))
 
-        await self._writer_thread.call(lambda: self._writer.commit(records, told))
+        await self._writer_thread.call(lambda: self._writer.commit(transaction, told))
+
+    async def read_audit(self, offsets: Sequence[int]) -> list[StoredRecord]:
+        return await self._audit.read(offsets)
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -84,6 +90,7 @@ class KafkaLog:
             await self._reader.stop()
         await self._writer_thread.call(self._writer.release)  # destroying a client takes time: not on the loop
         self._writer_thread.stop()
+        self._audit.close()
         self._admin.close()
 
 
@@ -97,5 +104,8 @@ class KafkaTopicStore(TopicStoreCore[StateT, ChangeT], Generic[StateT, ChangeT])
         *,
         may_write: MayWrite = always,
         tuning: StoreTuning | None = None,
+        on_stage: OnStage | None = None,
     ) -> None:
-        super().__init__(KafkaLog(settings), initial, may_write, tuning or StoreTuning())
+        """`on_stage` takes the place of the failpoints."""
+        on_stage = on_stage or failpoints_of(settings.topic)
+        super().__init__(KafkaLog(settings, on_stage), initial, may_write, tuning or StoreTuning(), on_stage)

@@ -134,7 +134,7 @@ class Reader:
         for message in messages:
             error = message.error()
             if error is None:
-                records.append(_record(message))
+                records.append(stored_record(message))
             elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
                 self._reach((message.topic() or "", message.partition() or 0), message.offset() or 0)
             elif error.code() in _FAULTS or error.fatal():
@@ -151,7 +151,7 @@ class Reader:
         self._positions[index] = max(self._positions[index], offset)  # logical offsets are negative
 
 
-def _record(message: Message) -> StoredRecord:
+def stored_record(message: Message) -> StoredRecord:
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None
     assert partition is not None

@@ -17,10 +17,10 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from herdmesh.topicstore.calls import client_logger, on_client_error
-from herdmesh.topicstore.contract import NewRecord
 from herdmesh.topicstore.kafka_topics import Shard, kafka_error
-from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, LogUnavailable, Place
+from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, LogUnavailable, Place, Transaction
 from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
+from herdmesh.topicstore.stages import OnStage, Stage
 
 _logger = logging.getLogger(__name__)
 _CALL_S = 5.0
@@ -33,8 +33,9 @@ _CLIENT_ERRORS = (KafkaException, BufferError, RuntimeError, SystemError)
 class Writer:
     """Blocking; the caller runs every method in one thread."""
 
-    def __init__(self, settings: TopicSettings, shards: Sequence[Shard]) -> None:
+    def __init__(self, settings: TopicSettings, shards: Sequence[Shard], on_stage: OnStage) -> None:
         self._settings = settings
+        self._on_stage = on_stage
         self._index = {shard: index for index, shard in enumerate(shards)}
         self._producer: Producer | None = None
 
@@ -55,13 +56,16 @@ class Writer:
                     raise LogUnavailable(f"cannot initialise {self._settings.transactional_id!r}: {failure}") from None
         self._producer = producer
 
-    def commit(self, records: Sequence[NewRecord], placed: Callable[[Sequence[Place]], None]) -> None:
+    def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
         """See `Log.commit`; `placed` is called in this thread."""
         if self._producer is None:
             raise CommitNotSent("the writer was released")
-        places = self._send(self._producer, records)
+        places = self._send(self._producer, transaction)
+        self._on_stage(Stage.AFTER_SEND)
         placed(places)
+        self._on_stage(Stage.BEFORE_COMMIT)
         self._end(self._producer)
+        self._on_stage(Stage.AFTER_COMMIT)
 
     def release(self) -> None:
         """Throw the producer away, with its open transaction if there is one."""
@@ -90,8 +94,28 @@ class Writer:
         }
         return Producer(configs, logger=client_logger)
 
-    def _send(self, producer: Producer, records: Sequence[NewRecord]) -> list[Place]:
-        places: list[Place | None] = [None] * len(records)
+    def _send(self, producer: Producer, transaction: Transaction) -> list[Place]:
+        places: list[Place | None] = [None] * len(transaction.records)
+        try:
+            producer.begin_transaction()
+            self._on_stage(Stage.BEFORE_SEND)
+            first = transaction.first
+            self._produce(producer, transaction, first, [transaction.records[index].value for index in first], places)
+            if transaction.behind:
+                self._produce(producer, transaction, transaction.behind, transaction.values_behind(places), places)
+        except _CLIENT_ERRORS as failure:
+            raise CommitNotSent(f"a record could not be sent: {_reason(failure)}") from failure
+        return [place for place in places if place is not None]
+
+    def _produce(
+        self,
+        producer: Producer,
+        transaction: Transaction,
+        indexes: Sequence[int],
+        values: Sequence[bytes | None],
+        places: list[Place | None],
+    ) -> None:
+        """Send these records of `transaction`, wait until all are acknowledged and fill in their places."""
         failures: list[KafkaError] = []
 
         def delivered(index: int, error: KafkaError | None, message: Message) -> None:
@@ -101,23 +125,18 @@ class Writer:
             elif topic is not None and partition is not None and offset is not None:
                 places[index] = (self._index[topic, partition], offset)
 
-        try:
-            producer.begin_transaction()
-            for index, record in enumerate(records):
-                producer.produce(
-                    record.topic or self._settings.topic,
-                    value=record.value,
-                    key=record.key,
-                    on_delivery=lambda error, message, index=index: delivered(index, error, message),
-                )
-            producer.flush(self._settings.transaction_timeout_ms / 1000)
-        except _CLIENT_ERRORS as failure:
-            raise CommitNotSent(f"a record could not be sent: {_reason(failure)}") from failure
-        known = [place for place in places if place is not None]
-        if failures or len(known) != len(records):
+        for index, value in zip(indexes, values, strict=True):
+            record = transaction.records[index]
+            producer.produce(
+                record.topic or self._settings.topic,
+                value=value,
+                key=record.key,
+                on_delivery=lambda error, message, index=index: delivered(index, error, message),
+            )
+        producer.flush(self._settings.transaction_timeout_ms / 1000)
+        if failures or any(places[index] is None for index in indexes):
             reason = failures[0].str() if failures else "a record was not acknowledged in time"
             raise CommitNotSent(f"a record could not be written: {reason}")
-        return known
 
     def _end(self, producer: Producer) -> None:
         deadline_s = time.monotonic() + self._settings.transaction_timeout_ms / 1000

@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from herdmesh.topicstore.contract import NewRecord, StoredRecord
+from herdmesh.topicstore.contract import NewRecord, Revision, StoredRecord
+from herdmesh.topicstore.partitioner import partition_of
 
 #: Next offset to read, one per shard.
 Positions = tuple[int, ...]
@@ -53,6 +54,53 @@ class LogIdentity:
     @property
     def shards(self) -> int:
         return self.partitions + (1 if self.audit_topic is not None else 0)
+
+    def shard_for(self, record: NewRecord) -> int:
+        """Where `record` will lie. Raises ValueError for a topic that is not this store's."""
+        if record.topic in (None, self.topic):
+            return partition_of(record.key, self.partitions)
+        if record.topic != self.audit_topic:
+            raise ValueError(f"a store of {self.topic!r} cannot write to topic {record.topic!r}")
+        return self.partitions
+
+
+class Transaction:
+    """The records of the writes of one group commit, in the order they were decided, and how they are sent.
+
+    When the value of a record is `late`, the records of the own topic are sent first and those of the audit topic when
+    the places of the first are known; both parts keep the order. Else everything is sent at once.
+    """
+
+    def __init__(self, writes: Sequence[Sequence[NewRecord]], identity: LogIdentity, applied: Revision) -> None:
+        """`applied` is the revision the first write was decided on."""
+        self._writes = writes
+        self._applied = applied
+        self.records = [record for write in writes for record in write]
+        self.shards = [identity.shard_for(record) for record in self.records]
+        everything = range(len(self.records))
+        #: Indexes into `records` of what waits for the places of the rest; empty when no value is late.
+        self.behind: list[int] = []
+        if any(record.late for record in self.records):
+            self.behind = [index for index in everything if self.shards[index] == identity.partitions]
+        waiting = set(self.behind)
+        #: Indexes of what can be sent at once.
+        self.first = [index for index in everything if index not in waiting]
+
+    def values_behind(self, places: Sequence[Place | None]) -> list[bytes | None]:
+        """The values of the records of `behind`; `places` has those of `first`, at their indexes."""
+        next_offsets = list(self._applied.next_offsets)
+        values: list[bytes | None] = []
+        index = 0
+        for write in self._writes:
+            for place in places[index : index + len(write)]:
+                if place is not None and place[0] < len(next_offsets):
+                    next_offsets[place[0]] = max(next_offsets[place[0]], place[1] + 1)
+            revision = Revision(self._applied.store_id, tuple(next_offsets))
+            for record in write:
+                if self.behind and self.shards[index] == len(next_offsets):
+                    values.append(record.value if record.late is None else record.late(revision))
+                index += 1
+        return values
 
 
 class LogEvents(Protocol):
@@ -102,11 +150,15 @@ class Log(Protocol):
         """Fence every earlier writer; their open transaction is ended when this returns. Raises `LogUnavailable`."""
         ...
 
-    async def commit(self, records: Sequence[NewRecord], placed: Callable[[Sequence[Place]], None]) -> None:
-        """One transaction. `placed` is called, in order of `records`, before any of them can be visible.
+    async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
+        """Write `transaction`. `placed` is called, in order of its records, before any of them can be visible.
 
         Raises `CommitNotSent` or `CommitUncertain`; after either, `take_over` comes before the next `commit`.
         """
+        ...
+
+    async def read_audit(self, offsets: Sequence[int]) -> list[StoredRecord]:
+        """See `TopicStore.read_audit`. Raises `LogUnavailable`."""
         ...
 
     def now_ms(self) -> int:

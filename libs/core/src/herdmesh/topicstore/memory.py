@@ -20,12 +20,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic
 
-from herdmesh.topicstore.contract import ChangeT, NewRecord, StateT, StoredRecord
+from herdmesh.topicstore.contract import ChangeT, StateT, StoredRecord
 from herdmesh.topicstore.core import MayWrite, TopicStoreCore, always
 from herdmesh.topicstore.errors import TopicMisconfigured
-from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, LogEvents, LogIdentity, Place, Positions
+from herdmesh.topicstore.log import (
+    CommitNotSent,
+    CommitUncertain,
+    LogEvents,
+    LogIdentity,
+    Place,
+    Positions,
+    Transaction,
+)
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
+from herdmesh.topicstore.stages import OnStage, Stage, failpoints_of
 
 _BATCH_RECORDS = 500
 
@@ -102,12 +111,11 @@ class MemoryBroker:
         self._notify()
         return partition, offset
 
-    def append_transaction(self, records: Iterable[tuple[str, NewRecord]]) -> None:
-        """Append records and a marker to each partition they touch."""
+    def append_transaction(self, records: Iterable[tuple[str, int, bytes, bytes | None]]) -> None:
+        """Append records (topic, partition, key, value) and a marker to each partition they touch."""
         touched: dict[tuple[str, int], None] = {}
-        for topic, record in records:
-            partition = partition_of(record.key, len(self.topics[topic].partitions))
-            self._append(topic, partition, record.key, record.value)
+        for topic, partition, key, value in records:
+            self._append(topic, partition, key, value)
             touched[topic, partition] = None
         for topic, partition in touched:
             self.topics[topic].partitions[partition].next_offset += 1
@@ -159,8 +167,9 @@ class MemoryBroker:
 class MemoryLog:
     """`Log` over a `MemoryBroker`."""
 
-    def __init__(self, broker: MemoryBroker, settings: TopicSettings) -> None:
+    def __init__(self, broker: MemoryBroker, settings: TopicSettings, on_stage: OnStage) -> None:
         self._broker = broker
+        self._on_stage = on_stage
         self._settings = settings
         self._shards: list[_Partition] = []
         self._positions: list[int] = []
@@ -216,46 +225,59 @@ class MemoryLog:
             await asyncio.sleep(0)
             self._epoch = self._broker.fence(self._settings.transactional_id)
 
-    async def commit(self, records: Sequence[NewRecord], placed: Callable[[Sequence[Place]], None]) -> None:
+    async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
         async with self._writing:
             await asyncio.sleep(0)
             if self._epoch is None:
                 raise CommitNotSent("the writer was released")
             if self._epoch != self._broker.epoch(self._settings.transactional_id):
                 raise CommitNotSent("a newer writer holds this transactional id")
+            self._on_stage(Stage.BEFORE_SEND)
             lose, self._lose_answer = self._lose_answer, None
+            places = self._places(transaction)
+            self._on_stage(Stage.AFTER_SEND)
+            placed(places)
+            self._on_stage(Stage.BEFORE_COMMIT)
             if lose is False:
                 # The transaction is aborted: its records take their offsets and are never seen, as on a broker.
-                placed(self._places(records))
-                self._append_aborted(records)
+                self._append_aborted(transaction)
             else:
-                placed(self._places(records))
-                self._broker.append_transaction([(record.topic or self._settings.topic, record) for record in records])
+                self._append(transaction, places)
+            self._on_stage(Stage.AFTER_COMMIT)
             await asyncio.sleep(0)
             if lose is not None:
                 raise CommitUncertain("the answer was lost")
 
-    def _places(self, records: Sequence[NewRecord]) -> list[Place]:
+    def _places(self, transaction: Transaction) -> list[Place]:
         ends = [partition.next_offset for partition in self._shards]
         places: list[Place] = []
-        for record in records:
-            shard = self._shard_of(record)
+        for shard in transaction.shards:
             places.append((shard, ends[shard]))
             ends[shard] += 1
         return places
 
-    def _append_aborted(self, records: Sequence[NewRecord]) -> None:
-        shards = [self._shard_of(record) for record in records]
-        for shard in shards:
+    def _append(self, transaction: Transaction, places: Sequence[Place | None]) -> None:
+        values = [record.value for record in transaction.records]
+        for index, value in zip(transaction.behind, transaction.values_behind(places), strict=True):
+            values[index] = value
+        own = self._settings.partitions
+        self._broker.append_transaction(
+            (record.topic or self._settings.topic, shard if shard < own else 0, record.key, value)
+            for record, shard, value in zip(transaction.records, transaction.shards, values, strict=True)
+        )
+
+    def _append_aborted(self, transaction: Transaction) -> None:
+        for shard in transaction.shards:
             self._shards[shard].next_offset += 1
-        for shard in set(shards):
+        for shard in set(transaction.shards):
             self._shards[shard].next_offset += 1  # the abort marker
         self.poke()
 
-    def _shard_of(self, record: NewRecord) -> int:
-        if record.topic is not None and record.topic == self._settings.audit_topic:
-            return self._settings.partitions
-        return partition_of(record.key, self._settings.partitions)
+    async def read_audit(self, offsets: Sequence[int]) -> list[StoredRecord]:
+        await asyncio.sleep(0)
+        audit = self._shards[self._settings.partitions]
+        found = (audit.since(offset, 1) for offset in sorted(set(offsets)))
+        return [record for records in found for record in records if record.offset in offsets]
 
     def now_ms(self) -> int:
         return self._broker.now_ms()
@@ -321,9 +343,12 @@ class MemoryTopicStore(TopicStoreCore[StateT, ChangeT], Generic[StateT, ChangeT]
         *,
         may_write: MayWrite = always,
         tuning: StoreTuning | None = None,
+        on_stage: OnStage | None = None,
     ) -> None:
-        self._memory = MemoryLog(broker, settings)
-        super().__init__(self._memory, initial, may_write, tuning or StoreTuning())
+        """`on_stage` takes the place of the failpoints."""
+        on_stage = on_stage or failpoints_of(settings.topic)
+        self._memory = MemoryLog(broker, settings, on_stage)
+        super().__init__(self._memory, initial, may_write, tuning or StoreTuning(), on_stage)
 
     def freeze(self) -> None:
         """Nothing reaches this replica any more: no records, no loss of ownership. Another replica is elected. Its own

@@ -22,9 +22,9 @@ from herdmesh.topicstore.applied import Applied, Flight, settle
 from herdmesh.topicstore.barrier import Barrier
 from herdmesh.topicstore.contract import Decision, NewRecord, ResultT, Revision, StateT, StoredRecord
 from herdmesh.topicstore.errors import NotApplied, QueueFull, StoreClosed, WriteOutcomeUnknown, WriterFenced
-from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, Log, LogIdentity
-from herdmesh.topicstore.partitioner import partition_of
+from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, Log, LogIdentity, Transaction
 from herdmesh.topicstore.settings import StoreTuning
+from herdmesh.topicstore.stages import OnStage, Stage
 
 _logger = logging.getLogger(__name__)
 
@@ -60,12 +60,14 @@ class GroupCommit(Generic[StateT]):
         barrier: Barrier,
         tuning: StoreTuning,
         cut_off: Callable[[str], None],
+        on_stage: OnStage,
     ) -> None:
         self._log = log
         self._applied = applied
         self._barrier = barrier
         self._tuning = tuning
         self._cut_off = cut_off
+        self._on_stage = on_stage
         self._identity: LogIdentity | None = None
         self._queue: deque[_Pending] = deque()
         self._unanswered: set[asyncio.Future[Any]] = set()
@@ -183,15 +185,22 @@ class GroupCommit(Generic[StateT]):
         return group, refused
 
     async def _fly(self, group: Sequence[_Pending]) -> None:
+        assert self._identity is not None
         decisions = [_decided(pending) for pending in group]
+        writes = [decision.records for decision in decisions]
+
+        def landing() -> None:
+            self._on_stage(Stage.BEFORE_READ_BACK)
 
         def completed(write: int, revision: Revision) -> None:
+            if write == 0:
+                self._on_stage(Stage.BEFORE_ANSWER)
             group[write].fulfil(decisions[write], self._applied.state, revision)
 
-        flight = Flight([len(decision.records) for decision in decisions], completed)
+        flight = Flight([len(records) for records in writes], completed, landing)
         self._applied.expect(flight)
         try:
-            await self._log.commit([record for decision in decisions for record in decision.records], flight.place)
+            await self._log.commit(Transaction(writes, self._identity, self._applied.revision), flight.place)
         except CommitNotSent as failure:
             self._applied.retract(flight)
             self._cut_off(str(failure))
@@ -249,13 +258,14 @@ class _Scratch(Generic[StateT]):
 
     def add(self, records: Sequence[NewRecord]) -> None:
         for record in records:
-            if record.topic not in (None, self._identity.topic, self._identity.audit_topic):
-                raise ValueError(f"a store of {self._identity.topic!r} cannot write to topic {record.topic!r}")
-            own = record.topic is None or record.topic == self._identity.topic
+            shard = self._identity.shard_for(record)
+            own = shard < self._identity.partitions
+            if own and record.late is not None:
+                raise ValueError("only a record of the audit topic can have a late value")
             self.state.apply(
                 StoredRecord(
                     topic=self._identity.topic if own else cast(str, self._identity.audit_topic),
-                    partition=partition_of(record.key, self._identity.partitions) if own else 0,
+                    partition=shard if own else 0,
                     offset=self._next_offset,
                     key=record.key,
                     value=record.value,

@@ -1,0 +1,112 @@
+"""Places where a fault test can stop or kill a process.
+
+Owns the parsing of HERDMESH_FAILPOINTS and the deed itself; which points there are, whose they are and when they are
+armed belongs to the part that has them (`herdmesh.engine.failpoints`, `herdmesh.topicstore.stages`). Does nothing at
+all unless that variable is set.
+
+The variable holds entries `[OWNER/]NAME=stop[:always]` or `[OWNER/]NAME=kill`, separated by commas or lines, or `@FILE`
+with such entries. OWNER is a connector or a store's topic; without it the entry means every owner. Reaching an armed
+point writes one line `<name> <pid> <owner>` to the file HERDMESH_FAILPOINT_LOG and sends SIGSTOP or SIGKILL to the own
+process: once per log and owner, whichever process gets there first, or every time with `:always`. The test sees the
+line, does its harm, and sends SIGCONT or SIGKILL.
+
+Invariant: the line is on disk before the process stands still, and the thread that hit the point goes no further.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+VARIABLE: Final = "HERDMESH_FAILPOINTS"
+LOG_VARIABLE: Final = "HERDMESH_FAILPOINT_LOG"
+
+_ACTIONS: Final = {"stop": signal.SIGSTOP, "kill": signal.SIGKILL}
+
+
+@dataclass(frozen=True, slots=True)
+class _Deed:
+    signal: signal.Signals
+    always: bool
+
+
+class Failpoints:
+    """The points `names` of one part of this process. Any thread may hit them."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = tuple(names)
+        self._owner = ""
+        self._armed: Mapping[str, _Deed] = {}
+        self._seen: object = None  # which version of @FILE is armed
+
+    def arm(self, owner: str) -> None:
+        """Read what is armed for `owner`, which from here on is whose points are hit.
+
+        Raises ValueError for what is not a failpoint of this part, so that a typo fails a test.
+        """
+        self._owner = owner
+        self._seen, text = _read(os.environ.get(VARIABLE, ""))
+        self._armed = self._parse(text)
+
+    def rearm_if_changed(self) -> None:
+        """Read @FILE again when it was replaced since, so that a process can be armed that already runs. The file must
+        be replaced in one step (`os.replace`). Raises ValueError as `arm` does."""
+        variable = os.environ.get(VARIABLE, "")
+        if variable.startswith("@") and _version(Path(variable[1:])) != self._seen:
+            self.arm(self._owner)
+
+    def hit(self, name: str) -> None:
+        """Stand still here, or end here, if a test asked for it."""
+        deed = self._armed.get(name)
+        if deed is None:
+            return
+        log = Path(os.environ[LOG_VARIABLE])
+        if not deed.always and self._was_hit(log, name):
+            return
+        with log.open("a", encoding="utf-8") as lines:
+            lines.write(f"{name} {os.getpid()} {self._owner}\n")
+            lines.flush()
+            os.fsync(lines.fileno())
+        # To the own thread: a signal to the process is taken by any thread, and this one would run on for a moment.
+        signal.pthread_kill(threading.get_ident(), deed.signal)
+
+    def _parse(self, text: str) -> dict[str, _Deed]:
+        armed: dict[str, _Deed] = {}
+        for item in filter(None, (part.strip() for part in text.replace("\n", ",").split(","))):
+            point, _, what = item.partition("=")
+            wanted, _, name = point.rpartition("/")
+            action, _, often = what.partition(":")
+            known = name in self._names and action in _ACTIONS and often in ("", "always")
+            if not known or (action == "kill" and often):
+                raise ValueError(
+                    f"{VARIABLE}: '{item}' is not [OWNER/]<name>=stop[:always] or [OWNER/]<name>=kill of {self._names}"
+                )
+            if wanted in ("", self._owner):
+                armed[name] = _Deed(_ACTIONS[action], often == "always")
+        return armed
+
+    def _was_hit(self, log: Path, name: str) -> bool:
+        lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+        return any(line.split(" ", 2)[::2] == [name, self._owner] for line in lines)
+
+
+def _read(variable: str) -> tuple[object, str]:
+    """The version of @FILE (None: no file) and the entries."""
+    if not variable.startswith("@"):
+        return None, variable
+    file = Path(variable[1:])
+    version = _version(file)
+    return version, file.read_text(encoding="utf-8") if version is not None else ""
+
+
+def _version(file: Path) -> object:
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

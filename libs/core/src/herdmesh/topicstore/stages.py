@@ -1,0 +1,54 @@
+"""The stages of a write, in order, at each of which a fault test can harm the writer.
+
+Owns their names and the default of `on_stage`: the points of `herdmesh.failpoints`, with the store's topic as owner,
+looked up again at every stage so that a running store can be armed. Where each stage is reached is said here and done
+by `writes` and the two logs.
+
+`on_stage` is called before the step it names, in the event loop's thread or the writer's, and must not raise or await.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from enum import Enum
+
+from herdmesh import failpoints
+
+
+class Stage(Enum):
+    """A moment in the life of one transaction."""
+
+    #: Its records are decided, none is produced yet. Log.
+    BEFORE_SEND = "before-send"
+    #: Every record is acknowledged by the broker; the engine does not know where they lie yet. Log.
+    AFTER_SEND = "after-send"
+    #: The engine knows where they lie; right before the commit is asked for. Log.
+    BEFORE_COMMIT = "before-commit"
+    #: The commit was confirmed; the engine does not know yet. Log. The reader may be faster than the confirmation.
+    AFTER_COMMIT = "after-commit"
+    #: This replica's reader has all its records, none is applied. Loop.
+    BEFORE_READ_BACK = "before-read-back"
+    #: Its first write is applied, no caller is answered. Loop.
+    BEFORE_ANSWER = "before-answer"
+
+
+OnStage = Callable[[Stage], None]
+
+
+def failpoints_of(topic: str) -> OnStage:
+    """The default of a store on `topic`. Raises ValueError when HERDMESH_FAILPOINTS names what is no stage."""
+    if not os.environ.get(failpoints.VARIABLE):
+        return _nothing
+    points = failpoints.Failpoints([stage.value for stage in Stage])
+    points.arm(topic)
+
+    def on_stage(stage: Stage) -> None:
+        points.rearm_if_changed()
+        points.hit(stage.value)
+
+    return on_stage
+
+
+def _nothing(_: Stage) -> None:
+    """No test is about."""
