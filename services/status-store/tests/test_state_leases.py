@@ -9,6 +9,9 @@ from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus
 from herdmesh.statusstore.state.leases import (
     FORGET_MS,
     LEASE_EXPIRED,
+    LEASE_UNKNOWN,
+    PULSE_MS,
+    SILENT_MS,
     BecameWriter,
     Heard,
     Heartbeat,
@@ -60,10 +63,26 @@ def test_an_expired_lease_is_forgotten_at_last(table: LeaseTable) -> None:
     assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
 
 
-def test_leaving_ends_the_lease_at_once(table: LeaseTable) -> None:
+def test_leaving_ends_the_lease_at_once_and_for_good(table: LeaseTable) -> None:
     table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
     assert Publish() in table.handle(Heartbeat(W1, "a", LEASE_MS, leaving=True), 500)
     assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
+    # Sent before the goodbye and come after it:
+    assert Publish() not in table.handle(Heartbeat(W1, "a", LEASE_MS), 600)
+    assert Publish() not in table.handle(Heard(W1, "a", LEASE_MS), 600)
+    assert Publish() not in table.handle(Heartbeat(W1, "a", LEASE_MS, leaving=True), 700)
+    assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
+    assert Publish() in table.handle(Heartbeat(W1, "b", LEASE_MS), 800)
+    assert table.effective(_running(W1, "b")) == (State.RUNNING, "")
+
+
+def test_a_goodbye_of_a_process_that_is_not_the_known_one_changes_nothing(table: LeaseTable) -> None:
+    assert table.handle(Heartbeat(W1, "x", LEASE_MS, leaving=True), 0) == []
+    assert table.leases() == []
+    table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
+    table.handle(Heartbeat(W1, "b", LEASE_MS), 10)
+    assert Publish() not in table.handle(Heartbeat(W1, "a", LEASE_MS, leaving=True), 20)
+    assert table.effective(_running(W1, "b")) == (State.RUNNING, "")
 
 
 def test_a_new_process_takes_the_worker_id(table: LeaseTable) -> None:
@@ -71,6 +90,18 @@ def test_a_new_process_takes_the_worker_id(table: LeaseTable) -> None:
     assert Publish() in table.handle(Heartbeat(W1, "b", LEASE_MS), 10)
     assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
     assert table.effective(_running(W1, "b")) == (State.RUNNING, "")
+
+
+def test_a_replaced_process_takes_nothing_back_while_its_successor_lives(table: LeaseTable) -> None:
+    table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
+    table.handle(Heartbeat(W1, "b", LEASE_MS), 10)
+    assert table.handle(Heartbeat(W1, "a", LEASE_MS), 20) == []
+    assert table.effective(_running(W1, "b")) == (State.RUNNING, "")
+    table.handle(Tick(), 6000)
+    assert Publish() in table.handle(Tick(), 6010)
+    # The successor is gone and the old one speaks: it lives.
+    assert Publish() in table.handle(Heartbeat(W1, "a", LEASE_MS), 6020)
+    assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
 
 
 def test_a_written_status_is_a_sign_of_life_but_takes_no_worker_id(table: LeaseTable) -> None:
@@ -126,11 +157,64 @@ def test_a_new_writer_grants_every_known_worker_one_full_lease() -> None:
 
 def test_a_replica_shows_what_the_writer_told_and_stands_still(table: LeaseTable) -> None:
     table.handle(Heartbeat(W1, "a", LEASE_MS), 0)
-    table.handle(StoppedWriting(), 100)
-    assert table.handle(Tick(), 60_000) == []
+    assert table.handle(StoppedWriting(), 100) == [WakeAt(100 + SILENT_MS)]
+    assert table.handle(Tick(), 7000) == [WakeAt(100 + SILENT_MS)]
     assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
-    assert table.handle(Relayed((Lease(W1, "a", 0, live=False),)), 200) == [Publish()]
+    assert table.handle(Relayed((Lease(W1, "a", 0, live=False),)), 7200) == [Publish()]
     assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_EXPIRED)
+
+
+def test_what_the_writer_repeats_is_published_only_when_a_reader_would_see_a_difference() -> None:
+    table = LeaseTable()
+    assert table.handle(StoppedWriting(), 0) == [WakeAt(SILENT_MS)]
+    assert table.handle(Relayed((Lease(W1, "a", 6000, live=True),)), 100) == [Publish()]
+    assert table.handle(Relayed((Lease(W1, "a", 7000, live=True),)), 1100) == []
+    assert table.handle(Relayed((Lease(W1, "b", 7000, live=True),)), 2100) == [Publish()]
+    assert table.handle(Relayed(()), 3100) == [Publish()]
+
+
+def test_a_replica_believes_a_silent_writer_so_long_and_no_longer() -> None:
+    table = LeaseTable()
+    table.handle(StoppedWriting(), 0)
+    assert not table.known
+    table.handle(Relayed((Lease(W1, "a", 6000, live=True),)), 5000)
+    assert table.handle(Tick(), SILENT_MS) == [WakeAt(5000 + SILENT_MS)]
+    assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
+    assert table.handle(Tick(), 5000 + SILENT_MS) == [Publish()]
+    assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_UNKNOWN)
+    assert [lease.live for lease in table.leases()] == [False]
+    # The writer is found again: what it says counts at once.
+    assert table.handle(Relayed((Lease(W1, "a", 6000, live=True),)), 20_000)[0] == Publish()
+    assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
+
+
+def test_a_replica_that_nobody_ever_told_anything_shows_no_lease_after_a_while() -> None:
+    table = LeaseTable()
+    table.handle(StoppedWriting(), 0)
+    table.handle(StoppedWriting(), 6000)  # another election it lost: the wait goes on
+    assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
+    assert table.handle(Tick(), SILENT_MS) == [Publish()]
+    assert table.known
+    assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_UNKNOWN)
+
+
+def test_a_replica_that_was_itself_stopped_listens_before_it_calls_the_writer_silent() -> None:
+    table = LeaseTable()
+    table.handle(StoppedWriting(), 0)
+    table.handle(Relayed((Lease(W1, "a", 6000, live=True),)), 0)
+    assert table.handle(Tick(), 60_000) == [WakeAt(60_000 + 2 * PULSE_MS)]
+    assert table.effective(_running(W1, "a")) == (State.RUNNING, "")
+    assert table.handle(Tick(), 60_000 + 2 * PULSE_MS) == [Publish()]
+    assert table.effective(_running(W1, "a")) == (State.UNASSIGNED, LEASE_UNKNOWN)
+
+
+def test_silence_is_no_verdict_on_a_worker_when_this_replica_takes_over() -> None:
+    table = LeaseTable()
+    table.handle(StoppedWriting(), 0)
+    table.handle(Relayed((Lease(W1, "a", 6000, live=True), Lease(W2, "b", 0, live=False))), 0)
+    assert table.handle(Tick(), SILENT_MS) == [Publish()]
+    table.handle(BecameWriter({}, LEASE_MS), SILENT_MS)
+    assert [(lease.worker_id, lease.live) for lease in table.leases()] == [(W1, True), (W2, False)]
 
 
 def test_the_writers_own_table_wins_over_a_late_relay(table: LeaseTable) -> None:

@@ -2,7 +2,8 @@
 
 Owns the clock, the one timer and the watchers of the table; what happens at a time is `state.leases`.
 
-Invariant: a watcher that waits on `changed(version)` misses no change; several changes between two looks are one.
+Invariant: a watcher that waits on `changed(version)` misses no change; several changes between two looks are one. Only
+the monotonic clock decides; the wall clock is read for what is shown of it, so its jumps end no lease and save none.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import time
 from dataclasses import dataclass
 
 from herdmesh.statusstore.state.leases import Event, Instruction, Lease, LeaseTable, Publish, Tick, WakeAt
+from herdmesh.topicstore.errors import StoreClosed
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class LeaseKeeper:
         self.version = 0
         self._timer: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
+        self._closed = False
 
     def handle(self, event: Event) -> None:
         """Apply one event now."""
@@ -47,14 +50,17 @@ class LeaseKeeper:
         return None if lease is None else self._shown(lease)
 
     async def changed(self, version: int) -> None:
-        """Wait until the table is another than that of `version`."""
+        """Wait until the table is another than that of `version`. Raises `StoreClosed` after `close`."""
         while self.version == version:
+            if self._closed:
+                raise StoreClosed
             await self._changed.wait()
 
     def close(self) -> None:
-        """Stop the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Stop the timer and end what waits for changes."""
+        self._closed = True
+        self._stop_timer()
+        self._changed.set()
 
     @staticmethod
     def from_shown(lease: ShownLease) -> Lease:
@@ -75,9 +81,13 @@ class LeaseKeeper:
                     changed, self._changed = self._changed, asyncio.Event()
                     changed.set()
                 case WakeAt():
-                    self.close()
+                    self._stop_timer()
                     delay_s = max(0, instruction.at_ms - _now_ms()) / 1000
                     self._timer = asyncio.get_running_loop().call_later(delay_s, self.handle, Tick())
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _now_ms() -> int:

@@ -9,8 +9,9 @@ Invariant: no call here changes anything.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final, cast
 
 from herdmesh.api.common.v1 import revision_pb2
@@ -18,9 +19,12 @@ from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as pb2_grpc
 from herdmesh.rpc import revisions
+from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.statusstore.effects.leases import LeaseKeeper
 from herdmesh.statusstore.effects.store import Store
 from herdmesh.statusstore.service import wire
+from herdmesh.statusstore.service.filters import StatusFilter
+from herdmesh.statusstore.state.leases import PULSE_MS
 from herdmesh.statusstore.state.statuses import Change, StatusGone, StatusPut, StatusState, StoredStatus, TopicPut
 from herdmesh.topicstore.contract import Revision, WatchChange, WatchEvent, WatchSnapshot
 
@@ -37,6 +41,7 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
     def __init__(self, store: Store, keeper: LeaseKeeper) -> None:
         self._store = store
         self._keeper = keeper
+        self._leases = _LeaseMessages(keeper)
 
     async def GetStatus(self, request: pb2.GetStatusRequest, context: _Context) -> pb2.GetStatusResponse:
         name = wire.named(request.connector)
@@ -55,11 +60,24 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
         await self._applied(request.at_least)
         if request.linearizable:
             await self._store.barrier()
+        wanted = StatusFilter.of(request)
         state, revision, leases = self._store.state, self._store.revision, self._keeper.table
         return pb2.ListStatusesResponse(
             meta=revisions.meta(revision),
-            statuses=[wire.status_to(stored, revision, leases) for stored in state.statuses(request.connectors)],
+            statuses=[
+                wire.status_to(stored, revision, leases)
+                for stored in state.statuses(request.connectors)
+                if wanted.takes(stored.status, leases.effective(stored.status)[0])
+            ],
         )
+
+    async def Refresh(self, request: pb2.RefreshRequest, context: _Context) -> pb2.RefreshResponse:
+        revision = revisions.from_proto(request.revision)
+        if revision is None:
+            await self._store.barrier()
+        else:
+            await self._store.wait_for(revision)
+        return pb2.RefreshResponse(meta=revisions.meta(self._store.revision))
 
     async def ListTopics(self, request: pb2.ListTopicsRequest, context: _Context) -> pb2.ListTopicsResponse:
         name = wire.named(request.connector)
@@ -72,17 +90,27 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
     async def WatchLeases(
         self, request: pb2.WatchLeasesRequest, context: _Context
     ) -> AsyncIterator[pb2.WatchLeasesResponse]:
+        told = -1
         while True:
             version = self._keeper.version
-            if self._keeper.table.known:
-                yield pb2.WatchLeasesResponse(leases=wire.leases_to(self._keeper.shown()))
-            await self._keeper.changed(version)
+            # The writer repeats it, changed or not: replicas tell by that whether it is alive.
+            if self._keeper.table.known and (version != told or self._keeper.table.writing):
+                told = version
+                yield pb2.WatchLeasesResponse(leases=self._leases.table())
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PULSE_MS / 1000):
+                    await self._keeper.changed(version)
 
     async def WatchStatuses(
         self, request: pb2.WatchStatusesRequest, context: _Context
     ) -> AsyncIterator[pb2.WatchStatusesResponse]:
-        watch = _StatusWatch(self._keeper, request)
+        watch = _StatusWatch(self._keeper, self._leases, request)
         resume = revisions.from_proto(request.resume)
+        at_least = revisions.from_proto(request.at_least)
+        if at_least is not None:
+            if resume is not None:
+                raise RequestInvalid("a watch that resumes begins where it resumes, not at a revision", "at_least")
+            await self._store.wait_for(at_least)
         async with (
             aclosing(cast(_Events, self._store.watch(resume))) as events,
             aclosing(watch.merged(events, resumes=resume is not None)) as merged,
@@ -102,10 +130,10 @@ class _StatusWatch:
     record's changes (a connector's tombstone gives several). Messages before that carry no revision.
     """
 
-    def __init__(self, keeper: LeaseKeeper, request: pb2.WatchStatusesRequest) -> None:
+    def __init__(self, keeper: LeaseKeeper, leases: _LeaseMessages, request: pb2.WatchStatusesRequest) -> None:
         self._keeper = keeper
-        self._connectors = frozenset(request.connectors)
-        self._worker_ids = frozenset(request.worker_ids)
+        self._lease_messages = leases
+        self._filter = StatusFilter.of(request)
         self._skipped = 0
         self._leases_version = -1
 
@@ -122,6 +150,7 @@ class _StatusWatch:
                     lease = asyncio.ensure_future(self._keeper.changed(self._leases_version))
                 await asyncio.wait({event, lease} if lease else {event}, return_when=asyncio.FIRST_COMPLETED)
                 if lease is not None and lease.done():
+                    lease.result()
                     lease = None
                     for message in self._leases():
                         yield message
@@ -139,7 +168,7 @@ class _StatusWatch:
         """The whole table; nothing while it is not known (no writer yet): it follows when it is."""
         self._leases_version = self._keeper.version
         if self._keeper.table.known:
-            yield pb2.WatchStatusesResponse(leases=wire.leases_to(self._keeper.shown()))
+            yield self._lease_messages.event()
 
     def _messages(self, event: WatchEvent[StatusState, Change]) -> Iterator[pb2.WatchStatusesResponse]:
         match event:
@@ -158,10 +187,8 @@ class _StatusWatch:
         for stored in state.statuses():
             if self._wanted(stored):
                 yield pb2.WatchStatusesResponse(status_put=wire.status_to(stored, revision, self._keeper.table))
-        if self._worker_ids:
-            return
         for connector in sorted(state.topics):
-            if not self._connectors or connector in self._connectors:
+            if self._filter.takes_topics_of(connector):
                 for topic in state.topics_of(connector):
                     yield pb2.WatchStatusesResponse(topic_put=wire.topic_to(topic))
 
@@ -182,7 +209,7 @@ class _StatusWatch:
 
     def _change(self, change: Change, revision: Revision) -> Iterator[pb2.WatchStatusesResponse]:
         if isinstance(change, StatusPut):
-            # A status that leaves a watched worker for another concerns its watcher as well.
+            # A status that leaves what is watched concerns the watcher as well.
             if self._wanted(change.stored) or (change.previous is not None and self._wanted(change.previous)):
                 yield pb2.WatchStatusesResponse(status_put=wire.status_to(change.stored, revision, self._keeper.table))
         elif isinstance(change, StatusGone):
@@ -191,7 +218,7 @@ class _StatusWatch:
                 yield pb2.WatchStatusesResponse(status_deleted=gone)
         else:
             status = change.status if isinstance(change, TopicPut) else change.previous
-            if self._worker_ids or (self._connectors and status.connector not in self._connectors):
+            if not self._filter.takes_topics_of(status.connector):
                 return
             if isinstance(change, TopicPut):
                 yield pb2.WatchStatusesResponse(topic_put=wire.topic_to(status))
@@ -200,7 +227,29 @@ class _StatusWatch:
                 yield pb2.WatchStatusesResponse(topic_deleted=gone_topic)
 
     def _wanted(self, stored: StoredStatus) -> bool:
-        status = stored.status
-        return (not self._connectors or status.connector in self._connectors) and (
-            not self._worker_ids or status.worker_id in self._worker_ids
-        )
+        return self._filter.takes(stored.status, stored.status.state)
+
+
+class _LeaseMessages:
+    """The table as messages, made once for all watchers of a moment.
+
+    Invariant: a message is of the table as it is; ends of leases in it, which every heartbeat moves, are at most
+    `PULSE_MS` old.
+    """
+
+    def __init__(self, keeper: LeaseKeeper) -> None:
+        self._keeper = keeper
+        self._event = pb2.WatchStatusesResponse()
+        self._version = -1
+        self._made_ms = 0
+
+    def event(self) -> pb2.WatchStatusesResponse:
+        """As an event of a watch of statuses. Not to be changed."""
+        now_ms = time.monotonic_ns() // 1_000_000
+        if self._version != self._keeper.version or now_ms - self._made_ms > PULSE_MS:
+            self._event = pb2.WatchStatusesResponse(leases=wire.leases_to(self._keeper.shown()))
+            self._version, self._made_ms = self._keeper.version, now_ms
+        return self._event
+
+    def table(self) -> pb2.LeaseTable:
+        return self.event().leases

@@ -51,6 +51,14 @@ def named(connector: str, field: str = "connector") -> str:
     return connector
 
 
+def state_from(number: connector_pb2.RunState.ValueType, field: str) -> State:
+    """Raises `RequestInvalid` when it is not set, or not one of ours."""
+    state = _STATES.get(number)
+    if state is None:
+        raise RequestInvalid("the state is not set", field)
+    return state
+
+
 def put_from(message: write_pb2.StatusPut, writer: identity_pb2.WorkerIdentity, current: Revision, index: int) -> Put:
     """One put of a batch. Raises `RequestInvalid` naming the field, `RevisionForeign`."""
     field = f"puts[{index}]"
@@ -64,9 +72,7 @@ def put_from(message: write_pb2.StatusPut, writer: identity_pb2.WorkerIdentity, 
 
 
 def _status_from(message: status_pb2.Status, writer: identity_pb2.WorkerIdentity, field: str) -> AnyStatus:
-    state = _STATES.get(message.state)
-    if state is None:
-        raise RequestInvalid("the state is not set", f"{field}.state")
+    state = state_from(message.state, f"{field}.state")
     worker_id = message.worker_id or writer.worker_id
     if not worker_id and state is not State.DESTROYED:
         raise RequestInvalid("no worker is named, neither in the status nor as writer", f"{field}.worker_id")

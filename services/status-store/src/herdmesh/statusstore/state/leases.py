@@ -4,11 +4,17 @@ Owns leases and the join of status and lease. Leases are not in the topic and de
 make a lost worker visible soon.
 
 How a lease moves: none -> live (heartbeat, or granted by a new writer to a worker the topic shows RUNNING) -> live
-(heartbeat) -> expired (silence, or a leaving heartbeat) -> live again (heartbeat of the same process, or of a new one)
--> forgotten. A worker id is an address that one process at a time can listen on: the last heartbeat says whose it is.
+(heartbeat) -> expired (silence, or a leaving heartbeat) -> live again (heartbeat of the same process unless it left, or
+of a new one) -> forgotten. A worker id is an address that one process at a time can listen on: the first heartbeat of a
+new process takes it, and a process that was replaced gets it back only when its successor's lease has expired.
 
-Invariant: only the writer's table moves by itself; a replica's is what the writer last told (`Relayed`) and otherwise
-stands still. While nobody told anything (`known` is False) statuses are shown as they are.
+How the table moves: while this replica writes, by heartbeats and time; while it does not, it is what the writer last
+told (`Relayed`, repeated every `PULSE_MS`) and otherwise stands still, for `SILENT_MS` at most. After that no lease
+counts until a writer speaks again, so that a replica that lost its writer does not show dead workers for ever. Before
+the first word (`known` is False) statuses are shown as they are.
+
+Invariant: times are those of the clock `handle` is given, which never jumps; `Publish` is asked for only when a reader
+would see a difference.
 """
 
 from __future__ import annotations
@@ -24,10 +30,17 @@ LEASE_MS_MIN: Final = 500
 LEASE_MS_MAX: Final = 60_000
 #: An expired lease is shown this long before it is dropped from the table.
 FORGET_MS: Final = 600_000
-#: A tick that comes this much too late means that this process itself was stopped, not that the workers were silent.
+#: A tick that comes this much too late means that this process itself was stopped, not that others were silent.
 STALL_MS: Final = 1_000
+#: The writer repeats its table to other replicas this often, changed or not.
+PULSE_MS: Final = 1_000
+#: How long a replica believes its last table: a take-over after kill -9 ends within 10 s, and the relay finds it in 2.
+SILENT_MS: Final = 12_000
+#: Processes remembered as replaced, of one worker id.
+_REPLACED_KEPT: Final = 4
 
 LEASE_EXPIRED: Final = "LEASE_EXPIRED"
+LEASE_UNKNOWN: Final = "LEASE_UNKNOWN"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +82,7 @@ class BecameWriter:
 
 @dataclass(frozen=True, slots=True)
 class StoppedWriting:
-    """This replica writes no more: its table stands still."""
+    """This replica does not write, or no more: from now on its table is what the writer tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,29 +115,48 @@ class WakeAt:
 Instruction = Publish | WakeAt
 
 
+@dataclass(slots=True)
+class _Entry:
+    """What is known of one worker id: its lease, whether that process said goodbye, and which it replaced."""
+
+    lease: Lease
+    left: bool = False
+    replaced: tuple[str, ...] = ()
+
+    @property
+    def due_ms(self) -> int:
+        """When silence changes something: the lease ends, or is forgotten."""
+        return self.lease.expires_ms + (0 if self.lease.live else FORGET_MS)
+
+
 class LeaseTable:
     """All leases. `handle` is the only mutator."""
 
     def __init__(self) -> None:
         self.known = False
-        self._leases: dict[str, Lease] = {}
-        self._writing = False
+        self.writing = False
+        self._entries: dict[str, _Entry] = {}
         self._lease_ms = 0
+        self._told_ms: int | None = None  # while not writing: when the writer last spoke, or when the wait began
+        self._silent = False
         self._wake_ms: int | None = None
 
     def leases(self) -> list[Lease]:
-        """Sorted by worker id."""
-        return [self._leases[worker_id] for worker_id in sorted(self._leases)]
+        """As readers shall see them, sorted by worker id."""
+        return [self._seen(self._entries[worker_id].lease) for worker_id in sorted(self._entries)]
 
     def get(self, worker_id: str) -> Lease | None:
-        return self._leases.get(worker_id)
+        entry = self._entries.get(worker_id)
+        return None if entry is None else self._seen(entry.lease)
 
     def effective(self, status: AnyStatus) -> tuple[State, str]:
         """State and reason as a reader shall see them. A status of no known process (Java's) is shown as it is."""
         if status.state is not State.RUNNING or not status.worker_incarnation or not self.known:
             return status.state, ""
-        lease = self._leases.get(status.worker_id)
-        if lease is not None and lease.live and lease.incarnation == status.worker_incarnation:
+        if self._silent:
+            return State.UNASSIGNED, LEASE_UNKNOWN
+        entry = self._entries.get(status.worker_id)
+        if entry is not None and entry.lease.live and entry.lease.incarnation == status.worker_incarnation:
             return status.state, ""
         return State.UNASSIGNED, LEASE_EXPIRED
 
@@ -139,80 +171,131 @@ class LeaseTable:
             case BecameWriter():
                 changed = self._became_writer(event, now_ms)
             case StoppedWriting():
-                self._writing = False
-                self._wake_ms = None
+                self._stopped_writing(now_ms)
             case Relayed():
-                changed = self._relayed(event)
+                changed = self._relayed(event, now_ms)
             case Tick():
                 changed = self._tick(now_ms)
         instructions: list[Instruction] = [Publish()] if changed else []
-        wake_ms = self._next_wake_ms()
-        if wake_ms is not None and (self._wake_ms is None or wake_ms < self._wake_ms):
-            self._wake_ms = wake_ms
-            instructions.append(WakeAt(wake_ms))
+        due_ms = self._due_ms(event)
+        if due_ms is not None and (self._wake_ms is None or due_ms < self._wake_ms):
+            self._wake_ms = due_ms
+            instructions.append(WakeAt(due_ms))
         return instructions
 
+    # Workers.
+
     def _heartbeat(self, event: Heartbeat, now_ms: int) -> bool:
-        old = self._leases.get(event.worker_id)
-        expires_ms = now_ms if event.leaving else now_ms + event.lease_ms
-        if old is not None and old.live and old.incarnation == event.incarnation and not event.leaving:
-            expires_ms = max(expires_ms, old.expires_ms)
-        new = Lease(event.worker_id, event.incarnation, expires_ms, not event.leaving)
-        self._leases[event.worker_id] = new
-        return old is None or (old.live, old.incarnation) != (new.live, new.incarnation)
+        entry = self._entries.get(event.worker_id)
+        if event.leaving:
+            return entry is not None and entry.lease.incarnation == event.incarnation and self._leave(entry, now_ms)
+        expires_ms = now_ms + event.lease_ms
+        if entry is None:
+            self._entries[event.worker_id] = _Entry(Lease(event.worker_id, event.incarnation, expires_ms, live=True))
+            return True
+        old = entry.lease
+        if old.incarnation == event.incarnation:
+            if entry.left:
+                return False  # sent before its goodbye, come after it
+            entry.lease = replace(old, expires_ms=max(expires_ms, old.expires_ms), live=True)
+            return not old.live
+        if old.live and event.incarnation in entry.replaced:
+            return False
+        entry.lease = Lease(event.worker_id, event.incarnation, expires_ms, live=True)
+        entry.left = False
+        entry.replaced = (*entry.replaced, old.incarnation)[-_REPLACED_KEPT:]
+        return True
+
+    def _leave(self, entry: _Entry, now_ms: int) -> bool:
+        was_live = entry.lease.live
+        entry.lease = replace(entry.lease, expires_ms=now_ms, live=False)
+        entry.left = True
+        return was_live
 
     def _heard(self, event: Heard, now_ms: int) -> bool:
-        old = self._leases.get(event.worker_id)
-        if old is not None and old.live and old.incarnation != event.incarnation:
+        entry = self._entries.get(event.worker_id)
+        if entry is not None and entry.lease.live and entry.lease.incarnation != event.incarnation:
             return False
         return self._heartbeat(Heartbeat(event.worker_id, event.incarnation, event.lease_ms), now_ms)
 
+    # Roles.
+
     def _became_writer(self, event: BecameWriter, now_ms: int) -> bool:
-        # Heartbeats since the last writer fell silent went nowhere, so everyone known gets one full lease.
-        self._writing = True
+        # Heartbeats since the last writer fell silent went nowhere, so everyone known gets one full lease. Whom that
+        # writer had declared dead stays so.
+        self.writing, self.known, self._silent = True, True, False
         self._lease_ms = event.lease_ms
-        self.known = True
+        self._wake_ms = None
         expires_ms = now_ms + event.lease_ms
-        self._leases = {
-            worker_id: replace(lease, expires_ms=expires_ms if lease.live else now_ms)
-            for worker_id, lease in self._leases.items()
-        }
+        for entry in self._entries.values():
+            entry.lease = replace(entry.lease, expires_ms=expires_ms if entry.lease.live else now_ms)
         for worker_id, incarnation in event.workers.items():
-            if worker_id not in self._leases:
-                self._leases[worker_id] = Lease(worker_id, incarnation, expires_ms, live=True)
+            if worker_id not in self._entries:
+                self._entries[worker_id] = _Entry(Lease(worker_id, incarnation, expires_ms, live=True))
         return True
 
-    def _relayed(self, event: Relayed) -> bool:
-        if self._writing:
+    def _stopped_writing(self, now_ms: int) -> None:
+        if self.writing or self._told_ms is None:
+            self._told_ms = now_ms
+            self._wake_ms = None
+        self.writing = False
+
+    def _relayed(self, event: Relayed, now_ms: int) -> bool:
+        if self.writing:
             return False  # the writer's own table wins over what an earlier writer told
-        self.known = True
-        self._leases = {lease.worker_id: lease for lease in event.leases}
-        return True
+        before = self._visible()
+        self._told_ms = now_ms
+        self.known, self._silent = True, False
+        self._entries = {lease.worker_id: _Entry(lease) for lease in event.leases}
+        return self._visible() != before
+
+    def _visible(self) -> object:
+        return self.known, self._silent, {(lease.worker_id, lease.incarnation, lease.live) for lease in self.leases()}
+
+    # Time.
 
     def _tick(self, now_ms: int) -> bool:
-        if not self._writing:
-            return False
-        # After a stall everyone alive gets one full lease, as from a new writer: heartbeats waited at our door.
         stalled = self._wake_ms is not None and now_ms - self._wake_ms > STALL_MS
         self._wake_ms = None
+        if self.writing:
+            return self._expire(now_ms, stalled)
+        if self._told_ms is None or self._silent:
+            return False
+        if stalled:
+            # What the writer said meanwhile waits at our door: give it the time of two pulses to come in.
+            self._told_ms = max(self._told_ms, now_ms - SILENT_MS + 2 * PULSE_MS)
+        if now_ms - self._told_ms < SILENT_MS:
+            return False
+        self.known, self._silent = True, True
+        return True
+
+    def _expire(self, now_ms: int, stalled: bool) -> bool:
+        # After a stall everyone alive gets one full lease, as from a new writer: heartbeats waited at our door.
         changed = False
-        kept: dict[str, Lease] = {}
-        for lease in self._leases.values():
-            expires_ms = now_ms + self._lease_ms if stalled and lease.live else lease.expires_ms
-            live = lease.live and expires_ms > now_ms
-            if not live and not lease.live and expires_ms + FORGET_MS <= now_ms:
-                changed = True
+        for worker_id, entry in list(self._entries.items()):
+            if stalled and entry.lease.live:
+                entry.lease = replace(entry.lease, expires_ms=now_ms + self._lease_ms)
+            if entry.due_ms > now_ms:
                 continue
-            changed = changed or live != lease.live
-            kept[lease.worker_id] = replace(lease, expires_ms=expires_ms, live=live)
-        self._leases = kept
+            changed = True
+            if entry.lease.live:
+                entry.lease = replace(entry.lease, live=False)
+            else:
+                del self._entries[worker_id]
         return changed
 
-    def _next_wake_ms(self) -> int | None:
-        if not self._writing:
-            return None
-        moments = [lease.expires_ms + (0 if lease.live else FORGET_MS) for lease in self._leases.values()]
-        return min(moments, default=None)
+    def _due_ms(self, event: Event) -> int | None:
+        """When a `Tick` is needed because of what `event` did. A heartbeat looks at its own lease only: with many
+        workers it must not cost a look at all."""
+        if not self.writing:
+            return None if self._told_ms is None or self._silent else self._told_ms + SILENT_MS
+        if isinstance(event, Heartbeat | Heard):
+            entry = self._entries.get(event.worker_id)
+            return None if entry is None else entry.due_ms
+        return min((entry.due_ms for entry in self._entries.values()), default=None)
+
+    def _seen(self, lease: Lease) -> Lease:
+        return replace(lease, live=False) if self._silent else lease
 
 
 def running_workers(state: StatusState) -> dict[str, str]:
