@@ -99,7 +99,8 @@ class ManifestRecord:
 
     `incarnation` changes when a deleted connector is created anew. `applied_config` is the connector config the task
     set was made from (None before the first). `task_digests[n]` is `task_config_digest` of task n; `task_count` their
-    number. `config_digest` is the same digest of the connector config in force, "" when there is none. `revisions`
+    number. `stray_digests` are of the committed configs of other numbers, left over from a larger set, which Connect
+    keeps. `config_digest` is the same digest of the connector config in force, "" when there is none. `revisions`
     holds the revision per object ("config", "target_state", "tasks") as the next offset after its record. `deleted`
     marks a connector that is gone, so that compaction cannot bring it back.
     """
@@ -113,6 +114,7 @@ class ManifestRecord:
     deleted: bool = False
     config_digest: str = ""
     revisions: Mapping[str, int] = field(default_factory=dict[str, int])
+    stray_digests: Mapping[int, str] = field(default_factory=dict[int, str])
 
 
 @dataclass(frozen=True, slots=True)

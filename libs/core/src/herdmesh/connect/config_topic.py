@@ -32,7 +32,7 @@ from herdmesh.connect.config_records import (
 )
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javanumbers import wrap_int32
-from herdmesh.connect.records import Tombstone, Undecodable, Unknown, key_bytes, key_text, parse_task_key
+from herdmesh.connect.records import Tombstone, Undecodable, Unknown, key_bytes, key_text, parse_int32, parse_task_key
 
 SESSION_KEY = "session-key"
 LEADER_KEY = "herdmesh-leader"
@@ -209,7 +209,17 @@ def _decode_manifest(name: str, _task: int | None, value: Any) -> Decoded:
         deleted=members.get("deleted") is True,
         config_digest=_text(members, "config_digest"),
         revisions={key: _integer(cast(_Json, revisions), key) for key in cast(_Json, revisions)},
+        stray_digests=_stray_digests(members.get("stray_digests")),
     )
+
+
+def _stray_digests(value: Any) -> dict[int, str]:
+    if value is None:
+        return {}
+    numbered = {parse_int32(number): digest for number, digest in _map(value).items()}
+    if None in numbered:
+        raise _Refused("'stray_digests' has a member that is no task number")
+    return {number: str(digest) for number, digest in numbered.items() if number is not None}
 
 
 def _decode_epoch(_name: str, _task: int | None, value: Any) -> Decoded:
@@ -244,7 +254,7 @@ def _encode_target_state(record: TargetStateRecord) -> tuple[str, _Json]:
 
 def _encode_manifest(record: ManifestRecord) -> tuple[str, _Json]:
     applied = record.applied_config
-    return f"herdmesh-connector-{record.connector}", {
+    value: _Json = {
         "incarnation": record.incarnation,
         "applied_config": None if applied is None else {key: applied[key] for key in sorted(applied)},
         "task_count": record.task_count,
@@ -254,6 +264,9 @@ def _encode_manifest(record: ManifestRecord) -> tuple[str, _Json]:
         "config_digest": record.config_digest,
         "revisions": {key: record.revisions[key] for key in sorted(record.revisions)},
     }
+    if record.stray_digests:  # few connectors have any
+        value["stray_digests"] = {str(number): digest for number, digest in record.stray_digests.items()}
+    return f"herdmesh-connector-{record.connector}", value
 
 
 def _encode_epoch(record: EpochRecord) -> tuple[str, _Json]:

@@ -14,9 +14,11 @@ Invariant: values are immutable; a fold returns a new state and never raises.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
 
 from herdmesh.connect.config_records import (
     CommitRecord,
@@ -47,29 +49,46 @@ class ChangeKind(Enum):
     MANIFEST = "manifest"
 
 
-@dataclass(frozen=True, slots=True)
 class TaskConfig:
-    """A task's config with its digest (`task_config_digest`), worked out once when the record is read."""
+    """A task's config with its digest. Equal to another of equal properties."""
 
-    properties: Properties
-    digest: str
+    __slots__ = ("_digest", "properties")
+
+    def __init__(self, properties: Properties) -> None:
+        self.properties: Final = properties
+        self._digest = ""
+
+    @property
+    def digest(self) -> str:
+        """`task_config_digest`, worked out when first asked for: a replay reads many more configs than it compares."""
+        if not self._digest:
+            self._digest = task_config_digest(self.properties)
+        return self._digest
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TaskConfig) and self.properties == other.properties
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  # as for every value with a mapping inside
+
+    def __repr__(self) -> str:
+        return f"TaskConfig({self.properties!r})"
 
 
-def _no_tasks() -> Mapping[int, TaskConfig]:
-    return {}
+class ConnectorState(msgspec.Struct, frozen=True, gc=False):
+    """Everything folded under one connector name. Revisions are the offset after the object's own record, 0 = none.
 
-
-@dataclass(frozen=True, slots=True)
-class ConnectorState:
-    """Everything folded under one connector name. Revisions are the offset after the object's own record, 0 = none."""
+    A msgspec struct because a fold makes one per record; it refers to nothing that refers back to it.
+    """
 
     name: str
     config: Properties | None = None
     config_revision: int = 0
+    #: `task_config_digest` of `config` where a manifest needed it; "" = not worked out.
+    config_digest: str = ""
     target_state: TargetState | None = None
     target_state_revision: int = 0
     #: Committed configs by task number; numbers at or above `task_count` are left-overs of a larger set.
-    task_configs: Mapping[int, TaskConfig] = field(default_factory=_no_tasks)
+    task_configs: Mapping[int, TaskConfig] = {}
     #: Read since the last commit, not in force yet. None = none since start or removal, which Connect tells from empty.
     deferred: Mapping[int, TaskConfig] | None = None
     #: Of the last commit; None = none. Foreign counts can be negative.
@@ -86,10 +105,15 @@ class ConnectorState:
     #: Connect's records of this name follow the last manifest that held, or there is none.
     foreign: bool = False
     #: The latest record of each task number, in force or not.
-    task_records: Mapping[int, TaskConfig] = field(default_factory=_no_tasks)
+    task_records: Mapping[int, TaskConfig] = {}
     #: Offsets of the latest commit and of the latest task count record; -1 = none.
     commit_offset: int = -1
     fencing_offset: int = -1
+    #: What the latest commit counted, whatever became of it.
+    commit_tasks: int = 0
+    #: What Connect's rules alone make of the same records; None = nothing else than this. Only a manifest says
+    #: otherwise (`manifest.read`), and the next record of Connect's goes on from here.
+    connects: ConnectorState | None = None
 
     @property
     def tasks(self) -> tuple[TaskConfig, ...]:
@@ -139,7 +163,11 @@ Folded = tuple[ConnectorState, tuple[ChangeKind, ...]]
 def fold(state: ConnectorState, record: object, offset: int) -> Folded:
     """One decoded record of this connector, the manifest apart. A kind that names no connector changes nothing."""
     folder = _FOLDERS.get(type(record))
-    return (state, ()) if folder is None else folder(state, record, offset)
+    if folder is None:
+        return state, ()
+    before = state.connects or state
+    after, kinds = folder(before, record, offset)
+    return (state, ()) if after is before else (after, kinds)
 
 
 def removed(state: ConnectorState) -> ConnectorState:
@@ -155,6 +183,7 @@ def removed(state: ConnectorState) -> ConnectorState:
         tasks_revision=0,
         applied_config=None,
         incarnation="",
+        connects=None if state.connects is None else removed(state.connects),
     )
 
 
@@ -188,7 +217,7 @@ def _fold_target_state(state: ConnectorState, record: TargetStateRecord, offset:
 
 
 def _fold_task(state: ConnectorState, record: TaskConfigRecord, _offset: int) -> Folded:
-    task = {record.task: TaskConfig(record.properties, task_config_digest(record.properties))}
+    task = {record.task: TaskConfig(record.properties)}
     after = replace(
         state, deferred={**(state.deferred or {}), **task}, task_records={**state.task_records, **task}, foreign=True
     )
@@ -196,7 +225,7 @@ def _fold_task(state: ConnectorState, record: TaskConfigRecord, _offset: int) ->
 
 
 def _fold_commit(state: ConnectorState, record: CommitRecord, offset: int) -> Folded:
-    state = replace(state, commit_offset=offset, foreign=True)
+    state = replace(state, commit_offset=offset, commit_tasks=record.tasks, foreign=True)
     if state.config is None:
         return removed(state), ()
     # range() of a negative count is empty, so that one counts as complete, as in Connect; all() stops at the first gap.

@@ -261,11 +261,14 @@ def _transaction(
     changes: Mapping[str, Any],
     outcome: Mapping[str, Any] | None = None,
 ) -> Plan:
-    after = before
+    after = manifest.continued(before)
     for record in records:
         after, _ = fold(after, record, manifest.IN_FLIGHT_OFFSET)
+    restated = manifest.restated(after)
+    for record in restated:
+        after, _ = fold(after, record, manifest.IN_FLIGHT_OFFSET)
     last = manifest.build(after, context.new_incarnation)
-    encoded = [_encoded(record) for record in (*records, last)]
+    encoded = [_encoded(record) for record in (*records, *restated, last)]
     return Plan([*encoded, *_audit(context, before.name, changes, outcome or {})], outcome or {})
 
 
