@@ -39,6 +39,10 @@ LEADER_KEY = "herdmesh-leader"
 
 Decoded = ConfigRecord | Tombstone | Undecodable | Unknown
 _Json = dict[str, Any]
+_Decoder = Callable[[str, "int | None", Any], Decoded]
+
+_CONNECTOR = "connector"
+_TASK = "task"
 
 
 def connector_key(connector: str) -> bytes:
@@ -79,18 +83,20 @@ def decode(key: bytes | None, value: bytes | None) -> Decoded:
     if key is None:
         return Undecodable("the key is null")
     text = key_text(key)
-    kind, decoder = next(((k, d) for k, d in _DECODERS if text == k or text.startswith(f"{k}-")), ("", None))
-    # A key such as `session-key-x` or `herdmesh-leader-x` is no whole-key kind; `connector` alone is no kind either.
-    whole = kind in (SESSION_KEY, LEADER_KEY)
-    if decoder is None or whole != (text == kind):
+    kind, decoder = _kind_of(text)
+    if decoder is None:
         return Unknown(text)
     name = text[len(kind) + 1 :]
     task: int | None = None
-    if kind == "task":
+    if kind == _TASK:
         parsed = parse_task_key(text, 1)
         if parsed is None:
             return Undecodable(f"the key '{text}' names no task", kind)
         name, task = parsed
+    if value and (make := _OF_PROPERTIES.get(kind)) is not None:
+        properties = jackson.loads_properties(value)
+        if properties is not None:
+            return make(name, task, properties)
     try:
         parsed_value = jackson.loads(value)
     except DataError as error:
@@ -99,6 +105,17 @@ def decode(key: bytes | None, value: bytes | None) -> Decoded:
         return decoder(name, task, parsed_value)
     except _Refused as refusal:
         return Undecodable(str(refusal), kind, name, task)
+
+
+def _kind_of(text: str) -> tuple[str, _Decoder | None]:
+    """Kind and decoder of a key. `connector` alone is no kind, nor is `session-key-x`: that one is a whole key."""
+    for kind, decoder in _BY_FIRST_WORD.get(text[: text.find("-")], ()):
+        if kind in _WHOLE_KEYS:
+            if text == kind:
+                return kind, decoder
+        elif text.startswith(kind) and text[len(kind) : len(kind) + 1] == "-":
+            return kind, decoder
+    return "", None
 
 
 class _Refused(Exception):
@@ -233,10 +250,10 @@ def _decode_epoch(_name: str, _task: int | None, value: Any) -> Decoded:
 
 
 # In the order Connect tries the prefixes (reference 4); ours last, since Connect never sees them as its own.
-_DECODERS: tuple[tuple[str, Callable[[str, int | None, Any], Decoded]], ...] = (
+_DECODERS: tuple[tuple[str, _Decoder], ...] = (
     ("target-state", _decode_target_state),
-    ("connector", _decode_connector),
-    ("task", _decode_task),
+    (_CONNECTOR, _decode_connector),
+    (_TASK, _decode_task),
     ("commit", _decode_commit),
     ("restart-connector", _decode_restart),
     ("tasks-fencing", _decode_task_count),
@@ -245,6 +262,16 @@ _DECODERS: tuple[tuple[str, Callable[[str, int | None, Any], Decoded]], ...] = (
     ("herdmesh-connector", _decode_manifest),
     (LEADER_KEY, _decode_epoch),
 )
+_WHOLE_KEYS = frozenset((SESSION_KEY, LEADER_KEY))
+# No prefix is the beginning of another up to its dash, so the first word of a key leaves at most two kinds to try.
+_BY_FIRST_WORD: dict[str, list[tuple[str, _Decoder]]] = {}
+for _kind, _decoder in _DECODERS:
+    _BY_FIRST_WORD.setdefault(_kind.partition("-")[0], []).append((_kind, _decoder))
+# The kinds that are nearly the whole topic, made without looking at each member.
+_OF_PROPERTIES: dict[str, Callable[[str, Any, Properties], ConfigRecord]] = {
+    _CONNECTOR: lambda name, _task, properties: ConnectorRecord(name, properties),
+    _TASK: TaskConfigRecord,
+}
 
 
 def _encode_target_state(record: TargetStateRecord) -> tuple[str, _Json]:

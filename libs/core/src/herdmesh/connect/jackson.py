@@ -25,7 +25,15 @@ from herdmesh.connect.javavalues import java_class, schema_type, type_of
 
 INVALID_JSON = "Converting byte[] to Kafka Connect data failed due to serialization error: "
 
+
+class _OfProperties(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A value that holds nothing but text and nulls, so that no number needs a second look."""
+
+    properties: dict[str, str | None]
+
+
 _decode = msgspec.json.Decoder().decode
+_decode_properties = msgspec.json.Decoder(_OfProperties).decode
 _encode = msgspec.json.Encoder().encode
 # Types msgspec writes as Jackson does. float is not one: Java prints 1.0E7 where msgspec prints 10000000.0.
 _SAME_TEXT = frozenset((str, int, bool, type(None)))
@@ -61,6 +69,17 @@ def loads(data: bytes | None) -> Any:
         return _jackson_reader.read(data)
     except _jackson_reader.JsonSyntaxError as error:
         raise DataError(INVALID_JSON) from error
+
+
+def loads_properties(data: bytes) -> dict[str, str | None] | None:
+    """`loads(data)["properties"]` where `data` is `{"properties":{...}}` of texts and nulls, as nearly all records of
+    the config topic are; None where `loads` must look. Twice as quick as `loads`."""
+    if len(data) > _NAME_LENGTH_MAX:
+        return None
+    try:
+        return _decode_properties(data).properties
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
 
 
 def _tidied(root: Any) -> Any:
