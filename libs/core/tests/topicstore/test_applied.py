@@ -39,9 +39,9 @@ def record(shard: int, offset: int) -> StoredRecord:
 def opened() -> tuple[Applied[Journal, tuple[int, int]], list[tuple[int, int]]]:
     published: list[tuple[int, int]] = []
 
-    def publish(partition: int, offset: int, changes: Sequence[tuple[int, int]], revision: Revision) -> None:
+    def publish(partition: int, offset: int, changes: Sequence[tuple[int, int]]) -> None:
         assert list(changes) == [(partition, offset)]
-        assert revision.next_offsets[partition] == offset + 1
+        assert applied.revision.next_offsets[partition] == offset + 1
         published.append((partition, offset))
 
     applied: Applied[Journal, tuple[int, int]] = Applied(Journal(), publish)

@@ -88,9 +88,9 @@ class Flight:
 class Applied(Generic[StateT, ChangeT]):
     """The state applied so far and what waits for it."""
 
-    def __init__(self, state: StateT, publish: Callable[[int, int, Sequence[ChangeT], Revision], None]) -> None:
-        """`publish(partition, offset, changes, revision)` is called for each record of the store's own topic, also for
-        one that changed nothing."""
+    def __init__(self, state: StateT, publish: Callable[[int, int, Sequence[ChangeT]], None]) -> None:
+        """`publish(partition, offset, changes)` is called for each record of the store's own topic, also for one that
+        changed nothing, while `revision` is that of the moment after it."""
         self.state = state
         self._publish = publish
         self._identity = LogIdentity("", "", 0, None)
@@ -120,8 +120,9 @@ class Applied(Generic[StateT, ChangeT]):
     def feed(self, records: Sequence[StoredRecord], positions: Positions) -> None:
         """Apply what the reader found. Lets an exception of `state.apply` out: the store must not live on with that."""
         flight = self._flight
+        shard_of = self._identity.shard_of
         for record in records:
-            shard = self._identity.shard_of(record)
+            shard = shard_of(record)
             if flight is None:
                 self._apply(shard, record)
             elif flight.take((shard, record.offset), record):
@@ -176,7 +177,7 @@ class Applied(Generic[StateT, ChangeT]):
         self._applied_records += 1
         self._positions[shard] = record.offset + 1
         if shard < self._identity.partitions:
-            self._publish(shard, record.offset, changes, self.revision)
+            self._publish(shard, record.offset, changes)
 
     def _land(self, flight: Flight) -> None:
         def apply(shard: int, record: StoredRecord) -> None:
