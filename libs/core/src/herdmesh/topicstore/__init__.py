@@ -21,7 +21,9 @@ from herdmesh.topicstore.contract import (
 from herdmesh.topicstore.core import MayWrite
 from herdmesh.topicstore.errors import (
     BrokerUnreachable,
+    ForeignWriter,
     NotApplied,
+    NotAuthorized,
     NotWriter,
     QueueFull,
     RevisionCompacted,
@@ -32,20 +34,25 @@ from herdmesh.topicstore.errors import (
     StoreClosed,
     StoreReplaying,
     TopicMisconfigured,
+    TopicRecreated,
     TopicStoreError,
     WatchOverflow,
     WriteOutcomeUnknown,
     WriterFenced,
 )
+from herdmesh.topicstore.health import Condition, StoreHealth
 from herdmesh.topicstore.kafka import KafkaTopicStore
-from herdmesh.topicstore.memory import MemoryBroker, MemoryTopic, MemoryTopicStore
+from herdmesh.topicstore.memory import MemoryTopicStore
+from herdmesh.topicstore.memory_broker import MemoryBroker, MemoryTopic
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
 from herdmesh.topicstore.stages import OnStage, Stage
 
 __all__ = [
     "BrokerUnreachable",
+    "Condition",
     "Decision",
+    "ForeignWriter",
     "KafkaTopicStore",
     "MayWrite",
     "MemoryBroker",
@@ -53,6 +60,7 @@ __all__ = [
     "MemoryTopicStore",
     "NewRecord",
     "NotApplied",
+    "NotAuthorized",
     "NotWriter",
     "OnStage",
     "QueueFull",
@@ -65,11 +73,13 @@ __all__ = [
     "Stage",
     "StartError",
     "StoreClosed",
+    "StoreHealth",
     "StoreReplaying",
     "StoreState",
     "StoreTuning",
     "StoredRecord",
     "TopicMisconfigured",
+    "TopicRecreated",
     "TopicSettings",
     "TopicStore",
     "TopicStoreError",

@@ -13,7 +13,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from herdmesh.topicstore.health import StoreHealth
 
 StateT = TypeVar("StateT", bound="StoreState[Any]")
 ChangeT = TypeVar("ChangeT")
@@ -55,9 +60,9 @@ class NewRecord:
     late: Callable[[Revision], bytes] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRecord:
-    """A record as the reader found it, committed, in offset order within its partition."""
+class StoredRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record as the reader found it, committed, in offset order within its partition. A struct, because a replay
+    makes one for every record of the topic."""
 
     topic: str
     partition: int
@@ -142,8 +147,15 @@ class TopicStore(Protocol[StateT, ChangeT]):
     Errors raised (see `topicstore.errors`): `StoreReplaying`, `NotWriter` (writer's address unknown to us: nothing was
     applied, try another replica), `WriterFenced` (not applied, retry), `WriteOutcomeUnknown` (may be applied),
     `QueueFull`, `RevisionForeign`, `RevisionCompacted` (list again), `RevisionInFuture`, `WatchOverflow`,
-    `StoreClosed`; by `start` only: `StartError` with `TopicMisconfigured` and `BrokerUnreachable`.
+    `StoreClosed` (`TopicRecreated`), `NotAuthorized` (of a write: instead of `NotWriter`, when that is why; of anything
+    else: the store may not read any more and closed itself); by `start` only: `StartError` with `TopicMisconfigured`,
+    `BrokerUnreachable` and `NotAuthorized`.
     """
+
+    @property
+    def health(self) -> StoreHealth:
+        """What an operator has to look at; there from the beginning, also while `start` fails."""
+        ...
 
     @property
     def role(self) -> Role: ...
@@ -159,7 +171,10 @@ class TopicStore(Protocol[StateT, ChangeT]):
         ...
 
     async def start(self) -> None:
-        """Create the topics when absent, check their policy and partitions, replay to the end, join the election."""
+        """Create the topics when absent, check their policy and partitions, replay to the end, join the election.
+
+        After a `StartError` nothing runs, and it may be called again.
+        """
         ...
 
     async def close(self) -> None:
@@ -189,8 +204,14 @@ class TopicStore(Protocol[StateT, ChangeT]):
         reach."""
         ...
 
-    def watch(self, resume: Revision | None = None) -> AsyncIterator[WatchEvent[StateT, ChangeT]]:
-        """Snapshot then changes, or only the changes after `resume`. A slow consumer ends with `WatchOverflow`."""
+    def watch(
+        self, resume: Revision | None = None, *, at_least: Revision | None = None
+    ) -> AsyncIterator[WatchEvent[StateT, ChangeT]]:
+        """Snapshot then changes, or only the changes after `resume`. With `at_least` the replica waits for that
+        revision first, so that the snapshot has it. A slow consumer ends with `WatchOverflow`.
+
+        Resumable is what this replica saw since it started, as far as it remembers, and before that what is younger
+        than half of the topic's `min.compaction.lag.ms`: no compaction can have removed anything there."""
         ...
 
     async def role_changes(self) -> AsyncIterator[Role]:

@@ -23,6 +23,7 @@ from herdmesh.topicstore.barrier import Barrier
 from herdmesh.topicstore.contract import (
     ChangeT,
     Decision,
+    NewRecord,
     ResultT,
     Revision,
     Role,
@@ -32,12 +33,21 @@ from herdmesh.topicstore.contract import (
     WatchSnapshot,
 )
 from herdmesh.topicstore.errors import (
+    BrokerUnreachable,
+    ForeignWriter,
+    NotApplied,
+    NotAuthorized,
     NotWriter,
     RevisionForeign,
     RevisionInFuture,
+    StartError,
     StoreClosed,
     StoreReplaying,
+    TopicMisconfigured,
+    TopicRecreated,
+    TopicStoreError,
 )
+from herdmesh.topicstore.health import HealthBook, Part, StoreHealth
 from herdmesh.topicstore.log import Log, LogIdentity, LogUnavailable, Positions
 from herdmesh.topicstore.settings import StoreTuning
 from herdmesh.topicstore.stages import OnStage
@@ -48,7 +58,13 @@ _logger = logging.getLogger(__name__)
 
 _RETRY_S = 0.1
 
-#: Asked before each take-over; False = not now (for the config store: members in Connect's own group).
+#: Key of the record that keeps the writer's identity alive; states know it and change nothing. The value is an object
+#: so that Connect's JSON converter reads it; Connect ignores the key.
+KEEP_ALIVE_KEY = b"herdmesh-writer"
+_KEEP_ALIVE = NewRecord(KEEP_ALIVE_KEY, b'{"version":1}')
+
+#: Asked before each take-over; False = not now. To tell an operator why, it raises `ForeignWriter` (for the config
+#: store: members in Connect's own group) or `NotAuthorized`.
 MayWrite = Callable[[], Awaitable[bool]]
 
 
@@ -67,22 +83,29 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._applied: Applied[StateT, ChangeT] = Applied(initial, self._publish)
         self._hub: WatchHub[ChangeT] = WatchHub(tuning, lambda: self._applied.revision)
         self._barrier = Barrier(log.end, self._applied.wait)
+        self._health = HealthBook(log.now_ms)
         self._writes: GroupCommit[StateT] = GroupCommit(
             log, self._applied, self._barrier, tuning, self._cut_off, on_stage
         )
         self._identity: LogIdentity | None = None
         self._role = Role.REPLAYING
         self._role_watchers: set[_RoleWatcher] = set()
+        self._young_from_ms = 0
         self._term = 0  # rises with every change of ownership
         self._owner = asyncio.Event()
         self._deposed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._closing: asyncio.Task[None] | None = None
+        self._closed_by: NotApplied = StoreClosed()
         self._stopped = False  # nothing is applied any more; comes after CLOSED, so that what is in flight can land
 
     @property
     def role(self) -> Role:
         return self._role
+
+    @property
+    def health(self) -> StoreHealth:
+        return self._health.health
 
     @property
     def state(self) -> StateT:
@@ -95,8 +118,19 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     async def start(self) -> None:
         try:
             self._identity = await self._log.open()
+        except StartError as error:  # nothing runs yet: once it is mended this store may be started again
+            self._health.note(Part.START, error)
+            raise
+        except BaseException:
+            await self.close()
+            raise
+        self._health.note(Part.START, None)
+        try:
             self._applied.open(self._identity)
+            # Half of it: clocks differ, and the replay takes time.
+            self._young_from_ms = self._log.now_ms() - self._identity.min_compaction_lag_ms // 2
             self._log.read(self)
+            self._spawn(self._guard())
             self._spawn(self._barrier.run())
             end = await self._barrier.end()
             await self._applied.wait(end)
@@ -107,17 +141,18 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._move(Role.REPLICA)
         self._spawn(self._writes.run())
         self._spawn(self._lead())
+        self._spawn(self._keep_alive())
         self._log.join_election()
 
     async def close(self) -> None:
         if self._closing is None:
-            self._closing = asyncio.get_running_loop().create_task(self._close("closed"))
+            self._closing = asyncio.get_running_loop().create_task(self._close())
         await asyncio.shield(self._closing)
 
     async def write(self, decide: Callable[[StateT], Decision[ResultT]]) -> ResultT:
         self._require_replayed()
         if self._role is not Role.WRITER:
-            raise NotWriter(self._role)
+            raise self._refused() or NotWriter(self._role)
         return await self._writes.write(decide)
 
     async def barrier(self) -> Revision:
@@ -143,8 +178,12 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
                 await asyncio.sleep(_RETRY_S)
                 self._require_replayed()
 
-    async def watch(self, resume: Revision | None = None) -> AsyncIterator[WatchEvent[StateT, ChangeT]]:
+    async def watch(
+        self, resume: Revision | None = None, *, at_least: Revision | None = None
+    ) -> AsyncIterator[WatchEvent[StateT, ChangeT]]:
         self._require_replayed()
+        if at_least is not None:
+            await self.wait_for(at_least)
         if resume is None:
             snapshot = WatchSnapshot(self._applied.snapshot(), self._applied.revision)
             events = self._hub.follow()  # no await since the snapshot: nothing lies between the two
@@ -177,12 +216,14 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     def on_records(self, records: Sequence[StoredRecord], positions: Positions) -> None:
         if self._stopped:
             return
+        if self._role is Role.REPLAYING:
+            self._remember_young(records)
         try:
             self._applied.feed(records, positions)
         except Exception:
             # `apply` never raises by contract. Going on would mean a state that silently lacks a record.
             _logger.critical("the state failed to apply a record; this store closes", exc_info=True)
-            self.on_fault("the state failed to apply a record")
+            self.on_fault(StoreClosed("the state failed to apply a record"))
             return
         self._hub.wake()
 
@@ -194,13 +235,17 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             self._owner.set()
         else:
             self._owner.clear()
+            self._health.note(Part.WRITING, None)  # it is the owner's to write
             self._step_down()
 
-    def on_fault(self, reason: str) -> None:
+    def on_election_refused(self, error: NotAuthorized | None) -> None:
+        self._health.note(Part.ELECTION, error)
+
+    def on_fault(self, error: StoreClosed | NotAuthorized) -> None:
         if self._closing is None:
-            _logger.critical("this store cannot go on: %s", reason)
             self._stopped = True
-            self._closing = asyncio.get_running_loop().create_task(self._close(reason))
+            self._closed_by = error
+            self._closing = asyncio.get_running_loop().create_task(self._close_because(error))
 
     # Roles.
 
@@ -231,17 +276,22 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             if term != self._term:
                 return False
         try:
-            if not await self._log.prove_ownership() or term != self._term:
+            if not await self._log.prove_ownership() or term != self._term or not await self._may_take_over():
                 return False
             await self._log.take_over()
             await self._applied.wait(await self._log.end())
         except LogUnavailable as unavailable:
             _logger.warning("taking over failed, trying again: %s", unavailable)
+            self._health.note(Part.WRITING, BrokerUnreachable(self._log.address, str(unavailable)))
+            return False
+        except NotAuthorized as refusal:
+            self._health.note(Part.WRITING, refusal)
             return False
         self._applied.settle_at_end()
         if term != self._term:
             await self._log.release()
             return False
+        self._health.note(Part.WRITING, None)
         self._writes.open(self._identity)
         self._move(Role.WRITER)
         return True
@@ -249,12 +299,17 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     async def _allowed(self) -> bool:
         try:
             return await self._may_write()
+        except (ForeignWriter, NotAuthorized) as why:
+            self._health.note(Part.WRITING, why)
+            return False
         except Exception:  # the hook's own I/O failed; not being sure means no
             _logger.warning("may_write failed; not taking over", exc_info=True)
             return False
 
-    def _cut_off(self, reason: str) -> None:
-        _logger.warning("the writer was cut off: %s", reason)
+    def _cut_off(self, error: NotApplied) -> None:
+        _logger.warning("the writer was cut off: %s", error)
+        if self._owner.is_set():
+            self._health.note(Part.WRITING, error)
         self._step_down()
 
     def _step_down(self) -> None:
@@ -271,22 +326,113 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         for watcher in self._role_watchers:
             watcher.tell(role)
 
+    # Health.
+
+    async def _guard(self) -> None:
+        """Look at the topics every now and then: they may be changed, taken away or made anew while nothing is read."""
+        while True:
+            await asyncio.sleep(self._tuning.topic_check_interval_ms / 1000)
+            try:
+                refusal = await self._log.check()
+            except LogUnavailable as unavailable:
+                self._health.note(Part.TOPIC, BrokerUnreachable(self._log.address, str(unavailable)))
+                continue
+            except TopicMisconfigured as wrong:
+                if wrong.setting == "partitions":
+                    self._health.note(Part.CLOSED, wrong)
+                    self.on_fault(StoreClosed(str(wrong)))
+                    return
+                # A wrong policy is told and served on: an outage would keep no record from being deleted.
+                self._health.note(Part.TOPIC, wrong)
+                continue
+            except (TopicRecreated, NotAuthorized) as error:
+                self.on_fault(error)
+                return
+            self._health.note(Part.TOPIC, None)
+            if refusal is not None and self._role is Role.WRITER:
+                self._health.note(Part.WRITING, refusal)
+                self._step_down()
+
+    async def _may_take_over(self) -> bool:
+        """False when the topics refuse this writer. Raises what makes it impossible to say."""
+        try:
+            refusal = await self._log.check()
+        except TopicRecreated as error:
+            self.on_fault(error)
+            return False
+        except TopicMisconfigured:  # the guard's affair
+            return True
+        if refusal is not None:
+            self._health.note(Part.WRITING, refusal)
+        return refusal is None
+
+    def _refused(self) -> NotAuthorized | None:
+        """What the broker refuses this replica, if that is why it does not write."""
+        for part in (Part.ELECTION, Part.WRITING):
+            if isinstance(error := self._health.trouble(part), NotAuthorized):
+                return error
+        return None
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(self._tuning.keep_alive_ms / 1000)
+            if self._role is Role.WRITER:
+                try:
+                    await self._writes.write(lambda _: Decision([_KEEP_ALIVE], lambda _state, _revision: None))
+                except TopicStoreError as failure:
+                    _logger.info("the writer's keep-alive was not written, its next write will do: %s", failure)
+
     # Closing.
 
-    async def _close(self, reason: str) -> None:
+    async def _close_because(self, error: StoreClosed | NotAuthorized) -> None:
+        self._writes.shut(error)
+        if type(error) is StoreClosed:
+            try:
+                async with asyncio.timeout(self._tuning.close_stage_ms / 1000):
+                    await self._log.check()
+            except (TopicRecreated, NotAuthorized) as cause:
+                _logger.error("%s, and this explains it: %s", error.reason, cause)
+                self._closed_by = cause
+            except TopicMisconfigured as cause:
+                self._health.note(Part.CLOSED, cause)
+            except (LogUnavailable, TimeoutError) as unclear:
+                _logger.info("whether the topics explain it cannot be seen: %s", unclear)
+        if self._health.trouble(Part.CLOSED) is None:
+            self._health.note(Part.CLOSED, self._closed_by)
+        await self._close()
+
+    async def _close(self) -> None:
+        error = self._closed_by
+        self._writes.shut(error)
+        self._move(Role.CLOSED)
+        if not self._stopped:
+            await self._bounded(self._writes.finish())
+            self._stopped = True
+        self._let_go(error)
+        await self._bounded(self._log.leave_election())
+        await self._fall(error)
+
+    def _end(self, reason: str) -> None:
+        """Close without waiting for anything."""
         error = StoreClosed(reason)
         self._writes.shut(error)
         self._move(Role.CLOSED)
-        await self._bounded(self._writes.finish())
         self._stopped = True
-        await self._bounded(self._log.leave_election())
+        self._let_go(error)
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_task(self._fall(error))
+
+    def _let_go(self, error: NotApplied) -> None:
+        """Release who waits to read."""
+        self._barrier.fail(error)
+        self._applied.fail_waiters(error)
+        self._hub.close(error)
+
+    async def _fall(self, error: NotApplied) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._writes.abandon(error)
-        self._barrier.fail(error)
-        self._applied.fail_waiters(error)
-        self._hub.close(error)
         await self._bounded(self._log.close())
 
     async def _bounded(self, stage: Coroutine[Any, Any, None]) -> None:
@@ -306,16 +452,26 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             _logger.critical("a task of the store failed", exc_info=error)
-            self.on_fault(f"internal error: {error!r}")
+            self.on_fault(StoreClosed(f"internal error: {error!r}"))
 
-    def _publish(self, partition: int, offset: int, changes: Sequence[ChangeT], revision: Revision) -> None:
-        self._hub.publish(partition, offset, changes, revision)
+    def _remember_young(self, records: Sequence[StoredRecord]) -> None:
+        """What is this young was never compacted, nor was anything after it: a watch of before the restart can resume
+        there."""
+        assert self._identity is not None
+        if self._identity.min_compaction_lag_ms <= 0:
+            return
+        for record in records:
+            if record.timestamp_ms >= self._young_from_ms and record.topic == self._identity.topic:
+                self._hub.remember_from(record.partition, record.offset)
+
+    def _publish(self, partition: int, offset: int, changes: Sequence[ChangeT]) -> None:
+        self._hub.publish(partition, offset, changes)
 
     def _require_replayed(self) -> None:
         if self._role is Role.REPLAYING:
             raise StoreReplaying()
         if self._role is Role.CLOSED or self._closing is not None:
-            raise StoreClosed()
+            raise self._closed_by
 
     def _require_own(self, revision: Revision) -> None:
         mine = self._applied.revision

@@ -1,15 +1,18 @@
 """Every error a topic store raises.
 
     TopicStoreError
-    |-- StartError                     start() gave up; nothing runs
+    |-- StartError                     start() gave up; nothing runs, it may be called again
     |   |-- TopicMisconfigured         a topic that exists is not what the store needs (policy, partitions)
-    |   `-- BrokerUnreachable          no broker answered within the start-up time
+    |   |-- BrokerUnreachable          no broker answered within the start-up time
+    |   `-- NotAuthorized              the broker refuses this store something it needs (also NotApplied: at any time)
+    |-- ForeignWriter                  a `may_write` says who else writes; no caller sees it
     |-- NotApplied                     the call changed nothing; the same call may be sent again
     |   |-- StoreReplaying             the first replay has not ended: try again soon
     |   |-- NotWriter                  another replica writes: try another replica
     |   |-- WriterFenced               this writer was cut off before the write took effect: try again
     |   |-- QueueFull                  too many writes wait: slow down
     |   `-- StoreClosed                this store is closing or broken: try another replica
+    |       `-- TopicRecreated         its topic was deleted or made anew under it
     |-- WriteOutcomeUnknown            may be applied: read before trying again
     |-- RevisionError                  the revision given cannot be served
     |   |-- RevisionForeign            it belongs to another store (topic recreated, wrong address)
@@ -17,11 +20,14 @@
     |   `-- RevisionInFuture           not written yet, not even in the topic
     `-- WatchOverflow                  this watcher fell behind: resume from `last`
 
-Owns the types and their data; how they look on a wire belongs to `herdmesh.rpc`. Invariant: an error under
-`NotApplied` is raised only when no record of the call is or will be visible.
+Owns the types and their data; how they look on a wire belongs to `herdmesh.rpc`, which condition of the store they
+mean to `health`. What an operator has to mend says how, in one line.
+Invariant: an error under `NotApplied` is raised only when no record of the call is or will be visible.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from herdmesh.topicstore.contract import Revision, Role
 
@@ -35,27 +41,71 @@ class StartError(TopicStoreError):
 
 
 class TopicMisconfigured(StartError):
-    """Topic `topic` exists with `setting` = `found` where the store needs `expected`."""
+    """Topic `topic` exists with `setting` = `found` where the store needs `expected`. `setting` is `cleanup.policy` or
+    `partitions`."""
 
-    def __init__(self, topic: str, setting: str, expected: str, found: str) -> None:
-        super().__init__(f"topic {topic!r} has {setting}={found}, this store needs {setting}={expected}")
+    def __init__(self, topic: str, setting: str, expected: str, found: str, bootstrap_servers: str = "") -> None:
+        wrong = f"topic {topic!r} has {setting}={found}, this store needs {setting}={expected}"
+        super().__init__(f"{wrong}: {_mending(topic, setting, expected, bootstrap_servers or 'HOST:PORT')}")
         self.topic = topic
         self.setting = setting
         self.expected = expected
         self.found = found
 
 
+def _mending(topic: str, setting: str, expected: str, bootstrap: str) -> str:
+    if setting == "cleanup.policy":
+        return (
+            f"kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics --entity-name {topic}"
+            f" --add-config {setting}={expected}"
+        )
+    # More partitions would put the next record of a key elsewhere, and two of one key would live; fewer cannot be had.
+    own = "" if expected == "1" else "set this store's number of partitions to the topic's, or "
+    return (
+        f"partitions of a topic in use must not be changed; {own}name another topic in this store's settings, or delete"
+        f" the topic with all its records (kafka-topics.sh --bootstrap-server {bootstrap} --delete --topic {topic})"
+        " and let this store make it anew"
+    )
+
+
 class BrokerUnreachable(StartError):
     """No broker of `bootstrap_servers` did what start-up needs; `reason` is the last answer."""
 
     def __init__(self, bootstrap_servers: str, reason: str) -> None:
-        super().__init__(f"cannot reach Kafka at {bootstrap_servers}: {reason}")
+        super().__init__(
+            f"cannot reach Kafka at {bootstrap_servers}: {reason.rstrip('. ')}; see that a broker runs there and that"
+            " bootstrap_servers names it, this store tries again until one answers"
+        )
         self.bootstrap_servers = bootstrap_servers
         self.reason = reason
 
 
 class NotApplied(TopicStoreError):
     """The call changed nothing."""
+
+
+class NotAuthorized(StartError, NotApplied):
+    """The broker does not allow this store to `operation` (such as "write to") `resource` (such as "topic x").
+
+    `fix` is what grants it, for the operator to run.
+    """
+
+    def __init__(self, operation: str, resource: str, fix: str) -> None:
+        super().__init__(f"the broker does not allow this store to {operation} {resource}: {fix}")
+        self.operation = operation
+        self.resource = resource
+
+
+class ForeignWriter(TopicStoreError):
+    """`members` of `owner`, alive, write the topics; raised by a `may_write` hook, which is asked again later."""
+
+    def __init__(self, owner: str, members: Sequence[str]) -> None:
+        named = ", ".join(members)
+        super().__init__(
+            f"live members of {owner} own the topics: {named}; stop them and this store takes over by itself,"
+            " until then it serves reads only"
+        )
+        self.members = tuple(members)
 
 
 class StoreReplaying(NotApplied):
@@ -96,6 +146,18 @@ class StoreClosed(NotApplied):
     def __init__(self, reason: str = "closed") -> None:
         super().__init__(f"the store is closed: {reason}")
         self.reason = reason
+
+
+class TopicRecreated(StoreClosed):
+    """`topic` had the id `had`, and now has `found` (None = there is no such topic): this state is of another topic."""
+
+    def __init__(self, topic: str, had: str, found: str | None) -> None:
+        happened = "was deleted" if found is None else f"was deleted and made anew (its id was {had} and is {found})"
+        super().__init__(
+            f"topic {topic!r} {happened} under this store: it ends, and started again it serves what is in the topic"
+            " then; if this was a mistake, restore the topic's records before that"
+        )
+        self.topic = topic
 
 
 class WriteOutcomeUnknown(TopicStoreError):

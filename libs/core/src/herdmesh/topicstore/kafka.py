@@ -14,12 +14,22 @@ from typing import Generic
 from herdmesh.topicstore.calls import CallThread, post
 from herdmesh.topicstore.contract import ChangeT, StateT, StoredRecord
 from herdmesh.topicstore.core import MayWrite, TopicStoreCore, always
+from herdmesh.topicstore.errors import NotAuthorized, TopicMisconfigured, TopicRecreated
 from herdmesh.topicstore.kafka_audit import AuditReader
 from herdmesh.topicstore.kafka_election import Election
 from herdmesh.topicstore.kafka_reader import Reader
 from herdmesh.topicstore.kafka_topics import Shard, TopicAdmin
 from herdmesh.topicstore.kafka_writer import Writer
-from herdmesh.topicstore.log import LogEvents, LogIdentity, Place, Positions, Transaction
+from herdmesh.topicstore.log import (
+    CommitNotSent,
+    CommitRefused,
+    LogEvents,
+    LogIdentity,
+    LogUnavailable,
+    Place,
+    Positions,
+    Transaction,
+)
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
 from herdmesh.topicstore.stages import OnStage, failpoints_of
 
@@ -41,10 +51,18 @@ class KafkaLog:
         self._reader: Reader | None = None
         self._events: LogEvents | None = None
 
+    @property
+    def address(self) -> str:
+        return self._settings.bootstrap_servers
+
     async def open(self) -> LogIdentity:
         store_id, self._beginnings = await self._admin.open_topics(self._shards)
         settings = self._settings
-        return LogIdentity(store_id, settings.topic, settings.partitions, settings.audit_topic)
+        lag_ms = await self._admin.min_compaction_lag_ms()
+        return LogIdentity(store_id, settings.topic, settings.partitions, settings.audit_topic, lag_ms)
+
+    async def check(self) -> NotAuthorized | None:
+        return await self._admin.check()
 
     def read(self, events: LogEvents) -> None:
         self._events = events
@@ -74,7 +92,21 @@ class KafkaLog:
             # Queued before the commit is asked for, hence before the reader can queue any of these records.
             post(loop, lambda: placed(places))
 
-        await self._writer_thread.call(lambda: self._writer.commit(transaction, told))
+        try:
+            await self._writer_thread.call(lambda: self._writer.commit(transaction, told))
+        except CommitNotSent:
+            # What the producer says of a refusal ("purged in queue") explains nothing: ask about the topics.
+            if (cause := await self._refusal()) is not None:
+                raise CommitRefused(cause) from None
+            raise
+
+    async def _refusal(self) -> NotAuthorized | TopicRecreated | None:
+        try:
+            return await self._admin.check()
+        except (NotAuthorized, TopicRecreated) as cause:
+            return cause
+        except (LogUnavailable, TopicMisconfigured):
+            return None
 
     async def read_audit(self, offsets: Sequence[int]) -> list[StoredRecord]:
         return await self._audit.read(offsets)

@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from herdmesh.topicstore.calls import CallThread, client_logger, on_client_error
+from herdmesh.topicstore.calls import NO_AUTO_CREATION, CallThread, client_logger, on_client_error
 from herdmesh.topicstore.contract import StoredRecord
 from herdmesh.topicstore.kafka_reader import stored_record
 from herdmesh.topicstore.log import LogUnavailable
@@ -73,6 +73,7 @@ class AuditReader:
             "enable.partition.eof": True,
             # Retention may pass by between our question for the first offset and the fetch.
             "auto.offset.reset": "earliest",
+            **NO_AUTO_CREATION,
             "error_cb": on_client_error,
         }
         return Consumer(configs, logger=client_logger)

@@ -16,7 +16,9 @@ from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
-from herdmesh.topicstore.calls import client_logger, on_client_error, post
+from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, on_client_error, post
+from herdmesh.topicstore.errors import StoreClosed
+from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
 from herdmesh.topicstore.log import LogEvents, LogUnavailable
 from herdmesh.topicstore.settings import TopicSettings
 
@@ -72,14 +74,14 @@ class Election:
                 while not self._stop.is_set():
                     message = consumer.poll(_POLL_S)
                     if message is not None and (error := message.error()) is not None:
-                        _logger.warning("the election goes on after: %s", error)
+                        self._note(error, events)
                     self._ask(consumer)
             finally:
                 consumer.close()
         except Exception as error:  # the supervisor of this thread: nothing may end it silently
             _logger.exception("the election failed")
-            reason = f"the election failed: {error}"
-            self._tell(lambda: events.on_fault(reason))
+            fault = StoreClosed(f"the election failed: {error}")
+            self._tell(lambda: events.on_fault(fault))
         finally:
             stopped = self._stopped
             assert stopped is not None
@@ -100,10 +102,12 @@ class Election:
             "enable.auto.commit": False,
             "auto.offset.reset": "latest",
             "on_commit": self._on_commit,
+            **NO_AUTO_CREATION,
             "error_cb": on_client_error,
         }
 
         def gained(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            self._tell(lambda: events.on_election_refused(None))
             consumer.incremental_assign([TopicPartition(p.topic, p.partition, OFFSET_END) for p in partitions])
             if partitions:
                 consumer.pause(partitions)
@@ -118,6 +122,17 @@ class Election:
         consumer = Consumer(configs, logger=client_logger)
         consumer.subscribe([settings.topic], on_assign=gained, on_revoke=lost, on_lost=lost)
         return consumer
+
+    def _note(self, error: KafkaError, events: LogEvents) -> None:
+        """The client goes on trying by itself, whatever it was."""
+        if error.code() not in REFUSALS:
+            _logger.warning("the election goes on after: %s", error)
+            return
+        settings = self._settings
+        of_group = error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+        need, name = (Need.JOIN_GROUP, settings.election_group) if of_group else (Need.DESCRIBE_TOPIC, settings.topic)
+        refusal = refused(need, name, settings)
+        self._tell(lambda: events.on_election_refused(refusal))
 
     def _set_owner(self, events: LogEvents, owned: bool) -> None:
         self._owner = owned

@@ -16,9 +16,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from herdmesh.topicstore.calls import client_logger, on_client_error, post
+from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, on_client_error, post
 from herdmesh.topicstore.contract import StoredRecord
-from herdmesh.topicstore.kafka_topics import Shard
+from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
+from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
+from herdmesh.topicstore.kafka_topics import Shard, kafka_error
 from herdmesh.topicstore.log import LogEvents, Positions
 from herdmesh.topicstore.settings import TopicSettings
 
@@ -76,10 +78,16 @@ class Reader:
                 consumer.close()
         except Exception as error:  # the supervisor of this thread: nothing may end it silently
             _logger.exception("the reader failed")
-            reason = f"the reader failed: {error}"
-            tell(lambda: events.on_fault(reason))
+            fault = self._fault(error)
+            tell(lambda: events.on_fault(fault))
         finally:
             tell(self._stopped.set)
+
+    def _fault(self, error: Exception) -> StoreClosed | NotAuthorized:
+        cause = kafka_error(error)
+        if cause is not None and cause.code() in REFUSALS:
+            return refused(Need.READ_TOPIC, self._settings.topic, self._settings)
+        return StoreClosed(f"the reader failed: {error}")
 
     def _open(self) -> Consumer:
         configs: dict[str, Any] = {
@@ -95,6 +103,7 @@ class Reader:
             "enable.auto.offset.store": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
+            **NO_AUTO_CREATION,
             "error_cb": on_client_error,
         }
         consumer = Consumer(configs, logger=client_logger)

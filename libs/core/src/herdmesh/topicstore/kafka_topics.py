@@ -1,7 +1,8 @@
 """Topics and offsets as the admin client sees them.
 
-Owns creation and checking of a store's topics at start, and the fetch of end offsets for barriers. Invariant: a
-store never runs on a topic whose cleanup policy or partition count is not exactly what it needs.
+Owns creation and checking of a store's topics at start, checking them again while it runs, and the fetch of end offsets
+for barriers. Invariants: a store never starts on a topic whose cleanup policy or partition count is not exactly what it
+needs; and nothing here makes a topic but `open_topics`, also on a broker that makes topics for whoever asks.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, cast
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
+    AclOperation,  # pyright: ignore[reportPrivateImportUsage]
     AdminClient,
     ConfigEntry,  # pyright: ignore[reportPrivateImportUsage]  # public by the client's documentation, here and below
     ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
@@ -22,15 +25,24 @@ from confluent_kafka.admin import (
     TopicDescription,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from herdmesh.topicstore.calls import CallThread, client_logger, on_client_error
-from herdmesh.topicstore.errors import BrokerUnreachable, StartError, TopicMisconfigured
+from herdmesh.topicstore.calls import NO_AUTO_CREATION, CallThread, client_logger, on_client_error
+from herdmesh.topicstore.errors import (
+    BrokerUnreachable,
+    NotAuthorized,
+    StartError,
+    TopicMisconfigured,
+    TopicRecreated,
+)
+from herdmesh.topicstore.kafka_access import REFUSALS, Need, login_refused, refused
 from herdmesh.topicstore.log import LogUnavailable, Positions
-from herdmesh.topicstore.settings import TopicSettings
+from herdmesh.topicstore.settings import MIN_COMPACTION_LAG, TopicSettings
 
 _logger = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S = 5.0
 _REFRESH_TIMEOUT_S = 1.0
 _RETRY_S = 0.1
+#: A topic that seems to be another is asked for once more after this time: brokers learn of topics one after the other.
+_CONFIRM_S = 0.5
 _POLICY = "cleanup.policy"
 
 Shard = tuple[str, int]
@@ -41,13 +53,17 @@ class _Offset(Protocol):
     offset: int
 
 
+class _Described(Protocol):
+    authorized_operations: Sequence[AclOperation] | None
+
+
 class _AdminCalls(Protocol):
     """What is used of `AdminClient`, with the types its own annotations leave open."""
 
     def create_topics(self, new_topics: list[NewTopic], *, request_timeout: float) -> dict[str, Future[None]]: ...
 
     def describe_topics(
-        self, topics: TopicCollection, *, request_timeout: float
+        self, topics: TopicCollection, *, include_authorized_operations: bool, request_timeout: float
     ) -> dict[str, Future[TopicDescription]]: ...
 
     def describe_configs(
@@ -64,6 +80,8 @@ class _AdminCalls(Protocol):
 
     def list_topics(self, topic: str, timeout: float) -> object: ...
 
+    def poll(self, timeout: float) -> int: ...
+
 
 def kafka_error(exception: BaseException) -> KafkaError | None:
     """The error inside a `KafkaException`, if that is what this is."""
@@ -77,15 +95,21 @@ class TopicAdmin:
 
     def __init__(self, settings: TopicSettings) -> None:
         self._settings = settings
+        self._login_error = ""
         configs: dict[str, Any] = {
             **settings.client_configs,
             "bootstrap.servers": settings.bootstrap_servers,
             "client.id": f"{settings.client_id_base}-admin",
-            "error_cb": on_client_error,
+            **NO_AUTO_CREATION,
+            "error_cb": self._on_error,
         }
         self._client = cast(_AdminCalls, AdminClient(configs, logger=client_logger))
         self._request_timeout_s = min(_REQUEST_TIMEOUT_S, settings.start_timeout_ms / 1000)
         self._thread = CallThread(f"{settings.client_id_base}-admin")
+        self._wanted = [_Wanted(settings.topic, settings.partitions, "compact", settings.own_topic_configs)]
+        if settings.audit_topic is not None:
+            self._wanted.append(_Wanted(settings.audit_topic, 1, "delete", settings.audit_topic_configs))
+        self._ids: dict[str, str] = {}
 
     async def open_topics(self, shards: Sequence[Shard]) -> tuple[str, Positions]:
         """Create what is absent and check what is there. Raises `StartError`.
@@ -96,65 +120,118 @@ class TopicAdmin:
         deadline_s = asyncio.get_running_loop().time() + settings.start_timeout_ms / 1000
         while True:
             try:
-                store_id = await self._open_topic(
-                    settings.topic, settings.partitions, {**settings.topic_configs, _POLICY: "compact"}
-                )
-                if settings.audit_topic is not None:
-                    await self._open_topic(settings.audit_topic, 1, {**settings.audit_topic_configs, _POLICY: "delete"})
-                return store_id, await self.offsets(shards, first=True)
+                for wanted in self._wanted:
+                    self._ids[wanted.name] = await self._open_topic(wanted)
+                return self._ids[settings.topic], await self.offsets(shards, first=True)
             except (KafkaException, LogUnavailable) as failure:
                 error = kafka_error(failure)
                 if error is not None and error.code() in _HOPELESS:
                     raise StartError(f"the broker refused to set up topic {settings.topic!r}: {error.str()}") from None
                 if asyncio.get_running_loop().time() > deadline_s:
                     reason = error.str() if error is not None else str(failure)
-                    raise BrokerUnreachable(settings.bootstrap_servers, reason) from None
+                    raise self._login_refused() or BrokerUnreachable(settings.bootstrap_servers, reason) from None
                 # No broker yet, or the topic was made a moment ago and its leader does not know.
                 _logger.info("topics are not ready, trying again: %s", failure)
                 await asyncio.sleep(_RETRY_S)
 
-    async def _open_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> str:
-        description = await self._describe(name)
+    async def check(self) -> NotAuthorized | None:
+        """See `Log.check`."""
+        refusal: NotAuthorized | None = None
+        try:
+            for wanted in self._wanted:
+                description = await self._same_topic(wanted.name)
+                self._check_partitions(wanted, description)
+                self._check_readable(wanted.name, description)
+                await self._check_policy(wanted)
+                if AclOperation.WRITE not in _allowed(description):
+                    refusal = refusal or refused(Need.WRITE_TOPIC, wanted.name, self._settings)
+        except KafkaException as failure:
+            raise self._login_refused() or LogUnavailable(str(failure)) from failure
+        return refusal
+
+    async def _same_topic(self, name: str) -> TopicDescription:
+        """The topic as it is. Raises `TopicRecreated` when it is not the one that was opened."""
+        found = await self._describe(name)
+        if found is None or _id(found) != self._ids[name]:
+            await asyncio.sleep(_CONFIRM_S)
+            found = await self._describe(name)
+        if found is None or _id(found) != self._ids[name]:
+            raise TopicRecreated(name, self._ids[name], None if found is None else _id(found))
+        return found
+
+    async def _open_topic(self, wanted: _Wanted) -> str:
+        description = await self._describe(wanted.name)
         if description is None:
-            new = NewTopic(
-                name,
-                num_partitions=partitions,
-                replication_factor=self._settings.replication_factor,
-                config=dict(configs),
-            )
-            try:
-                await _one(self._client.create_topics([new], request_timeout=self._request_timeout_s))
-            except KafkaException as failure:
-                error = kafka_error(failure)
-                # Another replica was faster: check what it made like any other topic.
-                if error is None or error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
-            description = await self._describe(name)
+            await self._create(wanted)
+            description = await self._describe(wanted.name)
             if description is None:
                 raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART))
+        self._check_partitions(wanted, description)
+        await self._check_policy(wanted)
+        self._check_readable(wanted.name, description)
+        return _id(description)
+
+    async def _create(self, wanted: _Wanted) -> None:
+        new = NewTopic(
+            wanted.name,
+            num_partitions=wanted.partitions,
+            replication_factor=self._settings.replication_factor,
+            config={**wanted.configs, _POLICY: wanted.policy},
+        )
+        try:
+            await _one(self._client.create_topics([new], request_timeout=self._request_timeout_s))
+        except KafkaException as failure:
+            # Another replica may have been faster: what it made is checked like any other topic.
+            if _code(failure) != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._refused(failure, Need.CREATE_TOPIC, wanted.name) from None
+
+    def _check_partitions(self, wanted: _Wanted, description: TopicDescription) -> None:
         found = len(cast(Sequence[object], description.partitions))
-        if found != partitions:
-            raise TopicMisconfigured(name, "partitions", str(partitions), str(found))
-        policy = await self._policy(name)
-        if {part.strip() for part in policy.split(",")} != {configs[_POLICY]}:
-            raise TopicMisconfigured(name, _POLICY, configs[_POLICY], policy)
-        return str(cast(object, description.topic_id))
+        if found != wanted.partitions:
+            at = self._settings.bootstrap_servers
+            raise TopicMisconfigured(wanted.name, "partitions", str(wanted.partitions), str(found), at)
+
+    def _check_readable(self, name: str, description: TopicDescription) -> None:
+        if AclOperation.READ not in _allowed(description):
+            raise refused(Need.READ_TOPIC, name, self._settings)
+
+    async def _check_policy(self, wanted: _Wanted) -> None:
+        found = await self._policy(wanted.name)
+        if {part.strip() for part in found.split(",")} != {wanted.policy}:
+            at = self._settings.bootstrap_servers
+            raise TopicMisconfigured(wanted.name, _POLICY, wanted.policy, found, at)
 
     async def _describe(self, name: str) -> TopicDescription | None:
         try:
             return await _one(
-                self._client.describe_topics(TopicCollection([name]), request_timeout=self._request_timeout_s)
+                self._client.describe_topics(
+                    TopicCollection([name]),
+                    include_authorized_operations=True,
+                    request_timeout=self._request_timeout_s,
+                )
             )
         except KafkaException as failure:
-            error = kafka_error(failure)
-            if error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            if _code(failure) == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
-            raise
+            raise self._refused(failure, Need.DESCRIBE_TOPIC, name) from None
 
     async def _policy(self, name: str) -> str:
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
-        entries = await _one(self._client.describe_configs([resource], request_timeout=self._request_timeout_s))
+        try:
+            entries = await _one(self._client.describe_configs([resource], request_timeout=self._request_timeout_s))
+        except KafkaException as failure:
+            raise self._refused(failure, Need.DESCRIBE_TOPIC_CONFIGS, name) from None
         return str(cast(object, entries[_POLICY].value))
+
+    async def min_compaction_lag_ms(self) -> int:
+        """The own topic's `min.compaction.lag.ms`; 0, which promises nothing, when the broker does not say."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, self._settings.topic)
+        try:
+            entries = await _one(self._client.describe_configs([resource], request_timeout=self._request_timeout_s))
+        except KafkaException as failure:
+            _logger.warning("no watch of before this start can resume, the broker does not say how long: %s", failure)
+            return 0
+        return int(str(cast(object, entries[MIN_COMPACTION_LAG].value)))
 
     async def offsets(self, shards: Sequence[Shard], *, first: bool) -> Positions:
         """The first, or the end of the readable, offsets of each shard. Raises `LogUnavailable`.
@@ -187,6 +264,44 @@ class TopicAdmin:
     def close(self) -> None:
         self._thread.stop()
 
+    def _refused(self, failure: KafkaException, need: Need, name: str) -> Exception:
+        return refused(need, name, self._settings) if _code(failure) in REFUSALS else failure
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._AUTHENTICATION:  # pyright: ignore[reportPrivateUsage]
+            self._login_error = error.str()
+        on_client_error(error)
+
+    def _login_refused(self) -> NotAuthorized | None:
+        """Of a call that failed: why, if the broker did not let this client in. It says so only beside the call."""
+        self._login_error = ""
+        self._client.poll(0)
+        return login_refused(self._login_error, self._settings) if self._login_error else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A topic as a store needs it."""
+
+    name: str
+    partitions: int
+    policy: str
+    configs: Mapping[str, str]
+
+
+def _id(description: TopicDescription) -> str:
+    return str(cast(object, description.topic_id))
+
+
+def _allowed(description: TopicDescription) -> Sequence[AclOperation]:
+    """What this client may do with the topic; everything on a broker without an authorizer (KIP-430)."""
+    return cast(_Described, description).authorized_operations or ()
+
+
+def _code(failure: KafkaException) -> int | None:
+    error = kafka_error(failure)
+    return None if error is None else error.code()
+
 
 async def _one(futures: Mapping[Any, Future[_T]]) -> _T:
     (future,) = futures.values()
@@ -200,8 +315,6 @@ _HOPELESS = frozenset(
         KafkaError.INVALID_PARTITIONS,
         KafkaError.INVALID_REPLICATION_FACTOR,
         KafkaError.POLICY_VIOLATION,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TOPIC_EXCEPTION,
     }
 )

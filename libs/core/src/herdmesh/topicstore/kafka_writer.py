@@ -16,7 +16,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from herdmesh.topicstore.calls import client_logger, on_client_error
+from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, on_client_error
+from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
 from herdmesh.topicstore.kafka_topics import Shard, kafka_error
 from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, LogUnavailable, Place, Transaction
 from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
@@ -40,7 +41,7 @@ class Writer:
         self._producer: Producer | None = None
 
     def take_over(self) -> None:
-        """Fence every earlier writer and end its transaction. Raises `LogUnavailable`."""
+        """Fence every earlier writer and end its transaction. Raises `LogUnavailable`, `NotAuthorized`."""
         self.release()
         producer = self._open()
         deadline_s = time.monotonic() + self._settings.transaction_timeout_ms / 1000
@@ -52,6 +53,8 @@ class Writer:
                 break
             except KafkaException as failure:
                 error = kafka_error(failure)
+                if error is not None and error.code() in REFUSALS:
+                    raise refused(Need.USE_TRANSACTIONAL_ID, self._settings.transactional_id, self._settings) from None
                 if error is None or not error.retriable() or time.monotonic() > deadline_s:
                     raise LogUnavailable(f"cannot initialise {self._settings.transactional_id!r}: {failure}") from None
         self._producer = producer
@@ -90,6 +93,7 @@ class Writer:
             "acks": "all",
             # Java's partitioner. The client's default puts most keys elsewhere, and one key would live twice.
             "partitioner": MURMUR2_RANDOM,
+            **NO_AUTO_CREATION,
             "error_cb": on_client_error,
         }
         return Producer(configs, logger=client_logger)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from herdmesh.topicstore.contract import NewRecord, Revision, StoredRecord
+from herdmesh.topicstore.errors import NotAuthorized, StoreClosed, TopicRecreated
 from herdmesh.topicstore.partitioner import partition_of
 
 #: Next offset to read, one per shard.
@@ -35,18 +36,28 @@ class CommitNotSent(LogError):
     """The transaction failed before its commit was asked for: none of its records will ever be visible."""
 
 
+class CommitRefused(CommitNotSent):
+    """`CommitNotSent`, and `cause` is what the operator has to look at."""
+
+    def __init__(self, cause: NotAuthorized | TopicRecreated) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
 class CommitUncertain(LogError):
     """The commit was asked for and the answer is missing or bad: only the log can tell."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogIdentity:
-    """`store_id` changes when the topic is recreated; `audit_topic` is the topic of shard `partitions`."""
+    """`store_id` changes when the topic is recreated; `audit_topic` is the topic of shard `partitions`. The log removes
+    no record of the own topic that is younger than `min_compaction_lag_ms`, nor any that came after such a one."""
 
     store_id: str
     topic: str
     partitions: int
     audit_topic: str | None
+    min_compaction_lag_ms: int = 0
 
     def shard_of(self, record: StoredRecord) -> int:
         return record.partition if record.topic == self.topic else self.partitions
@@ -114,16 +125,32 @@ class LogEvents(Protocol):
         """This replica now owns, or no longer owns, the right to become the writer."""
         ...
 
-    def on_fault(self, reason: str) -> None:
-        """The log cannot go on (topic truncated or gone); the store closes."""
+    def on_election_refused(self, error: NotAuthorized | None) -> None:
+        """The broker does not let this replica stand for election; None = it does (again)."""
+        ...
+
+    def on_fault(self, error: StoreClosed | NotAuthorized) -> None:
+        """The log cannot go on (topic truncated or gone, not to be read any more); the store closes."""
         ...
 
 
 class Log(Protocol):
     """One replica's access to the topic. `take_over`, `commit` and `release` run one after the other, in call order."""
 
+    @property
+    def address(self) -> str:
+        """Where the log lies, for people: a broker's bootstrap servers."""
+        ...
+
     async def open(self) -> LogIdentity:
-        """Create the topics when absent and check them. Raises `StartError`."""
+        """Create the topics when absent and check them. Raises `StartError`; may then be called again."""
+        ...
+
+    async def check(self) -> NotAuthorized | None:
+        """Look at the topics again: why this replica may not write to them, None = it may.
+
+        Raises `TopicRecreated`, `TopicMisconfigured`, `NotAuthorized` (it may not even read), `LogUnavailable`.
+        """
         ...
 
     def read(self, events: LogEvents) -> None:
@@ -147,7 +174,10 @@ class Log(Protocol):
         ...
 
     async def take_over(self) -> None:
-        """Fence every earlier writer; their open transaction is ended when this returns. Raises `LogUnavailable`."""
+        """Fence every earlier writer; their open transaction is ended when this returns.
+
+        Raises `LogUnavailable`, `NotAuthorized`.
+        """
         ...
 
     async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:

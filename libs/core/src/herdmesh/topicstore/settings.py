@@ -12,6 +12,10 @@ from dataclasses import dataclass, field
 
 MURMUR2_RANDOM = "murmur2_random"
 
+MIN_COMPACTION_LAG = "min.compaction.lag.ms"
+#: Of topics we make, unless told otherwise. Half of it is how long before a restart a watch can be resumed.
+_MIN_COMPACTION_LAG_MS = 3_600_000
+
 
 def _no_configs() -> Mapping[str, str]:
     return {}
@@ -48,8 +52,13 @@ class TopicSettings:
     heartbeat_interval_ms: int = 1_000
     #: The broker aborts a transaction left open this long; also bounds how long a record may wait to be delivered.
     transaction_timeout_ms: int = 10_000
-    #: Longest time `start()` looks for a broker.
-    start_timeout_ms: int = 30_000
+    #: Longest time one `start()` looks for a broker; it may be called again.
+    start_timeout_ms: int = 5_000
+
+    @property
+    def own_topic_configs(self) -> Mapping[str, str]:
+        """Settings of the topic when this store creates it."""
+        return {MIN_COMPACTION_LAG: str(_MIN_COMPACTION_LAG_MS), **self.topic_configs, "cleanup.policy": "compact"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +81,14 @@ class StoreTuning:
     progress_interval_ms: int = 5_000
     #: `may_write` said no: ask again after this time.
     may_write_interval_ms: int = 1_000
+    #: Whether the topics are still the ones opened, as they must be and allowed, is looked at this often. So long a
+    #: topic made anew with more records than the old one can go unnoticed.
+    topic_check_interval_ms: int = 2_000
     #: Pause before taking over again after being cut off; doubles up to `take_over_backoff_ms_max`.
     take_over_backoff_ms: int = 100
     take_over_backoff_ms_max: int = 5_000
+    #: A writer writes a record of its own this often, so that Kafka, which forgets an identity that was not used for a
+    #: week (`transactional.id.expiration.ms`), never forgets the writer's.
+    keep_alive_ms: int = 86_400_000
     #: Each stage of `close()` is given at most this long.
     close_stage_ms: int = 2_000

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from herdmesh.topicstore.contract import Revision, WatchChange, WatchProgress
-from herdmesh.topicstore.errors import RevisionCompacted, StoreClosed, WatchOverflow
+from herdmesh.topicstore.errors import NotApplied, RevisionCompacted, WatchOverflow
 from herdmesh.topicstore.settings import StoreTuning
 
 _ChangeT = TypeVar("_ChangeT")
@@ -40,26 +40,31 @@ class WatchHub(Generic[_ChangeT]):
         self._ring: list[_Entry[_ChangeT] | None] = [None] * tuning.change_memory
         self._head = 0  # entries ever published; entry i lies at ring[i % size] while i >= _tail
         self._tail = 0
-        self._floor: list[int] = []
+        self._floors: dict[int, int] = {}  # partition -> first offset that can be resumed; absent: none, as yet
         self._sleepers: set[asyncio.Future[bool]] = set()
-        self._closed: StoreClosed | None = None
+        self._closed: NotApplied | None = None
+
+    def remember_from(self, partition: int, offset: int) -> None:
+        """During the first replay: from `offset` on, no compaction can have removed anything from this partition."""
+        self._floors.setdefault(partition, offset)
 
     def begin(self, floor: Sequence[int]) -> None:
-        """The first replay ended and saw records below `floor`. What came before cannot be resumed: compaction may
-        have removed a tombstone there, so that a watcher would never hear of a deletion."""
-        self._floor = list(floor)
-        self._tail = self._head
+        """The first replay ended and saw records below `floor`. What was not to be remembered cannot be resumed:
+        compaction may have removed a tombstone there, so that a watcher would never hear of a deletion."""
+        for partition, offset in enumerate(floor):
+            self._floors.setdefault(partition, offset)
 
-    def publish(self, partition: int, offset: int, changes: Sequence[_ChangeT], revision: Revision) -> None:
-        """Remember the changes of one record; `wake` tells the watchers."""
+    def publish(self, partition: int, offset: int, changes: Sequence[_ChangeT]) -> None:
+        """Remember the changes of one record if they can be resumed; `wake` tells the watchers."""
+        if partition not in self._floors:
+            return
         size = len(self._ring)
         if self._head - self._tail == size:
             forgotten = self._ring[self._tail % size]
             assert forgotten is not None
-            if self._floor:
-                self._floor[forgotten.partition] = forgotten.offset + 1
+            self._floors[forgotten.partition] = forgotten.offset + 1
             self._tail += 1
-        self._ring[self._head % size] = _Entry(partition, offset, WatchChange(changes, revision))
+        self._ring[self._head % size] = _Entry(partition, offset, WatchChange(changes, self._revision()))
         self._head += 1
 
     def wake(self) -> None:
@@ -68,14 +73,14 @@ class WatchHub(Generic[_ChangeT]):
             if not sleeper.done():
                 sleeper.set_result(True)
 
-    def close(self, error: StoreClosed) -> None:
+    def close(self, error: NotApplied) -> None:
         """End every watch with `error`."""
         self._closed = error
         self.wake()
 
     def floor(self) -> Revision:
         """The oldest revision that can be resumed."""
-        return Revision(self._revision().store_id, tuple(self._floor))
+        return Revision(self._revision().store_id, tuple(self._floors[p] for p in range(len(self._floors))))
 
     def follow(self) -> AsyncIterator[WatchChange[_ChangeT] | WatchProgress]:
         """Changes after this call, for a watcher that holds the state of this moment."""

@@ -22,7 +22,7 @@ from herdmesh.topicstore.applied import Applied, Flight, settle
 from herdmesh.topicstore.barrier import Barrier
 from herdmesh.topicstore.contract import Decision, NewRecord, ResultT, Revision, StateT, StoredRecord
 from herdmesh.topicstore.errors import NotApplied, QueueFull, StoreClosed, WriteOutcomeUnknown, WriterFenced
-from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, Log, LogIdentity, Transaction
+from herdmesh.topicstore.log import CommitNotSent, CommitRefused, CommitUncertain, Log, LogIdentity, Transaction
 from herdmesh.topicstore.settings import StoreTuning
 from herdmesh.topicstore.stages import OnStage, Stage
 
@@ -51,7 +51,7 @@ class _Pending:
 
 
 class GroupCommit(Generic[StateT]):
-    """The writes of one store. `cut_off(reason)` is called when the writer's identity is lost."""
+    """The writes of one store. `cut_off(error)` is called when the writer's identity is lost."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class GroupCommit(Generic[StateT]):
         applied: Applied[StateT, Any],
         barrier: Barrier,
         tuning: StoreTuning,
-        cut_off: Callable[[str], None],
+        cut_off: Callable[[NotApplied], None],
         on_stage: OnStage,
     ) -> None:
         self._log = log
@@ -124,13 +124,13 @@ class GroupCommit(Generic[StateT]):
         """Wait until nothing is in flight. The caller bounds the time."""
         await self._idle.wait()
 
-    def abandon(self, closed: StoreClosed) -> None:
+    def abandon(self, closed: NotApplied) -> None:
         """The store closes: what was not sent fails with `closed`, what is in flight may or may not be applied."""
         for task, pending in list(self._confirmations.items()):
             task.cancel()
             settle(pending.answer, closed)
         for answer in list(self._unanswered):
-            settle(answer, WriteOutcomeUnknown(closed.reason))
+            settle(answer, WriteOutcomeUnknown(str(closed)))
 
     def _enqueue(self, pending: _Pending) -> None:
         if self._shut is not None:
@@ -203,17 +203,18 @@ class GroupCommit(Generic[StateT]):
             await self._log.commit(Transaction(writes, self._identity, self._applied.revision), flight.place)
         except CommitNotSent as failure:
             self._applied.retract(flight)
-            self._cut_off(str(failure))
-            _fail(group, WriterFenced(str(failure)))
+            error = failure.cause if isinstance(failure, CommitRefused) else WriterFenced(str(failure))
+            self._cut_off(error)
+            _fail(group, error)
         except CommitUncertain as failure:
             _logger.warning("a commit was not confirmed, looking for its records: %s", failure)
-            self._cut_off(str(failure))
+            self._cut_off(WriterFenced(str(failure)))
             await self._look_for(flight, group, str(failure))
         else:
             if not await asyncio.shield(flight.outcome):
                 # Confirmed, and yet the reader passed it by: the log lost what it had promised.
                 _logger.error("a confirmed transaction is not in the log")
-                self._cut_off("a confirmed transaction is not in the log")
+                self._cut_off(WriterFenced("a confirmed transaction is not in the log"))
                 _fail(group, WriteOutcomeUnknown("confirmed, but not found in the log"))
 
     async def _look_for(self, flight: Flight, group: Sequence[_Pending], reason: str) -> None:

@@ -1,0 +1,129 @@
+"""How a replica is: the one thing an operator has to look at, in one line with the fix.
+
+Owns `Condition` (the names of proto `common.v1.StoreCondition`), which error means which condition, and the book in
+which the parts of a store note what keeps them from working. Owns no reaction: what follows from an error is the
+core's.
+
+Invariant: of several parts in trouble the one earliest in `Part` is told, because it explains the others; each change
+is logged once, and `since_ms` is when the condition (not its wording) began.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from herdmesh.topicstore.errors import (
+    BrokerUnreachable,
+    ForeignWriter,
+    NotAuthorized,
+    StoreClosed,
+    TopicMisconfigured,
+    TopicRecreated,
+    TopicStoreError,
+    WriterFenced,
+)
+
+_logger = logging.getLogger(__name__)
+
+
+class Condition(Enum):
+    """What an operator has to look at. The names are those of the proto."""
+
+    HEALTHY = "HEALTHY"
+    BROKER_UNREACHABLE = "BROKER_UNREACHABLE"
+    CLEANUP_POLICY_WRONG = "CLEANUP_POLICY_WRONG"
+    PARTITION_COUNT_WRONG = "PARTITION_COUNT_WRONG"
+    NOT_AUTHORIZED = "NOT_AUTHORIZED"
+    TOPIC_RECREATED = "TOPIC_RECREATED"
+    FOREIGN_WRITER = "FOREIGN_WRITER"
+    FENCED = "FENCED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHealth:
+    """A condition, one line for a human with the fix (empty when HEALTHY), and when it began (epoch ms)."""
+
+    condition: Condition
+    message: str
+    since_ms: int
+
+
+class Part(Enum):
+    """Who can be in trouble, what explains most first."""
+
+    CLOSED = "closed"
+    START = "start"
+    TOPIC = "topic"
+    ELECTION = "election"
+    WRITING = "writing"
+
+
+def condition_of(error: TopicStoreError) -> Condition:
+    """The condition an error puts a store into."""
+    if isinstance(error, TopicMisconfigured):
+        policy = error.setting == "cleanup.policy"
+        return Condition.CLEANUP_POLICY_WRONG if policy else Condition.PARTITION_COUNT_WRONG
+    conditions: dict[type[TopicStoreError], Condition] = {
+        BrokerUnreachable: Condition.BROKER_UNREACHABLE,
+        NotAuthorized: Condition.NOT_AUTHORIZED,
+        TopicRecreated: Condition.TOPIC_RECREATED,
+        ForeignWriter: Condition.FOREIGN_WRITER,
+        WriterFenced: Condition.FENCED,
+    }
+    return conditions.get(type(error), Condition.FAILED)
+
+
+class HealthBook:
+    """What keeps each part from working. `now_ms` is epoch milliseconds."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._errors: dict[Part, TopicStoreError] = {}
+        self._health = StoreHealth(Condition.HEALTHY, "", now_ms())
+
+    @property
+    def health(self) -> StoreHealth:
+        return self._health
+
+    def trouble(self, part: Part) -> TopicStoreError | None:
+        """What was noted last about `part`."""
+        return self._errors.get(part)
+
+    def note(self, part: Part, error: TopicStoreError | None) -> None:
+        """`part` cannot work because of `error`; None = it works."""
+        if error is None:
+            self._errors.pop(part, None)
+        else:
+            self._errors[part] = error
+        first = next((self._errors[one] for one in Part if one in self._errors), None)
+        condition = Condition.HEALTHY if first is None else condition_of(first)
+        message = "" if first is None else _line(first)
+        before = self._health
+        if (condition, message) == (before.condition, before.message):
+            return
+        since_ms = before.since_ms if condition is before.condition else self._now_ms()
+        self._health = StoreHealth(condition, message, since_ms)
+        if condition is Condition.HEALTHY:
+            _logger.info("healthy again, after %s", before.condition.value)
+        else:
+            _logger.error("%s: %s", condition.value, message)
+
+
+def _line(error: TopicStoreError) -> str:
+    """What is wrong and how to mend it."""
+    text = str(error)
+    if isinstance(error, WriterFenced):
+        text = (
+            f"this writer was cut off ({error.reason}) and takes over again after a pause; if that repeats, another"
+            " process uses its transactional id: look for a Java leader, or a store of another set-up, with the same"
+            " group.id"
+        )
+    elif isinstance(error, TopicRecreated):
+        text = error.reason
+    elif isinstance(error, StoreClosed):
+        text = f"{error.reason}; this store ends and is to be started anew, its log says more"
+    return " ".join(text.split())
