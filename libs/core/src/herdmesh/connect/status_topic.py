@@ -1,7 +1,8 @@
 """The bytes of the status topic (reference status-topic 2, 5, "Seen on 4.3.1").
 
 Owns the three record kinds, their keys, values and accept/refuse rules. Owns no cache: which status wins over which
-(stale UNASSIGNED, PUT_SAFE) is the status store's.
+(stale UNASSIGNED, PUT_SAFE) is the status store's. A value that says nothing out of the ordinary is read by msgspec in
+one step (`_PlainStatus`); every other goes member by member.
 
 Invariant: `encode(decode(key, value)) == (key, value)` for every record Connect writes; what we add comes after
 `version`, only when set, and is ignored by Java.
@@ -10,9 +11,10 @@ Invariant: `encode(decode(key, value)) == (key, value)` for every record Connect
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, cast
+from typing import Annotated, Any, cast
+
+import msgspec
 
 from herdmesh.connect import jackson
 from herdmesh.connect.errors import DataError
@@ -34,8 +36,7 @@ class State(StrEnum):
     STOPPED = "STOPPED"
 
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+class Condition(msgspec.Struct, frozen=True, gc=False):
     """Something true about a task beside its state, such as STALLED or RESTARTING (an addition of ours).
 
     `type` in upper case, `message` one line for a human, `since_ms` epoch milliseconds, 0 = unknown.
@@ -46,8 +47,7 @@ class Condition:
     since_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectorStatus:
+class ConnectorStatus(msgspec.Struct, frozen=True, gc=False):
     """`status-connector-<c>`.
 
     `generation` is the writer's (int32), `trace` the stack trace of a FAILED one, `version` the connector plugin's.
@@ -65,8 +65,7 @@ class ConnectorStatus:
     worker_incarnation: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskStatus:
+class TaskStatus(msgspec.Struct, frozen=True, gc=False):
     """`status-task-<c>-<n>`; members as in `ConnectorStatus`. `has_committed`: the task's group once held an offset."""
 
     connector: str
@@ -81,8 +80,7 @@ class TaskStatus:
     worker_incarnation: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicStatus:
+class TopicStatus(msgspec.Struct, frozen=True, gc=False):
     """`status-topic-<topic>:connector-<c>`: the connector uses the topic.
 
     `topic` and `connector` come from the key, which is what Connect files it under; `named_topic` and `named_connector`
@@ -97,9 +95,40 @@ class TopicStatus:
     named_connector: str | None = None
 
 
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
+class _PlainStatus(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """The value of a status as it nearly always is: members of the right types alone. Jackson reads the same there."""
+
+    state: State
+    generation: _Int32
+    worker_id: str | None = None
+    trace: str | None = None
+    version: str | None = None
+    has_committed: bool = False
+    worker_incarnation: str = ""
+
+
+class _PlainTopic(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    name: str
+    connector: str
+    task: _Int32
+    discover_timestamp_ms: _Int64 = msgspec.field(name="discoverTimestamp")
+
+
+class _PlainTopicStatus(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    topic: _PlainTopic
+
+
+_decode_plain_status = msgspec.json.Decoder(_PlainStatus).decode
+_decode_plain_topic = msgspec.json.Decoder(_PlainTopicStatus).decode
+
 StatusRecord = ConnectorStatus | TaskStatus | TopicStatus
 Decoded = StatusRecord | Tombstone | Undecodable | Unknown
 
+_FIRST_WORD = "status-"
 _CONNECTOR = "status-connector"
 _TASK = "status-task"
 _TOPIC = "status-topic"
@@ -147,13 +176,15 @@ def decode(key: bytes | None, value: bytes | None) -> Decoded:
     if key is None:
         return Undecodable("the key is null")
     text = key_text(key)
-    for prefix, decoder in _DECODERS:
-        if text.startswith(f"{prefix}-"):
-            try:
-                return decoder(text, value)
-            except (DataError, _Refused) as error:
-                return Undecodable(str(error), prefix)
-    return Unknown(text)
+    second_dash = text.find("-", len(_FIRST_WORD))
+    kind = text[: max(second_dash, 0)]
+    decoder = _DECODERS.get(kind)
+    if decoder is None:
+        return Unknown(text)
+    try:
+        return decoder(text, value)
+    except (DataError, _Refused) as error:
+        return Undecodable(str(error), kind)
 
 
 class _Refused(Exception):
@@ -198,7 +229,20 @@ def _decode_connector(key: str, value: bytes | None) -> Decoded:
         raise _Refused("the key names no connector")
     if value is None:
         return Tombstone(_CONNECTOR, connector)
-    return ConnectorStatus(connector, **_status_members(value))
+    plain = _plain_status(value)
+    if plain is None:
+        return ConnectorStatus(connector, **_status_members(value))
+    return ConnectorStatus(
+        connector,
+        plain.state,
+        plain.worker_id or "",
+        plain.generation,
+        plain.trace,
+        plain.version,
+        (),
+        plain.has_committed,
+        plain.worker_incarnation,
+    )
 
 
 def _decode_task(key: str, value: bytes | None) -> Decoded:
@@ -208,7 +252,21 @@ def _decode_task(key: str, value: bytes | None) -> Decoded:
     connector, task = parsed
     if value is None:
         return Tombstone(_TASK, connector, task)
-    return TaskStatus(connector, task, **_status_members(value))
+    plain = _plain_status(value)
+    if plain is None:
+        return TaskStatus(connector, task, **_status_members(value))
+    return TaskStatus(
+        connector,
+        task,
+        plain.state,
+        plain.worker_id or "",
+        plain.generation,
+        plain.trace,
+        plain.version,
+        (),
+        plain.has_committed,
+        plain.worker_incarnation,
+    )
 
 
 def _decode_topic(key: str, value: bytes | None) -> Decoded:
@@ -220,23 +278,45 @@ def _decode_topic(key: str, value: bytes | None) -> Decoded:
         raise _Refused(f"the key '{key}' names no topic and connector")
     if value is None:
         return Tombstone(_TOPIC, connector, topic=topic)
-    members = _map(_map(jackson.loads(value), "the value").get("topic"), "'topic'")
-    named_topic, named_connector = _text(members, "name"), _text(members, "connector")
+    told = _topic_members(value)
     return TopicStatus(
-        topic=topic,
-        connector=connector,
-        task=wrap_int32(_integer(members, "task")),
-        discover_timestamp_ms=_integer(members, "discoverTimestamp"),
-        named_topic=None if named_topic == topic else named_topic,
-        named_connector=None if named_connector == connector else named_connector,
+        topic,
+        connector,
+        told.task,
+        told.discover_timestamp_ms,
+        None if told.name == topic else told.name,
+        None if told.connector == connector else told.connector,
     )
 
 
-_DECODERS: tuple[tuple[str, Callable[[str, bytes | None], Decoded]], ...] = (
-    (_CONNECTOR, _decode_connector),
-    (_TASK, _decode_task),
-    (_TOPIC, _decode_topic),
-)
+# By what comes before the second dash of a key; without one there is no kind.
+_DECODERS: dict[str, Callable[[str, bytes | None], Decoded]] = {
+    _CONNECTOR: _decode_connector,
+    _TASK: _decode_task,
+    _TOPIC: _decode_topic,
+}
+
+
+def _plain_status(value: bytes) -> _PlainStatus | None:
+    """None where the value must be looked at member by member."""
+    try:
+        return _decode_plain_status(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _topic_members(value: bytes) -> _PlainTopic:
+    try:
+        return _decode_plain_topic(value).topic
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass  # Jackson may accept it all the same
+    members = _map(_map(jackson.loads(value), "the value").get("topic"), "'topic'")
+    return _PlainTopic(
+        _text(members, "name"),
+        _text(members, "connector"),
+        wrap_int32(_integer(members, "task")),
+        _integer(members, "discoverTimestamp"),
+    )
 
 
 def _status_members(value: bytes) -> _Json:

@@ -2,7 +2,9 @@
 
 Owns the read rules of reference status-topic 5 (and "Seen on 4.3.1"). Owns no write rule: see `writes`.
 
-Beyond Connect, where our own `worker_incarnation` allows it: an UNASSIGNED that the very process wrote which wrote the
+Beyond Connect: a connector's tombstone takes along only the tasks whose records are not younger, because partitions are
+read in any order and the tombstone of an earlier life must not hide the tasks of this one. And where our own
+`worker_incarnation` allows it, an UNASSIGNED that the very process wrote which wrote the
 RUNNING before it is never stale, because one process' writes arrive in order.
 
 Invariant: values are immutable and inner maps are replaced, never changed, so that a copy can be shallow; a record that
@@ -15,6 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
+import msgspec
+
 from herdmesh.connect import status_topic
 from herdmesh.connect.records import Tombstone, Undecodable, Unknown
 from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
@@ -26,8 +30,7 @@ UNDECODABLE_KEPT: Final = 100
 AnyStatus = ConnectorStatus | TaskStatus
 
 
-@dataclass(frozen=True, slots=True)
-class StoredStatus:
+class StoredStatus(msgspec.Struct, frozen=True, gc=False):
     """A status and its own record: partition, offset, and when it was written (epoch ms)."""
 
     status: AnyStatus
@@ -40,30 +43,26 @@ class StoredStatus:
         return self.status.task if isinstance(self.status, TaskStatus) else None
 
 
-@dataclass(frozen=True, slots=True)
-class StatusPut:
+class StatusPut(msgspec.Struct, frozen=True, gc=False):
     """A status was stored over `previous` (None = over nothing)."""
 
     stored: StoredStatus
     previous: StoredStatus | None
 
 
-@dataclass(frozen=True, slots=True)
-class StatusGone:
+class StatusGone(msgspec.Struct, frozen=True, gc=False):
     """`previous` is no longer stored."""
 
     previous: StoredStatus
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPut:
+class TopicPut(msgspec.Struct, frozen=True, gc=False):
     """A topic was stored as in use."""
 
     status: TopicStatus
 
 
-@dataclass(frozen=True, slots=True)
-class TopicGone:
+class TopicGone(msgspec.Struct, frozen=True, gc=False):
     """`previous` is no longer in use."""
 
     previous: TopicStatus
@@ -136,7 +135,7 @@ class StatusState:
                 self.topics[decoded.connector] = {**topics, decoded.topic: decoded}
                 return [TopicPut(decoded)]
             case Tombstone():
-                return self._remove(decoded)
+                return self._remove(decoded, record.timestamp_ms)
             case Undecodable():
                 self._count(record, decoded.reason)
             case Unknown():
@@ -154,7 +153,7 @@ class StatusState:
             self.connectors[status.connector] = stored
         return [StatusPut(stored, previous)]
 
-    def _remove(self, tombstone: Tombstone) -> Sequence[Change]:
+    def _remove(self, tombstone: Tombstone, timestamp_ms: int) -> Sequence[Change]:
         name = tombstone.connector
         if tombstone.topic is not None:
             topic = self.topics.get(name, {}).get(tombstone.topic)
@@ -169,8 +168,12 @@ class StatusState:
             self.tasks[name] = {key: kept for key, kept in self.tasks[name].items() if key != tombstone.task}
             return [StatusGone(task)]
         # A connector's tombstone takes its tasks along (reference 5.1): their own may lie in other partitions, later.
-        gone: list[Change] = [StatusGone(stored) for stored in self.tasks_of(name)]
-        self.tasks.pop(name, None)
+        # What was written after it stays: a replay may read a connector's second life before the end of its first.
+        tasks = self.tasks.pop(name, {})
+        kept = {task: stored for task, stored in tasks.items() if stored.timestamp_ms > timestamp_ms}
+        if kept:
+            self.tasks[name] = kept
+        gone: list[Change] = [StatusGone(stored) for task, stored in sorted(tasks.items()) if task not in kept]
         connector = self.connectors.pop(name, None)
         if connector is not None:
             gone.append(StatusGone(connector))
