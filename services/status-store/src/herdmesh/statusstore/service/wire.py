@@ -6,7 +6,8 @@ accepts, `herdmesh.connect.status_topic` can write and read back equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from herdmesh.api.common.v1 import connector_pb2, identity_pb2, revision_pb2
@@ -24,6 +25,10 @@ from herdmesh.topicstore.contract import Revision
 
 #: A trace longer than this keeps its beginning and its end: the topic's records have a limit, the cause is at an end.
 TRACE_CHARACTERS_MAX: Final = 100_000
+#: Conditions of one status, one of each type, and the characters of a condition's message: it is one line.
+CONDITIONS_MAX: Final = 16
+CONDITION_MESSAGE_MAX: Final = 1_000
+_CONDITION_TYPE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 _STATES: Final = {
     connector_pb2.RUN_STATE_UNASSIGNED: State.UNASSIGNED,
@@ -41,6 +46,7 @@ _RESULTS: Final = {
     PutResult.STATUS_NEWER: write_pb2.PUT_RESULT_STATUS_NEWER,
     PutResult.STALE_GENERATION: write_pb2.PUT_RESULT_STALE_GENERATION,
     PutResult.REVISION_MISMATCH: write_pb2.PUT_RESULT_REVISION_MISMATCH,
+    PutResult.SUPERSEDED: write_pb2.PUT_RESULT_SUPERSEDED,
 }
 
 
@@ -86,7 +92,7 @@ def _status_from(message: status_pb2.Status, writer: identity_pb2.WorkerIdentity
         generation=message.generation,
         trace=_bounded(message.trace) if message.HasField("trace") else None,
         version=message.version if message.HasField("version") else None,
-        conditions=tuple(_condition_from(item) for item in message.conditions),
+        conditions=_conditions_from(message.conditions, f"{field}.conditions"),
         has_committed=message.has_committed,
         worker_incarnation=incarnation,
     )
@@ -117,9 +123,20 @@ def _bounded(trace: str) -> str:
     return f"{trace[:half]}\n... {len(trace) - 2 * half} characters left out ...\n{trace[-half:]}"
 
 
-def _condition_from(message: connector_pb2.Condition) -> Condition:
-    if not message.type:
-        raise RequestInvalid("a condition has no type", "conditions.type")
+def _conditions_from(messages: Sequence[connector_pb2.Condition], field: str) -> tuple[Condition, ...]:
+    """In the order given, which is kept. Raises `RequestInvalid`."""
+    if len(messages) > CONDITIONS_MAX:
+        raise RequestInvalid(f"{len(messages)} conditions, at most {CONDITIONS_MAX} are kept", field)
+    if len({message.type for message in messages}) < len(messages):
+        raise RequestInvalid("two conditions of one type", field)
+    return tuple(_condition_from(message, f"{field}[{index}]") for index, message in enumerate(messages))
+
+
+def _condition_from(message: connector_pb2.Condition, field: str) -> Condition:
+    if not _CONDITION_TYPE.fullmatch(message.type):
+        raise RequestInvalid("a type is one word in upper case of at most 64 characters", f"{field}.type")
+    if len(message.message) > CONDITION_MESSAGE_MAX or "\n" in message.message:
+        raise RequestInvalid(f"a message is one line of at most {CONDITION_MESSAGE_MAX} characters", f"{field}.message")
     since_ms = message.since.ToMilliseconds() if message.HasField("since") else 0
     return Condition(message.type, message.message, since_ms)
 

@@ -18,6 +18,7 @@ from herdmesh.statusstore.effects.requests import Requests
 from herdmesh.statusstore.effects.store import Store
 from herdmesh.statusstore.service import wire
 from herdmesh.statusstore.state.leases import LEASE_MS_MAX, LEASE_MS_MIN, Heard, Heartbeat
+from herdmesh.statusstore.state.sequences import Sequences
 from herdmesh.statusstore.state.statuses import StatusState
 from herdmesh.statusstore.state.writes import (
     Put,
@@ -42,6 +43,7 @@ class StatusWriteService(pb2_grpc.StatusWriteServiceServicer):
         self._keeper = keeper
         self._lease_ms = lease_ms
         self._requests = Requests()
+        self._sequences = Sequences()
 
     async def PutStatuses(self, request: pb2.PutStatusesRequest, context: _Context) -> pb2.PutStatusesResponse:
         self._require_writer()
@@ -50,7 +52,8 @@ class StatusWriteService(pb2_grpc.StatusWriteServiceServicer):
         puts = [wire.put_from(put, request.writer, current, index) for index, put in enumerate(request.puts)]
         if request.writer.worker_id and request.writer.incarnation:
             self._keeper.handle(Heard(request.writer.worker_id, request.writer.incarnation, self._lease_ms))
-        return await self._requests.once("PutStatuses", request.request_id, lambda: self._put(puts))
+        order = (request.writer.worker_id, request.writer.incarnation, request.sequence)
+        return await self._requests.once("PutStatuses", request.request_id, lambda: self._put(puts, order))
 
     async def PutTopics(self, request: pb2.PutTopicsRequest, context: _Context) -> pb2.PutTopicsResponse:
         _check_batch(len(request.topics), "topics")
@@ -93,9 +96,11 @@ class StatusWriteService(pb2_grpc.StatusWriteServiceServicer):
             response.lease.CopyFrom(wire.lease_to(lease))
         return response
 
-    async def _put(self, puts: Sequence[Put]) -> pb2.PutStatusesResponse:
+    async def _put(self, puts: Sequence[Put], order: tuple[str, str, int]) -> pb2.PutStatusesResponse:
+        keys = [put.key for put in puts]
+
         def decide(state: StatusState) -> Decision[pb2.PutStatusesResponse]:
-            decision = decide_puts(state, puts)
+            decision = decide_puts(state, puts, self._sequences.late(*order, keys))
 
             def result(applied: StatusState, revision: Revision) -> pb2.PutStatusesResponse:
                 outcomes = [

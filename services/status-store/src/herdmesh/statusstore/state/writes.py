@@ -9,22 +9,21 @@ the read rules would ignore is refused instead of written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 from herdmesh.connect import status_topic
 from herdmesh.connect.records import Tombstone
-from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
+from herdmesh.connect.status_topic import State, TaskStatus, TopicStatus
 from herdmesh.rpc.errors import RequestInvalid
+from herdmesh.statusstore.state.sequences import Key
 from herdmesh.statusstore.state.statuses import AnyStatus, StatusState, StoredStatus, ignored_when_read
 from herdmesh.topicstore.contract import NewRecord
 
 #: A record the broker would refuse (1 MiB by default) would fail every write of its transaction with it.
 RECORD_BYTES_MAX: Final = 768 * 1024
-
-_Key = tuple[str, int | None]
 
 
 class PutMode(Enum):
@@ -41,6 +40,7 @@ class PutResult(Enum):
     STATUS_NEWER = "status_newer"
     STALE_GENERATION = "stale_generation"
     REVISION_MISMATCH = "revision_mismatch"
+    SUPERSEDED = "superseded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Put:
     expected: RecordPosition | None = None
 
     @property
-    def key(self) -> _Key:
+    def key(self) -> Key:
         return self.status.connector, self.status.task if isinstance(self.status, TaskStatus) else None
 
 
@@ -72,33 +72,37 @@ class PutsDecision:
     records: tuple[NewRecord, ...]
 
 
-def decide_puts(state: StatusState, puts: Sequence[Put]) -> PutsDecision:
-    """Decide a batch in order, each put on top of those before it. Raises `RequestInvalid` for a record too large."""
+def decide_puts(state: StatusState, puts: Sequence[Put], late: Collection[Key] = ()) -> PutsDecision:
+    """Decide a batch in order, each put on top of those before it; `late` are superseded (see `sequences`).
+
+    Deciding a batch again on the state it made changes nothing, or refuses what something newer stands against, so that
+    a retry after an unknown outcome does no harm. Raises `RequestInvalid` for a record too large.
+    """
     results: list[PutResult] = []
     records: list[NewRecord] = []
-    written: dict[_Key, AnyStatus | None] = {}
+    written: dict[Key, AnyStatus | None] = {}
     for put in puts:
         stored = state.get(*put.key)
         if put.key in written:
             # Its revision is not known before it is written, so no caller can expect it.
             pending = written[put.key]
             stored = None if pending is None else StoredStatus(pending, partition=-2, offset=-1, timestamp_ms=0)
-        result = _refusal(put, stored)
+        result = PutResult.SUPERSEDED if put.key in late else _refusal(put, stored)
         if result is None:
             result = PutResult.APPLIED
             key, value = status_topic.encode(put.status)
+            records += [_tombstone(Tombstone("status-task", *taken)) for taken in _taken_along(state, written, put)]
             if value is not None or stored is not None:
                 records.append(NewRecord(key, _bounded(put, value)))
-            _note(state, written, put)
         results.append(result)
     return PutsDecision(tuple(results), tuple(records))
 
 
 def _refusal(put: Put, stored: StoredStatus | None) -> PutResult | None:
     if put.expected is not None and put.expected != _position(stored):
-        if stored is not None and stored.status == put.status:
-            return PutResult.APPLIED  # a retry whose first answer was lost: it is what it would write
-        return PutResult.REVISION_MISMATCH
+        # As it is what it would write, this is a retry whose first answer was lost.
+        as_asked = put.status.state is State.DESTROYED if stored is None else stored.status == put.status
+        return PutResult.APPLIED if as_asked else PutResult.REVISION_MISMATCH
     if stored is None:
         return None
     old, new = stored.status, put.status
@@ -118,14 +122,24 @@ def _position(stored: StoredStatus | None) -> RecordPosition:
     return RecordPosition(-1, 0) if stored is None else RecordPosition(stored.partition, stored.offset + 1)
 
 
-def _note(state: StatusState, written: dict[_Key, AnyStatus | None], put: Put) -> None:
+def _taken_along(state: StatusState, written: dict[Key, AnyStatus | None], put: Put) -> list[tuple[str, int]]:
+    """Note what `put` leaves; the tasks whose statuses go with their connector's, those of this batch too.
+
+    They get tombstones of their own: the connector's would take them along (reference 5.1), but it may lie in another
+    partition, and partitions are read in any order.
+    """
     gone = put.status.state is State.DESTROYED
     written[put.key] = None if gone else put.status
-    if gone and isinstance(put.status, ConnectorStatus):
-        # Its tombstone takes the tasks along, those of this batch too.
-        name = put.status.connector
-        for key in [(name, task) for task in state.tasks.get(name, {})] + [key for key in written if key[0] == name]:
-            written[key] = None
+    name, task = put.key
+    if not gone or task is not None:
+        return []
+    numbers = {
+        *state.tasks.get(name, {}),
+        *(number for other, number in written if other == name and number is not None),
+    }
+    taken = [number for number in sorted(numbers) if written.get((name, number), state.get(name, number)) is not None]
+    written.update({(name, number): None for number in taken})
+    return [(name, number) for number in taken]
 
 
 def _bounded(put: Put, value: bytes | None) -> bytes | None:

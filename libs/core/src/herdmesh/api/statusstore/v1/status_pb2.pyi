@@ -65,7 +65,9 @@ class Status(_message.Message):
     """effective_reason says why effective_state differs, for example LEASE_EXPIRED. Empty = it does not differ."""
     @_builtins.property
     def conditions(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Condition]:
-        """conditions that add to the state. Empty = none."""
+        """conditions that add to the state, in the order written. At most 16, one of each type, a type of at most 64 characters
+        and a message of one line and at most 1,000. Empty = none.
+        """
 
     @_builtins.property
     def revision(self) -> _revision_pb2.Revision:

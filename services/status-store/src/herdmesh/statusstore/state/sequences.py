@@ -1,0 +1,49 @@
+"""In which order a writer process sent its requests: what it gave up must not overwrite what it sent after.
+
+Owns, per writer process and status, the sequence of the latest request decided. Connect orders the puts of one key in
+the process that sends them (reference status-topic 4.1: `entry.sequence`). Ours come by RPC: a call that its caller
+gave up can still be on its way, or wait here to be decided again, when the caller's next one is decided. Across a
+fail-over the fence does the same: what the old writer had not committed, it cannot commit any more.
+
+Invariant: for one process and status, no put is admitted after one of a later request. Only this process' memory is
+needed, and it is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+#: Writer processes and statuses of each that are remembered; the least recently heard are dropped first.
+WRITERS_KEPT: Final = 10_000
+KEYS_KEPT: Final = 10_000
+
+Key = tuple[str, int | None]
+
+
+class Sequences:
+    """One per process that may write."""
+
+    def __init__(self) -> None:
+        self._latest: dict[tuple[str, str], dict[Key, int]] = {}
+
+    def late(self, worker_id: str, incarnation: str, sequence: int, keys: Iterable[Key]) -> frozenset[Key]:
+        """Those of `keys` for which a later request was decided before; this one counts as decided for the others.
+        May be asked again for one request, and answers by what was decided meanwhile."""
+        if sequence <= 0:
+            return frozenset()
+        writer = (worker_id, incarnation)
+        latest = self._latest.pop(writer, {})
+        self._latest[writer] = latest
+        late: set[Key] = set()
+        for key in keys:
+            if latest.get(key, 0) > sequence:
+                late.add(key)
+            else:
+                latest.pop(key, None)
+                latest[key] = sequence
+        while len(latest) > KEYS_KEPT:
+            del latest[next(iter(latest))]
+        while len(self._latest) > WRITERS_KEPT:
+            del self._latest[next(iter(self._latest))]
+        return frozenset(late)
