@@ -96,9 +96,12 @@ class ConfigTopic:
         return LeaderToken(self.state.leadership.epoch, leader_id)
 
     def transaction(self, records: Sequence[NewRecord]) -> None:
-        """Append records and a marker."""
+        """Append records and a marker. Late values are told the revision after the last record of the topic itself."""
+        after = revision(0)
         for record in records:
-            self._append(record)
+            value = record.value if record.late is None else record.late(after)
+            self._append(NewRecord(record.key, value, record.topic))
+            after = after if record.topic else revision(self.next_offset)
         self.next_offset += 1
 
     def connector(self, name: str) -> ConnectorState:

@@ -163,11 +163,12 @@ def test_decoding_never_raises(key: bytes, value: bytes | None) -> None:
         config_topic.decode(prefix + key, value)
 
 
-_json = st.dictionaries(st.text(max_size=5), st.none() | st.booleans() | _int64 | st.text(max_size=5), max_size=3)
+_text = st.text(max_size=5)
+_json = st.dictionaries(_text, st.none() | st.booleans() | _int64 | _text, max_size=3)
 
 
 @given(
-    st.builds(AuditRecord, _names, st.text(max_size=5), _int64, st.text(max_size=5), st.text(max_size=5), _json, _json)
+    st.builds(AuditRecord, _names, _text, _int64, _text, _text, _json, _json, _text, _text)
 )
 def test_audit_records_round_trip(record: AuditRecord) -> None:
     assert audit_topic.decode(*audit_topic.encode(record)) == record

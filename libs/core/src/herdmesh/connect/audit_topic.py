@@ -23,6 +23,8 @@ class AuditRecord:
 
     `time_ms` is the writer's wall clock, epoch milliseconds. `operation` names the RPC. `connector` is "" when the
     request concerns none. `outcome` and `changes` are plain JSON; secrets in `changes` are redacted by the caller.
+    `payload` is a digest of what was asked, "" = not known. `revision` is what the change led to, as text, "" = not
+    known yet.
     """
 
     request_id: str
@@ -32,6 +34,8 @@ class AuditRecord:
     connector: str = ""
     outcome: Mapping[str, Any] = field(default_factory=dict[str, Any])
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    payload: str = ""
+    revision: str = ""
 
 
 def encode(record: AuditRecord) -> tuple[bytes, bytes]:
@@ -44,6 +48,8 @@ def encode(record: AuditRecord) -> tuple[bytes, bytes]:
             "connector": record.connector,
             "outcome": dict(record.outcome),
             "changes": dict(record.changes),
+            "payload": record.payload,
+            "revision": record.revision,
         }
     )
 
@@ -57,7 +63,8 @@ def decode(key: bytes | None, value: bytes | None) -> AuditRecord | Undecodable:
     if key is None or not isinstance(members, dict):
         return Undecodable("the key is null or the value is not a JSON object", "audit")
     fields = cast("dict[str, Any]", members)
-    texts = [fields.get(name) for name in ("caller", "operation", "connector")]
+    payload, revision = fields.get("payload", ""), fields.get("revision", "")  # Herdmesh 0.1 wrote neither
+    texts = [*(fields.get(name) for name in ("caller", "operation", "connector")), payload, revision]
     maps = [fields.get(name) for name in ("outcome", "changes")]
     time_ms = fields.get("time_ms")
     if not all(isinstance(text, str) for text in texts) or not all(isinstance(item, dict) for item in maps):
@@ -66,5 +73,5 @@ def decode(key: bytes | None, value: bytes | None) -> AuditRecord | Undecodable:
         return Undecodable("'time_ms' is not an integer", "audit")
     return AuditRecord(
         key_text(key), fields["caller"], time_ms, fields["operation"], fields["connector"],
-        fields["outcome"], fields["changes"],
+        fields["outcome"], fields["changes"], payload, revision,
     )  # fmt: skip

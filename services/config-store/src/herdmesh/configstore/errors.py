@@ -27,6 +27,11 @@ def leader_missing(operation: str) -> RequestInvalid:
     return RequestInvalid(f"{operation} needs the leader's token", "options.leader")
 
 
+def no_revision(why: str) -> RequestInvalid:
+    """An expected revision of something that has none."""
+    return RequestInvalid(f"there is no revision to expect: {why}", "options.expected_revision")
+
+
 def stale_epoch(given: int, leader_id: str, current: int, current_leader_id: str) -> StaleEpoch:
     """A write of a herder that does not lead."""
     return StaleEpoch(

@@ -1,7 +1,7 @@
 """The whole config topic folded into one state: what the topic store replays, copies and watches.
 
-Owns `ConfigState`: dispatch of each record to the rules of its kind, leadership, session key, request outcomes and the
-list of what could not be read. The rules of one connector are in `connector` and `manifest`.
+Owns `ConfigState`: dispatch of each record to the rules of its kind, leadership, session key, request outcomes, where
+history lies, and the list of what could not be read. The rules of one connector are in `connector` and `manifest`.
 
 Invariant: a record that cannot be read changes nothing but the count and the list of such records. (One exception, and
 it is Connect's: an unreadable commit of a name without config clears that name's uncommitted tasks, reference 4.4.)
@@ -24,6 +24,7 @@ from herdmesh.configstore.state.changes import (
     UndecodableRecord,
 )
 from herdmesh.configstore.state.connector import ChangeKind, ConnectorState, fold, removed
+from herdmesh.configstore.state.history import HistoryIndex, Place
 from herdmesh.configstore.state.requests import RequestLog
 from herdmesh.connect import audit_topic, config_topic, jackson
 from herdmesh.connect.config_records import (
@@ -66,7 +67,9 @@ class ConfigState:
         self._connectors: dict[str, ConnectorState] = {}
         self.leadership: Leadership | None = None
         self.session_key: SessionKeyRecord | None = None
+        self.session_key_revision = 0
         self.requests = RequestLog()
+        self.history = HistoryIndex()
         self.refused = Refused()
 
     def connector(self, name: str) -> ConnectorState:
@@ -88,7 +91,9 @@ class ConfigState:
         copied._connectors = dict(self._connectors)
         copied.leadership = self.leadership
         copied.session_key = self.session_key
+        copied.session_key_revision = self.session_key_revision
         copied.requests = self.requests.copy()
+        copied.history = self.history.copy()
         copied.refused = self.refused
         return copied
 
@@ -108,6 +113,7 @@ class ConfigState:
                 return [LoggerLevelChanged(decoded)]
             case SessionKeyRecord():
                 self.session_key = decoded
+                self.session_key_revision = record.offset + 1
                 return [SessionKeyChanged(decoded)]
             case EpochRecord():
                 return self._apply_epoch(record, decoded)
@@ -143,6 +149,8 @@ class ConfigState:
         if isinstance(decoded, Undecodable):
             return self._refuse(record, decoded.reason)
         self.requests.add(decoded, record.timestamp_ms)
+        if decoded.connector:
+            self.history.add(decoded.connector, Place(record.offset, _offset_of(decoded.revision)))
         return ()
 
     def _apply_undecodable(self, record: StoredRecord, found: Undecodable) -> Sequence[Change]:
@@ -173,6 +181,12 @@ def next_epoch(current: Leadership | None, leader_id: str, leader_address: str) 
     epoch = 1 if current is None else current.epoch + 1
     first = 1 if current is None else current.generation_limit
     return EpochRecord(epoch, leader_id, leader_address, first + GENERATIONS_PER_EPOCH)
+
+
+def _offset_of(revision: str) -> int:
+    """The offset in the text of a revision of the config topic, which has one partition; 0 when it says none."""
+    offset = revision.rpartition("@")[2]
+    return int(offset) if offset.isdecimal() else 0
 
 
 def _is_json(value: bytes | None) -> bool:

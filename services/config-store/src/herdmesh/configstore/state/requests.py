@@ -1,17 +1,21 @@
 """The outcomes of mutations by request id, so that a retry is answered and not applied again (design 4).
 
 Owns the memory of the audit topic that `request_id` needs: what was asked and how it ended. Knows no clock: the age of
-an entry is told by record timestamps and by the `now_ms` a caller brings.
+an entry is told by record timestamps, by the `now_ms` a caller brings, and by ids that carry a time (UUID version 7,
+as `herdmesh.rpc.request_ids` makes them).
 
-Invariant: an outcome is found for `KEPT_MS`; after that the id is refused for as long as it is remembered at all
-(`REMEMBERED_MS`, or `_CHUNKS_MAX` x `_CHUNK_SIZE` newer requests), never applied anew. Memory is bounded by both.
+Invariants: an outcome is found for `KEPT_MS`; after that its id is refused, never applied anew. Memory is bounded: by
+`REMEMBERED_MS`, and by `_CHUNKS_MAX` x `_CHUNK_SIZE` requests. An id with a time is refused even when nothing is
+remembered of it any more, for it is older than `KEPT_MS` or than what was forgotten last; any other id is then taken
+for a new one.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.rpc.errors import RequestIdExpired, RequestInvalid
@@ -20,59 +24,79 @@ KEPT_MS = 24 * 3_600_000
 REMEMBERED_MS = 7 * KEPT_MS
 # Sealed chunks are shared between copies; only the open one is copied, so a copy costs the same with any history.
 _CHUNK_SIZE = 512
-_CHUNKS_MAX = 512
+_CHUNKS_MAX = 256
+_UUID_LENGTHS = (32, 36)
+_NOTHING: Mapping[str, Any] = {}
+_WHAT_NOW = "read what is stored, then ask again under a new id"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One applied mutation. `outcome` is what its first answer said beyond the state it can be read from."""
+    """One applied mutation. `payload` is the digest of what was asked, `outcome` what its first answer said beyond the
+    state it can be read from."""
 
     operation: str
     connector: str
+    payload: str
     timestamp_ms: int
     outcome: Mapping[str, Any]
+
+
+class _Chunk(NamedTuple):
+    newest_ms: int
+    requests: Mapping[str, Request]
 
 
 class RequestLog:
     """Requests by id, oldest chunk first. Not thread-safe, like all state."""
 
     def __init__(self) -> None:
-        self._sealed: tuple[Mapping[str, Request], ...] = ()
+        self._sealed: tuple[_Chunk, ...] = ()
         self._open: dict[str, Request] = {}
         self._newest_ms = 0
+        self._forgotten_ms = 0
 
     def add(self, record: AuditRecord, timestamp_ms: int) -> None:
         """Remember one audit record; one without request id has nothing to find it by."""
         self._newest_ms = max(self._newest_ms, timestamp_ms)
         if not record.request_id:
             return
-        self._open[record.request_id] = Request(record.operation, record.connector, timestamp_ms, record.outcome)
+        outcome = record.outcome or _NOTHING
+        self._open[record.request_id] = Request(
+            record.operation, record.connector, record.payload, timestamp_ms, outcome
+        )
         if len(self._open) >= _CHUNK_SIZE:
-            oldest_ms = self._newest_ms - REMEMBERED_MS
-            kept = tuple(chunk for chunk in self._sealed if _newest_ms(chunk) >= oldest_ms)
-            self._sealed = (*kept, self._open)[-_CHUNKS_MAX:]
-            self._open = {}
+            self._seal()
 
-    def find(self, request_id: str, operation: str, connector: str, now_ms: int) -> Request | None:
-        """The first outcome of `request_id`, None if it is new.
+    def is_known(self, request_id: str) -> bool:
+        """True when `find` has something to say of this id beyond its age."""
+        return bool(request_id) and self._remembered(request_id) is not None
+
+    def find(self, request_id: str, asked: tuple[str, str, str], now_ms: int) -> Request | None:
+        """The first outcome of `request_id`, None if it is new. `asked` = operation, connector, payload.
 
         Raises:
-            RequestIdExpired: applied so long ago that its outcome is no longer told.
+            RequestIdExpired: made or applied so long ago that its outcome is no longer told.
             RequestInvalid: the id was used for something else.
         """
         if not request_id:
             return None
-        chunks = (self._open, *reversed(self._sealed))
-        request = next((chunk[request_id] for chunk in chunks if request_id in chunk), None)
+        request = self._remembered(request_id)
         if request is None:
+            made_ms = time_ms_of(request_id)
+            if made_ms is not None and made_ms <= max(self._forgotten_ms, now_ms - KEPT_MS - 1):
+                raise RequestIdExpired(
+                    f"request_id {request_id!r} is too old to tell whether it was applied: {_WHAT_NOW}"
+                )
             return None
-        if (request.operation, request.connector) != (operation, connector):
+        if (request.operation, request.connector, request.payload) != asked:
             raise RequestInvalid(
-                f"request_id {request_id!r} was used for {request.operation} of {request.connector!r}",
+                f"request_id {request_id!r} was used for another {request.operation} of {request.connector!r}; "
+                "a retry must repeat its request",
                 "options.request_id",
             )
         if now_ms - request.timestamp_ms > KEPT_MS:
-            raise RequestIdExpired(f"request_id {request_id!r} is older than {KEPT_MS // 3_600_000} h")
+            raise RequestIdExpired(f"request_id {request_id!r} is older than {KEPT_MS // 3_600_000} h: {_WHAT_NOW}")
         return request
 
     def copy(self) -> RequestLog:
@@ -81,8 +105,38 @@ class RequestLog:
         copied._sealed = self._sealed
         copied._open = dict(self._open)
         copied._newest_ms = self._newest_ms
+        copied._forgotten_ms = self._forgotten_ms
         return copied
 
+    def _remembered(self, request_id: str) -> Request | None:
+        found = self._open.get(request_id)
+        if found is not None:
+            return found
+        sealed = (chunk.requests for chunk in reversed(self._sealed))
+        return next((requests[request_id] for requests in sealed if request_id in requests), None)
 
-def _newest_ms(chunk: Mapping[str, Request]) -> int:
-    return max(request.timestamp_ms for request in chunk.values())
+    def _seal(self) -> None:
+        oldest_ms = self._newest_ms - REMEMBERED_MS
+        newest_ms = max(request.timestamp_ms for request in self._open.values())
+        chunks = (*self._sealed, _Chunk(newest_ms, self._open))
+        first = next((n for n, chunk in enumerate(chunks) if chunk.newest_ms >= oldest_ms), len(chunks))
+        first = max(first, len(chunks) - _CHUNKS_MAX)
+        for chunk in chunks[:first]:
+            self._forget(chunk.requests)
+        self._sealed, self._open = chunks[first:], {}
+
+    def _forget(self, requests: Mapping[str, Request]) -> None:
+        # By the ids' own times too: they are made by other clocks than the broker's.
+        for request_id, request in requests.items():
+            self._forgotten_ms = max(self._forgotten_ms, request.timestamp_ms, time_ms_of(request_id) or 0)
+
+
+def time_ms_of(request_id: str) -> int | None:
+    """When an id was made, epoch milliseconds by its maker's clock; None for one that does not say (RFC 9562, 5.7)."""
+    if len(request_id) not in _UUID_LENGTHS:
+        return None
+    try:
+        made = uuid.UUID(request_id)
+    except ValueError:
+        return None
+    return made.int >> 80 if made.version == 7 else None

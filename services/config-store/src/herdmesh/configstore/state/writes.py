@@ -1,8 +1,12 @@
 """What each mutation writes: rules in, records out.
 
 Owns the checks of every write RPC (existence, expected revision, epoch) and the records of its one transaction, in the
-order Connect writes them, with the manifest last and the audit record beside it. Computes no revision: nobody knows an
-offset before the transaction is in the topic.
+order Connect writes them, with the manifest last and the audit record (`audit`) beside it. Computes no revision: nobody
+knows an offset before the transaction is in the topic.
+
+What `expected_revision` is of: the config (PutConnectorConfig, RestoreConnector, DeleteConnector, RequestRestart), the
+target state (SetTargetState), the task set (CommitTaskConfigs; PutTaskCount, which counts the producers of a set), the
+session key (PutSessionKey). A logger level is not kept, so PutLoggerLevel refuses one.
 
 A plan is made on the scratch state of the group commit, so everything decided before it is already in there, and it
 may be made again on a later state if it refused; it must therefore depend on nothing but its arguments.
@@ -12,13 +16,12 @@ Invariant: a transaction that touches a connector ends with its manifest, built 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from herdmesh.configstore import errors
-from herdmesh.configstore.state import manifest
+from herdmesh.configstore.state import audit, manifest
 from herdmesh.configstore.state.config import ConfigState, next_epoch
 from herdmesh.configstore.state.connector import (
     CONNECTOR_TOMBSTONE,
@@ -26,7 +29,8 @@ from herdmesh.configstore.state.connector import (
     ConnectorState,
     fold,
 )
-from herdmesh.connect import audit_topic, config_topic
+from herdmesh.configstore.state.redaction import redacted, redacted_names
+from herdmesh.connect import config_topic
 from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.connect.config_records import (
     CommitRecord,
@@ -42,14 +46,22 @@ from herdmesh.connect.config_records import (
     TaskCountRecord,
 )
 from herdmesh.connect.records import Tombstone
-from herdmesh.rpc.errors import ConnectorExists, ConnectorNotFound, RequestInvalid, RevisionForeign, RevisionMismatch
+from herdmesh.rpc import revisions
+from herdmesh.rpc.errors import (
+    ConnectorExists,
+    ConnectorNotFound,
+    FieldViolation,
+    InvalidConfig,
+    RequestIdExpired,
+    RequestInvalid,
+    RevisionForeign,
+    RevisionMismatch,
+)
 from herdmesh.topicstore.contract import NewRecord, Revision
 
 # A broker takes records of 1,048,588 bytes by default; this leaves room for the key and the batch around it.
 RECORD_BYTES_MAX = 1_000_000
 _INT32_MAX = 2**31 - 1
-_SECRET = re.compile(r"password|passphrase|secret|token|credential|private.?key|api.?key|jaas", re.IGNORECASE)
-_REDACTED = "[redacted]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,10 @@ class Plan:
     outcome: Mapping[str, Any]
 
 
+# Each mutation tells by `asked` what is to be written, without its secrets; a retry must ask for the same. What a write
+# is conditional on is not part of it.
+
+
 @dataclass(frozen=True, slots=True)
 class PutConnectorConfig:
     """Create or replace a config. The initial target state goes before it in the same transaction."""
@@ -98,12 +114,32 @@ class PutConnectorConfig:
     must_exist: bool = False
     initial_target_state: TargetState | None = None
 
+    def asked(self) -> Any:
+        return [redacted(self.config), self.initial_target_state and self.initial_target_state.value]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreConnector:
+    """Write the config of an earlier revision again. `past` is that config as history keeps it (None = not looked for,
+    because the request is known already), `secrets` are values for what history does not keep."""
+
+    connector: str
+    revision: Revision
+    past: Properties | None
+    secrets: Properties = field(default_factory=dict[str, Any])
+
+    def asked(self) -> Any:
+        return [self.revision.store_id, self.revision.next_offsets, sorted(self.secrets)]
+
 
 @dataclass(frozen=True, slots=True)
 class DeleteConnector:
     """Remove config and target state."""
 
     connector: str
+
+    def asked(self) -> Any:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +148,9 @@ class SetTargetState:
 
     connector: str
     target_state: TargetState
+
+    def asked(self) -> Any:
+        return self.target_state.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +161,9 @@ class CommitTaskConfigs:
     tasks: Sequence[Properties]
     config_revision: Revision | None = None
 
+    def asked(self) -> Any:
+        return [redacted(task) for task in self.tasks]
+
 
 @dataclass(frozen=True, slots=True)
 class PutTaskCount:
@@ -130,12 +172,18 @@ class PutTaskCount:
     connector: str
     task_count: int
 
+    def asked(self) -> Any:
+        return self.task_count
+
 
 @dataclass(frozen=True, slots=True)
 class RequestRestart:
     """Store a restart request for whoever watches."""
 
     request: RestartRecord
+
+    def asked(self) -> Any:
+        return [self.request.include_tasks, self.request.only_failed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +192,9 @@ class PutSessionKey:
 
     key: SessionKeyRecord
 
+    def asked(self) -> Any:
+        return [self.key.algorithm, self.key.creation_timestamp_ms]
+
 
 @dataclass(frozen=True, slots=True)
 class PutLoggerLevel:
@@ -151,9 +202,13 @@ class PutLoggerLevel:
 
     level: LoggerRecord
 
+    def asked(self) -> Any:
+        return [self.level.namespace, self.level.level]
+
 
 Mutation = (
     PutConnectorConfig
+    | RestoreConnector
     | DeleteConnector
     | SetTargetState
     | CommitTaskConfigs
@@ -164,6 +219,15 @@ Mutation = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """A mutation that passed its checks: what to write, and what to tell of it."""
+
+    records: Sequence[NewRecord]
+    changes: Mapping[str, Any]
+    outcome: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
 def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan:
     """Check `mutation` against `state` and say what to write.
 
@@ -171,44 +235,24 @@ def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan:
     RevisionMismatch, RevisionForeign, StaleEpoch, RequestIdExpired.
     """
     connector = _connector_of(mutation)
-    first = state.requests.find(context.request_id, context.operation, connector, context.now_ms)
+    payload = audit.payload(mutation.asked()) if context.request_id else ""
+    first = state.requests.find(context.request_id, (context.operation, connector, payload), context.now_ms)
     if first is not None:
         return Plan((), first.outcome)
-    match mutation:
-        case PutConnectorConfig():
-            return _put_config(state, mutation, context)
-        case DeleteConnector():
-            before = _existing(state, mutation.connector)
-            _require_revision(before.config_revision, context)
-            gone = [Tombstone(kind, before.name) for kind in (CONNECTOR_TOMBSTONE, TARGET_STATE_TOMBSTONE)]
-            return _transaction(before, gone, context, changes={"deleted": True})
-        case SetTargetState():
-            before = _existing(state, mutation.connector)
-            _require_revision(before.target_state_revision, context)
-            records = [TargetStateRecord(before.name, mutation.target_state)]
-            return _transaction(before, records, context, changes={"target_state": mutation.target_state.value})
-        case CommitTaskConfigs():
-            return _commit_tasks(state, mutation, context)
-        case PutTaskCount():
-            _require_leader(state, context)
-            before = _named(state, mutation.connector)
-            if not 0 <= mutation.task_count <= _INT32_MAX:
-                raise RequestInvalid("a task count must not be negative", "task_count")
-            records = [TaskCountRecord(before.name, mutation.task_count)]
-            return _transaction(before, records, context, changes={"task_count": mutation.task_count})
-        case RequestRestart():
-            _require_leader(state, context)
-            before = _existing(state, mutation.request.connector)
-            return _plain(mutation.request, before.name, context)
-        case PutSessionKey():
-            _require_leader(state, context)
-            if not mutation.key.key:
-                raise RequestInvalid("a session key must not be empty", "session_key.key")
-            return _plain(mutation.key, "", context)
-        case PutLoggerLevel():
-            if not mutation.level.namespace or not mutation.level.level:
-                raise RequestInvalid("logger and level must not be empty", "logger_level")
-            return _plain(mutation.level, "", context)
+    decided = _decide(state, mutation, context)
+    if context.audit_topic is None:
+        return Plan(decided.records, decided.outcome)
+    told = AuditRecord(
+        request_id=context.request_id,
+        caller=context.caller,
+        time_ms=context.now_ms,
+        operation=context.operation,
+        connector=connector,
+        outcome=decided.outcome,
+        changes=decided.changes,
+        payload=payload,
+    )
+    return Plan([*decided.records, audit.record(told, context.audit_topic)], decided.outcome)
 
 
 def plan_epoch(state: ConfigState, leader_id: str, leader_address: str) -> Sequence[NewRecord]:
@@ -216,27 +260,102 @@ def plan_epoch(state: ConfigState, leader_id: str, leader_address: str) -> Seque
     return [_encoded(next_epoch(state.leadership, leader_id, leader_address))]
 
 
-def _put_config(state: ConfigState, mutation: PutConnectorConfig, context: WriteContext) -> Plan:
+def _decide(state: ConfigState, mutation: Mutation, context: WriteContext) -> _Decided:
+    match mutation:
+        case PutConnectorConfig():
+            return _put_config(state, mutation, context)
+        case RestoreConnector():
+            return _restore(state, mutation, context)
+        case DeleteConnector():
+            before = _existing(state, mutation.connector)
+            _require_revision(before.config_revision, context)
+            gone = [Tombstone(kind, before.name) for kind in (CONNECTOR_TOMBSTONE, TARGET_STATE_TOMBSTONE)]
+            return _Decided(_transaction(before, gone, context), {"deleted": True})
+        case SetTargetState():
+            before = _existing(state, mutation.connector)
+            _require_revision(before.target_state_revision, context)
+            records = [TargetStateRecord(before.name, mutation.target_state)]
+            return _Decided(_transaction(before, records, context), {"target_state": mutation.target_state.value})
+        case CommitTaskConfigs():
+            return _commit_tasks(state, mutation, context)
+        case PutTaskCount():
+            return _put_task_count(state, mutation, context)
+        case RequestRestart(request=request):
+            _require_leader(state, context)
+            before = _existing(state, request.connector)
+            _require_revision(before.config_revision, context)
+            told = {"include_tasks": request.include_tasks, "only_failed": request.only_failed}
+            return _Decided([_encoded(request)], {"restart": told})
+        case PutSessionKey(key=key):
+            _require_leader(state, context)
+            _require_revision(state.session_key_revision, context)
+            if not key.key:
+                raise RequestInvalid("a session key must not be empty", "session_key.key")
+            return _Decided([_encoded(key)], {"algorithm": key.algorithm})
+        case PutLoggerLevel(level=level):
+            if context.expected_revision is not None:
+                raise errors.no_revision("logger levels are not kept, so they have none")
+            if not level.namespace or not level.level:
+                raise RequestInvalid("logger and level must not be empty", "logger_level")
+            return _Decided([_encoded(level)], {"logger": level.namespace, "level": level.level})
+
+
+def _put_config(state: ConfigState, mutation: PutConnectorConfig, context: WriteContext) -> _Decided:
     before = _named(state, mutation.connector)
     if mutation.must_exist and mutation.must_not_exist:
         raise RequestInvalid("must_exist and must_not_exist exclude each other", "must_exist")
-    if mutation.config.get("name", before.name) != before.name:
-        raise errors.name_differs(before.name, mutation.config["name"])
     if mutation.must_not_exist and before.config is not None:
         raise ConnectorExists(before.name)
     if mutation.must_exist and before.config is None:
         raise ConnectorNotFound(before.name)
+    return _write_config(before, mutation.config, mutation.initial_target_state, context)
+
+
+def _restore(state: ConfigState, mutation: RestoreConnector, context: WriteContext) -> _Decided:
+    """What history keeps, with each secret given or, when it is not, as it is in force."""
+    before = _named(state, mutation.connector)
+    if mutation.past is None:
+        raise RequestIdExpired(f"request_id {context.request_id!r} is no longer known; ask again under a new id")
+    past, given, in_force = mutation.past, mutation.secrets, before.config or {}
+    missing = redacted_names(past)
+    from_current = [name for name in missing if name not in given and name in in_force]
+    violations = [
+        FieldViolation(name, "history does not keep its value and the config in force has none: give it in secrets")
+        for name in missing
+        if name not in given and name not in in_force
+    ]
+    violations += [
+        FieldViolation(name, "is no redacted property of that revision: secrets may give values for those alone")
+        for name in sorted(given)
+        if name not in missing
+    ]
+    if violations:
+        raise InvalidConfig(violations)
+    config = {**past, **{name: in_force[name] for name in from_current}, **given}
+    written = _write_config(before, config, None, context)
+    return _Decided(
+        written.records,
+        {**written.changes, "restored": revisions.to_text(mutation.revision)},
+        {**written.outcome, "secrets_from_current": from_current},
+    )
+
+
+def _write_config(
+    before: ConnectorState, config: Properties, target_state: TargetState | None, context: WriteContext
+) -> _Decided:
+    if config.get("name", before.name) != before.name:
+        raise errors.name_differs(before.name, config["name"])
     _require_revision(before.config_revision, context)
     records: list[ConfigRecord] = []
-    changes: dict[str, Any] = {"config": redacted(mutation.config)}
-    if mutation.initial_target_state is not None:
-        records.append(TargetStateRecord(before.name, mutation.initial_target_state))
-        changes["target_state"] = mutation.initial_target_state.value
-    records.append(ConnectorRecord(before.name, mutation.config))
-    return _transaction(before, records, context, changes=changes, outcome={"created": before.config is None})
+    changes = {**audit.config_change(before.config, config)}
+    if target_state is not None:
+        records.append(TargetStateRecord(before.name, target_state))
+        changes["target_state"] = target_state.value
+    records.append(ConnectorRecord(before.name, config))
+    return _Decided(_transaction(before, records, context), changes, {"created": before.config is None})
 
 
-def _commit_tasks(state: ConfigState, mutation: CommitTaskConfigs, context: WriteContext) -> Plan:
+def _commit_tasks(state: ConfigState, mutation: CommitTaskConfigs, context: WriteContext) -> _Decided:
     _require_leader(state, context)
     before = _existing(state, mutation.connector)
     _require_revision(before.tasks_revision, context)
@@ -250,17 +369,22 @@ def _commit_tasks(state: ConfigState, mutation: CommitTaskConfigs, context: Writ
         TaskConfigRecord(before.name, task, properties) for task, properties in enumerate(mutation.tasks)
     ]
     records.append(CommitRecord(before.name, len(mutation.tasks)))
-    return _transaction(before, records, context, changes={"tasks": len(mutation.tasks)})
+    return _Decided(_transaction(before, records, context), {"tasks": len(mutation.tasks)})
+
+
+def _put_task_count(state: ConfigState, mutation: PutTaskCount, context: WriteContext) -> _Decided:
+    _require_leader(state, context)
+    before = _named(state, mutation.connector)
+    _require_revision(before.tasks_revision, context)
+    if not 0 <= mutation.task_count <= _INT32_MAX:
+        raise RequestInvalid("a task count must not be negative", "task_count")
+    records = [TaskCountRecord(before.name, mutation.task_count)]
+    return _Decided(_transaction(before, records, context), {"task_count": mutation.task_count})
 
 
 def _transaction(
-    before: ConnectorState,
-    records: Sequence[ConfigRecord | Tombstone],
-    context: WriteContext,
-    *,
-    changes: Mapping[str, Any],
-    outcome: Mapping[str, Any] | None = None,
-) -> Plan:
+    before: ConnectorState, records: Sequence[ConfigRecord | Tombstone], context: WriteContext
+) -> Sequence[NewRecord]:
     after = manifest.continued(before)
     for record in records:
         after, _ = fold(after, record, manifest.IN_FLIGHT_OFFSET)
@@ -268,42 +392,7 @@ def _transaction(
     for record in restated:
         after, _ = fold(after, record, manifest.IN_FLIGHT_OFFSET)
     last = manifest.build(after, context.new_incarnation)
-    encoded = [_encoded(record) for record in (*records, *restated, last)]
-    return Plan([*encoded, *_audit(context, before.name, changes, outcome or {})], outcome or {})
-
-
-def _plain(record: ConfigRecord, connector: str, context: WriteContext) -> Plan:
-    return Plan([_encoded(record), *_audit(context, connector, {}, {})], {})
-
-
-def _audit(
-    context: WriteContext, connector: str, changes: Mapping[str, Any], outcome: Mapping[str, Any]
-) -> Sequence[NewRecord]:
-    if context.audit_topic is None:
-        return ()
-    key, value = audit_topic.encode(
-        AuditRecord(
-            request_id=context.request_id,
-            caller=context.caller,
-            time_ms=context.now_ms,
-            operation=context.operation,
-            connector=connector,
-            outcome=outcome,
-            changes=changes,
-        )
-    )
-    return [NewRecord(key, value, context.audit_topic)]
-
-
-def redacted(config: Properties) -> dict[str, Any]:
-    """`config` for the audit topic: values of properties that are named like a secret are replaced. A `${...}`
-    placeholder is no secret, it says where one is kept."""
-    return {
-        name: _REDACTED
-        if _SECRET.search(name) and value is not None and not (isinstance(value, str) and value.startswith("${"))
-        else value
-        for name, value in config.items()
-    }
+    return [_encoded(record) for record in (*records, *restated, last)]
 
 
 def _encoded(record: ConfigRecord | Tombstone) -> NewRecord:
@@ -317,7 +406,7 @@ def _encoded(record: ConfigRecord | Tombstone) -> NewRecord:
 def _connector_of(mutation: Mutation) -> str:
     if isinstance(mutation, RequestRestart):
         return mutation.request.connector
-    return "" if isinstance(mutation, (PutSessionKey, PutLoggerLevel)) else mutation.connector
+    return "" if isinstance(mutation, PutSessionKey | PutLoggerLevel) else mutation.connector
 
 
 def _named(state: ConfigState, name: str) -> ConnectorState:
@@ -343,7 +432,8 @@ def _require_equal(expected: Revision | None, actual: int, context: WriteContext
     if expected.store_id != context.store_id:
         raise RevisionForeign(f"a revision of store {expected.store_id!r} was given to store {context.store_id!r}")
     if expected.next_offsets != (actual,):
-        raise RevisionMismatch(f"{context.store_id}@{actual}" if actual else "", message)
+        stored = Revision(context.store_id, (actual,)) if actual else None
+        raise RevisionMismatch(revisions.to_text(stored), message)
 
 
 def _require_leader(state: ConfigState, context: WriteContext) -> None:

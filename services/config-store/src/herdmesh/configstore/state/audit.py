@@ -1,0 +1,55 @@
+"""The audit record of a mutation: who asked for what, when, what came of it, and which revision it led to.
+
+Owns what is told and what is compared of a request. Redaction is `redaction`'s, the bytes are `connect.audit_topic`'s.
+
+Invariant: nothing a record says depends on a secret, the digest that tells requests apart included: a digest of a
+password can be guessed at by whoever may read the audit topic. So a retry that differs in a secret alone counts as the
+same request, and is answered with the first outcome.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from herdmesh.configstore.state.redaction import redacted
+from herdmesh.connect import audit_topic, jackson
+from herdmesh.connect.audit_topic import AuditRecord
+from herdmesh.connect.config_records import Properties
+from herdmesh.rpc import revisions
+from herdmesh.topicstore.contract import NewRecord, Revision
+
+_DIGEST_CHARACTERS = 16
+
+
+def payload(asked: Any) -> str:
+    """What tells two requests of one id apart: a digest of plain JSON without secrets, members in any order."""
+    return hashlib.sha256(jackson.dumps(_sorted(asked))).hexdigest()[:_DIGEST_CHARACTERS]
+
+
+def config_change(before: Properties | None, after: Properties) -> Mapping[str, Any]:
+    """What a write of a config tells: the config, and which properties got another value, secret or not."""
+    old = before or {}
+    changed = {name for name in {*old, *after} if name not in old or name not in after or old[name] != after[name]}
+    return {"config": redacted(after), "changed": sorted(changed)}
+
+
+def record(told: AuditRecord, topic: str) -> NewRecord:
+    """The record to write; its revision is filled in when the records beside it have their places."""
+    key, value = audit_topic.encode(replace(told, changes={}))
+    return NewRecord(key, value, topic, late=lambda revision: _with_revision(told, revision))
+
+
+def _with_revision(told: AuditRecord, revision: Revision) -> bytes:
+    return audit_topic.encode(replace(told, revision=revisions.to_text(revision)))[1]
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        members = cast("Mapping[str, Any]", value)
+        return {name: _sorted(members[name]) for name in sorted(members)}
+    if isinstance(value, list | tuple):
+        return [_sorted(item) for item in cast("Sequence[Any]", value)]
+    return value

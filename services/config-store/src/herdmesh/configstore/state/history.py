@@ -1,0 +1,60 @@
+"""Where in the audit topic the changes of each connector lie.
+
+Owns an index, not the changes: who did what is read again from the audit topic when somebody asks (`service.read`), so
+that a long history costs no memory. Knows nothing of what a change was.
+
+Invariant: places of one connector rise; the newest `CHANGES_MAX` of each are kept, and of all connectors together at
+most `PLACES_MAX`: those of the connector that changed longest ago go first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+CHANGES_MAX = 1_000
+PLACES_MAX = 200_000
+
+
+class Place(NamedTuple):
+    """One audit record: its offset, and the offset of the revision its change led to (0 = it says none)."""
+
+    audit_offset: int
+    revision_offset: int
+
+
+class HistoryIndex:
+    """Places by connector, the one that changed last at the end. Not thread-safe, like all state."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, tuple[Place, ...]] = {}
+        self._count = 0
+
+    def add(self, connector: str, place: Place) -> None:
+        """Remember where a change of `connector` lies."""
+        known = self._places.pop(connector, ())
+        kept = (*known[-(CHANGES_MAX - 1) :], place)
+        self._places[connector] = kept
+        self._count += len(kept) - len(known)
+        while self._count > PLACES_MAX:
+            longest_ago = next(iter(self._places))
+            self._count -= len(self._places.pop(longest_ago))
+
+    def before(self, connector: str, audit_offset: int | None, count: int) -> Sequence[Place]:
+        """Up to `count` places below `audit_offset` (None = from the newest), newest first."""
+        newest_first = reversed(self._places.get(connector, ()))
+        found = [place for place in newest_first if audit_offset is None or place.audit_offset < audit_offset]
+        return found[:count]
+
+    def at(self, connector: str, revision_offset: int) -> Sequence[int]:
+        """Audit offsets of the changes that led to this offset, newest first. More than one only where the config
+        topic was made anew beside an older audit topic: the records tell which store each was of."""
+        places = reversed(self._places.get(connector, ()))
+        return [place.audit_offset for place in places if place.revision_offset == revision_offset]
+
+    def copy(self) -> HistoryIndex:
+        """An independent copy, sharing the places."""
+        copied = HistoryIndex()
+        copied._places = dict(self._places)
+        copied._count = self._count
+        return copied
