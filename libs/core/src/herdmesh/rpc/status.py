@@ -84,7 +84,8 @@ _BARE_CODES: Final[dict[grpc.StatusCode, type[errors.HerdmeshError]]] = {
 
 @functools.cache
 def store_errors() -> dict[type[Exception], type[errors.HerdmeshError]]:
-    """The topic store's own tree -> the class it goes out as. Its start-up errors never meet a caller.
+    """The topic store's own tree -> the class it goes out as. Errors of its start never meet a caller; what a broker
+    refuses may come later too.
 
     Imported at the first error of a store: clients, which have none, then load no Kafka library.
     """
@@ -95,6 +96,8 @@ def store_errors() -> dict[type[Exception], type[errors.HerdmeshError]]:
         store.NotWriter: errors.NotWriter,
         store.WriterFenced: errors.WriterFenced,
         store.QueueFull: errors.QueueFull,
+        store.NotAuthorized: errors.StoreUnauthorized,
+        store.TopicRecreated: errors.TopicRecreated,
         store.StoreClosed: errors.ShuttingDown,
         store.WriteOutcomeUnknown: errors.WriteOutcomeUnknown,
         store.RevisionForeign: errors.RevisionForeign,
@@ -120,8 +123,10 @@ def as_herdmesh_error(error: BaseException) -> errors.HerdmeshError | None:
 
 def _store_metadata(error: BaseException) -> dict[str, str]:
     from herdmesh.rpc import revisions
-    from herdmesh.topicstore.errors import WatchOverflow
+    from herdmesh.topicstore.errors import NotAuthorized, WatchOverflow
 
+    if isinstance(error, NotAuthorized):
+        return {"operation": error.operation, "resource": error.resource}
     return {"last_revision": revisions.to_text(error.last)} if isinstance(error, WatchOverflow) else {}
 
 

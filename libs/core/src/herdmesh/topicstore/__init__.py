@@ -47,6 +47,7 @@ from herdmesh.topicstore.memory_broker import MemoryBroker, MemoryTopic
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
 from herdmesh.topicstore.stages import OnStage, Stage
+from herdmesh.topicstore.starting import start_when_possible
 
 __all__ = [
     "BrokerUnreachable",
@@ -91,4 +92,5 @@ __all__ = [
     "WriteOutcomeUnknown",
     "WriterFenced",
     "partition_of",
+    "start_when_possible",
 ]

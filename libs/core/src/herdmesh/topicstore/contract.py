@@ -153,6 +153,11 @@ class TopicStore(Protocol[StateT, ChangeT]):
     """
 
     @property
+    def topic(self) -> str:
+        """The store's own topic."""
+        ...
+
+    @property
     def health(self) -> StoreHealth:
         """What an operator has to look at; there from the beginning, also while `start` fails."""
         ...

@@ -104,6 +104,10 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         return self._role
 
     @property
+    def topic(self) -> str:
+        return self._log.settings.topic
+
+    @property
     def health(self) -> StoreHealth:
         return self._health.health
 
@@ -282,7 +286,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             await self._applied.wait(await self._log.end())
         except LogUnavailable as unavailable:
             _logger.warning("taking over failed, trying again: %s", unavailable)
-            self._health.note(Part.WRITING, BrokerUnreachable(self._log.address, str(unavailable)))
+            self._health.note(Part.WRITING, self._unreachable(unavailable))
             return False
         except NotAuthorized as refusal:
             self._health.note(Part.WRITING, refusal)
@@ -307,7 +311,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             return False
 
     def _cut_off(self, error: NotApplied) -> None:
-        _logger.warning("the writer was cut off: %s", error)
+        _logger.warning("stepping down: %s", error)
         if self._owner.is_set():
             self._health.note(Part.WRITING, error)
         self._step_down()
@@ -335,7 +339,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             try:
                 refusal = await self._log.check()
             except LogUnavailable as unavailable:
-                self._health.note(Part.TOPIC, BrokerUnreachable(self._log.address, str(unavailable)))
+                self._health.note(Part.TOPIC, self._unreachable(unavailable))
                 continue
             except TopicMisconfigured as wrong:
                 if wrong.setting == "partitions":
@@ -365,6 +369,9 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         if refusal is not None:
             self._health.note(Part.WRITING, refusal)
         return refusal is None
+
+    def _unreachable(self, unavailable: LogUnavailable) -> BrokerUnreachable:
+        return BrokerUnreachable(self._log.settings.bootstrap_servers, str(unavailable))
 
     def _refused(self) -> NotAuthorized | None:
         """What the broker refuses this replica, if that is why it does not write."""

@@ -52,8 +52,8 @@ class KafkaLog:
         self._events: LogEvents | None = None
 
     @property
-    def address(self) -> str:
-        return self._settings.bootstrap_servers
+    def settings(self) -> TopicSettings:
+        return self._settings
 
     async def open(self) -> LogIdentity:
         store_id, self._beginnings = await self._admin.open_topics(self._shards)

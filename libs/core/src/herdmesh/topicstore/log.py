@@ -17,6 +17,7 @@ from typing import Protocol
 from herdmesh.topicstore.contract import NewRecord, Revision, StoredRecord
 from herdmesh.topicstore.errors import NotAuthorized, StoreClosed, TopicRecreated
 from herdmesh.topicstore.partitioner import partition_of
+from herdmesh.topicstore.settings import TopicSettings
 
 #: Next offset to read, one per shard.
 Positions = tuple[int, ...]
@@ -138,9 +139,7 @@ class Log(Protocol):
     """One replica's access to the topic. `take_over`, `commit` and `release` run one after the other, in call order."""
 
     @property
-    def address(self) -> str:
-        """Where the log lies, for people: a broker's bootstrap servers."""
-        ...
+    def settings(self) -> TopicSettings: ...
 
     async def open(self) -> LogIdentity:
         """Create the topics when absent and check them. Raises `StartError`; may then be called again."""

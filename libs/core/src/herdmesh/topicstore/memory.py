@@ -56,8 +56,8 @@ class MemoryLog:
         self._lose_answer: bool | None = None
 
     @property
-    def address(self) -> str:
-        return "memory"
+    def settings(self) -> TopicSettings:
+        return self._settings
 
     async def open(self) -> LogIdentity:
         settings = self._settings
@@ -158,8 +158,8 @@ class MemoryLog:
     async def read_audit(self, offsets: Sequence[int]) -> list[StoredRecord]:
         await self._stand()
         audit = self._shards[self._settings.partitions]
-        found = (audit.since(offset, 1) for offset in sorted(set(offsets)))
-        return [record for records in found for record in records if record.offset in offsets]
+        wanted = set(offsets)
+        return [record for record in audit.since(min(wanted), audit.next_offset) if record.offset in wanted]
 
     def now_ms(self) -> int:
         return self._broker.now_ms()

@@ -1,4 +1,4 @@
-"""`ConfigReadService`: snapshot, watch, refresh. Served by every replica.
+"""`ConfigReadService`: snapshot, watch, refresh, and how this replica is. Served by every replica.
 
 Owns nothing but the translation; what is read and how fresh it is, is the topic store's.
 
@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import grpc.aio
 
+from herdmesh.api.common.v1 import store_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as pb
 from herdmesh.api.configstore.v1 import config_read_service_pb2_grpc as pb_grpc
 from herdmesh.configstore.effects.stores import ConfigTopicStore
@@ -20,6 +21,7 @@ from herdmesh.configstore.state.changes import Change, ConnectorChanged, Leaders
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import NotBuilt
+from herdmesh.rpc.store_status import meta_if_open, store_status
 from herdmesh.topicstore import WatchChange, WatchSnapshot
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -65,6 +67,19 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
         else:
             await self._store.wait_for(revision)
         return pb.RefreshResponse(meta=revisions.meta(self._store.revision))
+
+    async def GetStoreStatus(
+        self, request: pb.GetStoreStatusRequest, context: _Context
+    ) -> pb.GetStoreStatusResponse:
+        refused = self._store.state.refused
+        # Both topics have one partition: the topic store opens them with no other number.
+        latest = [
+            store_pb2.UndecodableRecord(topic=one.topic, offset=one.offset, key=one.key, reason=one.reason)
+            for one in refused.latest
+        ]
+        return pb.GetStoreStatusResponse(
+            meta=meta_if_open(self._store), status=store_status(self._store, refused.count, latest)
+        )
 
     async def GetHistory(self, request: pb.GetHistoryRequest, context: _Context) -> pb.GetHistoryResponse:
         raise NotBuilt("GetHistory")

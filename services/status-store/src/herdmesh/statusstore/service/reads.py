@@ -14,11 +14,12 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final, cast
 
-from herdmesh.api.common.v1 import revision_pb2
+from herdmesh.api.common.v1 import revision_pb2, store_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as pb2_grpc
 from herdmesh.rpc import revisions
+from herdmesh.rpc.store_status import meta_if_open, store_status
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.statusstore.effects.leases import LeaseKeeper
 from herdmesh.statusstore.effects.store import Store
@@ -85,6 +86,20 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
         return pb2.ListTopicsResponse(
             meta=revisions.meta(self._store.revision),
             topics=[wire.topic_to(topic) for topic in self._store.state.topics_of(name)],
+        )
+
+    async def GetStoreStatus(
+        self, request: pb2.GetStoreStatusRequest, context: _Context
+    ) -> pb2.GetStoreStatusResponse:
+        state = self._store.state
+        latest = [
+            store_pb2.UndecodableRecord(
+                topic=self._store.topic, partition=one.partition, offset=one.offset, key=one.key, reason=one.reason
+            )
+            for one in state.undecodable
+        ]
+        return pb2.GetStoreStatusResponse(
+            meta=meta_if_open(self._store), status=store_status(self._store, state.undecodable_count, latest)
         )
 
     async def WatchLeases(

@@ -1,0 +1,40 @@
+"""A store's replica as `common.v1.StoreStatus`: what `GetStoreStatus` of both stores answers.
+
+Owns the translation of role and health. Owns no judgement: what is wrong is the topic store's to say. Imports the topic
+store, hence Kafka's client; only the stores import this module.
+
+Invariant: it can be made in every role, also before a topic was opened and after the store closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from herdmesh.api.common.v1 import revision_pb2, store_pb2
+from herdmesh.rpc import revisions
+from herdmesh.topicstore.contract import TopicStore
+
+
+def store_status(
+    store: TopicStore[Any, Any],
+    undecodable_count: int,
+    undecodable: Iterable[store_pb2.UndecodableRecord],
+) -> store_pb2.StoreStatus:
+    """`undecodable` are the latest of `undecodable_count` records, oldest first."""
+    health = store.health
+    status = store_pb2.StoreStatus(
+        role=store_pb2.StoreRole.Value(f"STORE_ROLE_{store.role.name}"),
+        condition=store_pb2.StoreCondition.Value(f"STORE_CONDITION_{health.condition.name}"),
+        message=health.message,
+        topic=store.topic,
+        undecodable_count=undecodable_count,
+        undecodable=undecodable,
+    )
+    status.since.FromMilliseconds(health.since_ms)
+    return status
+
+
+def meta_if_open(store: TopicStore[Any, Any]) -> revision_pb2.ResponseMeta | None:
+    """The revision applied; None while the topic was not opened."""
+    return revisions.meta(store.revision) if store.revision.store_id else None

@@ -1,0 +1,34 @@
+"""Starting a store until it starts: what a process does that nobody should have to restart by hand.
+
+Owns the pauses between attempts. What keeps the store from starting is in its `health` meanwhile, and in its log once
+per change. Invariant: only a store that can be started again is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from herdmesh.topicstore.contract import Role, TopicStore
+from herdmesh.topicstore.errors import StartError
+
+BACKOFF_S_FIRST: Final = 1.0
+BACKOFF_S_MAX: Final = 10.0
+
+
+async def start_when_possible(store: TopicStore[Any, Any]) -> None:
+    """`store.start()`, again after 1 s doubling to 10 s for as long as it raises `StartError` and is not closed.
+
+    Raises what else `start` raises.
+    """
+    backoff_s = BACKOFF_S_FIRST
+    while True:
+        try:
+            await store.start()
+        except StartError:
+            if store.role is Role.CLOSED:
+                raise
+        else:
+            return
+        await asyncio.sleep(backoff_s)
+        backoff_s = min(backoff_s * 2, BACKOFF_S_MAX)
