@@ -7,7 +7,6 @@ answer; a real fence, a stopped process) is tested beside the library, in `libs/
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
@@ -19,25 +18,16 @@ from herdmesh.topicstore import (
     NotWriter,
     QueueFull,
     Revision,
-    RevisionCompacted,
-    RevisionForeign,
-    RevisionInFuture,
     Role,
     StoreClosed,
     StoreTuning,
     TopicMisconfigured,
-    WatchChange,
-    WatchOverflow,
-    WatchProgress,
-    WatchSnapshot,
 )
 from tests.contract.topicstore_harness import (
     WAIT_S,
     Cluster,
     Conflict,
-    KafkaCluster,
     KeyValues,
-    MemoryCluster,
     Store,
     Watcher,
     Written,
@@ -45,30 +35,9 @@ from tests.contract.topicstore_harness import (
     put,
     put_once,
     replace_at,
-    suite_settings,
     until_role,
     writer_of,
 )
-
-
-@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.kafka)])
-def bootstrap(request: pytest.FixtureRequest) -> str | None:
-    """Of the broker to run on; None = the memory engine."""
-    return request.getfixturevalue("kafka_bootstrap") if request.param == "kafka" else None
-
-
-@pytest.fixture
-async def cluster(bootstrap: str | None, tmp_topic: Callable[..., str]) -> AsyncIterator[Cluster]:
-    made: Cluster
-    if bootstrap is None:
-        made = MemoryCluster(suite_settings(tmp_topic()))
-    else:
-        made = KafkaCluster(suite_settings(tmp_topic(), bootstrap))
-    try:
-        yield made
-    finally:
-        await made.close()
-
 
 # Writes.
 
@@ -351,164 +320,6 @@ async def test_two_writers_that_fence_each_other_lose_nothing_acknowledged(clust
         await store.barrier()
         assert sorted(store.state.entries) == sorted(acknowledged)
     assert len(acknowledged) == 30
-
-
-# Reads.
-
-
-async def test_a_replica_that_starts_late_folds_to_the_same_state(cluster: Cluster) -> None:
-    settings = replace(cluster.settings, partitions=3)
-    store = await cluster.open(settings)
-    await until_role(store, Role.WRITER)
-    await asyncio.gather(*(store.write(put(b"%d" % (i % 17), b"v%d" % i)) for i in range(100)))
-    await store.write(replace_at(b"3", None, store.state.entries[b"3"].offset))
-    late = await cluster.open(settings)
-    assert late.state == store.state
-    assert late.revision.includes(store.revision)
-    assert {entry.partition for entry in late.state.entries.values()} == {0, 1, 2}
-
-
-async def test_barriers_of_many_callers(cluster: Cluster) -> None:
-    store = await writer_of(cluster)
-    replica = await cluster.open()
-    written = await store.write(put(b"a", b"1"))
-    revisions = await asyncio.gather(*(replica.barrier() for _ in range(500)))
-    assert all(revision.includes(written.revision) for revision in revisions)
-
-
-async def test_revisions_of_another_store_are_refused(cluster: Cluster) -> None:
-    store = await writer_of(cluster)
-    foreign = Revision("another", store.revision.next_offsets)
-    with pytest.raises(RevisionForeign):
-        await store.wait_for(foreign)
-    with pytest.raises(RevisionForeign):
-        await anext(store.watch(foreign))
-    with pytest.raises(RevisionForeign):
-        await store.wait_for(Revision(store.revision.store_id, (0, 0)))
-
-
-# Watches.
-
-
-async def test_a_watch_gives_the_state_and_then_every_change(cluster: Cluster) -> None:
-    store = await writer_of(cluster)
-    await store.write(put(b"before", b"1"))
-    watcher = Watcher(store)
-    await asyncio.gather(*(store.write(put(b"%d" % (i % 5), b"%d" % i)) for i in range(50)))
-    last = await store.write(put(b"last", b"1"))
-    await watcher.until_revision(last.revision)
-    assert watcher.snapshot is not None
-    assert watcher.snapshot.state.values() == {b"before": b"1"}
-    offsets = [change.entry.offset for change, _ in watcher.changes if change.entry]
-    assert offsets == sorted(set(offsets))
-    assert len(offsets) == 51
-    assert watcher.state() == store.state.entries
-    await watcher.stop()
-
-
-@pytest.mark.parametrize("partitions", [1, 3])
-async def test_a_watch_resumes_at_any_revision_it_was_given(cluster: Cluster, partitions: int) -> None:
-    settings = replace(cluster.settings, partitions=partitions)
-    store = await cluster.open(settings)
-    await until_role(store, Role.WRITER)
-    replica = await cluster.open(settings)
-    watcher = Watcher(store)
-    await watcher.until(lambda me: me.snapshot is not None)
-    for round_ in range(4):
-        await asyncio.gather(*(store.write(put(b"%d" % i, b"%d-%d" % (i, round_))) for i in range(5)))
-    await watcher.until(lambda me: len(me.changes) == 20)
-    await replica.wait_for(store.revision)
-    for index in (0, 1, 7, 19, 20):
-        # Resumed where it was given, on the same replica and on one that read the partitions in another order.
-        revision = watcher.revisions[index]
-        for resumed_on in (store, replica):
-            resumed = Watcher(resumed_on, revision)
-            rest = [change for change, _ in watcher.changes[index:]]
-            await resumed.until(lambda me, rest=rest: me.error is not None or len(me.changes) >= len(rest))
-            assert resumed.error is None
-            assert resumed.snapshot is None
-            got = [change for change, _ in resumed.changes]
-            assert sorted(got, key=repr) == sorted(rest, key=repr)
-            for partition in range(partitions):
-                of_one = [c.entry.offset for c in got if c.entry and c.entry.partition == partition]
-                assert of_one == sorted(set(of_one))
-            assert all(given.includes(revision) for given in resumed.revisions)
-            await resumed.stop()
-    await watcher.stop()
-
-
-async def test_an_idle_watcher_is_told_the_revision(cluster: Cluster) -> None:
-    store = await cluster.open(tuning=StoreTuning(progress_interval_ms=20))
-    await until_role(store, Role.WRITER)
-    events = store.watch()
-    assert isinstance(await anext(events), WatchSnapshot)
-    written = await store.write(put(b"a", b"1"))
-    seen = [await anext(events), await anext(events)]
-    while isinstance(seen[0], WatchProgress):
-        seen = [seen[1], await anext(events)]
-    assert isinstance(seen[0], WatchChange)
-    assert isinstance(seen[1], WatchProgress)
-    assert seen[1].revision.includes(written.revision)
-    # A progress revision resumes like any other.
-    resumed = store.watch(seen[1].revision)
-    await store.write(put(b"b", b"1"))
-    event = await anext(resumed)
-    while isinstance(event, WatchProgress):
-        event = await anext(resumed)
-    assert isinstance(event, WatchChange)
-    assert [change.key for change in event.changes] == [b"b"]
-
-
-async def test_a_slow_watcher_is_cut_off_and_can_resume(cluster: Cluster) -> None:
-    store = await cluster.open(tuning=StoreTuning(watcher_lag_max=10))
-    await until_role(store, Role.WRITER)
-    events = store.watch()
-    await anext(events)
-    await store.write(put(b"first", b"1"))
-    first = await anext(events)
-    await asyncio.gather(*(store.write(put(b"%d" % i, b"v")) for i in range(11)))
-    with pytest.raises(WatchOverflow) as overflow:
-        await anext(events)
-    assert overflow.value.last == first.revision
-    resumed = Watcher(store, overflow.value.last)
-    await resumed.until(lambda me: len(me.changes) == 11)
-    await resumed.stop()
-
-
-async def test_a_revision_older_than_memory_is_refused(cluster: Cluster) -> None:
-    store = await cluster.open(tuning=StoreTuning(change_memory=5))
-    await until_role(store, Role.WRITER)
-    written = [await store.write(put(b"%d" % i, b"v")) for i in range(7)]
-    with pytest.raises(RevisionCompacted) as refused:
-        await anext(store.watch(written[0].revision))
-    assert refused.value.oldest.includes(written[0].revision)
-    resumed = Watcher(store, written[1].revision)
-    await resumed.until(lambda me: len(me.changes) == 5)
-    await resumed.stop()
-    # A replica that started later does not know what compaction removed before it did.
-    late = await cluster.open()
-    with pytest.raises(RevisionCompacted):
-        await anext(late.watch(written[5].revision))
-    assert isinstance(await anext(late.watch()), WatchSnapshot)
-
-
-async def test_a_revision_beyond_the_end_is_refused(cluster: Cluster) -> None:
-    store = await writer_of(cluster)
-    written = await store.write(put(b"a", b"1"))
-    future = Revision(written.revision.store_id, (written.revision.next_offsets[0] + 1000,))
-    with pytest.raises(RevisionInFuture):
-        await anext(store.watch(future))
-
-
-async def test_many_watchers(cluster: Cluster) -> None:
-    store = await writer_of(cluster)
-    watchers = [Watcher(store) for _ in range(1000)]
-    for i in range(5):
-        await asyncio.gather(*(store.write(put(b"%d-%d" % (i, j), b"v")) for j in range(4)))
-    for watcher in watchers:
-        await watcher.until(lambda me: len(me.changes) == 20)
-        assert watcher.state() == store.state.entries
-        await watcher.stop()
 
 
 # Start and close.
