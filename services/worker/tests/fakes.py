@@ -17,7 +17,7 @@ from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2_grpc as session_pb2_grpc
 from herdmesh.api.statusstore.v1 import status_pb2, status_write_service_pb2, status_write_service_pb2_grpc
 from herdmesh.rpc import properties
-from herdmesh.rpc.errors import NotBuilt, NotLeader, StoreReplaying
+from herdmesh.rpc.errors import NotBuilt, NotLeader, RequestInvalid, StoreReplaying
 from herdmesh.rpc.server import Server, ServiceRegistration
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -152,11 +152,14 @@ class ScriptedHerder(session_pb2_grpc.WorkerSessionServiceServicer):
 
 
 class RememberingStatusStore(status_write_service_pb2_grpc.StatusWriteServiceServicer):
-    """Keeps what is put; `away` refuses everything, `stale` answers STALE_GENERATION for those connectors."""
+    """Keeps what is put; `away` refuses everything, `stale` answers STALE_GENERATION for those connectors, `invalid`
+    refuses every request with one of those."""
 
     def __init__(self) -> None:
         self.away = False
         self.refused = 0
+        self.sequences: list[int] = []
+        self.invalid: set[str] = set()
         self.stale: set[str] = set()
         self.puts: list[status_write_service_pb2.StatusPut] = []
         self.leases: list[status_write_service_pb2.HeartbeatRequest] = []
@@ -164,9 +167,12 @@ class RememberingStatusStore(status_write_service_pb2_grpc.StatusWriteServiceSer
     async def PutStatuses(
         self, request: status_write_service_pb2.PutStatusesRequest, context: Context
     ) -> status_write_service_pb2.PutStatusesResponse:
+        self.sequences.append(request.sequence)
         if self.away:
             self.refused += 1
             raise StoreReplaying("away")
+        if self.invalid & {put.status.connector for put in request.puts}:
+            raise RequestInvalid("a status that cannot be", "puts")
         response = status_write_service_pb2.PutStatusesResponse()
         for put in request.puts:
             stale = put.status.connector in self.stale

@@ -65,6 +65,45 @@ async def test_statuses_wait_for_the_store_and_the_latest_wins(emitted: asyncio.
     assert store.leases[-1].leaving
 
 
+async def test_each_request_has_a_higher_sequence_also_after_one_that_failed(
+    emitted: asyncio.Queue[events.Event],
+) -> None:
+    store = RememberingStatusStore()
+    store.away = True
+    server, address = await fakes.serve_store(store)
+    client = StatusClient(address, WORKER, RunSpecs(WorkerSettings(), PluginRegistry.discover()), emitted.put)
+    client.start()
+    try:
+        client.write(status(RunState.RUNNING))
+        await until(lambda: len(store.sequences) == 2)
+        store.away = False
+        await until(lambda: store.puts)
+        client.write(status(RunState.PAUSED))
+        await until(lambda: len(store.puts) == 2)
+        assert store.sequences == list(range(1, len(store.sequences) + 1))
+    finally:
+        await client.close(1)
+        await server.stop(0)
+
+
+async def test_a_status_that_is_invalid_holds_up_no_other(emitted: asyncio.Queue[events.Event]) -> None:
+    store = RememberingStatusStore()
+    store.invalid.add("bad")
+    server, address = await fakes.serve_store(store)
+    client = StatusClient(address, WORKER, RunSpecs(WorkerSettings(), PluginRegistry.discover()), emitted.put)
+    client.start()
+    try:
+        for connector in ("a", "bad", "b"):
+            client.write(status(RunState.RUNNING, UnitId(connector, 0)))
+        await until(lambda: store.of("a") and store.of("b"))
+        client.write(status(RunState.PAUSED, UnitId("a", 0)))
+        await until(lambda: len(store.of("a")) == 2)
+        assert not store.of("bad")
+    finally:
+        await client.close(1)
+        await server.stop(0)
+
+
 async def test_a_stale_status_is_told(emitted: asyncio.Queue[events.Event]) -> None:
     store = RememberingStatusStore()
     store.stale.add("c")

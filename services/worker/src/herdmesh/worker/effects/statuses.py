@@ -1,8 +1,9 @@
 """The status store as a worker uses it: status writes and the lease.
 
-Owns what is still to be written. Invariants: at most one request is under way, so the writes of one unit arrive in
-order; of two waiting writes of one unit only the later is kept, so what waits while the store is away is bounded by the
-units held; nobody waits for a write.
+Owns what is still to be written. Invariants: at most one request is under way, and each has a higher `sequence` than
+those before it, so that an older status of a unit never overwrites a newer one, also when the older one's call was
+given up; of two waiting writes of one unit only the later is kept, so what waits while the store is away is bounded by
+the units held; a status that the store finds invalid holds up no other; nobody waits for a write.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import structlog
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.statusstore.v1 import status_pb2, status_write_service_pb2, status_write_service_pb2_grpc
 from herdmesh.rpc.client import connect
-from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
 from herdmesh.worker import wire
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.state.events import StatusStale
@@ -54,6 +55,7 @@ class StatusClient:
         self._channel = connect(addresses, _SERVICE if several else "")
         self._stub = status_write_service_pb2_grpc.StatusWriteServiceStub(self._channel)
         self._waiting: dict[UnitId, WriteStatus] = {}
+        self._sequence = 0
         self._something_waits = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -92,15 +94,24 @@ class StatusClient:
 
     async def _write_all(self) -> None:
         backoff_s = 0.0
+        batch_max = _BATCH_MAX
         while True:
             if not self._waiting:
                 self._idle.set()
                 self._something_waits.clear()
                 await self._something_waits.wait()
-            batch = [self._waiting.pop(unit) for unit in list(self._waiting)[:_BATCH_MAX]]
+                batch_max = _BATCH_MAX
+            batch = [self._waiting.pop(unit) for unit in list(self._waiting)[:batch_max]]
             try:
                 await self._put(batch)
                 backoff_s = 0.0
+            except RequestInvalid as error:
+                if len(batch) == 1:
+                    _log.error("status_invalid", unit=str(batch[0].unit), state=batch[0].state, error=str(error))
+                    continue
+                # One of them is at fault: what waits is sent one by one, to drop no other.
+                batch_max = 1
+                self._waiting = {one.unit: one for one in batch} | self._waiting
             except HerdmeshError as error:
                 # Back to where it was, unless something newer waits by now.
                 self._waiting = {one.unit: one for one in batch} | self._waiting
@@ -111,7 +122,8 @@ class StatusClient:
 
     async def _put(self, batch: list[WriteStatus]) -> None:
         puts = [status_write_service_pb2.StatusPut(status=self._status(one), mode=_MODES[one.mode]) for one in batch]
-        request = status_write_service_pb2.PutStatusesRequest(writer=self._worker, puts=puts)
+        self._sequence += 1
+        request = status_write_service_pb2.PutStatusesRequest(writer=self._worker, puts=puts, sequence=self._sequence)
         response = await self._stub.PutStatuses(request, timeout=_CALL_TIMEOUT_S)
         for one, outcome in zip(batch, response.outcomes, strict=True):
             if outcome.result == status_write_service_pb2.PUT_RESULT_STALE_GENERATION:
