@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.topicstore import (
+    KEEP_ALIVE_KEY,
     Decision,
     NewRecord,
     Revision,
@@ -21,7 +22,6 @@ from herdmesh.topicstore import (
     WatchProgress,
     WatchSnapshot,
 )
-from herdmesh.topicstore.core import KEEP_ALIVE_KEY
 from tests.contract.topicstore_harness import (
     Change,
     Cluster,

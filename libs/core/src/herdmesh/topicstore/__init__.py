@@ -6,6 +6,7 @@ Owns the public names of the library; start reading at `contract`. Two engines k
 """
 
 from herdmesh.topicstore.contract import (
+    KEEP_ALIVE_KEY,
     Decision,
     NewRecord,
     Revision,
@@ -50,6 +51,7 @@ from herdmesh.topicstore.stages import OnStage, Stage
 from herdmesh.topicstore.starting import start_when_possible
 
 __all__ = [
+    "KEEP_ALIVE_KEY",
     "BrokerUnreachable",
     "Condition",
     "Decision",

@@ -25,6 +25,10 @@ ChangeT = TypeVar("ChangeT")
 ChangeT_co = TypeVar("ChangeT_co", covariant=True)
 ResultT = TypeVar("ResultT")
 
+#: Key of a record the writer writes to the own topic once a day, so that Kafka never forgets its identity. A state
+#: knows it, changes nothing and tells nobody.
+KEEP_ALIVE_KEY = b"herdmesh-writer"
+
 
 @dataclass(frozen=True, slots=True)
 class Revision:

@@ -21,6 +21,7 @@ from typing import Any, Generic
 from herdmesh.topicstore.applied import Applied
 from herdmesh.topicstore.barrier import Barrier
 from herdmesh.topicstore.contract import (
+    KEEP_ALIVE_KEY,
     ChangeT,
     Decision,
     NewRecord,
@@ -58,9 +59,7 @@ _logger = logging.getLogger(__name__)
 
 _RETRY_S = 0.1
 
-#: Key of the record that keeps the writer's identity alive; states know it and change nothing. The value is an object
-#: so that Connect's JSON converter reads it; Connect ignores the key.
-KEEP_ALIVE_KEY = b"herdmesh-writer"
+#: The value is an object so that Connect's JSON converter reads it; Connect ignores the key.
 _KEEP_ALIVE = NewRecord(KEEP_ALIVE_KEY, b'{"version":1}')
 
 #: Asked before each take-over; False = not now. To tell an operator why, it raises `ForeignWriter` (for the config

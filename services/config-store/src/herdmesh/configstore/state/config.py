@@ -36,7 +36,7 @@ from herdmesh.connect.config_records import (
 )
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.records import Undecodable, Unknown, key_text
-from herdmesh.topicstore.contract import StoredRecord
+from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, StoredRecord
 
 #: Generations one epoch may give out (design 4).
 GENERATIONS_PER_EPOCH = 1_000
@@ -44,6 +44,8 @@ GENERATIONS_PER_EPOCH = 1_000
 _UNDECODABLE_MAX = 100
 _UNKNOWN_KEY = "no kind of record has this key"
 _OLD_EPOCH = "the epoch is not higher than the one before"
+_NO_GENERATIONS = "the block of generations is not one of 32-bit numbers"
+_INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class ConfigState:
             case Undecodable():
                 return self._apply_undecodable(record, decoded)
             case Unknown():
-                return self._refuse(record, _UNKNOWN_KEY)
+                return () if record.key == KEEP_ALIVE_KEY else self._refuse(record, _UNKNOWN_KEY)
             case RestartRecord():
                 return [RestartRequested(decoded)]
             case LoggerRecord():
@@ -114,7 +116,7 @@ class ConfigState:
             case SessionKeyRecord():
                 self.session_key = decoded
                 self.session_key_revision = record.offset + 1
-                return [SessionKeyChanged(decoded)]
+                return [SessionKeyChanged(decoded, self.session_key_revision)]
             case EpochRecord():
                 return self._apply_epoch(record, decoded)
             case ManifestRecord():
@@ -141,6 +143,8 @@ class ConfigState:
     def _apply_epoch(self, record: StoredRecord, epoch: EpochRecord) -> Sequence[Change]:
         if self.leadership is not None and epoch.epoch <= self.leadership.epoch:
             return self._refuse(record, _OLD_EPOCH)
+        if not GENERATIONS_PER_EPOCH <= epoch.next_generation <= _INT32_MAX:
+            return self._refuse(record, _NO_GENERATIONS)
         self.leadership = leadership_of(epoch)
         return [LeadershipChanged(self.leadership)]
 

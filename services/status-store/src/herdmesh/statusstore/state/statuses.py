@@ -22,7 +22,7 @@ import msgspec
 from herdmesh.connect import status_topic
 from herdmesh.connect.records import Tombstone, Undecodable, Unknown
 from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
-from herdmesh.topicstore.contract import StoredRecord
+from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, StoredRecord
 
 #: Undecodable records remembered for `herd doctor`; all are counted.
 UNDECODABLE_KEPT: Final = 100
@@ -138,8 +138,10 @@ class StatusState:
                 return self._remove(decoded, record.timestamp_ms)
             case Undecodable():
                 self._count(record, decoded.reason)
-            case Unknown():
+            case Unknown() if record.key != KEEP_ALIVE_KEY:
                 self._count(record, "a key of no kind of the status topic")
+            case _:
+                pass
         return ()
 
     def _put(self, stored: StoredStatus) -> Sequence[Change]:
