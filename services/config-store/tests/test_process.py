@@ -17,6 +17,7 @@ from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import leadership_service_pb2 as lead_pb
 from herdmesh.configstore.effects.connect_group import ConnectGroup
 from herdmesh.rpc.errors import ConnectorExists, HerdmeshError
+from herdmesh.topicstore import ForeignWriter, TopicSettings
 from tests.support.configstore_process import ConfigStoreProcess
 
 pytestmark = pytest.mark.kafka
@@ -104,7 +105,7 @@ async def test_a_live_member_of_connects_group_keeps_the_store_from_writing(
     name = tmp_topic("cluster")
     admin: Any = AdminClient({"bootstrap.servers": kafka_bootstrap})
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
-    group = ConnectGroup(kafka_bootstrap, name)
+    group = ConnectGroup(TopicSettings("", "", "", bootstrap_servers=kafka_bootstrap), name)
     assert await group.is_empty()
     member = Consumer({"bootstrap.servers": kafka_bootstrap, "group.id": name, "client.id": "java-worker"})
     with contextlib.closing(member):
@@ -113,5 +114,6 @@ async def test_a_live_member_of_connects_group_keeps_the_store_from_writing(
             while not (members := await group.members()):
                 await asyncio.to_thread(member.poll, 0.1)
         assert members == ["java-worker (/127.0.0.1)"]
-        assert not await group.is_empty()
+        with pytest.raises(ForeignWriter, match="java-worker"):
+            await group.is_empty()
     assert await group.is_empty()  # it left as it closed

@@ -10,6 +10,7 @@ Invariant: flags win over the environment, the environment over the file, the fi
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Self
@@ -48,6 +49,19 @@ class ServiceSettings(BaseSettings):
     def redacted(self) -> dict[str, Any]:
         """Every setting by name, secrets replaced by stars: what the start-up log prints."""
         return self.model_dump(mode="json")
+
+
+def name_value_pairs(text: str) -> dict[str, str]:
+    r"""`name=value,name=value` as a dict; a comma that belongs to a value is written `\,`. Raises ValueError."""
+    pairs: dict[str, str] = {}
+    for pair in re.split(r"(?<!\\),", text):
+        name, equals, value = pair.replace("\\,", ",").partition("=")
+        if not pair.strip():
+            continue
+        if not equals or not name.strip():
+            raise ValueError("this is not name=value,name=value")
+        pairs[name.strip()] = value.strip()
+    return pairs
 
 
 def _normalized(settings: type[BaseSettings], arguments: Sequence[str]) -> list[str]:

@@ -1,7 +1,9 @@
 """The config store's process: wiring only.
 
-Order of start: server (NOT_SERVING, so health can be asked), store (replays, joins the election), roles. Order of stop:
-NOT_SERVING and campaigns ended; then the store (finishes its transaction, leaves the election) and the server's calls.
+Order of start: server (NOT_SERVING, so health and `GetStoreStatus` can be asked), store (replays, joins the election;
+tried again for as long as it takes to mend what keeps it from starting), roles. Order of stop: NOT_SERVING and
+campaigns ended; then the store (finishes its transaction, leaves the election) and the server's calls. A store that
+closes itself ends the process: whoever supervises it starts it anew on what is there.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ from herdmesh.configstore.service.write import ConfigWriteServicer
 from herdmesh.configstore.settings import ConfigStoreSettings
 from herdmesh.rpc.process import run
 from herdmesh.rpc.server import Server, ServiceRegistration
+from herdmesh.topicstore import start_when_possible
 
 _DRAIN_S = 1.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 async def serve(settings: ConfigStoreSettings, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set or the store fails. Raises what the store's start raises, or RuntimeError."""
+    """Serve until `stop` is set or the store closes itself. Raises what ended it, or RuntimeError."""
     store = open_store(settings)
     campaigns = Campaigns(store, monotonic_ms)
     write_servicer = ConfigWriteServicer(store, settings.audit_topic, wall_clock_ms, fresh_id)
@@ -46,7 +49,7 @@ async def serve(settings: ConfigStoreSettings, stop: asyncio.Event) -> None:
     await server.start()
     background: list[asyncio.Task[object]] = []
     try:
-        starting = asyncio.create_task(store.start())
+        starting = asyncio.create_task(start_when_possible(store))
         stopped = asyncio.create_task(stop.wait())
         background = [starting, stopped]
         await asyncio.wait(background, return_when=asyncio.FIRST_COMPLETED)
@@ -58,7 +61,7 @@ async def serve(settings: ConfigStoreSettings, stop: asyncio.Event) -> None:
         background = [stopped, election, roles]
         await asyncio.wait(background, return_when=asyncio.FIRST_COMPLETED)
         if not stop.is_set():
-            raise RuntimeError("the store closed itself; its log says why")
+            raise RuntimeError(f"the store closed itself: {store.health.condition.name}: {store.health.message}")
     finally:
         await server.set_all_serving(False)
         for task in background:

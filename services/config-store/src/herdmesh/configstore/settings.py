@@ -8,9 +8,11 @@ Invariant: the identities derived here are Connect's own, so that a Java leader 
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+from collections.abc import Mapping
 
-from herdmesh.rpc.settings import ServiceSettings
+from pydantic import Field, SecretStr, field_validator
+
+from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
 from herdmesh.topicstore import TopicSettings
 
 _AUDIT_RETENTION_MS = 30 * 24 * 3_600_000
@@ -31,13 +33,20 @@ class ConfigStoreSettings(ServiceSettings):
     )
     memory: bool = Field(default=False, description="keep everything in this process; for tests, nothing survives it")
 
-    @field_validator("config_storage_topic_configs")
+    kafka_client_configs: SecretStr = Field(
+        default=SecretStr(""), description="of every Kafka client, such as security.protocol: name=value,name=value"
+    )
+
+    @field_validator("config_storage_topic_configs", "kafka_client_configs")
     @classmethod
-    def _pairs(cls, value: str) -> str:
-        for pair in filter(None, value.split(",")):
-            if "=" not in pair:
-                raise ValueError(f"{pair!r} is not name=value")
+    def _pairs(cls, value: str | SecretStr) -> str | SecretStr:
+        name_value_pairs(value.get_secret_value() if isinstance(value, SecretStr) else value)
         return value
+
+    @property
+    def client_configs(self) -> Mapping[str, str]:
+        """For Kafka clients; may hold secrets."""
+        return name_value_pairs(self.kafka_client_configs.get_secret_value())
 
     @property
     def audit_topic(self) -> str:
@@ -46,15 +55,15 @@ class ConfigStoreSettings(ServiceSettings):
 
     def topic_settings(self) -> TopicSettings:
         """The store's topic and its identities there."""
-        pairs = (pair.split("=", 1) for pair in self.config_storage_topic_configs.split(",") if pair)
         return TopicSettings(
             topic=self.config_storage_topic,
             transactional_id=f"connect-cluster-{self.group_id}",
             election_group=f"herdmesh-config-store-{self.group_id}",
             bootstrap_servers=self.bootstrap_servers,
             replication_factor=self.config_storage_replication_factor,
-            topic_configs={name.strip(): value.strip() for name, value in pairs},
+            topic_configs=name_value_pairs(self.config_storage_topic_configs),
             audit_topic=self.audit_topic,
             audit_topic_configs={"retention.ms": str(_AUDIT_RETENTION_MS)},
+            client_configs=self.client_configs,
             client_id_base=f"herdmesh-config-store-{self.group_id}",
         )

@@ -1,5 +1,8 @@
 """The status store's process: `python -m herdmesh.statusstore`. Wiring only.
 
+Whatever keeps the topic store from starting, the process stays, says so (health, `GetStoreStatus`) and tries again
+until it is mended. A store that closes itself ends the process: whoever supervises it starts it anew on what is there.
+
 Invariant: the stop is staged and bounded: no new calls (health says so), running calls end, the store leaves the
 election at once so that another replica takes over without waiting for a timeout.
 """
@@ -23,6 +26,7 @@ from herdmesh.statusstore.effects.store import Store, make_store
 from herdmesh.statusstore.service.reads import StatusReadService
 from herdmesh.statusstore.service.writes import StatusWriteService
 from herdmesh.statusstore.settings import StatusStoreSettings
+from herdmesh.topicstore import start_when_possible
 
 STOP_GRACE_S: Final = 1.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -60,7 +64,7 @@ async def serve(
     on_listening(await server.start())
     following: asyncio.Task[None] | None = None
     stopping = asyncio.ensure_future(stop.wait())
-    starting = asyncio.ensure_future(store.start())
+    starting = asyncio.ensure_future(start_when_possible(store))
     try:
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():

@@ -8,13 +8,15 @@ Owns only what never meets a caller. Invariant: nothing here is raised inside an
 
 from __future__ import annotations
 
+from herdmesh.topicstore.health import StoreHealth
+
 
 class StatusStoreError(Exception):
     """Root of the tree above."""
 
 
 class StoreGone(StatusStoreError):
-    """The topic store closed although nobody asked it to; its own log line says why."""
+    """The topic store closed although nobody asked it to; `health` says why."""
 
-    def __init__(self) -> None:
-        super().__init__("the topic store closed itself")
+    def __init__(self, health: StoreHealth) -> None:
+        super().__init__(f"the topic store closed itself: {health.condition.name}: {health.message}")

@@ -5,9 +5,9 @@ Owns names, defaults and units, and the topic settings made of them. Invariant: 
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, SecretStr, field_validator
 
-from herdmesh.rpc.settings import ServiceSettings
+from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
 from herdmesh.topicstore.settings import TopicSettings
 
 
@@ -29,7 +29,16 @@ class StatusStoreSettings(ServiceSettings):
         default="",
         description="host:port of all replicas, comma separated; a replica relays the writer's leases from there",
     )
+    kafka_client_configs: SecretStr = Field(
+        default=SecretStr(""), description="of every Kafka client, such as security.protocol: name=value,name=value"
+    )
     memory: bool = Field(default=False, description="keep everything in this process and nothing in Kafka")
+
+    @field_validator("kafka_client_configs")
+    @classmethod
+    def _pairs(cls, value: SecretStr) -> SecretStr:
+        name_value_pairs(value.get_secret_value())
+        return value
 
     def topic_settings(self) -> TopicSettings:
         """The topic, and the identities every replica of this cluster shares."""
@@ -40,5 +49,6 @@ class StatusStoreSettings(ServiceSettings):
             partitions=self.status_storage_partitions,
             bootstrap_servers=self.bootstrap_servers,
             replication_factor=self.status_storage_replication_factor,
+            client_configs=name_value_pairs(self.kafka_client_configs.get_secret_value()),
             client_id_base=f"herdmesh-status-store-{self.listen.replace(':', '-')}",
         )

@@ -1,23 +1,26 @@
 """Connect's own group on the broker: whether a Java cluster is alive on the topics we want to write.
 
-Owns one admin client, used only for this question. Decides nothing but yes or no.
+Owns one admin client, used only for this question. Decides nothing but whether anybody is there.
 
-Invariant: not being able to tell raises, and the topic store then does not take over.
+Invariant: not being able to tell raises, and the topic store then does not take over. A broker does not list a group to
+who may not describe it, which looks like an empty one: that is asked for first.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol, cast
 
-import structlog
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.rpc.errors import ForeignWriter
+from herdmesh.topicstore import ForeignWriter, TopicSettings
+from herdmesh.topicstore.kafka_access import Need, refused
+from herdmesh.topicstore.kafka_topics import kafka_error
 
 _TIMEOUT_S = 2.0
-_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class _Member(Protocol):
@@ -34,23 +37,30 @@ class _AdminCalls(Protocol):
     # The newer describe_consumer_groups refuses groups of another protocol than the consumer's, such as Connect's.
     def list_groups(self, group: str, timeout: float) -> Sequence[_Group]: ...
 
+    def describe_consumer_groups(
+        self, group_ids: list[str], *, request_timeout: float
+    ) -> dict[str, Future[object]]: ...
+
 
 class ConnectGroup:
-    """The group `group_id` of Connect workers."""
+    """The group `group_id` of Connect workers, on the broker of `topic`."""
 
-    def __init__(self, bootstrap_servers: str, group_id: str) -> None:
+    def __init__(self, topic: TopicSettings, group_id: str) -> None:
         configs: dict[str, Any] = {
-            "bootstrap.servers": bootstrap_servers,
+            **topic.client_configs,
+            "bootstrap.servers": topic.bootstrap_servers,
             "client.id": f"herdmesh-config-store-{group_id}-group",
             # What fails is raised by the call; the client's own lines would stand between ours in another format.
             "log_level": 2,
         }
         self._admin = cast(_AdminCalls, AdminClient(configs))
+        self._topic = topic
         self._group_id = group_id
-        self._told: Sequence[str] = ()
 
     async def members(self) -> Sequence[str]:
-        """The live members as `client id (host)`. Raises `KafkaException` when the broker does not say."""
+        """The live members as `client id (host)`. Raises `NotAuthorized`, `KafkaException` when the broker does not
+        say."""
+        await self._require_described()
         groups = await asyncio.to_thread(self._admin.list_groups, self._group_id, _TIMEOUT_S)
         return sorted(
             f"{member.client_id} ({member.client_host})"
@@ -60,12 +70,20 @@ class ConnectGroup:
         )
 
     async def is_empty(self) -> bool:
-        """`MayWrite` of the topic store: False, with one warning per set of members, while a Java cluster lives."""
+        """`MayWrite` of the topic store: raises `ForeignWriter` while a Java cluster lives."""
         members = await self.members()
-        if members and members != self._told:
-            error = ForeignWriter(members)
-            _log.warning("not_writing", reason=error.reason, error=error.message, group_id=self._group_id)
-        elif self._told and not members:
-            _log.info("connect_group_is_empty", group_id=self._group_id)
-        self._told = members
-        return not members
+        if members:
+            raise ForeignWriter(f"Connect's group {self._group_id!r} (a Java cluster)", members)
+        return True
+
+    async def _require_described(self) -> None:
+        (answer,) = self._admin.describe_consumer_groups([self._group_id], request_timeout=_TIMEOUT_S).values()
+        try:
+            await asyncio.wrap_future(answer)
+        except KafkaException as failure:
+            error = kafka_error(failure)
+            if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                raise refused(Need.DESCRIBE_GROUP, self._group_id, self._topic) from None
+            # What the client says of a group whose protocol is not a consumer's, such as Connect's.
+            if error is None or error.code() != KafkaError._INVALID_ARG:  # pyright: ignore[reportPrivateUsage]
+                raise

@@ -10,23 +10,29 @@ from __future__ import annotations
 import time
 import uuid
 
+from confluent_kafka import KafkaException
+
 from herdmesh.configstore.effects.connect_group import ConnectGroup
 from herdmesh.configstore.settings import ConfigStoreSettings
 from herdmesh.configstore.state.changes import Change
 from herdmesh.configstore.state.config import ConfigState
+from herdmesh.rpc.errors import FieldViolation, InvalidConfig
 from herdmesh.topicstore import KafkaTopicStore, MemoryBroker, MemoryTopicStore, TopicStore
 
 ConfigTopicStore = TopicStore[ConfigState, Change]
 
 
 def open_store(settings: ConfigStoreSettings) -> ConfigTopicStore:
-    """The store `settings` name, not started yet."""
+    """The store `settings` name, not started yet. Raises `InvalidConfig` for configs no Kafka client knows."""
     topic = settings.topic_settings()
     initial = ConfigState(settings.audit_topic)
     if settings.memory:
         return MemoryTopicStore(MemoryBroker(), topic, initial)
-    group = ConnectGroup(settings.bootstrap_servers, settings.group_id)
-    return KafkaTopicStore(topic, initial, may_write=group.is_empty)
+    try:
+        group = ConnectGroup(topic, settings.group_id)
+        return KafkaTopicStore(topic, initial, may_write=group.is_empty)
+    except KafkaException as unknown:
+        raise InvalidConfig([FieldViolation("kafka_client_configs", str(unknown))]) from None
 
 
 def wall_clock_ms() -> int:

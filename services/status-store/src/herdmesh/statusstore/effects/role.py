@@ -28,7 +28,7 @@ async def follow_role(store: Store, server: Server, keeper: LeaseKeeper, relay: 
     async for role in store.role_changes():
         _log.info("role", role=role.value)
         if role is Role.CLOSED:
-            raise StoreGone
+            raise StoreGone(store.health)
         if writing and role is not Role.WRITER:
             writing = False
             await server.set_serving(WRITE_SERVICE, False)

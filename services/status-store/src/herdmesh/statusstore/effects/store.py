@@ -5,6 +5,9 @@ Owns the choice of engine. Invariant: both engines are given the same settings a
 
 from __future__ import annotations
 
+from confluent_kafka import KafkaException
+
+from herdmesh.rpc.errors import FieldViolation, InvalidConfig
 from herdmesh.statusstore.settings import StatusStoreSettings
 from herdmesh.statusstore.state.statuses import Change, StatusState
 from herdmesh.topicstore import KafkaTopicStore, MemoryBroker, MemoryTopicStore
@@ -14,7 +17,13 @@ Store = TopicStore[StatusState, Change]
 
 
 def make_store(settings: StatusStoreSettings, broker: MemoryBroker | None = None) -> Store:
-    """The store, not started. `broker` joins replicas of the memory engine; Kafka takes no notice of it."""
+    """The store, not started. `broker` joins replicas of the memory engine; Kafka takes no notice of it.
+
+    Raises `InvalidConfig` for configs no Kafka client knows.
+    """
     if settings.memory:
         return MemoryTopicStore(broker or MemoryBroker(), settings.topic_settings(), StatusState())
-    return KafkaTopicStore(settings.topic_settings(), StatusState())
+    try:
+        return KafkaTopicStore(settings.topic_settings(), StatusState())
+    except KafkaException as unknown:
+        raise InvalidConfig([FieldViolation("kafka_client_configs", str(unknown))]) from None
