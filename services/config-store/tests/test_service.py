@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from herdmesh.api.common.v1 import connector_pb2, identity_pb2, revision_pb2
 from herdmesh.api.configstore.v1 import (
     config_pb2,
     config_read_service_pb2,
-    config_read_service_pb2_grpc,
     config_write_service_pb2,
-    config_write_service_pb2_grpc,
     leadership_service_pb2,
-    leadership_service_pb2_grpc,
 )
-from herdmesh.configstore.effects.campaigns import Campaigns
-from herdmesh.configstore.effects.stores import fresh_id, monotonic_ms, wall_clock_ms
-from herdmesh.configstore.service.leadership import LeadershipServicer
-from herdmesh.configstore.service.read import ConfigReadServicer
-from herdmesh.configstore.service.roles import LEADERSHIP_SERVICE, READ_SERVICE, WRITE_SERVICE, follow_roles
-from herdmesh.configstore.service.write import ConfigWriteServicer
-from herdmesh.configstore.settings import ConfigStoreSettings
-from herdmesh.configstore.state.changes import Change
-from herdmesh.configstore.state.config import ConfigState
+from herdmesh.configstore.service.roles import LEADERSHIP_SERVICE, READ_SERVICE, WRITE_SERVICE
 from herdmesh.rpc import properties
-from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import (
     ConnectorExists,
     ConnectorNotFound,
     HerdmeshError,
-    NotBuilt,
     NotWriter,
     RequestInvalid,
     RevisionForeign,
@@ -44,151 +28,9 @@ from herdmesh.rpc.errors import (
     StaleEpoch,
     StoreReplaying,
 )
-from herdmesh.rpc.server import Server, ServiceRegistration
-from herdmesh.topicstore import MemoryBroker, MemoryTopicStore, StoreTuning
+from tests.support.configstore_replica import WAIT_S, Campaign, Cluster, Replica
 
 _Read, _Write, _Lead = config_read_service_pb2, config_write_service_pb2, leadership_service_pb2
-_SETTINGS = ConfigStoreSettings(memory=True)
-_WAIT_S = 10.0
-_SERVING = health_pb2.HealthCheckResponse.SERVING
-
-
-@dataclass
-class Replica:
-    """One config store in this process, and stubs to it."""
-
-    store: MemoryTopicStore[ConfigState, Change]
-    server: Server
-    campaigns: Campaigns
-
-    async def start(self) -> None:
-        port = await self.server.start()
-        self.channel = connect(f"127.0.0.1:{port}")
-        self.write = config_write_service_pb2_grpc.ConfigWriteServiceStub(self.channel)
-        self.read = config_read_service_pb2_grpc.ConfigReadServiceStub(self.channel)
-        self.lead = leadership_service_pb2_grpc.LeadershipServiceStub(self.channel)
-        self.health: Any = health_pb2_grpc.HealthStub(self.channel)  # its generated stub declares no methods
-        self.tasks: list[asyncio.Task[None]] = []
-
-    async def join(self) -> None:
-        await self.store.start()
-        following = follow_roles(self.store, self.campaigns, self.server.set_serving)
-        self.tasks = [asyncio.create_task(following), asyncio.create_task(self.campaigns.run())]
-
-    async def close(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
-        await self.store.close()
-        await self.channel.close()
-        await self.server.stop(0)
-
-    async def until_serving(self, service: str) -> None:
-        async with asyncio.timeout(_WAIT_S):
-            async for answer in self.health.Watch(health_pb2.HealthCheckRequest(service=service)):
-                if answer.status == _SERVING:
-                    return
-
-    async def serves(self, service: str) -> bool:
-        answer = await self.health.Check(health_pb2.HealthCheckRequest(service=service))
-        return bool(answer.status == _SERVING)
-
-    async def put(
-        self, name: str, config: dict[str, properties.PropertyValue] | None = None, **fields: object
-    ) -> config_write_service_pb2.PutConnectorConfigResponse:
-        request = _Write.PutConnectorConfigRequest(connector=name, config=properties.to_proto(config or {}), **fields)  # pyright: ignore[reportArgumentType]
-        return await self.write.PutConnectorConfig(request)
-
-    async def entry(self, name: str) -> config_pb2.ConnectorEntry:
-        answer = await self.read.GetSnapshot(_Read.GetSnapshotRequest(linearizable=True, connectors=[name]))
-        (entry,) = answer.connectors
-        return entry
-
-    async def epoch(self, herder: str = "herder") -> identity_pb2.LeaderToken:
-        """Lead for as long as the stream's task lives."""
-        campaign = Campaign(self, herder)
-        granted = await campaign.until("granted")
-        return identity_pb2.LeaderToken(epoch=granted.granted.leadership.epoch, leader_id=herder)
-
-
-class Campaign:
-    """A herder's campaign stream; heartbeats are sent by hand."""
-
-    def __init__(self, replica: Replica, herder: str, held: identity_pb2.LeaderToken | None = None) -> None:
-        self._messages: asyncio.Queue[leadership_service_pb2.CampaignRequest | None] = asyncio.Queue()
-        first = _Lead.CampaignRequest(herder_id=herder, address=f"{herder}:1", held=held)
-        self._messages.put_nowait(first)
-        self._call = replica.lead.Campaign(self._requests())
-        self._replies = aiter(self._call)
-
-    def beat(self) -> None:
-        self._messages.put_nowait(_Lead.CampaignRequest())
-
-    def end(self) -> None:
-        self._messages.put_nowait(None)
-
-    async def next(self) -> leadership_service_pb2.CampaignResponse:
-        async with asyncio.timeout(_WAIT_S):
-            return await anext(self._replies)
-
-    async def until(self, event: str) -> leadership_service_pb2.CampaignResponse:
-        while (reply := await self.next()).WhichOneof("event") != event:
-            pass
-        return reply
-
-    async def _requests(self) -> AsyncIterator[leadership_service_pb2.CampaignRequest]:
-        while (message := await self._messages.get()) is not None:
-            yield message
-
-
-Cluster = Callable[[], Awaitable[Replica]]
-
-
-@pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    """Makes replicas of one store."""
-    broker = MemoryBroker()
-    made: list[Replica] = []
-
-    async def replica(*, join: bool = True) -> Replica:
-        initial = ConfigState(_SETTINGS.audit_topic)
-        tuning = StoreTuning(progress_interval_ms=100)
-        store = MemoryTopicStore[ConfigState, Change](broker, _SETTINGS.topic_settings(), initial, tuning=tuning)
-        campaigns = Campaigns(store, monotonic_ms)
-        writer = ConfigWriteServicer(store, _SETTINGS.audit_topic, wall_clock_ms, fresh_id)
-        services = [
-            ServiceRegistration(
-                ConfigReadServicer(store),
-                config_read_service_pb2_grpc.add_ConfigReadServiceServicer_to_server,
-                READ_SERVICE,
-            ),
-            ServiceRegistration(
-                writer, config_write_service_pb2_grpc.add_ConfigWriteServiceServicer_to_server, WRITE_SERVICE
-            ),
-            ServiceRegistration(
-                LeadershipServicer(store, campaigns),
-                leadership_service_pb2_grpc.add_LeadershipServiceServicer_to_server,
-                LEADERSHIP_SERVICE,
-            ),
-        ]
-        one = Replica(store, Server("127.0.0.1:0", services, metrics=False), campaigns)
-        await one.start()
-        made.append(one)
-        if join:
-            await one.join()
-        return one
-
-    yield replica
-    for one in made:
-        await one.close()
-
-
-@pytest.fixture
-async def writer(cluster: Cluster) -> Replica:
-    """One replica that writes and runs the election."""
-    one = await cluster()
-    await one.until_serving(LEADERSHIP_SERVICE)
-    return one
 
 
 async def test_a_connector_through_its_life(writer: Replica) -> None:
@@ -253,13 +95,6 @@ async def test_refusals_come_as_their_classes(writer: Replica) -> None:
         await writer.write.SetTargetState(_Write.SetTargetStateRequest(connector="c1"))
 
 
-async def test_what_is_not_built_says_so(writer: Replica) -> None:
-    with pytest.raises(NotBuilt, match="GetHistory"):
-        await writer.read.GetHistory(_Read.GetHistoryRequest(connector="c1"))
-    with pytest.raises(NotBuilt, match="RestoreConnector"):
-        await writer.write.RestoreConnector(_Write.RestoreConnectorRequest(connector="c1"))
-
-
 async def test_the_small_records(writer: Replica) -> None:
     await writer.put("c1")
     options = _Write.WriteOptions(leader=await writer.epoch())
@@ -276,14 +111,16 @@ async def test_the_small_records(writer: Replica) -> None:
     await writer.write.RequestRestart(_Write.RequestRestartRequest(options=options, restart=restart))
 
     seen: list[config_read_service_pb2.WatchResponse] = []
-    async with asyncio.timeout(_WAIT_S):
+    async with asyncio.timeout(WAIT_S):
         while not (event := await anext(events)).HasField("restart_requested"):
             seen.append(event)
     kinds = [one.WhichOneof("event") for one in seen if not one.HasField("progress")]
     assert kinds == ["connector_changed", "connector_changed", "session_key_changed", "logger_level_changed"]
     assert event.restart_requested == restart
     snapshot = await writer.read.GetSnapshot(_Read.GetSnapshotRequest())
-    assert snapshot.session_key == key
+    assert (snapshot.session_key.key, snapshot.session_key.algorithm) == (key.key, key.algorithm)
+    assert snapshot.session_key.create_time == key.create_time
+    assert snapshot.session_key in [one.session_key_changed for one in seen]
     assert snapshot.connectors[0].task_count_record == 3
 
 
@@ -322,7 +159,7 @@ async def test_a_watch_mirrors_the_store_and_resumes(writer: Replica) -> None:
 
     await writer.put("c1", {"k": "v"})
     await writer.write.DeleteConnector(_Write.DeleteConnectorRequest(connector="c2"))
-    async with asyncio.timeout(_WAIT_S):
+    async with asyncio.timeout(WAIT_S):
         changes = [one async for one in _changes(events, 5)]
     kinds = [[_Read.ConnectorChangeKind.Name(kind)[22:] for kind in one.connector_changed.kinds] for one in changes]
     assert kinds == [["CONFIG_UPDATED"], ["MANIFEST"], ["CONFIG_REMOVED"], [], ["MANIFEST"]][: len(kinds)]
@@ -331,7 +168,7 @@ async def test_a_watch_mirrors_the_store_and_resumes(writer: Replica) -> None:
     assert not mirror["c2"].HasField("after")
 
     resumed = aiter(writer.read.Watch(_Read.WatchRequest(resume=changes[0].meta.revision, connectors=["c2"])))
-    async with asyncio.timeout(_WAIT_S):
+    async with asyncio.timeout(WAIT_S):
         assert (await anext(resumed)) == changes[2]
         while not (event := await anext(resumed)).HasField("progress"):
             pass
@@ -372,7 +209,7 @@ async def test_replicas_read_and_only_the_writer_writes(writer: Replica, cluster
         await replica.lead.Resign(_Lead.ResignRequest())
 
 
-async def test_a_store_that_replays_refuses(cluster: Callable[..., Awaitable[Replica]]) -> None:
+async def test_a_store_that_replays_refuses(cluster: Cluster) -> None:
     replaying = await cluster(join=False)
     foreign = revision_pb2.Revision(store_id="s", next_offsets=[1])
     with pytest.raises(StoreReplaying):

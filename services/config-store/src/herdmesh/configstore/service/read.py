@@ -1,4 +1,4 @@
-"""`ConfigReadService`: snapshot, watch, refresh, and how this replica is. Served by every replica.
+"""`ConfigReadService`: snapshot, watch, history, refresh, and how this replica is. Served by every replica.
 
 Owns nothing but the translation; what is read and how fresh it is, is the topic store's.
 
@@ -15,16 +15,20 @@ import grpc.aio
 from herdmesh.api.common.v1 import store_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as pb
 from herdmesh.api.configstore.v1 import config_read_service_pb2_grpc as pb_grpc
+from herdmesh.configstore import errors
+from herdmesh.configstore.effects import history
 from herdmesh.configstore.effects.stores import ConfigTopicStore
 from herdmesh.configstore.service import wire
 from herdmesh.configstore.state.changes import Change, ConnectorChanged, LeadershipChanged, SessionKeyChanged
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.rpc import revisions
-from herdmesh.rpc.errors import NotBuilt
+from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.rpc.store_status import meta_if_open, store_status
 from herdmesh.topicstore import WatchChange, WatchSnapshot
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+_PAGE_SIZE = 100
+_PAGE_SIZE_MAX = 1_000
 
 
 class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
@@ -43,7 +47,10 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
 
     async def Watch(self, request: pb.WatchRequest, context: _Context) -> AsyncIterator[pb.WatchResponse]:
         wanted = frozenset(request.connectors)
-        async for event in self._store.watch(revisions.from_proto(request.resume)):
+        resume, at_least = revisions.from_proto(request.resume), revisions.from_proto(request.at_least)
+        if resume is not None and at_least is not None:
+            raise RequestInvalid("resume says where to begin; at_least is for a watch that begins anew", "at_least")
+        async for event in self._store.watch(resume, at_least=at_least):
             meta = revisions.meta(event.revision)
             store_id = event.revision.store_id
             if isinstance(event, WatchSnapshot):
@@ -68,9 +75,7 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
             await self._store.wait_for(revision)
         return pb.RefreshResponse(meta=revisions.meta(self._store.revision))
 
-    async def GetStoreStatus(
-        self, request: pb.GetStoreStatusRequest, context: _Context
-    ) -> pb.GetStoreStatusResponse:
+    async def GetStoreStatus(self, request: pb.GetStoreStatusRequest, context: _Context) -> pb.GetStoreStatusResponse:
         refused = self._store.state.refused
         # Both topics have one partition: the topic store opens them with no other number.
         latest = [
@@ -82,7 +87,20 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
         )
 
     async def GetHistory(self, request: pb.GetHistoryRequest, context: _Context) -> pb.GetHistoryResponse:
-        raise NotBuilt("GetHistory")
+        if not request.connector:
+            raise errors.name_missing()
+        if request.page_size < 0:
+            raise RequestInvalid("must not be negative", "page_size")
+        if request.page_token and not request.page_token.isdecimal():
+            raise RequestInvalid("is not the next_page_token of a page before", "page_token")
+        before = int(request.page_token) if request.page_token else None
+        size = min(request.page_size or _PAGE_SIZE, _PAGE_SIZE_MAX)
+        page = await history.page(self._store, request.connector, before, size)
+        return pb.GetHistoryResponse(
+            meta=revisions.meta(self._store.revision),
+            changes=[wire.history_entry(change) for change in page.changes],
+            next_page_token="" if page.next_before is None else str(page.next_before),
+        )
 
 
 def _snapshot_parts(state: ConfigState, wanted: frozenset[str], store_id: str) -> list[pb.WatchResponse]:
@@ -94,7 +112,7 @@ def _snapshot_parts(state: ConfigState, wanted: frozenset[str], store_id: str) -
     if state.leadership is not None:
         parts.append(wire.change(LeadershipChanged(state.leadership), store_id))
     if state.session_key is not None:
-        parts.append(wire.change(SessionKeyChanged(state.session_key), store_id))
+        parts.append(wire.change(SessionKeyChanged(state.session_key, state.session_key_revision), store_id))
     return parts
 
 

@@ -3,6 +3,7 @@
 Owns the translation in both directions and the refusal of requests that are not well formed. Decides nothing.
 
 Invariant: what is not a string in a foreign writer's config crosses as JSON text and comes back as the same value.
+Nothing a foreign writer stored keeps a message from being made: one odd record must not hide all others.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ from typing import Any
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from herdmesh.api.common.v1 import connector_pb2, identity_pb2
+from herdmesh.api.common.v1 import connector_pb2, identity_pb2, revision_pb2
 from herdmesh.api.configstore.v1 import config_pb2, config_read_service_pb2
 from herdmesh.configstore.state import changes
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ChangeKind, ConnectorState
+from herdmesh.configstore.state.redaction import redacted_names
 from herdmesh.configstore.state.writes import LeaderToken
 from herdmesh.connect import jackson
+from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.connect.config_records import (
     LoggerRecord,
     Properties,
@@ -33,6 +36,7 @@ from herdmesh.topicstore import Revision
 
 _Read = config_read_service_pb2
 
+_TIME_MS_MIN, _TIME_MS_MAX = -62_135_596_800_000, 253_402_300_799_999
 _TARGET_STATES = {
     TargetState.STARTED: connector_pb2.TARGET_STATE_STARTED,
     TargetState.PAUSED: connector_pb2.TARGET_STATE_PAUSED,
@@ -51,18 +55,24 @@ _KINDS = {
 
 def entry(state: ConnectorState, store_id: str) -> config_pb2.ConnectorEntry:
     """One connector as stored."""
+    tasks = state.tasks
     message = config_pb2.ConnectorEntry(
         name=state.name,
         has_config=state.config is not None,
-        tasks=[properties_to_proto(task.properties) for task in state.tasks],
-        task_digests=[task.digest for task in state.tasks],
+        tasks=[properties_to_proto(task.properties) for task in tasks],
+        task_digests=[task.digest for task in tasks],
         task_count=state.task_count or 0,
         inconsistent=state.inconsistent,
-        incarnation=state.incarnation,
+        incarnation=_text(state.incarnation),
         task_config_generation=state.task_config_generation,
         task_count_record=state.task_count_record,
         pending_fencing=state.pending_fencing,
         foreign=state.foreign,
+        stray_tasks={
+            number: properties_to_proto(task.properties)
+            for number, task in state.task_configs.items()
+            if not 0 <= number < len(tasks)
+        },
     )
     if state.config is not None:
         message.config.CopyFrom(properties_to_proto(state.config))
@@ -76,7 +86,7 @@ def entry(state: ConnectorState, store_id: str) -> config_pb2.ConnectorEntry:
         (message.tasks_revision, state.tasks_revision),
     ):
         if revision:
-            field.CopyFrom(revisions.to_proto(Revision(store_id, (revision,))))
+            field.CopyFrom(_revision(store_id, revision))
     return message
 
 
@@ -86,18 +96,21 @@ def leadership(value: changes.Leadership | None) -> config_pb2.Leadership:
         return config_pb2.Leadership()
     return config_pb2.Leadership(
         epoch=value.epoch,
-        leader_id=value.leader_id,
-        leader_address=value.leader_address,
+        leader_id=_text(value.leader_id),
+        leader_address=_text(value.leader_address),
         generation_first=value.generation_first,
         generation_limit=value.generation_limit,
     )
 
 
-def session_key(key: SessionKeyRecord) -> config_pb2.SessionKey:
-    """A session key."""
-    created = Timestamp()
-    created.FromMilliseconds(key.creation_timestamp_ms)
-    return config_pb2.SessionKey(key=key.key, algorithm=key.algorithm, create_time=created)
+def session_key(key: SessionKeyRecord, revision: int, store_id: str) -> config_pb2.SessionKey:
+    """A session key, `revision` being the offset after its record."""
+    return config_pb2.SessionKey(
+        key=key.key,
+        algorithm=_text(key.algorithm),
+        create_time=_timestamp(key.creation_timestamp_ms),
+        revision=_revision(store_id, revision),
+    )
 
 
 def session_key_from_proto(message: config_pb2.SessionKey) -> SessionKeyRecord:
@@ -121,18 +134,16 @@ def snapshot(
     state: ConfigState, revision: Revision, names: Iterable[str]
 ) -> config_read_service_pb2.GetSnapshotResponse:
     """Everything, or the connectors named."""
-    wanted = frozenset(names)
+    named = [state.connector(name) for name in sorted(set(names))]
+    found = [connector for connector in named if connector.is_remembered] if named else state.stored()
     response = _Read.GetSnapshotResponse(
         meta=revisions.meta(revision),
-        connectors=[
-            entry(connector, revision.store_id)
-            for connector in state.stored()
-            if not wanted or connector.name in wanted
-        ],
+        connectors=[entry(connector, revision.store_id) for connector in found],
         leadership=leadership(state.leadership),
     )
     if state.session_key is not None:
-        response.session_key.CopyFrom(session_key(state.session_key))
+        key = session_key(state.session_key, state.session_key_revision, revision.store_id)
+        response.session_key.CopyFrom(key)
     return response
 
 
@@ -156,9 +167,9 @@ def change(value: changes.Change, store_id: str) -> config_read_service_pb2.Watc
                 )
             )
         case changes.SessionKeyChanged():
-            return _Read.WatchResponse(session_key_changed=session_key(value.key))
+            return _Read.WatchResponse(session_key_changed=session_key(value.key, value.revision, store_id))
         case changes.LoggerLevelChanged():
-            level = config_pb2.LoggerLevel(logger=value.level.namespace, level=value.level.level)
+            level = config_pb2.LoggerLevel(logger=value.level.namespace, level=_text(value.level.level))
             return _Read.WatchResponse(logger_level_changed=level)
 
 
@@ -171,11 +182,36 @@ def snapshot_part(state: ConnectorState, store_id: str) -> config_read_service_p
     )
 
 
+def history_entry(record: AuditRecord) -> config_read_service_pb2.HistoryEntry:
+    """One change as the audit topic tells it."""
+    told = record.changes
+    message = _Read.HistoryEntry(
+        time=_timestamp(record.time_ms),
+        caller=_text(record.caller),
+        operation=_text(record.operation),
+        request_id=_text(record.request_id),
+        deleted=told.get("deleted") is True,
+        changed_properties=[_text(str(name)) for name in told.get("changed", ())],
+        task_count=told.get("tasks", told.get("task_count")),
+    )
+    if record.revision:
+        message.revision.CopyFrom(revisions.to_proto(revisions.from_text(record.revision)))
+    if "config" in told:
+        message.config_after.CopyFrom(properties_to_proto(told["config"]))
+        message.redacted_properties.extend(_text(name) for name in redacted_names(told["config"]))
+    if "target_state" in told:
+        message.target_state_after = _TARGET_STATES[TargetState(told["target_state"])]
+    return message
+
+
 def properties_to_proto(config: Properties) -> connector_pb2.Properties:
-    """A config; what is neither text nor null goes as JSON."""
+    """A config; what is neither text nor null goes as JSON, and so does text that is not Unicode (JSON has an escape
+    for half a surrogate pair, UTF-8 has not)."""
     return properties.to_proto(
         {
-            name: value if value is None or isinstance(value, str) else properties.JsonValue(_json_text(value))
+            _text(name): value
+            if value is None or (isinstance(value, str) and _text(value) == value)
+            else properties.JsonValue(_json_text(value))
             for name, value in config.items()
         }
     )
@@ -204,3 +240,19 @@ def leader_token(message: identity_pb2.LeaderToken) -> LeaderToken:
 
 def _json_text(value: object) -> str:
     return jackson.dumps(value).decode()
+
+
+def _text(text: str) -> str:
+    """Text as a message can carry it: halves of surrogate pairs, which a foreign writer's JSON may have, replaced."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _timestamp(epoch_ms: int) -> Timestamp:
+    """A time, held within the years a message can carry (1 to 9999): a foreign writer's number may be any."""
+    timestamp = Timestamp()
+    timestamp.FromMilliseconds(min(max(epoch_ms, _TIME_MS_MIN), _TIME_MS_MAX))
+    return timestamp
+
+
+def _revision(store_id: str, offset: int) -> revision_pb2.Revision:
+    return revisions.to_proto(Revision(store_id, (offset,)))

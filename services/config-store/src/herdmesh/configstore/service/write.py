@@ -16,13 +16,16 @@ import grpc.aio
 
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as pb
 from herdmesh.api.configstore.v1 import config_write_service_pb2_grpc as pb_grpc
+from herdmesh.configstore import errors
+from herdmesh.configstore.effects import history
 from herdmesh.configstore.effects.stores import ConfigTopicStore
 from herdmesh.configstore.service import wire
 from herdmesh.configstore.state import writes
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
+from herdmesh.connect.config_records import Properties
 from herdmesh.rpc import revisions
-from herdmesh.rpc.errors import NotBuilt, RequestInvalid
+from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.topicstore import Decision, Revision
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
@@ -118,7 +121,23 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
     async def RestoreConnector(
         self, request: pb.RestoreConnectorRequest, context: _Context
     ) -> pb.RestoreConnectorResponse:
-        raise NotBuilt("RestoreConnector")
+        connector, revision = request.connector, revisions.from_proto(request.revision)
+        if not connector:
+            raise errors.name_missing()
+        if revision is None:
+            raise RequestInvalid("name the revision whose config is wanted, as GetHistory tells it", "revision")
+        past: Properties | None = None
+        if not self._store.state.requests.is_known(request.options.request_id):
+            # A retry is answered with its first outcome, also when history has moved on since.
+            past = await history.config_at(self._store, connector, revision)
+        mutation = writes.RestoreConnector(connector, revision, past, wire.properties_from_proto(request.secrets))
+        applied = await self._apply("RestoreConnector", mutation, connector, request.options)
+        return pb.RestoreConnectorResponse(
+            meta=revisions.meta(applied.revision),
+            connector=_entry(applied),
+            created=applied.outcome.get("created") is True,
+            secrets_from_current=applied.outcome.get("secrets_from_current", ()),
+        )
 
     async def _apply(
         self, operation: str, mutation: writes.Mutation, connector: str, options: pb.WriteOptions

@@ -55,9 +55,10 @@ class RestartRequested:
 
 @dataclass(frozen=True, slots=True)
 class SessionKeyChanged:
-    """A session key was read."""
+    """A session key was read; `revision` is the offset after its record."""
 
     key: SessionKeyRecord
+    revision: int
 
 
 @dataclass(frozen=True, slots=True)

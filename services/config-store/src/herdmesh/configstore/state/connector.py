@@ -132,6 +132,11 @@ class ConnectorState(msgspec.Struct, frozen=True, gc=False):
             or self.task_count_record is not None
         )
 
+    @property
+    def is_remembered(self) -> bool:
+        """False when this is what a name never seen has. Connect keeps marks of what was deleted (reference 4.9)."""
+        return self.is_stored or self.pending_fencing or self.inconsistent or self.task_config_generation > 0
+
     def looks_like(self, other: ConnectorState) -> bool:
         """True when a reader of the store cannot tell the two apart."""
         return _visible(self) == _visible(other)

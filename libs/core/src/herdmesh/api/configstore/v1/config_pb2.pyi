@@ -199,6 +199,7 @@ class SessionKey(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     ALGORITHM_FIELD_NUMBER: _builtins.int
     CREATE_TIME_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
     key: _builtins.bytes
     """key is the raw secret."""
     algorithm: _builtins.str
@@ -207,16 +208,21 @@ class SessionKey(_message.Message):
     def create_time(self) -> _timestamp_pb2.Timestamp:
         """create_time is when it was made."""
 
+    @_builtins.property
+    def revision(self) -> _revision_pb2.Revision:
+        """revision for expected_revision of PutSessionKey. Unset in requests."""
+
     def __init__(
         self,
         *,
         key: _builtins.bytes = ...,
         algorithm: _builtins.str = ...,
         create_time: _timestamp_pb2.Timestamp | None = ...,
+        revision: _revision_pb2.Revision | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create_time", b"create_time", "revision", b"revision"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["algorithm", b"algorithm", "create_time", b"create_time", "key", b"key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["algorithm", b"algorithm", "create_time", b"create_time", "key", b"key", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -85,7 +85,9 @@ class GetSnapshotRequest(_message.Message):
 
     @_builtins.property
     def connectors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """connectors to return. Empty = all."""
+        """connectors to return, those included of which only the marks of a deleted connector are left (pending_fencing,
+        inconsistent, task_config_generation). Empty = all of which more is stored.
+        """
 
     def __init__(
         self,

@@ -33,12 +33,15 @@ class WriteOptions(_message.Message):
     CALLER_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """request_id makes a retry return the first outcome. Empty = no retry safety."""
+    """request_id makes a retry return the first outcome for 24 h; later it is refused with REQUEST_ID_EXPIRED. A retry must
+    ask for the same (secrets are not compared), else REQUEST_INVALID. Best is a UUID of version 7: its time tells an id
+    that is too old from a new one even when the store remembers nothing of it. Empty = no retry safety.
+    """
     caller: _builtins.str
     """caller for the audit: the user or service on whose behalf this is written. Empty = unknown."""
     @_builtins.property
     def expected_revision(self) -> _revision_pb2.Revision:
-        """expected_revision of the object's own record (config, target state and task set apart). Unset = unconditional."""
+        """expected_revision of the object's own record; which object that is each request says. Unset = unconditional."""
 
     @_builtins.property
     def leader(self) -> _identity_pb2.LeaderToken:
@@ -82,7 +85,7 @@ class PutConnectorConfigRequest(_message.Message):
     """must_exist makes this an update: refused with CONNECTOR_NOT_FOUND when there is none. Not together with must_not_exist."""
     @_builtins.property
     def options(self) -> Global___WriteOptions:
-        """options of the write."""
+        """options of the write; expected_revision is of the config."""
 
     @_builtins.property
     def config(self) -> _connector_pb2.Properties:
@@ -339,7 +342,7 @@ class PutTaskCountRequest(_message.Message):
     """task_count of producers that may be alive."""
     @_builtins.property
     def options(self) -> Global___WriteOptions:
-        """options of the write; leader is required."""
+        """options of the write; expected_revision is of the task set whose producers are counted; leader is required."""
 
     def __init__(
         self,
@@ -390,7 +393,7 @@ class RequestRestartRequest(_message.Message):
     RESTART_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def options(self) -> Global___WriteOptions:
-        """options of the write; leader is required."""
+        """options of the write; expected_revision is of the config; leader is required."""
 
     @_builtins.property
     def restart(self) -> _config_pb2.RestartRequest:
@@ -444,7 +447,7 @@ class PutSessionKeyRequest(_message.Message):
     SESSION_KEY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def options(self) -> Global___WriteOptions:
-        """options of the write; leader is required."""
+        """options of the write; expected_revision is of the session key; leader is required."""
 
     @_builtins.property
     def session_key(self) -> _config_pb2.SessionKey:
@@ -498,7 +501,7 @@ class PutLoggerLevelRequest(_message.Message):
     LOGGER_LEVEL_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def options(self) -> Global___WriteOptions:
-        """options of the write."""
+        """options of the write; expected_revision is refused with REQUEST_INVALID, because levels are not kept."""
 
     @_builtins.property
     def logger_level(self) -> _config_pb2.LoggerLevel:
