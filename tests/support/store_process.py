@@ -71,6 +71,12 @@ class StoreProcess:
         answer = await self._health.Check(health_pb2.HealthCheckRequest(service=self.write_service))
         return answer.status == health_pb2.HealthCheckResponse.SERVING
 
+    @property
+    def pid(self) -> int:
+        """The process, once it was started."""
+        assert self._process is not None
+        return self._process.pid
+
     def signal(self, number: signal.Signals) -> None:
         """Send a signal."""
         assert self._process is not None
