@@ -1,0 +1,172 @@
+"""A broker that asks who somebody is and what he may do, for tests of refusals; and it makes topics for whoever asks.
+
+Owns the broker, its users and the administrator's view of it: access rules, topics, their settings. Clients of the
+plain listener (`bootstrap`) may do everything; users log in at `guarded` and may do nothing until granted.
+
+Invariant: every call returns after the broker has done what it was asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import (
+    AclBinding,  # pyright: ignore[reportPrivateImportUsage]  # public by the client's documentation, here and below
+    AclBindingFilter,  # pyright: ignore[reportPrivateImportUsage]
+    AclOperation,  # pyright: ignore[reportPrivateImportUsage]
+    AclPermissionType,  # pyright: ignore[reportPrivateImportUsage]
+    AdminClient,
+    AlterConfigOpType,  # pyright: ignore[reportPrivateImportUsage]
+    ConfigEntry,  # pyright: ignore[reportPrivateImportUsage]
+    ConfigResource,  # pyright: ignore[reportPrivateImportUsage]
+    NewPartitions,  # pyright: ignore[reportPrivateImportUsage]
+    NewTopic,  # pyright: ignore[reportPrivateImportUsage]
+    ResourcePatternType,  # pyright: ignore[reportPrivateImportUsage]
+    ResourceType,  # pyright: ignore[reportPrivateImportUsage]
+)
+
+from herdmesh.devstack.broker import Broker
+
+_USERS = 16
+_TIMEOUT_S = 10.0
+
+
+class GuardedBroker:
+    """One broker; `start` and `stop` it."""
+
+    def __init__(self, data_dir: Path) -> None:
+        port = _free_port()
+        users = " ".join(f'user_u{number}="secret-{number}"' for number in range(_USERS))
+        login = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+        self.guarded = f"127.0.0.1:{port}"
+        self.broker = Broker(
+            data_dir,
+            port=0,
+            settings={
+                "listeners": f"GUARDED://{self.guarded}",
+                "advertised.listeners": f"GUARDED://{self.guarded}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,GUARDED:SASL_PLAINTEXT",
+                "sasl.enabled.mechanisms": "PLAIN",
+                "listener.name.guarded.plain.sasl.jaas.config": login,
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:ANONYMOUS",
+                # As Kafka's default is: what asks for a topic by name makes it, unless it takes care not to.
+                "auto.create.topics.enable": "true",
+                "group.min.session.timeout.ms": "500",
+            },
+        )
+        self._numbers = itertools.count()
+        self._admin: Any = None
+
+    async def start(self) -> None:
+        await self.broker.start()
+        self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+
+    async def stop(self) -> None:
+        await self.broker.stop()
+
+    @property
+    def bootstrap(self) -> str:
+        """Where everybody may do everything."""
+        return self.broker.bootstrap
+
+    def new_user(self) -> tuple[str, Mapping[str, str]]:
+        """The name of a user nobody had before, and the client configs it logs in with."""
+        number = next(self._numbers)
+        return f"u{number}", {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": f"u{number}",
+            "sasl.password": f"secret-{number}",
+        }
+
+    # Who may do what. A resource is `topic:NAME`, `group:NAME` or `transactional_id:NAME`; a topic stands for every
+    # topic whose name begins with it, so that a store's audit topic is covered.
+
+    async def allow(self, user: str, resource: str, *operations: str) -> None:
+        """Grant operations, named as Kafka does (`READ`)."""
+        await self._rule(user, resource, AclPermissionType.ALLOW, operations)
+
+    async def deny(self, user: str, resource: str, operation: str) -> None:
+        """Refuse an operation, granted or not."""
+        await self._rule(user, resource, AclPermissionType.DENY, [operation])
+
+    async def relent(self, user: str, resource: str, operation: str) -> None:
+        """Take a `deny` back."""
+        wanted = _filter(user, resource, AclPermissionType.DENY, operation)
+        await _done(self._admin.delete_acls([wanted]))
+        await self._until_in_force(wanted, False)
+
+    async def allow_store(self, user: str, topic: str, transactional_id: str, *groups: str) -> None:
+        """Everything a store needs; the first of `groups` is the one it is elected in, others it only looks at."""
+        await self.allow(user, f"topic:{topic}", "READ", "WRITE", "CREATE", "DESCRIBE_CONFIGS")
+        await self.allow(user, f"transactional_id:{transactional_id}", "WRITE")
+        for group in groups:
+            await self.allow(user, f"group:{group}", "READ")
+
+    async def _rule(self, user: str, resource: str, permission: Any, operations: Any) -> None:
+        kind, name, pattern = _resource(resource)
+        rules = [
+            AclBinding(kind, name, pattern, f"User:{user}", "*", AclOperation[operation], permission)
+            for operation in operations
+        ]
+        await _done(self._admin.create_acls(rules))
+        for operation in operations:
+            await self._until_in_force(_filter(user, resource, permission, operation), True)
+
+    async def _until_in_force(self, wanted: Any, there: bool) -> None:
+        """The controller has it before the broker that asks its own copy."""
+        async with asyncio.timeout(_TIMEOUT_S):
+            while bool(await asyncio.wrap_future(self._admin.describe_acls(wanted))) is not there:
+                await asyncio.sleep(0.01)
+
+    # Topics.
+
+    async def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        """Make a topic; of configs, dots are written as underscores."""
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        await _done(self._admin.create_topics([NewTopic(name, partitions, 1, config=named)]))
+
+    async def delete_topic(self, name: str) -> None:
+        await _done(self._admin.delete_topics([name]))
+
+    async def add_partitions(self, name: str, partitions: int) -> None:
+        await _done(self._admin.create_partitions([NewPartitions(name, partitions)]))
+
+    async def set_policy(self, name: str, policy: str) -> None:
+        """`cleanup.policy` of a topic."""
+        entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
+        await _done(self._admin.incremental_alter_configs([resource]))
+
+    async def has_topic(self, name: str) -> bool:
+        listed = await asyncio.to_thread(self._admin.list_topics, timeout=_TIMEOUT_S)
+        return name in listed.topics
+
+
+def _resource(text: str) -> tuple[Any, str, Any]:
+    kind, _, name = text.partition(":")
+    pattern = ResourcePatternType.PREFIXED if kind == "topic" else ResourcePatternType.LITERAL
+    return ResourceType[kind.upper()], name, pattern
+
+
+def _filter(user: str, resource: str, permission: Any, operation: str) -> Any:
+    kind, name, pattern = _resource(resource)
+    return AclBindingFilter(kind, name, pattern, f"User:{user}", "*", AclOperation[operation], permission)
+
+
+async def _done(futures: Mapping[Any, Future[Any]]) -> None:
+    async with asyncio.timeout(_TIMEOUT_S):
+        await asyncio.gather(*(asyncio.wrap_future(future) for future in futures.values()))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
