@@ -99,9 +99,10 @@ def decide_puts(state: StatusState, puts: Sequence[Put], late: Collection[Key] =
 
 
 def _refusal(put: Put, stored: StoredStatus | None) -> PutResult | None:
+    if stored is None and put.status.state is State.DESTROYED:
+        return None  # as it was asked for, whatever was expected: a retry whose first answer was lost
     if put.expected is not None and put.expected != _position(stored):
-        # As it is what it would write, this is a retry whose first answer was lost.
-        as_asked = put.status.state is State.DESTROYED if stored is None else stored.status == put.status
+        as_asked = stored is not None and stored.status == put.status  # so here
         return PutResult.APPLIED if as_asked else PutResult.REVISION_MISMATCH
     if stored is None:
         return None
