@@ -78,10 +78,9 @@ async def serve(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        # Together: closing the store ends the watches, so that the server need not wait for its grace to pass.
-        await asyncio.gather(server.stop(STOP_GRACE_S), store.close())
-        await relay.stop()
+        # Together: closing the store and the leases ends the watches, so that the server need not wait for its grace.
         keeper.close()
+        await asyncio.gather(server.stop(STOP_GRACE_S), store.close(), relay.stop())
 
 
 async def _main(stop: asyncio.Event) -> None:

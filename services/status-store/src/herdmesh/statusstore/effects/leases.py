@@ -80,6 +80,8 @@ class LeaseKeeper:
                     self.version += 1
                     changed, self._changed = self._changed, asyncio.Event()
                     changed.set()
+                case WakeAt() if self._closed:
+                    pass
                 case WakeAt():
                     self._stop_timer()
                     delay_s = max(0, instruction.at_ms - _now_ms()) / 1000

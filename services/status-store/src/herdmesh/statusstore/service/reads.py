@@ -19,8 +19,8 @@ from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as pb2_grpc
 from herdmesh.rpc import revisions
-from herdmesh.rpc.store_status import meta_if_open, store_status
 from herdmesh.rpc.errors import RequestInvalid
+from herdmesh.rpc.store_status import meta_if_open, store_status
 from herdmesh.statusstore.effects.leases import LeaseKeeper
 from herdmesh.statusstore.effects.store import Store
 from herdmesh.statusstore.service import wire
@@ -88,9 +88,7 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
             topics=[wire.topic_to(topic) for topic in self._store.state.topics_of(name)],
         )
 
-    async def GetStoreStatus(
-        self, request: pb2.GetStoreStatusRequest, context: _Context
-    ) -> pb2.GetStoreStatusResponse:
+    async def GetStoreStatus(self, request: pb2.GetStoreStatusRequest, context: _Context) -> pb2.GetStoreStatusResponse:
         state = self._store.state
         latest = [
             store_pb2.UndecodableRecord(
