@@ -15,7 +15,9 @@ import pytest
 
 from herdmesh.topicstore import (
     Condition,
+    Decision,
     KafkaTopicStore,
+    NewRecord,
     NotAuthorized,
     NotWriter,
     Role,
@@ -139,7 +141,9 @@ async def test_each_missing_right_is_named_and_its_grant_heals(clerk: Clerk, gua
     await guarded.allow(clerk.name, f"transactional_id:{settings.transactional_id}", "WRITE")
     await until_role(store, Role.WRITER)
     assert (store.health.condition, store.health.message) == (Condition.HEALTHY, "")
-    await store.write(put(b"a", b"1"))
+    audited = NewRecord(b"k", b"v", settings.audit_topic)
+    await store.write(lambda _: Decision([NewRecord(b"a", b"1"), audited], lambda _state, revision: revision))
+    assert [record.value for record in await store.read_audit([0])] == [b"v"]
 
 
 async def test_losing_the_right_to_write_leaves_the_reads_and_heals(clerk: Clerk, guarded: GuardedBroker) -> None:

@@ -109,5 +109,5 @@ class _Scan:
             self._next = self._last.offset + 1
         elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]  # librdkafka's local code
             self._next = self._end
-        else:
+        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:  # of the group it was made to name and never uses
             raise KafkaException(error)

@@ -148,6 +148,8 @@ class Reader:
                 self._reach((message.topic() or "", message.partition() or 0), message.offset() or 0)
             elif error.code() in _FAULTS or error.fatal():
                 raise KafkaException(error)
+            elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                pass  # the client looks for the coordinator of the group it was made to name and never uses
             else:
                 _logger.warning("the reader goes on after: %s", error)
         # The client's own position is beyond the markers it skipped, which no message tells.
