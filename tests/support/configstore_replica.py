@@ -7,7 +7,7 @@ Owns the wiring that tests of the service share; what a store does is the test's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,7 @@ _SERVING = health_pb2.HealthCheckResponse.SERVING
 class Replica:
     """One config store in this process, and stubs to it."""
 
+    broker: MemoryBroker
     store: MemoryTopicStore[ConfigState, Change]
     server: Server
     campaigns: Campaigns
@@ -84,7 +85,7 @@ class Replica:
         return bool(answer.status == _SERVING)
 
     async def put(
-        self, name: str, config: dict[str, properties.PropertyValue] | None = None, **fields: object
+        self, name: str, config: Mapping[str, properties.PropertyValue] | None = None, **fields: object
     ) -> config_write_service_pb2.PutConnectorConfigResponse:
         request = _Write.PutConnectorConfigRequest(connector=name, config=properties.to_proto(config or {}), **fields)  # pyright: ignore[reportArgumentType]
         return await self.write.PutConnectorConfig(request)
@@ -164,7 +165,7 @@ class Replicas:
                 LEADERSHIP_SERVICE,
             ),
         ]
-        one = Replica(store, Server("127.0.0.1:0", services, metrics=False), campaigns)
+        one = Replica(self.broker, store, Server("127.0.0.1:0", services, metrics=False), campaigns)
         await one.start()
         self._made.append(one)
         if join:

@@ -27,7 +27,12 @@ def test_identities_are_connects_own() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--config-storage-topic-configs", "x"], ["--group-id="], ["--config-storage-replication-factor", "x"]],
+    [
+        ["--config-storage-topic-configs", "x"],
+        ["--group-id="],
+        ["--config-storage-replication-factor", "x"],
+        ["--config-audit-retention-ms", "86400000"],  # retries of a day need more than a day of audit
+    ],
 )
 def test_wrong_settings_name_the_field(arguments: list[str]) -> None:
     with pytest.raises(ValidationError) as error:
@@ -40,3 +45,10 @@ def test_the_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERDMESH_MEMORY", "true")
     settings = ConfigStoreSettings.load([])
     assert (settings.config_storage_topic, settings.memory) == ("from-environment", True)
+
+
+def test_the_audit_topic_outlives_every_retry_that_is_answered() -> None:
+    month = ConfigStoreSettings.load([]).topic_settings().audit_topic_configs
+    assert month == {"retention.ms": "2592000000"}
+    always = ConfigStoreSettings.load(["--config-audit-retention-ms", "-1"]).topic_settings()
+    assert always.audit_topic_configs == {"retention.ms": "-1"}

@@ -15,7 +15,10 @@ from pydantic import Field, SecretStr, field_validator
 from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
 from herdmesh.topicstore import TopicSettings
 
-_AUDIT_RETENTION_MS = 30 * 24 * 3_600_000
+_DAY_MS = 24 * 3_600_000
+_FOR_EVER = -1
+#: Outcomes of requests are told for a day (`state.requests.KEPT_MS`); a writer that takes over reads them from there.
+_AUDIT_RETENTION_MS_MIN = 2 * _DAY_MS
 
 
 class ConfigStoreSettings(ServiceSettings):
@@ -31,6 +34,11 @@ class ConfigStoreSettings(ServiceSettings):
     config_storage_topic_configs: str = Field(
         default="", description="further settings of a topic this store creates: name=value,name=value"
     )
+    config_audit_retention_ms: int = Field(
+        default=30 * _DAY_MS,
+        description="how long history can be read and restored from, in ms, of an audit topic this store creates; "
+        "at least 2 days, -1 = for ever",
+    )
     memory: bool = Field(default=False, description="keep everything in this process; for tests, nothing survives it")
 
     kafka_client_configs: SecretStr = Field(
@@ -41,6 +49,13 @@ class ConfigStoreSettings(ServiceSettings):
     @classmethod
     def _pairs(cls, value: str | SecretStr) -> str | SecretStr:
         name_value_pairs(value.get_secret_value() if isinstance(value, SecretStr) else value)
+        return value
+
+    @field_validator("config_audit_retention_ms")
+    @classmethod
+    def _long_enough(cls, value: int) -> int:
+        if value < _AUDIT_RETENTION_MS_MIN and value != _FOR_EVER:
+            raise ValueError(f"must be at least {_AUDIT_RETENTION_MS_MIN}, or {_FOR_EVER} for ever")
         return value
 
     @property
@@ -63,7 +78,7 @@ class ConfigStoreSettings(ServiceSettings):
             replication_factor=self.config_storage_replication_factor,
             topic_configs=name_value_pairs(self.config_storage_topic_configs),
             audit_topic=self.audit_topic,
-            audit_topic_configs={"retention.ms": str(_AUDIT_RETENTION_MS)},
+            audit_topic_configs={"retention.ms": str(self.config_audit_retention_ms)},
             client_configs=self.client_configs,
             client_id_base=f"herdmesh-config-store-{self.group_id}",
         )

@@ -3,8 +3,9 @@
 Owns an index, not the changes: who did what is read again from the audit topic when somebody asks (`service.read`), so
 that a long history costs no memory. Knows nothing of what a change was.
 
-Invariant: places of one connector rise; the newest `CHANGES_MAX` of each are kept, and of all connectors together at
-most `PLACES_MAX`: those of the connector that changed longest ago go first.
+Invariant: places of one connector rise; the newest `changes_max` of each are kept, and of all connectors together at
+most `places_max`: each then loses its older half, and if there are too many connectors even so, those that changed
+longest ago lose all.
 """
 
 from __future__ import annotations
@@ -26,19 +27,30 @@ class Place(NamedTuple):
 class HistoryIndex:
     """Places by connector, the one that changed last at the end. Not thread-safe, like all state."""
 
-    def __init__(self) -> None:
+    def __init__(self, changes_max: int = CHANGES_MAX, places_max: int = PLACES_MAX) -> None:
+        self._changes_max = changes_max
+        self._places_max = places_max
         self._places: dict[str, tuple[Place, ...]] = {}
         self._count = 0
 
     def add(self, connector: str, place: Place) -> None:
         """Remember where a change of `connector` lies."""
         known = self._places.pop(connector, ())
-        kept = (*known[-(CHANGES_MAX - 1) :], place)
+        kept = (*known[-(self._changes_max - 1) :], place)
         self._places[connector] = kept
         self._count += len(kept) - len(known)
-        while self._count > PLACES_MAX:
-            longest_ago = next(iter(self._places))
-            self._count -= len(self._places.pop(longest_ago))
+        if self._count > self._places_max:
+            self._make_room()
+
+    def _make_room(self) -> None:
+        # The older half of each history goes, so that the room made is worth the walk and no connector loses all.
+        halves = {name: places[len(places) // 2 :] for name, places in self._places.items()}
+        self._count = sum(map(len, halves.values()))
+        for name in list(halves):
+            if self._count <= self._places_max // 2:
+                break
+            self._count -= len(halves.pop(name))
+        self._places = halves
 
     def before(self, connector: str, audit_offset: int | None, count: int) -> Sequence[Place]:
         """Up to `count` places below `audit_offset` (None = from the newest), newest first."""
@@ -54,7 +66,7 @@ class HistoryIndex:
 
     def copy(self) -> HistoryIndex:
         """An independent copy, sharing the places."""
-        copied = HistoryIndex()
+        copied = HistoryIndex(self._changes_max, self._places_max)
         copied._places = dict(self._places)
         copied._count = self._count
         return copied
