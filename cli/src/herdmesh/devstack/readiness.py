@@ -1,14 +1,24 @@
-"""Asking a broker or a service whether it serves. Owns the one use of Kafka and gRPC clients in this package."""
+"""Asking a broker or a service whether it serves, and a store what keeps it from serving.
+
+Owns the one use of Kafka and gRPC clients in this package. Invariant: a question is answered within its time, whoever
+is there or not.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
 
 import grpc
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from grpc_health.v1 import health_pb2
+
+from herdmesh.api.common.v1 import store_pb2
+from herdmesh.api.configstore.v1 import config_read_service_pb2, config_read_service_pb2_grpc
+from herdmesh.api.statusstore.v1 import status_read_service_pb2, status_read_service_pb2_grpc
 
 _REQUEST_TIMEOUT_S = 2.0
 _SILENT = logging.getLogger("herdmesh.devstack.readiness")
@@ -47,3 +57,43 @@ async def serves(channel: grpc.aio.Channel, timeout_s: float = 2.0) -> bool:
     except grpc.aio.AioRpcError:
         return False
     return reply.status == health_pb2.HealthCheckResponse.SERVING
+
+
+@dataclass(frozen=True, slots=True)
+class StoreTrouble:
+    """What keeps a store from all it should do: the name of its condition, its own message with the fix, and whether it
+    stays until somebody mends it."""
+
+    condition: str
+    message: str
+    lasting: bool
+
+
+_LASTING = frozenset(
+    {
+        store_pb2.STORE_CONDITION_CLEANUP_POLICY_WRONG,
+        store_pb2.STORE_CONDITION_PARTITION_COUNT_WRONG,
+        store_pb2.STORE_CONDITION_NOT_AUTHORIZED,
+        store_pb2.STORE_CONDITION_FOREIGN_WRITER,
+    }
+)
+
+
+async def store_trouble(channel: grpc.aio.Channel, role: str, timeout_s: float = 2.0) -> StoreTrouble | None:
+    """What the store behind `channel` says of itself; None when it is healthy, or does not answer. `role` is
+    `config-store` or `status-store`."""
+    ask: Callable[..., Awaitable[Any]]
+    if role == "config-store":
+        ask = config_read_service_pb2_grpc.ConfigReadServiceStub(channel).GetStoreStatus
+        request: Any = config_read_service_pb2.GetStoreStatusRequest()
+    else:
+        ask = status_read_service_pb2_grpc.StatusReadServiceStub(channel).GetStoreStatus
+        request = status_read_service_pb2.GetStoreStatusRequest()
+    try:
+        status: store_pb2.StoreStatus = (await ask(request, timeout=timeout_s)).status
+    except grpc.aio.AioRpcError:
+        return None
+    if status.condition == store_pb2.STORE_CONDITION_HEALTHY:
+        return None
+    name = store_pb2.StoreCondition.Name(status.condition).removeprefix("STORE_CONDITION_")
+    return StoreTrouble(name, status.message, status.condition in _LASTING)

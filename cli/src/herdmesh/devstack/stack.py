@@ -23,7 +23,7 @@ from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.layout import LOOPBACK, ProcessMark, ServiceState, StackLayout, StackState
 from herdmesh.devstack.process import ManagedProcess, end_tree
-from herdmesh.devstack.readiness import serves
+from herdmesh.devstack.readiness import serves, store_trouble
 
 MODULES = {
     "config-store": "herdmesh.configstore",
@@ -31,6 +31,7 @@ MODULES = {
     "herder": "herdmesh.herder",
     "worker": "herdmesh.worker",
 }
+STORES = ("config-store", "status-store")
 START_TIMEOUT_S = 90.0
 STOP_GRACE_S = {"worker": 20.0, "herder": 5.0, "config-store": 5.0, "status-store": 5.0}
 _PROBE_INTERVAL_S = 0.1
@@ -45,7 +46,8 @@ class StackAlreadyRunning(DevstackError):
 
 
 class ServiceNotReady(DevstackError):
-    """A service did not serve in time, or ended while starting; the tail of its log is in the message."""
+    """A service did not serve in time, or ended while starting (the tail of its log is in the message), or a store says
+    what somebody has to mend first (its own words are the message)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +95,12 @@ class Stack:
                 # All at once: every client of ours waits for its servers, and Spark needs the time for itself.
                 for name in [*names, *workers]:
                     await self._start_service(name, ports[name])
-                await asyncio.gather(*(self.wait_serving(name) for name in [*names, *workers]))
+                await self._all_serving([*names, *workers])
         except TimeoutError:
             waiting = [name for name, one in self._services.items() if one.state != "serving"]
-            tails = "\n".join(f"--- {name}\n{self.processes[name].log_tail()}" for name in waiting)
+            tails = "\n".join(
+                f"--- {name}: {self._services[name].detail}\n{self.processes[name].log_tail()}" for name in waiting
+            )
             await self.stop()
             raise ServiceNotReady(f"not serving after {timeout_s:g} s: {', '.join(waiting)}\n{tails}") from None
         except BaseException:
@@ -137,8 +141,36 @@ class Stack:
                     tail = process.log_tail()
                     raise ServiceNotReady(f"{name} ended with exit code {process.exit_code} while starting\n{tail}")
                 if await serves(channel):
+                    self._services[name].detail = ""
                     self._set(name, "serving")
                     return
+                if role_of(name) in STORES and (trouble := await store_trouble(channel, role_of(name))) is not None:
+                    self._services[name].detail = f"{trouble.condition}: {trouble.message}"
+                    self._publish()
+                await asyncio.sleep(_PROBE_INTERVAL_S)
+
+    async def _all_serving(self, names: Sequence[str]) -> None:
+        """Until all of them serve, or a store says what somebody has to mend first: waiting on would not."""
+        serving = asyncio.gather(*(self.wait_serving(name) for name in names))
+        mending = [asyncio.create_task(self._until_to_be_mended(name)) for name in STORES]
+        try:
+            await asyncio.wait([serving, *mending], return_when=asyncio.FIRST_COMPLETED)
+            for one in mending:
+                if one.done():
+                    raise ServiceNotReady(one.result())
+            await serving
+        finally:
+            for one in [serving, *mending]:
+                one.cancel()
+            await asyncio.gather(serving, *mending, return_exceptions=True)
+
+    async def _until_to_be_mended(self, name: str) -> str:
+        """What the store says, once it says something that stays until somebody mends it."""
+        async with grpc.aio.insecure_channel(self._services[name].address) as channel:
+            while True:
+                trouble = await store_trouble(channel, name)
+                if trouble is not None and trouble.lasting:
+                    return f"{name}: {trouble.condition}: {trouble.message}"
                 await asyncio.sleep(_PROBE_INTERVAL_S)
 
     def addresses(self, role: str) -> Sequence[str]:

@@ -1,0 +1,35 @@
+"""A stack that cannot come up says why at once, in the words of the part that knows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage]
+
+from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.stack import ServiceNotReady, Stack, StackSettings
+
+
+async def test_what_a_store_says_ends_the_start(kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+    topic = tmp_topic("configs")
+    admin: Any = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    made = admin.create_topics([NewTopic(topic, 1, 1, config={"cleanup.policy": "delete"})])
+    await asyncio.wrap_future(made[topic])
+    env = {
+        "HERDMESH_GROUP_ID": topic,
+        "HERDMESH_CONFIG_STORAGE_TOPIC": topic,
+        "HERDMESH_STATUS_STORAGE_TOPIC": tmp_topic("status"),
+        "HERDMESH_OFFSET_STORAGE_TOPIC": tmp_topic("offsets"),
+    }
+    stack = Stack(StackSettings(tmp_path, workers=0, usual_ports=False, service_env=env, broker=kafka))
+    begun_s = time.monotonic()
+    with pytest.raises(ServiceNotReady, match=r"config-store: CLEANUP_POLICY_WRONG: .*kafka-configs\.sh") as refused:
+        await stack.start()
+    assert time.monotonic() - begun_s < 45  # half of the time it would wait for what only takes long
+    assert "\n" not in str(refused.value)
+    assert all(process.mark is None for process in stack.processes.values())
