@@ -1,0 +1,96 @@
+"""An event loop in virtual time: nothing ever sleeps, and two runs of one story are the same.
+
+Owns the loop and the clock. When nothing is ready to run, the clock jumps to the next timer. Futures and tasks are
+numbered, so that sets of them iterate in the order they were made and not by address.
+
+Invariant: a loop with no timer and nothing ready is a deadlock of the story, and raises.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import selectors
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import Any, Self, TypeVar
+
+ResultT = TypeVar("ResultT")
+_T = TypeVar("_T")
+
+
+class Deadlock(Exception):
+    """Nothing is ready and no timer is set."""
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Instead of waiting it moves the clock."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise Deadlock
+        if timeout > 0:
+            self.now_s += timeout
+        return []  # no socket takes part in a story
+
+
+class _Future(asyncio.Future[_T]):
+    number: int
+
+    def __new__(cls, *, loop: asyncio.AbstractEventLoop | None = None) -> Self:
+        assert isinstance(loop, VirtualLoop)
+        future = super().__new__(cls)
+        future.number = loop.next_number()
+        return future
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class _Task(asyncio.Task[_T]):
+    number: int
+
+    def __new__(
+        cls,
+        coro: Any,
+        *,
+        loop: asyncio.AbstractEventLoop | None = None,
+        name: str | None = None,
+        context: Context | None = None,
+    ) -> Self:
+        assert isinstance(loop, VirtualLoop)
+        task = super().__new__(cls)
+        task.number = loop.next_number()
+        return task
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """`time()` is what the story says."""
+
+    def __init__(self) -> None:
+        self._jumping = _JumpingSelector()
+        super().__init__(self._jumping)
+        self._numbers = itertools.count(1)
+
+    def time(self) -> float:
+        return self._jumping.now_s
+
+    def next_number(self) -> int:
+        return next(self._numbers)
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return _Future[Any](loop=self)
+
+    def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> asyncio.Task[Any]:
+        return _Task[Any](coro, loop=self, name=None if name is None else str(name), context=context)
+
+
+def run(main: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+    """`asyncio.run` in virtual time."""
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main())

@@ -1,0 +1,323 @@
+"""The checkers of a store's promises: a history of clients against the log the store left.
+
+Owns what counts as a violation, beyond linearizability (`tests.support.linearizability`), which it also runs. Knows
+nothing of how history and log came about: the simulator and the runs against a real broker are judged by this code.
+
+Invariant: a checker reads `History` and `StoreLog` only, and a violation names the promise of docs/guarantees.md that
+it breaks (S1 to S11, C4).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from tests.support import linearizability
+from tests.support.history import History, Listing, Operation, Outcome
+
+_SHOWN_MAX = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """`check` is the name of the checker, `text` one thing it found."""
+
+    check: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """One committed record that sets or removes (`value` None) a key, in the store's own topic.
+
+    `transaction` numbers transactions in the order they became visible, -1 for a plain producer's record. `request_id`
+    is the audit record's of the same transaction, when that is known.
+    """
+
+    key: str
+    value: str | None
+    partition: int
+    offset: int
+    transaction: int = -1
+    request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """One epoch as a herder was told, or as a record says: `first` <= generation < `limit`."""
+
+    epoch: int
+    leader: str
+    first: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Privileged:
+    """A committed write that was made under `epoch` while `in_force` was the epoch of the latest record before it."""
+
+    what: str
+    epoch: int
+    in_force: int
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """A transaction that became visible: who wrote it, and who had taken over last before that."""
+
+    writer: str
+    owner: str
+
+
+@dataclass
+class StoreLog:
+    """What the topic says, nothing compacted away. `requests` None: the store keeps no audit topic."""
+
+    writes: list[Logged] = field(default_factory=lambda: list[Logged]())
+    requests: Counter[str] | None = None
+    granted: list[Granted] = field(default_factory=lambda: list[Granted]())
+    privileged: list[Privileged] = field(default_factory=lambda: list[Privileged]())
+    visible: list[Visible] = field(default_factory=lambda: list[Visible]())
+
+    def fold(self, revision: Sequence[int] | None = None) -> dict[str, str]:
+        """The values of all keys at a revision; None = at the end."""
+        values: dict[str, str] = {}
+        for write in self.writes:
+            if revision is not None and write.offset >= revision[write.partition]:
+                continue
+            if write.value is None:
+                values.pop(write.key, None)
+            else:
+                values[write.key] = write.value
+        return values
+
+    def after(self, revision: Sequence[int], until: Sequence[int]) -> Iterator[Logged]:
+        """What was written from one revision on and before the other."""
+        return (
+            write
+            for write in self.writes
+            if revision[write.partition] <= write.offset < max(until[write.partition], revision[write.partition])
+        )
+
+
+def check(history: History, log: StoreLog, granted: Iterable[Granted] = (), foreign: str = "java-") -> list[Violation]:
+    """Every violation of every promise. Keys that begin with `foreign` belong to a producer outside the fence, which
+    nobody can compare and set against: they are not judged as registers."""
+    found: list[Violation] = []
+
+    def note(name: str, texts: Iterable[str]) -> None:
+        found.extend(Violation(name, text) for text in list(texts)[:_SHOWN_MAX])
+
+    note("S7 compare and set", _linearizable(history, log, foreign))
+    note("S7 compare and set (log)", _decided_on_truth(history, log, foreign))
+    note("S2 acknowledged writes are there", _lost(history, log))
+    note("S8 applied once", _doubled(history, log))
+    note("S6 not applied means never", _never(history, log))
+    note("S9 revisions", _revisions(history, log))
+    note("S1 read your writes", _reads_see_writes(history))
+    note("S10 a snapshot is the fold", _snapshots(history, log))
+    note("S9 watch", _watches(history, log))
+    note("S3 one effective writer", _one_writer(log))
+    note("C4 epochs", _epochs([*log.granted, *granted], log))
+    return found
+
+
+def resolved(operation: Operation, log: StoreLog, by_revision: dict[tuple[str, int], str]) -> Operation:
+    """The operation with what the log knows beyond its client: that an unknown write never happened, and which value
+    the revision named by a mismatch is of."""
+    if operation.outcome is Outcome.UNKNOWN and operation.writes and not _may_be_applied(operation, log):
+        return replace(operation, outcome=Outcome.NOT_APPLIED)
+    if operation.outcome is Outcome.REFUSED and operation.revision is not None:
+        seen = by_revision.get((operation.key, operation.revision)) if operation.revision else None
+        return replace(operation, seen=seen)
+    return operation
+
+
+def _may_be_applied(operation: Operation, log: StoreLog) -> bool:
+    if operation.request_id and log.requests is not None:
+        return log.requests[operation.request_id] > 0
+    return operation.value is None or any(write.value == operation.value for write in log.writes)
+
+
+def _linearizable(history: History, log: StoreLog, foreign: str) -> Iterator[str]:
+    by_revision = {(write.key, write.offset + 1): write.value for write in log.writes if write.value is not None}
+    for key in history.keys:
+        if foreign and key.startswith(foreign):
+            continue
+        verdict = linearizability.judge(resolved(operation, log, by_revision) for operation in history.of_key(key))
+        if verdict is not None:
+            yield f"{key}: {verdict}"
+
+
+def _decided_on_truth(history: History, log: StoreLog, foreign: str) -> Iterator[str]:
+    """Each write, at its place in the log, found what it demanded. Stricter than the search: the order is given."""
+    by_value = {operation.value: operation for operation in history.operations if operation.value is not None}
+    by_request = {operation.request_id: operation for operation in history.operations if operation.request_id}
+    values: dict[str, str | None] = {}
+    last: dict[str, Operation] = {}
+    for write in log.writes:
+        before, values[write.key] = values.get(write.key), write.value
+        operation = by_request.get(write.request_id) or (by_value.get(write.value) if write.value else None)
+        if operation is None or operation.key != write.key or (foreign and write.key.startswith(foreign)):
+            continue
+        applied = replace(operation, outcome=Outcome.OK)
+        if not linearizability.step(before, applied)[0]:
+            yield f"{operation} was applied at offset {write.offset} over {before!r}"
+        previous = last.get(write.key)
+        if previous is not None and previous is not operation and previous.invoked > operation.returned:
+            yield f"{operation} lies behind {previous}, which began after it had ended"
+        last[write.key] = operation
+
+
+def _lost(history: History, log: StoreLog) -> Iterator[str]:
+    values = {write.value for write in log.writes}
+    for operation in history.operations:
+        if operation.outcome is not Outcome.OK or not operation.writes:
+            continue
+        if operation.value is not None and operation.value not in values:
+            yield f"{operation} is not in the log"
+        if operation.request_id and log.requests is not None and not log.requests[operation.request_id]:
+            yield f"{operation} is not in the audit topic"
+
+
+def _doubled(history: History, log: StoreLog) -> Iterator[str]:
+    for value, times in Counter(write.value for write in log.writes if write.value is not None).items():
+        if times > 1:
+            yield f"{value!r} was written {times} times"
+    for request_id, times in (log.requests or Counter[str]()).items():
+        if times > 1 and request_id:
+            yield f"request {request_id!r} was applied {times} times"
+
+
+def _never(history: History, log: StoreLog) -> Iterator[str]:
+    values = {write.value for write in log.writes}
+    for operation in history.operations:
+        if operation.outcome in (Outcome.OK, Outcome.UNKNOWN) or not operation.writes:
+            continue
+        by_request = operation.request_id and log.requests is not None and log.requests[operation.request_id]
+        if by_request or (operation.value is not None and operation.value in values):
+            yield f"{operation} is in the log"
+
+
+def _revisions(history: History, log: StoreLog) -> Iterator[str]:
+    places: dict[int, int] = {}
+    for write in log.writes:
+        if write.offset < places.get(write.partition, 0):
+            yield f"offset {write.offset} of partition {write.partition} was read twice"
+        places[write.partition] = write.offset + 1
+    offsets = {write.value: write.offset for write in log.writes if write.value is not None}
+    for operation in history.operations:
+        if operation.outcome is Outcome.OK and operation.revision is not None and operation.value in offsets:
+            told, lies = operation.revision, offsets[operation.value]
+            if told != lies + 1:
+                yield f"{operation} was told revision {told}, its record lies at offset {lies}"
+
+
+def _reads_see_writes(history: History) -> Iterator[str]:
+    """Reads in time: the truth includes what was acknowledged before; a replica never goes back."""
+    for read in history.reads:
+        if read.demanded is not None and not _includes(read.revision, read.demanded):
+            yield f"{read.client} demanded {read.demanded} of {read.replica} and was answered at {read.revision}"
+    # What was answered, by whom and at which revision; writes say theirs in stores of one partition only.
+    answers = [(read.returned, read.replica, read.revision, False) for read in history.reads]
+    answers += [
+        (operation.returned, operation.replica, (operation.revision,), True)
+        for operation in history.operations
+        if operation.outcome is Outcome.OK and operation.writes and operation.revision is not None
+    ]
+    answers.sort(key=lambda answer: answer[0])
+    at: dict[str, tuple[int, ...]] = {}
+    acknowledged: tuple[int, ...] = ()
+    place = 0
+    for read in sorted(history.reads, key=lambda read: read.invoked):
+        while place < len(answers) and answers[place][0] < read.invoked:
+            _, replica, revision, is_write = answers[place]
+            at[replica] = _later(at.get(replica, ()), revision)
+            acknowledged = _later(acknowledged, revision) if is_write else acknowledged
+            place += 1
+        if not _includes(read.revision, at.get(read.replica, ())):
+            yield f"{read.replica} answered {read.client} at {read.revision}, it had said {at[read.replica]} before"
+        if read.linearizable and not _includes(read.revision, acknowledged):
+            yield f"a linearizable read of {read.client} at {read.revision} lacks a write answered at {acknowledged}"
+
+
+def _snapshots(history: History, log: StoreLog) -> Iterator[str]:
+    folds: dict[tuple[int, ...], dict[str, str]] = {}
+    for read in history.reads:
+        if read.revision not in folds:
+            folds[read.revision] = log.fold(read.revision)
+        if read.values != folds[read.revision]:
+            difference = _difference(read.values, folds[read.revision])
+            yield f"{read.replica} told {read.client} {difference} at {read.revision}"
+
+
+def _watches(history: History, log: StoreLog) -> Iterator[str]:
+    for watch in history.watches:
+        for listing in watch.listings:
+            if listing.values != log.fold(listing.revision):
+                difference = _difference(listing.values, log.fold(listing.revision))
+                yield f"{watch.client}: the snapshot at {listing.revision} has {difference}"
+            yield from (f"{watch.client}: {text}" for text in _stream(listing, log))
+
+
+def _stream(listing: Listing, log: StoreLog) -> Iterator[str]:
+    wanted: dict[int, list[Logged]] = defaultdict(list)
+    for write in log.after(listing.revision, listing.last):
+        wanted[write.partition].append(write)
+    partition_of = {write.key: write.partition for write in log.writes}
+    told: dict[int, list[tuple[str, str | None]]] = defaultdict(list)
+    last = listing.revision
+    for change in listing.changes:
+        if not _includes(change.revision, last):
+            yield f"the revision went back from {last} to {change.revision}"
+        last = change.revision
+        told[partition_of.get(change.key, 0)].append((change.key, change.value))
+    for partition in wanted.keys() | told.keys():
+        expected = [(write.key, write.value) for write in wanted[partition]]
+        if told[partition] != expected:
+            place = next(
+                (i for i, (a, b) in enumerate(zip(told[partition], expected, strict=False)) if a != b),
+                min(len(told[partition]), len(expected)),
+            )
+            yield (
+                f"after {listing.revision} until {listing.last} it was told {told[partition][place : place + 3]} "
+                f"as change {place}, the log has {expected[place : place + 3]}"
+            )
+
+
+def _one_writer(log: StoreLog) -> Iterator[str]:
+    for number, transaction in enumerate(log.visible):
+        if transaction.writer != transaction.owner:
+            yield f"transaction {number} of {transaction.writer} became visible after {transaction.owner} took over"
+
+
+def _epochs(granted: Sequence[Granted], log: StoreLog) -> Iterator[str]:
+    by_epoch: dict[int, Granted] = {}
+    for grant in granted:
+        if by_epoch.setdefault(grant.epoch, grant) != grant:
+            yield f"epoch {grant.epoch} was granted as {by_epoch[grant.epoch]} and as {grant}"
+    ordered = [by_epoch[epoch] for epoch in sorted(by_epoch)]
+    for one, other in itertools.pairwise(ordered):
+        if other.first < one.limit:
+            yield f"generations of epoch {other.epoch} begin at {other.first}, epoch {one.epoch} has up to {one.limit}"
+    for write in log.privileged:
+        if write.epoch != write.in_force:
+            yield f"{write.what} of epoch {write.epoch} was applied under epoch {write.in_force}"
+
+
+def _includes(one: Sequence[int], other: Sequence[int]) -> bool:
+    return all(mine >= theirs for mine, theirs in zip(one, other, strict=bool(other)))
+
+
+def _later(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(map(max, one, other)) if one else other
+
+
+def _difference(found: dict[str, str], expected: dict[str, str]) -> str:
+    keys = sorted(key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key))
+    return ", ".join(f"{key}={found.get(key)!r} for {expected.get(key)!r}" for key in keys[:3])
