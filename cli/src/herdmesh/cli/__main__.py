@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from herdmesh.cli.commands import apply, demo, get, lifecycle, up, watch
+from herdmesh.cli.commands import apply, demo, doctor, get, lifecycle, up, watch
 
 app = typer.Typer(
     name="herd",
@@ -24,6 +24,7 @@ app.command()(lifecycle.stop)
 app.command()(lifecycle.restart)
 app.command()(lifecycle.delete)
 app.command()(watch.watch)
+app.command()(doctor.doctor)
 app.command()(demo.demo)
 
 

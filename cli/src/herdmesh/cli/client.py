@@ -26,12 +26,16 @@ if TYPE_CHECKING:
     from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
 
 DEFAULT_HERDER = "127.0.0.1:7203"
+DEFAULT_CONFIG_STORE = "127.0.0.1:7201"
+DEFAULT_STATUS_STORE = "127.0.0.1:7202"
 DEFAULT_DATA_DIR = Path(".herd")
 #: A fail-over of the leader takes under 5 s; waiting longer hides a real outage.
 PATIENCE_S = 10.0
 _RETRY_S = 0.25
 #: Nothing was applied under these: the same call may be sent again.
-_RETRIED = frozenset({"NO_LEADER", "STORE_REPLAYING", "NOT_WRITER", "WRITER_FENCED", "SHUTTING_DOWN", "NO_WORKER"})
+_RETRIED = frozenset(
+    {"NO_LEADER", "STORE_REPLAYING", "NOT_WRITER", "WRITER_FENCED", "SHUTTING_DOWN", "TOPIC_RECREATED", "NO_WORKER"}
+)
 
 
 def find_herder(option: str | None) -> str:
@@ -42,6 +46,24 @@ def find_herder(option: str | None) -> str:
         return address
     state = StackLayout(DEFAULT_DATA_DIR).read_state()
     return state.herder if state is not None and state.herder else DEFAULT_HERDER
+
+
+def find_config_stores(option: str | None) -> list[str]:
+    """Addresses of the replicas: the flag, HERDMESH_CONFIG_STORE, the stack in ./.herd, else the usual port."""
+    state = StackLayout(DEFAULT_DATA_DIR).read_state()
+    running = state.config_store if state is not None else ""
+    return _split(option or os.environ.get("HERDMESH_CONFIG_STORE") or running or DEFAULT_CONFIG_STORE)
+
+
+def find_status_stores(option: str | None) -> list[str]:
+    """As `find_config_stores`, with HERDMESH_STATUS_STORE."""
+    state = StackLayout(DEFAULT_DATA_DIR).read_state()
+    running = state.status_store if state is not None else ""
+    return _split(option or os.environ.get("HERDMESH_STATUS_STORE") or running or DEFAULT_STATUS_STORE)
+
+
+def _split(addresses: str) -> list[str]:
+    return [address.strip() for address in addresses.split(",") if address.strip()]
 
 
 def new_request_id() -> str:

@@ -27,6 +27,9 @@ STATE_STYLES = {
     "FAILED": "bold red",
     "CONNECTED": "green",
     "LOST": "bold red",
+    "HEALTHY": "green",
+    "LEADS": "green",
+    "UNREACHABLE": "bold red",
     "serving": "green",
     "starting": "cyan",
     "restarting": "yellow",
@@ -86,7 +89,9 @@ def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str
     return built
 
 
-_NUMERIC = {"LAG", "RECORDS", "REC/S", "SLOTS", "STARTS", "RESTARTS", "PID", "TASK"}
+_NUMERIC = {
+    *("LAG", "RECORDS", "REC/S", "SLOTS", "STARTS", "RESTARTS", "PID", "TASK", "UNDECODABLE", "PARTITION", "OFFSET")
+}
 
 
 def connector_rows(connectors: Iterable[Json]) -> list[list[str]]:

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.common.v1 import store_pb2
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import connector_pb2 as herder
 from herdmesh.api.worker.v1 import task_pb2
@@ -126,3 +127,30 @@ def cluster(message: admin.GetClusterResponse) -> Json:
         "adopted_count": message.adopted_count,
         "workers": [worker(one) for one in message.workers],
     }
+
+
+def store(message: store_pb2.StoreStatus) -> Json:
+    """How one replica of a store is."""
+    return {
+        "role": enum_word(store_pb2.StoreRole.Name(message.role), "STORE_ROLE_"),
+        "condition": enum_word(store_pb2.StoreCondition.Name(message.condition), "STORE_CONDITION_"),
+        "message": message.message,
+        "since": message.since.ToJsonString(),
+        "topic": message.topic,
+        "undecodable_count": message.undecodable_count,
+        "undecodable": [
+            {
+                "topic": one.topic,
+                "partition": one.partition,
+                "offset": one.offset,
+                "key": one.key,
+                "reason": one.reason,
+            }
+            for one in message.undecodable
+        ],
+    }
+
+
+def store_silent(message: str) -> Json:
+    """`store` for a replica that does not answer: as if it said so itself."""
+    return {**store(store_pb2.StoreStatus()), "condition": "UNREACHABLE", "message": message, "since": ""}

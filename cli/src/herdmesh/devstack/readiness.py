@@ -80,8 +80,19 @@ _LASTING = frozenset(
 
 
 async def store_trouble(channel: grpc.aio.Channel, role: str, timeout_s: float = 2.0) -> StoreTrouble | None:
-    """What the store behind `channel` says of itself; None when it is healthy, or does not answer. `role` is
-    `config-store` or `status-store`."""
+    """What the store behind `channel` says of itself; None when it is healthy, or does not answer."""
+    try:
+        status = await store_status(channel, role, timeout_s)
+    except grpc.aio.AioRpcError:
+        return None
+    if status.condition == store_pb2.STORE_CONDITION_HEALTHY:
+        return None
+    name = store_pb2.StoreCondition.Name(status.condition).removeprefix("STORE_CONDITION_")
+    return StoreTrouble(name, status.message, status.condition in _LASTING)
+
+
+async def store_status(channel: grpc.aio.Channel, role: str, timeout_s: float) -> store_pb2.StoreStatus:
+    """How the replica behind `channel` is; `role` is `config-store` or `status-store`. Raises what the channel does."""
     ask: Callable[..., Awaitable[Any]]
     if role == "config-store":
         ask = config_read_service_pb2_grpc.ConfigReadServiceStub(channel).GetStoreStatus
@@ -89,11 +100,6 @@ async def store_trouble(channel: grpc.aio.Channel, role: str, timeout_s: float =
     else:
         ask = status_read_service_pb2_grpc.StatusReadServiceStub(channel).GetStoreStatus
         request = status_read_service_pb2.GetStoreStatusRequest()
-    try:
-        status: store_pb2.StoreStatus = (await ask(request, timeout=timeout_s)).status
-    except grpc.aio.AioRpcError:
-        return None
-    if status.condition == store_pb2.STORE_CONDITION_HEALTHY:
-        return None
-    name = store_pb2.StoreCondition.Name(status.condition).removeprefix("STORE_CONDITION_")
-    return StoreTrouble(name, status.message, status.condition in _LASTING)
+    answer = await ask(request, timeout=timeout_s)
+    status: store_pb2.StoreStatus = answer.status
+    return status

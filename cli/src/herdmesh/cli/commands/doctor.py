@@ -1,0 +1,160 @@
+"""`herd doctor`: what keeps the mesh from working, and what to do about it.
+
+Owns the questions (every replica of both stores, the herder) and the advice per finding. What is wrong is said by the
+store itself; nothing here guesses. Exit code 0 when every replica is HEALTHY, nothing is undecodable and a herder
+leads; else 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+from rich.markup import escape
+
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
+from herdmesh.cli import views
+from herdmesh.cli.client import HerderClient, find_config_stores, find_herder, find_status_stores
+from herdmesh.cli.errors import CommandError
+from herdmesh.cli.output import Format, colored, out, print_json, table
+from herdmesh.cli.runner import HerderOption, OutputOption, run
+from herdmesh.devstack.readiness import store_status
+from herdmesh.rpc.client import connect
+from herdmesh.rpc.errors import HerdmeshError
+
+#: A store answers in every role; one that does not within this time is not there.
+_TIMEOUT_S: Final = 5.0
+_HERDER_PATIENCE_S: Final = 2.0
+#: Undecodable records printed for people; `-o json` has all that the store keeps.
+_SHOWN_MAX: Final = 20
+
+HINTS: Final[dict[str, str]] = {
+    "BROKER_UNREACHABLE": "Start Kafka, or mend bootstrap_servers; the store goes on by itself.",
+    "CLEANUP_POLICY_WRONG": "Run the command in the message; the store looks again within seconds.",
+    "PARTITION_COUNT_WRONG": "Choose one of the ways in the message; the store looks again within seconds.",
+    "NOT_AUTHORIZED": "Run the command in the message as a Kafka administrator; the store goes on by itself.",
+    "TOPIC_RECREATED": "Find out who deleted the topic; the store starts over on what is there now.",
+    "FOREIGN_WRITER": "Stop that Java Connect cluster, or leave this store a reader; it takes over by itself.",
+    "FENCED": "Wait some seconds and ask again; if it stays, find the other process with the same group.id.",
+    "FAILED": "Look into the store's log; it is started anew by whatever supervises it.",
+    "UNREACHABLE": "Start the store, or name the right address with --config-store or --status-store.",
+    "UNDECODABLE": "Somebody else writes to this topic. These records change nothing and can stay; write a tombstone to"
+    " their key to have compaction remove them.",
+    "NO_LEADER": "A herder needs a config store that writes; mend what is said above first, then look at its log.",
+}
+
+
+def _stores_option(variable: str, port: int) -> Any:
+    default = f"{variable}, the stack in ./.herd, else 127.0.0.1:{port}"
+    return typer.Option(metavar="HOST:PORT,...", help=f"Every replica to ask. Default: {default}.")
+
+
+ConfigStoresOption = Annotated[str | None, _stores_option("HERDMESH_CONFIG_STORE", 7201)]
+StatusStoresOption = Annotated[str | None, _stores_option("HERDMESH_STATUS_STORE", 7202)]
+
+
+def doctor(
+    config_store: ConfigStoresOption = None,
+    status_store: StatusStoresOption = None,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Say what keeps stores and herder from working, and what to do; exit code 1 when there is anything."""
+
+    async def work() -> None:
+        found = await examine(find_config_stores(config_store), find_status_stores(status_store), find_herder(herder))
+        if output is Format.JSON:
+            print_json(found)
+        else:
+            _print(found)
+        if not found["healthy"]:
+            raise typer.Exit(1)
+
+    run(output, work)
+
+
+async def examine(config_stores: Sequence[str], status_stores: Sequence[str], herder: str) -> views.Json:
+    """Ask everybody at once. Keys: `healthy`, `replicas`, `herder`, `findings` (each with its `hint`)."""
+    asked = [("config-store", address) for address in config_stores]
+    asked += [("status-store", address) for address in status_stores]
+    leader, *replicas = await asyncio.gather(_herder(herder), *(_replica(store, address) for store, address in asked))
+    findings = [finding for replica in replicas for finding in _findings(replica)]
+    if leader["state"] != "LEADS":
+        reason = "UNREACHABLE" if leader["state"] == "UNREACHABLE" else "NO_LEADER"
+        hint = "`herd up` starts a herder; --herder names another." if reason == "UNREACHABLE" else HINTS["NO_LEADER"]
+        findings.append(_finding("herder", herder, reason, leader["message"], hint))
+    return {"healthy": not findings, "replicas": list(replicas), "herder": leader, "findings": findings}
+
+
+async def _replica(store: str, address: str) -> views.Json:
+    known = {"store": store, "address": address}
+    async with connect(address) as channel:
+        try:
+            return {**known, **views.store(await store_status(channel, store, _TIMEOUT_S))}
+        except HerdmeshError as error:
+            silent = views.store_silent(f"no {store} answers at {address} ({error.message})")
+            return {**known, **silent}
+
+
+async def _herder(address: str) -> views.Json:
+    async with HerderClient(address, patience_s=_HERDER_PATIENCE_S) as client:
+        try:
+            reply = await client.call(lambda stub: stub.GetCluster, admin.GetClusterRequest(), timeout_s=_TIMEOUT_S)
+        except CommandError as error:
+            state = "UNREACHABLE" if error.reason == "UNREACHABLE" else error.reason
+            return {"address": address, "state": state, "message": error.message}
+        return {"address": reply.leader_address or client.address, "state": "LEADS", "message": ""}
+
+
+def _findings(replica: views.Json) -> list[views.Json]:
+    found: list[views.Json] = []
+    store, address, condition = replica["store"], replica["address"], replica["condition"]
+    if condition != "HEALTHY":
+        found.append(_finding(store, address, condition, replica["message"], HINTS.get(condition, "")))
+    if replica["undecodable_count"]:
+        message = f"{replica['undecodable_count']} records of {replica['topic']} that no rule can read"
+        found.append(_finding(store, address, "UNDECODABLE", message, HINTS["UNDECODABLE"]))
+    return found
+
+
+def _finding(part: str, address: str, reason: str, message: str, hint: str) -> views.Json:
+    return {"part": part, "address": address, "reason": reason, "message": message, "hint": hint}
+
+
+def _print(found: views.Json) -> None:
+    rows = [
+        [
+            one["store"],
+            escape(one["address"]),
+            one["role"] or "-",
+            colored(one["condition"]),
+            one["since"] or "-",
+            str(one["undecodable_count"]),
+        ]
+        for one in found["replicas"]
+    ]
+    leader = found["herder"]
+    rows.append(["herder", escape(leader["address"]), "-", colored(leader["state"]), "-", "-"])
+    out.print(table(None, ("PART", "ADDRESS", "ROLE", "CONDITION", "SINCE", "UNDECODABLE"), rows))
+    for one in found["findings"]:
+        where = f"{one['part']} {escape(one['address'])}"
+        out.print(f"\n[bold red]{one['reason']}[/] {where}: {escape(one['message'])}", soft_wrap=True)
+        out.print(f"[dim]next:[/] {escape(one['hint'])}", soft_wrap=True)
+    for replica in found["replicas"]:
+        _print_undecodable(replica)
+    if found["healthy"]:
+        out.print("\neverything is healthy")
+
+
+def _print_undecodable(replica: views.Json) -> None:
+    latest = replica["undecodable"][-_SHOWN_MAX:]
+    if not latest:
+        return
+    rows = [
+        [escape(one["topic"]), str(one["partition"]), str(one["offset"]), escape(one["key"]), escape(one["reason"])]
+        for one in latest
+    ]
+    title = f"\nundecodable in {replica['store']} {replica['address']}, the latest {len(latest)}"
+    out.print(table(escape(title), ("TOPIC", "PARTITION", "OFFSET", "KEY", "REASON"), rows))
