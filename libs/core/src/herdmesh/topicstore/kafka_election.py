@@ -1,4 +1,4 @@
-"""The election: who owns partition 0 of the topic in a consumer group.
+"""The election: who owns the last partition of the topic in a consumer group.
 
 Owns a group member with its thread. It reads no records (its partitions are paused) and decides nothing about
 safety; the fence does. It only makes take-over quick: a member that leaves is replaced within a heartbeat, one that
@@ -32,6 +32,9 @@ class Election:
 
     def __init__(self, settings: TopicSettings) -> None:
         self._settings = settings
+        # The assignor takes the lowest numbers from a member first when another joins (librdkafka 2.x): so the owner of
+        # the last partition stays its owner, and a replica that starts does not take the pen from the writer.
+        self._token = settings.partitions - 1
         self._stop = threading.Event()
         self._stopped: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -111,11 +114,11 @@ class Election:
             consumer.incremental_assign([TopicPartition(p.topic, p.partition, OFFSET_END) for p in partitions])
             if partitions:
                 consumer.pause(partitions)
-            if any(p.partition == 0 for p in partitions):
+            if any(p.partition == self._token for p in partitions):
                 self._set_owner(events, True)
 
         def lost(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            if any(p.partition == 0 for p in partitions):
+            if any(p.partition == self._token for p in partitions):
                 self._set_owner(events, False)
             consumer.incremental_unassign(partitions)
 
@@ -147,7 +150,7 @@ class Election:
             return
         try:
             # The number comes back with the answer, so that a late one is not taken for a newer question's.
-            consumer.commit(offsets=[TopicPartition(self._settings.topic, 0, number)], asynchronous=True)
+            consumer.commit(offsets=[TopicPartition(self._settings.topic, self._token, number)], asynchronous=True)
         except KafkaException as failure:
             _logger.warning("cannot ask the election group's coordinator: %s", failure)
             self._answer(number, False)

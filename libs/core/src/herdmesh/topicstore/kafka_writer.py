@@ -47,8 +47,7 @@ class Writer:
         deadline_s = time.monotonic() + self._settings.transaction_timeout_ms / 1000
         while True:
             try:
-                # Have a connection first: asked for its coordinator without one, the client looks again after 500 ms.
-                producer.list_topics(self._settings.topic, _CALL_S)
+                self._connect(producer)
                 producer.init_transactions(_CALL_S)
                 break
             except KafkaException as failure:
@@ -78,6 +77,13 @@ class Writer:
                 producer.purge()
             except KafkaException as failure:
                 _logger.info("purging a discarded producer: %s", failure)
+
+    def _connect(self, producer: Producer) -> None:
+        """Have a connection: asked for its coordinator without one, the client looks again only after 500 ms. The one to
+        a bootstrap address, which answers as broker -1, is dropped as soon as the broker behind it is known."""
+        for _ in range(3):
+            if producer.list_topics(self._settings.topic, _CALL_S).orig_broker_id >= 0:
+                return
 
     def _open(self) -> Producer:
         settings = self._settings

@@ -187,7 +187,7 @@ class MemoryBroker:
         log.next_offset += 1
         return record
 
-    # Election groups: the longest-standing member owns partition 0.
+    # Election groups: the longest-standing member is the owner.
 
     def join(self, group: str, member: Member) -> None:
         self._groups.setdefault(group, []).append(member)

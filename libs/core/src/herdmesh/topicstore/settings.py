@@ -31,7 +31,7 @@ class TopicSettings:
     topic: str
     #: Fences every earlier writer: `connect-cluster-<group.id>` or `herdmesh-status-<group.id>`.
     transactional_id: str
-    #: Consumer group in which owning partition 0 of `topic` means being the one to write.
+    #: Consumer group in which owning the last partition of `topic` means being the one to write.
     election_group: str
     partitions: int = 1
     bootstrap_servers: str = ""
@@ -49,7 +49,8 @@ class TopicSettings:
     client_id_base: str = "herdmesh"
     #: How long the broker waits for a silent writer before it elects another. 6 s is the least a broker usually allows.
     session_timeout_ms: int = 6_000
-    heartbeat_interval_ms: int = 1_000
+    #: The others learn by their next heartbeat that a writer left: this bounds how long a clean take-over takes.
+    heartbeat_interval_ms: int = 250
     #: The broker aborts a transaction left open this long; also bounds how long a record may wait to be delivered.
     transaction_timeout_ms: int = 10_000
     #: Longest time one `start()` looks for a broker; it may be called again.
@@ -65,7 +66,7 @@ class TopicSettings:
 class StoreTuning:
     """Times and limits of the engine, the same for Kafka and memory."""
 
-    #: A group commit takes what came within this time ...
+    #: A group commit takes what came within this time (when there was more than one write in the group before it) ...
     group_commit_ms: float = 2.0
     #: ... or so many records, whichever is first. One write larger than this has a transaction of its own.
     group_commit_records: int = 500
@@ -77,6 +78,8 @@ class StoreTuning:
     change_memory: int = 10_000
     #: Changes a watcher may be behind before it is cut off.
     watcher_lag_max: int = 1_000
+    #: How long a write is held back while most watchers are behind by half of that, so that they catch up.
+    crowded_wait_ms: int = 500
     #: An idle watcher is told the revision this often.
     progress_interval_ms: int = 5_000
     #: `may_write` said no: ask again after this time.

@@ -1,0 +1,67 @@
+"""Replicas on a real broker: who has the pen while others come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from confluent_kafka import ConsumerGroupState
+from confluent_kafka.admin import AdminClient
+
+from herdmesh.topicstore import Role
+from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, Store, put, suite_settings, until_role
+
+_POLL_S = 0.1
+
+
+async def _until_members(bootstrap: str, group: str, count: int) -> None:
+    """Wait until the election group is stable with so many members, each with its share of the partitions."""
+    admin: Any = AdminClient({"bootstrap.servers": bootstrap})  # its annotations are incomplete
+
+    async def settled() -> bool:
+        (future,) = admin.describe_consumer_groups([group]).values()
+        found = await asyncio.wrap_future(future)
+        owned = [member for member in found.members if member.assignment.topic_partitions]
+        return found.state is ConsumerGroupState.STABLE and len(found.members) == len(owned) == count
+
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            if await settled():
+                return
+            await asyncio.sleep(_POLL_S)
+
+
+async def _follow(store: Store, seen: list[Role]) -> None:
+    async for role in store.role_changes():
+        if role is Role.CLOSED:
+            return
+        seen.append(role)
+
+
+async def test_replicas_that_come_and_go_do_not_take_the_pen_from_the_writer(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str]
+) -> None:
+    cluster = KafkaCluster(replace(suite_settings(tmp_topic(), kafka_bootstrap), partitions=5))
+    group = cluster.settings.election_group
+    try:
+        store = await cluster.open()
+        await until_role(store, Role.WRITER)
+        seen: list[Role] = []
+        following = asyncio.create_task(_follow(store, seen))
+        others = [await cluster.open() for _ in range(2)]
+        await _until_members(kafka_bootstrap, group, 3)
+        await others[0].close()
+        await store.write(put(b"a", b"1"))
+        others.append(await cluster.open())
+        await _until_members(kafka_bootstrap, group, 3)
+        written = await store.write(put(b"a", b"2"))
+        assert seen == [Role.WRITER]
+        for other in others[1:]:
+            await other.wait_for(written.revision)
+            assert other.role is Role.REPLICA
+            assert other.state.values() == {b"a": b"2"}
+        following.cancel()
+    finally:
+        await cluster.close()
