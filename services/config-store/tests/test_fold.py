@@ -1,8 +1,39 @@
-"""The fold by Connect's rules: reference config-topic 4 and 11, and the scenarios of section 10 that concern it.
+"""The fold by Connect's rules: every scenario of reference config-topic 10. The rules one by one: `test_rules`.
 
-Not here, because they are about Connect's clients and not about the fold: testStartStop,
-testPutConnectorConfigProducerError, testRemoveConnectorConfigSlowProducer, testWritePrivileges, testClientIds, the six
-about producer and consumer properties, testExceptionOnStartWhenConfigTopicHasMultiplePartitions (the topic store's).
+| `KafkaConfigBackingStoreTest` | Test here, or why there is none |
+|---|---|
+| testPutConnectorConfig | test_put_connector_config |
+| testPutConnectorConfigWithTargetState | test_put_connector_config_with_target_state |
+| testRestoreTargetStateUnexpectedDeletion | test_restore_target_state_unexpected_deletion |
+| testRestoreTargetState | test_restore_target_state |
+| testRestore | test_restore |
+| testRestoreConnectorDeletion | test_restore_connector_deletion |
+| testRestoreZeroTasks | test_restore_zero_tasks |
+| testRecordToRestartRequest | test_restart_requests_and_logger_levels_are_events_only |
+| testRecordToRestartRequestOnlyFailedInconsistent | the same |
+| testRecordToRestartRequestIncludeTasksInconsistent | `test_rules` test_restart_flags |
+| testPutRestartRequestOnlyFailed | `test_service` test_the_small_records |
+| testPutRestartRequestOnlyFailedIncludingTasks | `test_rules` test_restart_flags |
+| testRestoreRestartRequestInconsistentState | test_restart_requests_and_logger_levels_are_events_only |
+| testBackgroundConnectorDeletion | test_background_connector_deletion |
+| testPutTaskConfigsDoesNotResolveAllInconsistencies | test_put_task_configs_does_not_resolve_all_inconsistencies |
+| testPutTaskConfigsZeroTasks | test_put_task_configs_zero_tasks |
+| testBackgroundUpdateTargetState | test_background_update_target_state |
+| testSameTargetState | test_same_target_state |
+| testPutLogLevel | test_restart_requests_and_logger_levels_are_events_only; `test_service` test_the_small_records |
+| testTaskCountRecordsAndGenerations | test_task_count_records_and_generations |
+| testPutTaskConfigs | test_put_task_configs_of_two_connectors |
+| testPutTaskConfigsStartsOnlyReconfiguredTasks | the same |
+| testSnapshotCannotMutateInternalState | test_copies_are_independent |
+| testWritePrivileges | ours are epochs and the writer's fence: `test_writes` test_what_only_the_leader_may_write, and |
+| | `tests/contract/test_topicstore.py` test_a_fenced_writer_applies_nothing_and_comes_back_when_allowed |
+| testStartStop | `test_settings` (topic settings); creating the topic is the topic store's |
+| testExceptionOnStartWhenConfigTopicHasMultiplePartitions | the topic store's: TopicMisconfigured |
+| testPutConnectorConfigProducerError | the topic store's: its errors say whether a write was applied |
+| testRemoveConnectorConfigSlowProducer | none: a write has no time of its own, the caller's deadline bounds it |
+| testFencableProducerProperties... (2) | `test_settings` test_identities_are_connects_own |
+| testConsumerProperties... (4) | none: the reader is read_committed always |
+| testClientIds | none: client ids are ours and nobody's contract |
 """
 
 from __future__ import annotations

@@ -35,14 +35,12 @@ def _stored(line: Line) -> StoredRecord:
 
 
 def _until(expected: Line) -> list[StoredRecord]:
-    """The worker's records up to and including the scenario."""
+    """The worker's records up to and including the scenario, those of scenarios without a view among them too."""
     scenarios = [line["scenario"] for line in _EXPECTED if line["worker"] == expected["worker"]]
     so_far = set(scenarios[: scenarios.index(expected["scenario"]) + 1])
-    return [
-        _stored(line)
-        for line in _RECORDS
-        if line["worker"] == expected["worker"] and line["scenario"] in so_far and line["committed"]
-    ]
+    lines = [line for line in _RECORDS if line["worker"] == expected["worker"]]
+    last = max((number for number, line in enumerate(lines) if line["scenario"] in so_far), default=-1)
+    return [_stored(line) for line in lines[: last + 1] if line["committed"]]
 
 
 def _replay(records: list[StoredRecord]) -> ConfigState:
