@@ -16,6 +16,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import aclosing
 from typing import Any, Generic
 
 from herdmesh.topicstore.applied import Applied
@@ -80,11 +81,11 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._may_write = may_write
         self._tuning = tuning
         self._applied: Applied[StateT, ChangeT] = Applied(initial, self._publish)
-        self._hub: WatchHub[ChangeT] = WatchHub(tuning, lambda: self._applied.revision)
+        self._hub: WatchHub[ChangeT] = WatchHub(tuning, lambda: self._applied.revision, lambda: self._writes.busy)
         self._barrier = Barrier(log.end, self._applied.wait)
         self._health = HealthBook(log.now_ms)
         self._writes: GroupCommit[StateT] = GroupCommit(
-            log, self._applied, self._barrier, tuning, self._cut_off, on_stage
+            log, self._applied, self._barrier, tuning, self._cut_off, on_stage, self._hub.crowded
         )
         self._identity: LogIdentity | None = None
         self._role = Role.REPLAYING
@@ -199,8 +200,9 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             if not self.revision.includes(resume):
                 raise RevisionInFuture(resume, self.revision)
             events = self._hub.resume(resume)
-        async for event in events:
-            yield event
+        async with aclosing(events):  # a watch that is left must not count as one that lags behind
+            async for event in events:
+                yield event
 
     async def role_changes(self) -> AsyncIterator[Role]:
         watcher = _RoleWatcher(self._role)

@@ -1,19 +1,27 @@
 """The watch hub: one shared memory of changes, many watchers reading it at their own pace.
 
-Owns the ring of the last changes and who sleeps on it. A watcher is a cursor into the ring, so a thousand of them
-cost a thousand integers, and publishing costs the same with none or many. Never touches the state.
+Owns the ring of the last changes, who sleeps on it and in which order they are woken. A watcher is a cursor into the
+ring, so a thousand of them cost a thousand integers, and publishing costs the same with none or many. Never touches the
+state.
+
+Telling a thousand at once would keep the event loop from everything else, answers to writes first of all, until each
+had its turn. So a few are woken per turn of the loop, the longest asleep first; and while writes come in (`busy`), many
+watchers are woken and told at a pace that leaves the writes most of the processor. Nobody starves by that: writes are
+held back when most watchers fall behind for it (`crowded`), and lag of our making is no reason to cut a watcher off.
 
 Promises to each watcher: *ordered* (per partition in topic order), *unique*, *resumable* at any revision it was
 given while the ring remembers it. It does not promise every intermediate value: a snapshot skips them, and so does
 compaction.
-Invariant: revisions in the ring never go back, so the place to resume is found by bisection.
+Invariants: revisions in the ring never go back, so the place to resume is found by bisection; whoever sleeps while
+there is something to tell is in line to be woken.
 """
 
 from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -22,6 +30,13 @@ from herdmesh.topicstore.errors import NotApplied, RevisionCompacted, WatchOverf
 from herdmesh.topicstore.settings import StoreTuning
 
 _ChangeT = TypeVar("_ChangeT")
+_T = TypeVar("_T")
+
+#: Watchers woken or told in one turn of the event loop. One takes some 100 us: a turn stays far below a write's time.
+_AT_ONCE = 4
+#: Between two such turns while writes come in and more than `_FEW` watch.
+_PACE_S = 0.002
+_FEW = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +46,39 @@ class _Entry(Generic[_ChangeT]):
     event: WatchChange[_ChangeT]
 
 
-class WatchHub(Generic[_ChangeT]):
-    """All watchers of one store. `revision()` is that of the applied state."""
+@dataclass(slots=True, eq=False)
+class _Watcher:
+    """A cursor: the number of the next entry to tell."""
 
-    def __init__(self, tuning: StoreTuning, revision: Callable[[], Revision]) -> None:
+    cursor: int
+
+
+@dataclass(slots=True, eq=False)
+class _Sleeper:
+    """Woken with True when there is something to tell, with False when `until_s` passed without."""
+
+    woken: asyncio.Future[bool]
+    until_s: float
+    saw: int
+
+
+class WatchHub(Generic[_ChangeT]):
+    """All watchers of one store. `revision()` is that of the applied state, `busy()` is true while writes come
+    in."""
+
+    def __init__(self, tuning: StoreTuning, revision: Callable[[], Revision], busy: Callable[[], bool]) -> None:
         self._tuning = tuning
         self._revision = revision
+        self._busy = busy
         self._ring: list[_Entry[_ChangeT] | None] = [None] * tuning.change_memory
         self._head = 0  # entries ever published; entry i lies at ring[i % size] while i >= _tail
         self._tail = 0
         self._floors: dict[int, int] = {}  # partition -> first offset that can be resumed; absent: none, as yet
-        self._sleepers: set[asyncio.Future[bool]] = set()
+        self._watchers: set[_Watcher] = set()
+        self._sleepers: dict[_Sleeper, None] = {}  # the longest asleep first, so `saw` and `until_s` only rise
+        self._waking = False
+        self._line: deque[asyncio.Future[None]] = deque()  # who waits to be told the next change while we are busy
+        self._alarm: asyncio.TimerHandle | None = None
         self._closed: NotApplied | None = None
 
     def remember_from(self, partition: int, offset: int) -> None:
@@ -68,25 +105,37 @@ class WatchHub(Generic[_ChangeT]):
         self._head += 1
 
     def wake(self) -> None:
-        sleepers, self._sleepers = self._sleepers, set()
-        for sleeper in sleepers:
-            if not sleeper.done():
-                sleeper.set_result(True)
+        """Begin to tell the watchers what was published."""
+        if self._sleepers and not self._waking:
+            self._waking = True
+            self._soon(self._wake_some)
+
+    def crowded(self) -> bool:
+        """True while most watchers are so far behind that they would soon be cut off: that is not the doing of a few
+        slow ones, the event loop cannot tell them as fast as it is written to."""
+        limit = self._head - self._tuning.watcher_lag_max // 2
+        return limit > 0 and sum(watcher.cursor < limit for watcher in self._watchers) * 2 > len(self._watchers)
 
     def close(self, error: NotApplied) -> None:
         """End every watch with `error`."""
         self._closed = error
-        self.wake()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        sleepers, self._sleepers = self._sleepers, {}
+        for sleeper in sleepers:
+            _settle(sleeper.woken, True)
+        while self._line:
+            _settle(self._line.popleft(), None)
 
     def floor(self) -> Revision:
         """The oldest revision that can be resumed."""
         return Revision(self._revision().store_id, tuple(self._floors[p] for p in range(len(self._floors))))
 
-    def follow(self) -> AsyncIterator[WatchChange[_ChangeT] | WatchProgress]:
+    def follow(self) -> AsyncGenerator[WatchChange[_ChangeT] | WatchProgress]:
         """Changes after this call, for a watcher that holds the state of this moment."""
         return self._events(self._head, self._revision(), self._head)
 
-    def resume(self, resume: Revision) -> AsyncIterator[WatchChange[_ChangeT] | WatchProgress]:
+    def resume(self, resume: Revision) -> AsyncGenerator[WatchChange[_ChangeT] | WatchProgress]:
         """Changes after `resume`, which must be included in the current revision. Raises `RevisionCompacted`."""
         floor = self.floor()
         if not resume.includes(floor):
@@ -98,33 +147,46 @@ class WatchHub(Generic[_ChangeT]):
 
     async def _events(
         self, cursor: int, since: Revision, mixed_until: int
-    ) -> AsyncIterator[WatchChange[_ChangeT] | WatchProgress]:
+    ) -> AsyncGenerator[WatchChange[_ChangeT] | WatchProgress]:
         # Entries below `mixed_until` are from before this watch. A replica reads partitions in an order of its own, so
         # among them are changes the watcher has already (below `since`): they are left out, and the revisions given to
         # it never go below `since`.
+        watcher = _Watcher(cursor)
         backlog = mixed_until - cursor
         last = since
-        while True:
-            while cursor < self._head:
-                lag = self._head - cursor
-                if cursor < self._tail or lag > max(backlog, self._tuning.watcher_lag_max):
-                    raise WatchOverflow(last, lag)
-                entry = self._entry(cursor)
-                cursor += 1
-                event = entry.event
-                if cursor <= mixed_until:
-                    if entry.offset < since.next_offsets[entry.partition]:
-                        continue
-                    event = WatchChange(event.changes, _later(event.revision, since))
-                last = event.revision
-                # A record that changed nothing is told as progress at once: somebody may wait to see it applied.
-                yield event if event.changes else WatchProgress(last)
-            backlog = 0
-            if self._closed is not None:
-                raise self._closed
-            if not await self._sleep() and cursor == self._head:
-                last = self._revision()
-                yield WatchProgress(last)
+        self._watchers.add(watcher)
+        try:
+            while True:
+                while watcher.cursor < self._head:
+                    lag = self._head - watcher.cursor
+                    if watcher.cursor < self._tail or lag > max(backlog, self._tuning.watcher_lag_max):
+                        raise WatchOverflow(last, lag)
+                    if self._must_pace() and self._closed is None:
+                        head = self._head
+                        await self._turn()
+                        backlog += self._head - head  # what came in the meantime is no fault of its own
+                        if watcher.cursor < self._tail:
+                            continue
+                    entry = self._entry(watcher.cursor)
+                    watcher.cursor += 1
+                    event = entry.event
+                    if watcher.cursor <= mixed_until:
+                        if entry.offset < since.next_offsets[entry.partition]:
+                            continue
+                        event = WatchChange(event.changes, _later(event.revision, since))
+                    last = event.revision
+                    # A record that changed nothing is told as progress at once: somebody may wait to see it applied.
+                    yield event if event.changes else WatchProgress(last)
+                if self._closed is not None:
+                    raise self._closed
+                told = await self._sleep()
+                # What came while it slept and stood in line to be woken is no fault of its own.
+                backlog = self._head - watcher.cursor
+                if not told and not backlog:
+                    last = self._revision()
+                    yield WatchProgress(last)
+        finally:
+            self._watchers.discard(watcher)
 
     def _entry(self, index: int) -> _Entry[_ChangeT]:
         entry = self._ring[index % len(self._ring)]
@@ -134,19 +196,70 @@ class WatchHub(Generic[_ChangeT]):
     async def _sleep(self) -> bool:
         """True when something was published, False when the progress interval passed without."""
         loop = asyncio.get_running_loop()
-        sleeper: asyncio.Future[bool] = loop.create_future()
-        timer = loop.call_later(self._tuning.progress_interval_ms / 1000, _doze_off, sleeper)
-        self._sleepers.add(sleeper)
+        until_s = loop.time() + self._tuning.progress_interval_ms / 1000
+        sleeper = _Sleeper(loop.create_future(), until_s, self._head)
+        self._sleepers[sleeper] = None
+        if self._alarm is None:
+            self._alarm = loop.call_at(until_s, self._ring_alarm)
         try:
-            return await sleeper
+            return await sleeper.woken
         finally:
-            timer.cancel()
-            self._sleepers.discard(sleeper)
+            self._sleepers.pop(sleeper, None)
+
+    def _wake_some(self) -> None:
+        self._waking = self._wake_first(lambda sleeper: sleeper.saw < self._head, published=True)
+        if self._waking:
+            self._soon(self._wake_some)
+
+    async def _turn(self) -> None:
+        """Stand in line to be told a change."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.append(turn)
+        if len(self._line) == 1:
+            self._soon(self._let_some_through)
+        await turn
+
+    def _let_some_through(self) -> None:
+        for _ in range(min(_AT_ONCE, len(self._line))):
+            _settle(self._line.popleft(), None)
+        if self._line:
+            self._soon(self._let_some_through)
+
+    def _must_pace(self) -> bool:
+        return len(self._watchers) > _FEW and self._busy()
+
+    def _soon(self, step: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        if self._must_pace():
+            loop.call_later(_PACE_S, step)
+        else:
+            loop.call_soon(step)
+
+    def _ring_alarm(self) -> None:
+        """One timer for all who sleep: rings for the longest asleep, then for the next."""
+        loop = asyncio.get_running_loop()
+        self._alarm = None
+        now_s = loop.time()
+        more = self._wake_first(lambda sleeper: sleeper.until_s <= now_s, published=False)
+        first = next(iter(self._sleepers), None)
+        if first is not None:
+            self._alarm = loop.call_at(now_s if more else first.until_s, self._ring_alarm)
+
+    def _wake_first(self, due: Callable[[_Sleeper], bool], *, published: bool) -> bool:
+        """Wake some of those at the head of the line who are due. True when there are more."""
+        for _ in range(_AT_ONCE):
+            first = next(iter(self._sleepers), None)
+            if first is None or not due(first):
+                return False
+            del self._sleepers[first]
+            _settle(first.woken, published)
+        first = next(iter(self._sleepers), None)
+        return first is not None and due(first)
 
 
-def _doze_off(sleeper: asyncio.Future[bool]) -> None:
-    if not sleeper.done():
-        sleeper.set_result(False)
+def _settle(waiting: asyncio.Future[_T], result: _T) -> None:
+    if not waiting.done():
+        waiting.set_result(result)
 
 
 def _later(one: Revision, other: Revision) -> Revision:

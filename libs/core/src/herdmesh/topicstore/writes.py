@@ -28,6 +28,9 @@ from herdmesh.topicstore.stages import OnStage, Stage
 
 _logger = logging.getLogger(__name__)
 
+_CROWDED_POLL_S = 0.01
+_BURST_S = 0.005
+
 #: Records in flight carry offsets from here on in the scratch state: above every real offset, so they sort last, and
 #: equal to none, so that no expected revision a caller can hold ever matches one. A state compares offsets; it must not
 #: write an offset it finds in a record into another record's value.
@@ -51,7 +54,8 @@ class _Pending:
 
 
 class GroupCommit(Generic[StateT]):
-    """The writes of one store. `cut_off(error)` is called when the writer's identity is lost."""
+    """The writes of one store. `cut_off(error)` is called when the writer's identity is lost; while `crowded()` says
+    that the watchers cannot follow, groups are held back."""
 
     def __init__(
         self,
@@ -61,6 +65,7 @@ class GroupCommit(Generic[StateT]):
         tuning: StoreTuning,
         cut_off: Callable[[NotApplied], None],
         on_stage: OnStage,
+        crowded: Callable[[], bool],
     ) -> None:
         self._log = log
         self._applied = applied
@@ -68,6 +73,9 @@ class GroupCommit(Generic[StateT]):
         self._tuning = tuning
         self._cut_off = cut_off
         self._on_stage = on_stage
+        self._crowded = crowded
+        self._busy_until_s = 0.0
+        self._together = 0  # writes of the group before this one
         self._identity: LogIdentity | None = None
         self._queue: deque[_Pending] = deque()
         self._unanswered: set[asyncio.Future[Any]] = set()
@@ -76,6 +84,11 @@ class GroupCommit(Generic[StateT]):
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+
+    @property
+    def busy(self) -> bool:
+        """True while somebody waits for the answer to a write, and a moment longer: who got one often asks again."""
+        return bool(self._unanswered) or asyncio.get_running_loop().time() < self._busy_until_s
 
     def open(self, identity: LogIdentity) -> None:
         """This replica is the writer now."""
@@ -101,7 +114,10 @@ class GroupCommit(Generic[StateT]):
         self._unanswered.add(answer)
         answer.add_done_callback(self._unanswered.discard)
         self._enqueue(_Pending(decide, answer, loop.time()))
-        return cast(ResultT, await answer)
+        try:
+            return cast(ResultT, await answer)
+        finally:
+            self._busy_until_s = loop.time() + _BURST_S
 
     async def run(self) -> None:
         """Commit groups until cancelled."""
@@ -112,13 +128,22 @@ class GroupCommit(Generic[StateT]):
                 self._work.clear()
                 continue
             wait_s = self._queue[0].queued_s + self._tuning.group_commit_ms / 1000 - loop.time()
-            if wait_s > 0 and len(self._queue) < self._tuning.group_commit_records:
+            # Who was alone a moment ago need not wait for company.
+            if wait_s > 0 and self._together > 1 and len(self._queue) < self._tuning.group_commit_records:
                 await asyncio.sleep(wait_s)
+            await self._make_room()
             self._idle.clear()
             try:
                 await self._commit_group()
             finally:
                 self._idle.set()
+
+    async def _make_room(self) -> None:
+        """Let the watchers catch up. Bounded: a write is held back, never given up for them."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._tuning.crowded_wait_ms / 1000
+        while self._crowded() and self._shut is None and loop.time() < until_s:  # noqa: ASYNC110  # worked out, not told
+            await asyncio.sleep(_CROWDED_POLL_S)
 
     async def finish(self) -> None:
         """Wait until nothing is in flight. The caller bounds the time."""
@@ -141,6 +166,7 @@ class GroupCommit(Generic[StateT]):
 
     async def _commit_group(self) -> None:
         group, refused = self._decide_group()
+        self._together = len(group) + len(refused)
         try:
             if group:
                 await self._fly(group)

@@ -7,7 +7,8 @@ Invariant: a watcher can resume from every revision it was given, and from none 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from typing import Any, TypeAlias
 
 import grpc.aio
@@ -23,10 +24,13 @@ from herdmesh.configstore.state.changes import Change, ConnectorChanged, Leaders
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import RequestInvalid
+from herdmesh.rpc.shared import SharedMessages
 from herdmesh.rpc.store_status import meta_if_open, store_status
 from herdmesh.topicstore import WatchChange, WatchSnapshot
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+#: What all watchers are sent alike is kept for those to come: room for the snapshot of a large cluster.
+_SHARED_BYTES_MAX = 16 * 1024 * 1024
 _PAGE_SIZE = 100
 _PAGE_SIZE_MAX = 1_000
 
@@ -36,6 +40,7 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
 
     def __init__(self, store: ConfigTopicStore) -> None:
         self._store = store
+        self._shared = SharedMessages(_SHARED_BYTES_MAX)
 
     async def GetSnapshot(self, request: pb.GetSnapshotRequest, context: _Context) -> pb.GetSnapshotResponse:
         at_least = revisions.from_proto(request.at_least)
@@ -51,21 +56,36 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
         if resume is not None and at_least is not None:
             raise RequestInvalid("resume says where to begin; at_least is for a watch that begins anew", "at_least")
         async for event in self._store.watch(resume, at_least=at_least):
-            meta = revisions.meta(event.revision)
             store_id = event.revision.store_id
             if isinstance(event, WatchSnapshot):
-                for part in _snapshot_parts(event.state, wanted, store_id):
+                for part in self._snapshot_parts(event.state, wanted, store_id):
                     yield part
-                yield pb.WatchResponse(meta=meta, snapshot_complete=pb.SnapshotComplete())
+                yield pb.WatchResponse(meta=revisions.meta(event.revision), snapshot_complete=pb.SnapshotComplete())
             elif isinstance(event, WatchChange):
-                told = [change for change in event.changes if _is_wanted(change, wanted)]
-                for position, change in enumerate(told):
-                    response = wire.change(change, store_id)
-                    if position == len(told) - 1:  # in between, resuming would skip the rest of the record's changes
-                        response.meta.CopyFrom(meta)
-                    yield response
+                told = [position for position, change in enumerate(event.changes) if _is_wanted(change, wanted)]
+                for position in told:
+                    # In between there is no revision: resuming there would skip the rest of the record's changes.
+                    yield self._change(event, position, last=position == told[-1])
             else:
-                yield pb.WatchResponse(meta=meta, progress=pb.WatchProgress())
+                yield pb.WatchResponse(meta=revisions.meta(event.revision), progress=pb.WatchProgress())
+
+    def _snapshot_parts(self, state: ConfigState, wanted: frozenset[str], store_id: str) -> Iterator[pb.WatchResponse]:
+        for connector in state.stored():
+            if not wanted or connector.name in wanted:
+                yield self._shared.get(connector, None, partial(wire.snapshot_part, connector, store_id))
+        if state.leadership is not None:
+            yield wire.change(LeadershipChanged(state.leadership), store_id)
+        if state.session_key is not None:
+            yield wire.change(SessionKeyChanged(state.session_key, state.session_key_revision), store_id)
+
+    def _change(self, event: WatchChange[Change], position: int, *, last: bool) -> pb.WatchResponse:
+        def make() -> pb.WatchResponse:
+            response = wire.change(event.changes[position], event.revision.store_id)
+            if last:
+                response.meta.CopyFrom(revisions.meta(event.revision))
+            return response
+
+        return self._shared.get(event, (position, last), make)
 
     async def Refresh(self, request: pb.RefreshRequest, context: _Context) -> pb.RefreshResponse:
         revision = revisions.from_proto(request.revision)
@@ -101,19 +121,6 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
             changes=[wire.history_entry(change) for change in page.changes],
             next_page_token="" if page.next_before is None else str(page.next_before),
         )
-
-
-def _snapshot_parts(state: ConfigState, wanted: frozenset[str], store_id: str) -> list[pb.WatchResponse]:
-    parts = [
-        wire.snapshot_part(connector, store_id)
-        for connector in state.stored()
-        if not wanted or connector.name in wanted
-    ]
-    if state.leadership is not None:
-        parts.append(wire.change(LeadershipChanged(state.leadership), store_id))
-    if state.session_key is not None:
-        parts.append(wire.change(SessionKeyChanged(state.session_key, state.session_key_revision), store_id))
-    return parts
 
 
 def _is_wanted(change: Change, wanted: frozenset[str]) -> bool:
