@@ -18,6 +18,8 @@ from tests.support import linearizability
 from tests.support.history import History, Listing, Operation, Outcome
 
 _SHOWN_MAX = 3
+#: Keys of a producer outside the fence, which nobody can compare and set against: they are not judged as registers.
+FOREIGN_PREFIX = "java-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +107,15 @@ class StoreLog:
         )
 
 
-def check(history: History, log: StoreLog, granted: Iterable[Granted] = (), foreign: str = "java-") -> list[Violation]:
-    """Every violation of every promise. Keys that begin with `foreign` belong to a producer outside the fence, which
-    nobody can compare and set against: they are not judged as registers."""
+def check(history: History, log: StoreLog, granted: Iterable[Granted] = ()) -> list[Violation]:
+    """Every violation of every promise; `granted` is what herders were told."""
     found: list[Violation] = []
 
     def note(name: str, texts: Iterable[str]) -> None:
         found.extend(Violation(name, text) for text in list(texts)[:_SHOWN_MAX])
 
-    note("S7 compare and set", _linearizable(history, log, foreign))
-    note("S7 compare and set (log)", _decided_on_truth(history, log, foreign))
+    note("S7 compare and set", _linearizable(history, log))
+    note("S7 compare and set (log)", _decided_on_truth(history, log))
     note("S2 acknowledged writes are there", _lost(history, log))
     note("S8 applied once", _doubled(history, log))
     note("S6 not applied means never", _never(history, log))
@@ -144,17 +145,17 @@ def _may_be_applied(operation: Operation, log: StoreLog) -> bool:
     return operation.value is None or any(write.value == operation.value for write in log.writes)
 
 
-def _linearizable(history: History, log: StoreLog, foreign: str) -> Iterator[str]:
+def _linearizable(history: History, log: StoreLog) -> Iterator[str]:
     by_revision = {(write.key, write.offset + 1): write.value for write in log.writes if write.value is not None}
     for key in history.keys:
-        if foreign and key.startswith(foreign):
+        if key.startswith(FOREIGN_PREFIX):
             continue
         verdict = linearizability.judge(resolved(operation, log, by_revision) for operation in history.of_key(key))
         if verdict is not None:
             yield f"{key}: {verdict}"
 
 
-def _decided_on_truth(history: History, log: StoreLog, foreign: str) -> Iterator[str]:
+def _decided_on_truth(history: History, log: StoreLog) -> Iterator[str]:
     """Each write, at its place in the log, found what it demanded. Stricter than the search: the order is given."""
     by_value = {operation.value: operation for operation in history.operations if operation.value is not None}
     by_request = {operation.request_id: operation for operation in history.operations if operation.request_id}
@@ -163,7 +164,7 @@ def _decided_on_truth(history: History, log: StoreLog, foreign: str) -> Iterator
     for write in log.writes:
         before, values[write.key] = values.get(write.key), write.value
         operation = by_request.get(write.request_id) or (by_value.get(write.value) if write.value else None)
-        if operation is None or operation.key != write.key or (foreign and write.key.startswith(foreign)):
+        if operation is None or operation.key != write.key or write.key.startswith(FOREIGN_PREFIX):
             continue
         applied = replace(operation, outcome=Outcome.OK)
         if not linearizability.step(before, applied)[0]:

@@ -33,14 +33,14 @@ from herdmesh.rpc.errors import (
 from tests.sim.stores.config_side import CONTEXT, ConfigServer
 from tests.sim.stores.world import REPLICAS, World
 from tests.support.history import Kind, Listing, Operation, Outcome, Read, Told, WatchLog
-from tests.support.store_checks import Granted
+from tests.support.store_checks import FOREIGN_PREFIX, Granted
 
 KEYS = ("c0", "c1", "c2")
-FOREIGN_KEY = "java-0"
+FOREIGN_KEY = f"{FOREIGN_PREFIX}0"
 _NOT_APPLIED = (NotWriter, WriterFenced, StoreReplaying, ShuttingDown, QueueFull)
 _UNKNOWN = (Unreachable, Timeout, WriteOutcomeUnknown)
 _ATTEMPTS_MAX = 6
-_KINDS = (Kind.PUT, Kind.CREATE, Kind.UPDATE, Kind.DELETE)
+_WEIGHTS = {Kind.PUT: 3, Kind.CREATE: 2, Kind.UPDATE: 3, Kind.DELETE: 2}
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Known:
     """What a client last saw under a key."""
 
     value: str
-    revision: int
+    revision: Any
 
 
 class Client:
@@ -79,23 +79,26 @@ class Client:
     async def _write(self) -> None:
         rng = self._rng
         key = rng.choice(KEYS)
-        kind = rng.choices(_KINDS, weights=(3, 2, 3, 2))[0]
+        kinds = self._world.side.kinds
+        kind = rng.choices(kinds, weights=[_WEIGHTS[one] for one in kinds])[0]
+        gone = kind is Kind.DELETE or (Kind.DELETE not in kinds and kind is Kind.PUT and rng.random() < 0.25)
         known = self._known.get(key)
-        compares = known is not None and kind is not Kind.CREATE and rng.random() < 0.7
+        erases = gone and kind is Kind.PUT
+        compares = known is not None and kind is not Kind.CREATE and not erases and rng.random() < 0.7
         self._requests += 1
         number = f"{self.name}-{self._requests}"
         operation = self._world.history.invoke(
             self.name,
             key,
             kind,
-            value=None if kind is Kind.DELETE else number,
+            value=None if gone else number,
             expected=known.value if known is not None and compares else None,
             request_id=f"r-{number}" if self._world.side.has_requests and rng.random() < 0.9 else "",
         )
         await self._try(operation, known.revision if known is not None and compares else None)
         self._world.note(str(operation))
 
-    async def _try(self, operation: Operation, expected: int | None) -> None:
+    async def _try(self, operation: Operation, expected: Any) -> None:
         world, history, side = self._world, self._world.history, self._world.side
         unknown = False
         for attempt in range(1, _ATTEMPTS_MAX + 1):
@@ -133,15 +136,15 @@ class Client:
             await asyncio.sleep(self._rng.uniform(0.05, 1.0))
         history.finish(operation, Outcome.UNKNOWN if unknown else Outcome.NOT_APPLIED, detail=operation.detail)
 
-    def _learn(self, operation: Operation, shown: dict[str, tuple[str, int]], begun: float) -> None:
+    def _learn(self, operation: Operation, shown: dict[str, tuple[str, Any]] | None, begun: float) -> None:
         """An answer also reads: a first one its own write, a retry's what is there now."""
         if operation.revision is not None:
             self._saw((operation.revision,))
         self._known.pop(operation.key, None)
+        if shown is None:
+            return
         for key, (value, revision) in shown.items():
             self._known[key] = _Known(value, revision)
-        if operation.kind is Kind.DELETE:
-            return
         read = self._world.history.invoke(self.name, operation.key, Kind.READ)
         read.invoked = begun
         read.seen = shown[operation.key][0] if operation.key in shown else None

@@ -1,0 +1,134 @@
+"""The status store in a story: its real state and put rules over five partitions, without request ids.
+
+Owns the translation between registers of a story and statuses of connectors: a value is the trace of a status, absence
+a tombstone, compare-and-set the position of the status' own record. Leases and the wire are not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
+
+from herdmesh.connect import status_topic
+from herdmesh.connect.records import Tombstone
+from herdmesh.connect.status_topic import ConnectorStatus, State
+from herdmesh.rpc.errors import HerdmeshError, RevisionMismatch
+from herdmesh.statusstore.state.statuses import StatusGone, StatusPut, StatusState
+from herdmesh.statusstore.state.writes import Put, PutMode, PutResult, RecordPosition, decide_puts
+from herdmesh.topicstore import Decision, Revision, Role, TopicSettings, WatchChange, WatchSnapshot
+from herdmesh.topicstore.core import TopicStoreCore
+from tests.sim.stores.broker import Archived
+from tests.sim.stores.config_side import Change, Snapshot
+from tests.support.history import Kind, Operation, Seen
+from tests.support.store_checks import Logged, StoreLog, Visible
+
+SETTINGS = TopicSettings(
+    topic="statuses",
+    transactional_id="herdmesh-status-sim",
+    election_group="herdmesh-status-store-sim",
+    partitions=5,
+)
+
+
+class StatusServer:
+    """One life's store; nothing runs beside it."""
+
+    def __init__(self, store: TopicStoreCore[Any, Any]) -> None:
+        self.store = store
+
+    def become(self, role: Role) -> None:
+        """Nothing follows from a role here."""
+
+    async def run(self) -> None:
+        """Nothing runs."""
+
+
+class StatusSide:
+    """See `ConfigSide`."""
+
+    settings = SETTINGS
+    has_requests = False
+    refusal_is_final = False
+    #: There is no update, and a deletion asks for nothing: it is a PUT of None.
+    kinds = (Kind.PUT, Kind.CREATE)
+
+    def initial(self) -> StatusState:
+        return StatusState()
+
+    def server(self, store: TopicStoreCore[Any, Any], now_ms: Callable[[], int]) -> StatusServer:
+        return StatusServer(store)
+
+    async def write(self, server: StatusServer, operation: Operation, expected: RecordPosition | None) -> PutResult:
+        gone = operation.value is None
+        state = State.DESTROYED if gone else State.RUNNING
+        status = ConnectorStatus(operation.key, state, "worker", 1, operation.value, worker_incarnation="one")
+        if operation.kind is Kind.CREATE:
+            expected = RecordPosition(-1, 0)
+        put = Put(status, PutMode.PUT, None if gone else expected)
+
+        def decide(state: StatusState) -> Decision[PutResult]:
+            decision = decide_puts(state, [put])
+            return Decision(decision.records, lambda _state, _revision: decision.results[0])
+
+        result = await server.store.write(decide)
+        if result is PutResult.REVISION_MISMATCH:
+            raise RevisionMismatch("")
+        assert result is PutResult.APPLIED, result
+        return result
+
+    def told(self, operation: Operation, answer: object) -> dict[str, tuple[str, Any]] | None:
+        """A status' answer shows nothing of the register."""
+        return None
+
+    def refused(self, operation: Operation, error: HerdmeshError) -> bool:
+        operation.seen = Seen.PRESENT if operation.kind is Kind.CREATE else Seen.NOT_EXPECTED
+        return isinstance(error, RevisionMismatch)
+
+    async def read(self, server: StatusServer, demanded: tuple[int, ...] | None, linearizable: bool) -> Snapshot:
+        store = server.store
+        await store.wait_for(store.revision if demanded is None else Revision("sim", demanded))
+        if linearizable:
+            await store.barrier()
+        return Snapshot(store.revision.next_offsets, _values(store.state), _positions(store.state))
+
+    async def watch(self, server: StatusServer, resume: tuple[int, ...] | None) -> AsyncGenerator[Change, None]:
+        async for event in server.store.watch(None if resume is None else Revision("sim", resume)):
+            revision = event.revision.next_offsets
+            if isinstance(event, WatchSnapshot):
+                yield Change(revision, snapshot=_values(event.state))
+            elif isinstance(event, WatchChange):
+                for change in event.changes:
+                    if isinstance(change, StatusPut):
+                        yield Change(revision, key=change.stored.status.connector, value=change.stored.status.trace)
+                    elif isinstance(change, StatusGone):
+                        yield Change(revision, key=change.previous.status.connector)
+            else:
+                yield Change(revision)
+
+    def everything(self, state: StatusState) -> object:
+        return [(stored.status, stored.partition, stored.offset) for stored in state.statuses()]
+
+    def log(self, archive: Sequence[Archived]) -> StoreLog:
+        """The archive as the checkers read it."""
+        log = StoreLog()
+        for number, visible in enumerate(archive):
+            log.visible.append(Visible(visible.writer, visible.owner))
+            for record in visible.records:
+                match status_topic.decode(record.key, record.value):
+                    case ConnectorStatus() as status:
+                        found = Logged(status.connector, status.trace, record.partition, record.offset, number)
+                    case Tombstone() as gone:
+                        found = Logged(gone.connector, None, record.partition, record.offset, number)
+                    case other:
+                        raise AssertionError(f"a story wrote {other}")
+                log.writes.append(found)
+        log.writes.sort(key=lambda write: (write.partition, write.offset))
+        return log
+
+
+def _values(state: StatusState) -> dict[str, str]:
+    return {name: stored.status.trace or "" for name, stored in state.connectors.items()}
+
+
+def _positions(state: StatusState) -> dict[str, Any]:
+    return {name: RecordPosition(stored.partition, stored.offset + 1) for name, stored in state.connectors.items()}

@@ -1,0 +1,116 @@
+"""Both stores among clients and faults in virtual time, one seed a story; and what the checkers make of broken builds.
+
+A failing story prints its seed and what was violated. Tell it again, alone and with its trace, by
+
+    HERDMESH_SIM_SEED=17 .venv/bin/pytest -s tests/sim/stores -k 'no_promise and config'
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from tests.sim.stores.config_side import ConfigSide
+from tests.sim.stores.mutants import MUTANTS
+from tests.sim.stores.status_side import StatusSide
+from tests.sim.stores.story import Report, tell
+from tests.support import tally
+from tests.support.sizes import soak_or
+
+SIDES: dict[str, Callable[[], Any]] = {"config": ConfigSide, "status": StatusSide}
+STORIES = soak_or(50, 500)
+_MUTANT_SEEDS = 30
+_SEED_VARIABLE = "HERDMESH_SIM_SEED"
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """A story's stores log every fault they meet, as they should; here it would drown what matters."""
+    logging.disable(logging.CRITICAL)
+    configured = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    try:
+        yield
+    finally:
+        structlog.configure(**configured)
+        logging.disable(logging.NOTSET)
+
+
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("side", SIDES)
+def test_no_promise_is_broken(side: str) -> None:
+    """Every story ends healed, with every promise kept; together they meet every stage with every deed."""
+    if _SEED_VARIABLE in os.environ:
+        report = tell(SIDES[side], int(os.environ[_SEED_VARIABLE]))
+        print("\n".join(report.trace))
+        assert not report.violations, str(report)
+        return
+    reports: list[Report] = []
+    for seed in range(STORIES):
+        report = tell(SIDES[side], seed)
+        assert not report.violations, f"{report}\ntell it again with {_SEED_VARIABLE}={seed}"
+        reports.append(report)
+    faults = sum((report.faults for report in reports), Counter[str]())
+    operations = sum(report.operations for report in reports)
+    resumed = sum(report.resumed for report in reports)
+    tally.note(f"simulator, {side} store", runs=len(reports), operations=operations, faults=faults)
+    print(
+        f"{side}: {len(reports)} stories, {operations} operations, {resumed} watches resumed, {faults.total()} faults"
+    )
+    harmed = {kind for kind in faults if " at " in kind and kind.startswith(("kill", "stop"))}
+    assert len(harmed) == 12, f"not every stage was met with kill and stop: {sorted(harmed)}"
+    assert faults["two writers at once"]
+    assert faults["reader far behind"]
+    assert faults["broker away"]
+    assert faults["compaction"]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_the_checkers_catch(mutant: str) -> None:
+    """A build with this safety switched off breaks promises, and the checkers see it within a few stories."""
+    for seed in range(_MUTANT_SEEDS):
+        with MUTANTS[mutant]() as fenced:
+            report = tell(ConfigSide, seed, fenced=fenced)
+        seen_by_clients = [found for found in report.violations if found.check != "S3 one effective writer"]
+        if seen_by_clients:
+            checks = sorted({found.check for found in report.violations})
+            tally.caught(mutant, seed, checks)
+            print(f"without {mutant}: caught at seed {seed} by {'; '.join(checks)}")
+            return
+    pytest.fail(f"without {mutant}, {_MUTANT_SEEDS} stories were found right")
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_seed_tells_one_story(side: str) -> None:
+    """Line by line, in this process twice and in one whose texts hash differently."""
+    once, again = tell(SIDES[side], 7), tell(SIDES[side], 7)
+    assert once.trace == again.trace
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": "12345",
+        _SEED_VARIABLE: "7",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    elsewhere = subprocess.run(
+        [sys.executable, __file__, side], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert elsewhere.stdout.strip() == _fingerprint(once)
+
+
+def _fingerprint(report: Report) -> str:
+    return hashlib.sha256("\n".join(report.trace).encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    print(_fingerprint(tell(SIDES[sys.argv[1]], int(sys.argv[2]))))
