@@ -1,4 +1,5 @@
-"""Fixtures every test of the repository may use. Owns the one broker of a test session, and nothing else.
+"""Fixtures every test of the repository may use. Owns the one broker of a test session, and the one with users and
+access rules that tests of refusals share, and nothing else.
 
 A test that takes `kafka` or `kafka_bootstrap` counts as marked `kafka`; one that starts its own broker
 (`herdmesh.devstack.broker.Broker`), as all tests that kill one do, carries `@pytest.mark.kafka` itself.
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from herdmesh.devstack.broker import Broker
+from tests.support.guarded_broker import GuardedBroker
 
 _topic_numbers = itertools.count(1)
 
@@ -22,7 +24,7 @@ _topic_numbers = itertools.count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what uses the shared broker, so that no test is forgotten by `-m "not kafka"`."""
     for item in items:
-        if "kafka" in getattr(item, "fixturenames", ()):
+        if {"kafka", "guarded"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
 
 
@@ -41,6 +43,17 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 def kafka_bootstrap(kafka: Broker) -> str:
     """`127.0.0.1:PORT` of the session's broker."""
     return kafka.bootstrap
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
+    """The session's broker that asks who somebody is. Never stop or kill this one."""
+    broker = GuardedBroker(tmp_path_factory.mktemp("guarded-kafka"))
+    asyncio.run(broker.start())
+    try:
+        yield broker
+    finally:
+        asyncio.run(broker.stop())
 
 
 @pytest.fixture

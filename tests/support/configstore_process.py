@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc.aio
@@ -27,12 +28,15 @@ class ConfigStoreProcess(StoreProcess):
     read_service = "herdmesh.api.configstore.v1.ConfigReadService"
     write_service = "herdmesh.api.configstore.v1.ConfigWriteService"
 
-    def __init__(self, bootstrap: str, topic: str, log_path: Path, *, group_id: str = "") -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, log_path: Path, *, group_id: str = "", more: Sequence[str] = ()
+    ) -> None:
         arguments = [
             f"--bootstrap-servers={bootstrap}",
             f"--config-storage-topic={topic}",
             f"--group-id={group_id or topic}",
             "--config-storage-replication-factor=1",
+            *more,
         ]
         super().__init__(arguments, log_path)
 

@@ -123,7 +123,10 @@ class GuardedBroker:
     async def _until_in_force(self, wanted: Any, there: bool) -> None:
         """The controller has it before the broker that asks its own copy."""
         async with asyncio.timeout(_TIMEOUT_S):
-            while bool(await asyncio.wrap_future(self._admin.describe_acls(wanted))) is not there:
+            while True:
+                found = await asyncio.wrap_future(self._admin.describe_acls(wanted))
+                if bool(found) is there:
+                    return
                 await asyncio.sleep(0.01)
 
     # Topics.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import grpc.aio
@@ -11,18 +12,22 @@ from tests.support.store_process import StoreProcess
 
 
 class StatusStoreProcess(StoreProcess):
-    """`python -m herdmesh.statusstore` on a free port, with stubs to it. `group_id` is the topic's name by default."""
+    """`python -m herdmesh.statusstore` on a free port, with stubs to it. `group_id` is the topic's name by default;
+    `more` are further flags, which win over these."""
 
     module = "herdmesh.statusstore"
     read_service = "herdmesh.api.statusstore.v1.StatusReadService"
     write_service = "herdmesh.api.statusstore.v1.StatusWriteService"
 
-    def __init__(self, bootstrap: str, topic: str, log_path: Path, *, group_id: str = "") -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, log_path: Path, *, group_id: str = "", more: Sequence[str] = ()
+    ) -> None:
         arguments = [
             f"--bootstrap-servers={bootstrap}",
             f"--status-storage-topic={topic}",
             f"--group-id={group_id or topic}",
             "--status-storage-replication-factor=1",
+            *more,
         ]
         super().__init__(arguments, log_path)
 

@@ -82,6 +82,13 @@ class StoreProcess:
         assert self._process is not None
         os.kill(self._process.pid, number)
 
+    async def ended(self) -> int:
+        """Wait until it ended by itself; its exit code."""
+        assert self._process is not None
+        code = await self._process.wait()
+        await self.kill()
+        return code
+
     async def kill(self) -> None:
         """SIGKILL, and wait until it is gone. Safe to call again."""
         assert self._process is not None

@@ -1,17 +1,18 @@
 """What an operator is told: each thing a broker can refuse or take away has its condition, its message with the fix,
 and is healed by mending it, without a restart of the process.
 
-A broker of this module's own: with access rules, and making topics for whoever asks (Kafka's default).
+On the session's broker with access rules, which also makes topics for whoever asks (Kafka's default).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import Producer
 
 from herdmesh.topicstore import (
     Condition,
@@ -39,21 +40,11 @@ from tests.contract.topicstore_harness import (
 )
 from tests.support.guarded_broker import GuardedBroker
 
-pytestmark = pytest.mark.kafka
-
 _TUNING = StoreTuning(topic_check_interval_ms=100, take_over_backoff_ms_max=200)
 #: The guard looks so rarely that only the step under test can find out.
 _UNGUARDED = replace(_TUNING, topic_check_interval_ms=600_000)
 
 Store = KafkaTopicStore[KeyValues, Change]
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
-    broker = GuardedBroker(tmp_path_factory.mktemp("guarded-kafka"))
-    asyncio.run(broker.start())
-    yield broker
-    asyncio.run(broker.stop())
 
 
 @pytest.fixture
@@ -75,9 +66,7 @@ class Clerk:
 
     async def allow_all(self) -> None:
         settings = self.settings
-        await self.guarded.allow_store(
-            self.name, settings.topic, settings.transactional_id, settings.election_group
-        )
+        await self.guarded.allow_store(self.name, settings.topic, settings.transactional_id, settings.election_group)
 
     def store(self, tuning: StoreTuning = _TUNING) -> Store:
         """A new one, not started."""
@@ -284,6 +273,14 @@ async def _writer_of(replicas: list[Store]) -> Store:
     return next(store for store in replicas if store.role is Role.WRITER)
 
 
+def _fill(cluster: KafkaCluster, records: int) -> None:
+    """Write to the topic as somebody else would."""
+    producer = Producer({"bootstrap.servers": cluster.settings.bootstrap_servers})
+    for number in range(records):
+        producer.produce(cluster.settings.topic, b"v", b"of-the-new-topic-%d" % number)
+    assert producer.flush(WAIT_S) == 0
+
+
 async def _write(store: Store, keys: range) -> None:
     for number in keys:
         await store.write(create(b"%d" % number, b"v"))
@@ -306,8 +303,7 @@ async def test_a_topic_taken_away_under_the_store_closes_it(
     if anew != "absent":
         await guarded.create_topic(topic, cleanup_policy="compact")
     if anew == "longer":
-        for number in range(100):
-            cluster.produce(b"of-the-new-topic-%d" % number, b"v")
+        _fill(cluster, 100)
     for store in replicas:
         await until_role(store, Role.CLOSED)
         assert store.health.condition is Condition.TOPIC_RECREATED
@@ -334,8 +330,7 @@ async def test_take_over_looks_before_it_fences(guarded: GuardedBroker, cluster:
     second = await cluster.open(tuning=_UNGUARDED)
     await guarded.delete_topic(cluster.settings.topic)
     await guarded.create_topic(cluster.settings.topic, cleanup_policy="compact")
-    for number in range(100):
-        cluster.produce(b"%d" % number, b"new")
+    _fill(cluster, 100)
     await first.close()
     await until_role(second, Role.CLOSED)
     assert second.health.condition is Condition.TOPIC_RECREATED
@@ -349,7 +344,7 @@ async def test_a_write_into_a_topic_made_anew_is_not_acknowledged(
     await _write(store, range(5))
     await guarded.delete_topic(cluster.settings.topic)
     await guarded.create_topic(cluster.settings.topic, cleanup_policy="compact")
-    with pytest.raises(Exception) as failure:  # noqa: PT011  # which one depends on who notices first
+    with pytest.raises(Exception) as failure:  # which one depends on who notices first
         await store.write(put(b"late", b"1"))
     assert not isinstance(failure.value, TimeoutError)
     with contextlib.suppress(TopicRecreated, NotWriter):
