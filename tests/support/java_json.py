@@ -1,0 +1,128 @@
+"""JSON as Connect's JsonConverter reads it without schemas, a second time: the reader of the oracles.
+
+Owns what reference config-topic 2.1 and 11 say of accepted JSON, on top of Python's own `json`. Shares nothing with
+`herdmesh.connect.jackson`, so that one can be checked with the other; it is plain, and not fast.
+Invariant: a value or `NotJson`, whatever the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from functools import lru_cache
+from typing import Any
+
+_DEPTH_MAX = 1_000
+_NUMBER_MAX = 1_000
+_NAME_MAX = 50_000
+_SPACE = " \t\r\n"
+#: A whole string, a bracket, or a whole number: what the depth and the zeros before a number are read from.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
+_ZEROS = re.compile(r"(-?)0+(?=[0-9])")
+_MAY_HAVE_ZEROS = re.compile(r"(?<![0-9A-Za-z.])-?0[0-9]")
+
+
+class NotJson(ValueError):
+    """Bytes that Connect refuses."""
+
+
+@lru_cache(maxsize=512)
+def read(data: bytes | None) -> Any:
+    """The first JSON value; None for a null value, for no bytes and for white space alone. Leave it as it is: the next
+    reader of the same bytes is given the same."""
+    if not data:
+        return None
+    text = _text(data).lstrip(_SPACE)
+    if not text:
+        return None
+    if len(text) >= _DEPTH_MAX or _MAY_HAVE_ZEROS.search(text):
+        text = _checked(text)
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, 10 * _DEPTH_MAX))
+    try:
+        value, end = _JSON.raw_decode(text)
+    except ValueError as error:
+        raise NotJson(str(error)) from error
+    finally:
+        sys.setrecursionlimit(limit)
+    _look_behind(value, text[end : end + 1])
+    return value
+
+
+def _look_behind(value: Any, after: str) -> None:
+    """Anything may follow a value, but a number or a word must have ended."""
+    if isinstance(value, str | list | dict) or not after:
+        return
+    if isinstance(value, bool) or value is None:
+        if after.isalnum() or after in "_$":
+            raise NotJson("a longer word")
+    elif after not in _SPACE:
+        raise NotJson("a longer number")
+
+
+def _checked(text: str) -> str:
+    """`text` up to the end of its first value, without zeros before numbers. Raises NotJson for what nests too deep."""
+    parts: list[str] = []
+    depth = at = 0
+    for found in _TOKEN.finditer(text):
+        token = found.group()
+        parts.append(text[at : found.start()])
+        at = found.end()
+        if token in "[{":
+            depth += 1
+            if depth > _DEPTH_MAX:
+                raise NotJson("nested too deep")
+        elif token in "]}":
+            depth -= 1
+        elif token[0] != '"':
+            if len(token) > _NUMBER_MAX:
+                raise NotJson("a number too long")
+            token = _ZEROS.sub(r"\1", token)
+        parts.append(token)
+        if depth <= 0:
+            break
+    return "".join(parts) + text[at:]
+
+
+def _whole(text: str) -> int:
+    number = int(text) & (1 << 64) - 1
+    return number - (1 << 64) if number >> 63 else number
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if any(len(name) > _NAME_MAX for name, _ in pairs):
+        raise NotJson("a member name too long")
+    return dict(pairs)
+
+
+def _no_constant(text: str) -> Any:
+    raise NotJson(f"{text} is no number")
+
+
+_JSON = json.JSONDecoder(parse_int=_whole, parse_constant=_no_constant, object_pairs_hook=_members)
+
+
+def _text(data: bytes) -> str:
+    try:
+        return _decoded(data)
+    except UnicodeDecodeError as error:
+        raise NotJson(str(error)) from error
+
+
+def _decoded(data: bytes) -> str:
+    for mark, encoding in (
+        (b"\x00\x00\xfe\xff", "utf-32-be"),
+        (b"\xff\xfe\x00\x00", "utf-32-le"),
+        (b"\xfe\xff", "utf-16-be"),
+        (b"\xff\xfe", "utf-16-le"),
+        (b"\xef\xbb\xbf", "utf-8"),
+    ):
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding)
+    # Without a mark, where the zero bytes are tells: JSON begins with an ASCII character.
+    shape = "".join("0" if byte == 0 else "x" for byte in data[:4])
+    for zeros, encoding in (("000x", "utf-32-be"), ("x000", "utf-32-le"), ("0x", "utf-16-be"), ("x0", "utf-16-le")):
+        if shape.startswith(zeros):
+            return data.decode(encoding)
+    return data.decode("utf-8")
