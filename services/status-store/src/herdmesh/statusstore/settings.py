@@ -17,12 +17,15 @@ class StatusStoreSettings(ServiceSettings):
     listen: str = Field(default="127.0.0.1:7202", description="host:port to serve gRPC on; port 0 = any free port")
     bootstrap_servers: str = Field(default="127.0.0.1:9092", description="Kafka brokers, host:port, comma separated")
     group_id: str = Field(default="connect-cluster", min_length=1, description="Connect's group.id: names the cluster")
-    status_storage_topic: str = Field(default="connect-status", min_length=1, description="the status topic")
+    status_storage_topic: str = Field(default="connect-status", description="the status topic")
     status_storage_partitions: int = Field(default=5, ge=1, description="partitions of the status topic")
     status_storage_replication_factor: int = Field(
         default=3,
         ge=-1,
         description="replicas of the status topic when this store creates it; -1 = the broker's default",
+    )
+    status_storage_topic_configs: str = Field(
+        default="", description="further settings of a topic this store creates: name=value,name=value"
     )
     lease_ms: int = Field(default=6000, ge=500, le=60_000, description="lease of a worker that asks for none, in ms")
     peers: str = Field(
@@ -34,10 +37,17 @@ class StatusStoreSettings(ServiceSettings):
     )
     memory: bool = Field(default=False, description="keep everything in this process and nothing in Kafka")
 
-    @field_validator("kafka_client_configs")
+    @field_validator("status_storage_topic_configs", "kafka_client_configs")
     @classmethod
-    def _pairs(cls, value: SecretStr) -> SecretStr:
-        name_value_pairs(value.get_secret_value())
+    def _pairs(cls, value: str | SecretStr) -> str | SecretStr:
+        name_value_pairs(value.get_secret_value() if isinstance(value, SecretStr) else value)
+        return value
+
+    @field_validator("status_storage_topic")
+    @classmethod
+    def _named(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("Must specify topic for connector status.")  # as Connect says it
         return value
 
     def topic_settings(self) -> TopicSettings:
@@ -49,6 +59,7 @@ class StatusStoreSettings(ServiceSettings):
             partitions=self.status_storage_partitions,
             bootstrap_servers=self.bootstrap_servers,
             replication_factor=self.status_storage_replication_factor,
+            topic_configs=name_value_pairs(self.status_storage_topic_configs),
             client_configs=name_value_pairs(self.kafka_client_configs.get_secret_value()),
             client_id_base=f"herdmesh-status-store-{self.listen.replace(':', '-')}",
         )
