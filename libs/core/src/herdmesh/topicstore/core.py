@@ -35,7 +35,6 @@ from herdmesh.topicstore.contract import (
     WatchSnapshot,
 )
 from herdmesh.topicstore.errors import (
-    BrokerUnreachable,
     ForeignWriter,
     NotApplied,
     NotAuthorized,
@@ -45,10 +44,9 @@ from herdmesh.topicstore.errors import (
     StartError,
     StoreClosed,
     StoreReplaying,
-    TopicMisconfigured,
-    TopicRecreated,
     TopicStoreError,
 )
+from herdmesh.topicstore.guard import Guard
 from herdmesh.topicstore.health import HealthBook, Part, StoreHealth
 from herdmesh.topicstore.log import Log, LogIdentity, LogUnavailable, Positions
 from herdmesh.topicstore.settings import StoreTuning
@@ -84,6 +82,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._hub: WatchHub[ChangeT] = WatchHub(tuning, lambda: self._applied.revision, lambda: self._writes.busy)
         self._barrier = Barrier(log.end, self._applied.wait)
         self._health = HealthBook(log.now_ms)
+        self._guard = Guard(log, self._health, tuning, self.on_fault, self._on_refused)
         self._writes: GroupCommit[StateT] = GroupCommit(
             log, self._applied, self._barrier, tuning, self._cut_off, on_stage, self._hub.crowded
         )
@@ -134,7 +133,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             # Half of it: clocks differ, and the replay takes time.
             self._young_from_ms = self._log.now_ms() - self._identity.min_compaction_lag_ms // 2
             self._log.read(self)
-            self._spawn(self._guard())
+            self._spawn(self._guard.run())
             self._spawn(self._barrier.run())
             end = await self._barrier.end()
             await self._applied.wait(end)
@@ -281,13 +280,13 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             if term != self._term:
                 return False
         try:
-            if not await self._log.prove_ownership() or term != self._term or not await self._may_take_over():
+            if not await self._log.prove_ownership() or term != self._term or not await self._guard.allows_take_over():
                 return False
             await self._log.take_over()
             await self._applied.wait(await self._log.end())
         except LogUnavailable as unavailable:
             _logger.warning("taking over failed, trying again: %s", unavailable)
-            self._health.note(Part.WRITING, self._unreachable(unavailable))
+            self._health.note(Part.WRITING, self._guard.unreachable(unavailable))
             return False
         except NotAuthorized as refusal:
             self._health.note(Part.WRITING, refusal)
@@ -333,46 +332,10 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
 
     # Health.
 
-    async def _guard(self) -> None:
-        """Look at the topics every now and then: they may be changed, taken away or made anew while nothing is read."""
-        while True:
-            await asyncio.sleep(self._tuning.topic_check_interval_ms / 1000)
-            try:
-                refusal = await self._log.check()
-            except LogUnavailable as unavailable:
-                self._health.note(Part.TOPIC, self._unreachable(unavailable))
-                continue
-            except TopicMisconfigured as wrong:
-                if wrong.setting == "partitions":
-                    self._health.note(Part.CLOSED, wrong)
-                    self.on_fault(StoreClosed(str(wrong)))
-                    return
-                # A wrong policy is told and served on: an outage would keep no record from being deleted.
-                self._health.note(Part.TOPIC, wrong)
-                continue
-            except (TopicRecreated, NotAuthorized) as error:
-                self.on_fault(error)
-                return
-            self._health.note(Part.TOPIC, None)
-            if refusal is not None and self._role is Role.WRITER:
-                self._health.note(Part.WRITING, refusal)
-                self._step_down()
-
-    async def _may_take_over(self) -> bool:
-        """False when the topics refuse this writer. Raises what makes it impossible to say."""
-        try:
-            refusal = await self._log.check()
-        except TopicRecreated as error:
-            self.on_fault(error)
-            return False
-        except TopicMisconfigured:  # the guard's affair
-            return True
-        if refusal is not None:
-            self._health.note(Part.WRITING, refusal)
-        return refusal is None
-
-    def _unreachable(self, unavailable: LogUnavailable) -> BrokerUnreachable:
-        return BrokerUnreachable(self._log.settings.bootstrap_servers, str(unavailable))
+    def _on_refused(self, error: NotAuthorized) -> None:
+        if self._role is Role.WRITER:  # of any other replica nobody asks it, and its take-over asks again
+            self._health.note(Part.WRITING, error)
+            self._step_down()
 
     def _refused(self) -> NotAuthorized | None:
         """What the broker refuses this replica, if that is why it does not write."""
@@ -394,19 +357,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
 
     async def _close_because(self, error: StoreClosed | NotAuthorized) -> None:
         self._writes.shut(error)
-        if type(error) is StoreClosed:
-            try:
-                async with asyncio.timeout(self._tuning.close_stage_ms / 1000):
-                    await self._log.check()
-            except (TopicRecreated, NotAuthorized) as cause:
-                _logger.error("%s, and this explains it: %s", error.reason, cause)
-                self._closed_by = cause
-            except TopicMisconfigured as cause:
-                self._health.note(Part.CLOSED, cause)
-            except (LogUnavailable, TimeoutError) as unclear:
-                _logger.info("whether the topics explain it cannot be seen: %s", unclear)
-        if self._health.trouble(Part.CLOSED) is None:
-            self._health.note(Part.CLOSED, self._closed_by)
+        self._closed_by = await self._guard.explain(error)
         await self._close()
 
     async def _close(self) -> None:
