@@ -1,0 +1,274 @@
+"""Compare-and-set of every mutation; request ids: retries over fail-over and compaction, other payloads, old ids."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
+from herdmesh.configstore.service.roles import WRITE_SERVICE
+from herdmesh.configstore.state import requests
+from herdmesh.configstore.state.requests import KEPT_MS, REMEMBERED_MS, RequestLog, time_ms_of
+from herdmesh.configstore.state.writes import (
+    CommitTaskConfigs,
+    DeleteConnector,
+    Mutation,
+    PutConnectorConfig,
+    PutLoggerLevel,
+    PutSessionKey,
+    PutTaskCount,
+    RequestRestart,
+    RestoreConnector,
+    SetTargetState,
+    plan,
+)
+from herdmesh.connect.audit_topic import AuditRecord
+from herdmesh.connect.config_records import LoggerRecord, RestartRecord, SessionKeyRecord, TargetState
+from herdmesh.rpc.errors import (
+    ConnectorExists,
+    ConnectorNotFound,
+    HerdmeshError,
+    RequestIdExpired,
+    RequestInvalid,
+    RevisionForeign,
+    RevisionMismatch,
+    StaleEpoch,
+)
+from herdmesh.rpc.request_ids import new_request_id
+from herdmesh.topicstore.contract import Revision
+from tests.support.config_topic import ConfigTopic, compacted, replay, revision
+from tests.support.configstore_replica import SETTINGS, Cluster, Replica
+
+CONFIG = {"name": "c1", "v": "1"}
+RESTART = RequestRestart(RestartRecord("c1", include_tasks=True, only_failed=False))
+KEY = PutSessionKey(SessionKeyRecord(b"key", "HmacSHA256", 1))
+LEVEL = PutLoggerLevel(LoggerRecord("org", "DEBUG"))
+#: Each mutation with the attribute that its expected revision is of.
+COMPARED: list[tuple[Mutation, str]] = [
+    (PutConnectorConfig("c1", CONFIG), "config_revision"),
+    (RestoreConnector("c1", revision(1), CONFIG), "config_revision"),
+    (DeleteConnector("c1"), "config_revision"),
+    (RESTART, "config_revision"),
+    (SetTargetState("c1", TargetState.PAUSED), "target_state_revision"),
+    (CommitTaskConfigs("c1", [{}]), "tasks_revision"),
+    (PutTaskCount("c1", 1), "tasks_revision"),
+    (KEY, "session_key_revision"),
+]
+
+
+@pytest.fixture
+def topic() -> ConfigTopic:
+    """A connector c1 with everything it can have, each at a revision of its own, under epoch 1 of `herder`."""
+    made = ConfigTopic()
+    leader = made.lead()
+    made.write(PutConnectorConfig("c1", CONFIG))
+    made.write(SetTargetState("c1", TargetState.STOPPED))
+    made.write(CommitTaskConfigs("c1", [{}]), leader=leader)
+    made.write(KEY, leader=leader)
+    return made
+
+
+@pytest.mark.parametrize(("mutation", "of"), COMPARED, ids=[type(mutation).__name__ for mutation, _ in COMPARED])
+def test_every_mutation_compares_with_its_own_object(topic: ConfigTopic, mutation: Mutation, of: str) -> None:
+    leader = topic.lead()
+    state = topic.connector("c1")
+    held = {
+        "config_revision": state.config_revision,
+        "target_state_revision": state.target_state_revision,
+        "tasks_revision": state.tasks_revision,
+        "session_key_revision": topic.state.session_key_revision,
+    }
+    assert len(set(held.values())) == 4
+    for name, offset in held.items():
+        if name != of:
+            with pytest.raises(RevisionMismatch) as refusal:
+                topic.write(mutation, leader=leader, expected_revision=revision(offset))
+            assert refusal.value.actual_revision == f"store@{held[of]}"
+    with pytest.raises(RevisionForeign):
+        topic.write(mutation, leader=leader, expected_revision=Revision("other", (held[of],)))
+    assert topic.write(mutation, leader=leader, expected_revision=revision(held[of])).records
+
+
+def test_a_logger_level_has_no_revision_to_expect(topic: ConfigTopic) -> None:
+    with pytest.raises(RequestInvalid) as refusal:
+        topic.write(LEVEL, expected_revision=revision(1))
+    assert refusal.value.violations[0].field == "options.expected_revision"
+
+
+def test_a_count_for_a_task_set_that_moved_on_is_refused(topic: ConfigTopic) -> None:
+    leader = topic.lead()
+    fenced_for = revision(topic.connector("c1").tasks_revision)
+    topic.write(CommitTaskConfigs("c1", [{}, {}]), leader=leader)
+    with pytest.raises(RevisionMismatch):
+        topic.write(PutTaskCount("c1", 1), leader=leader, expected_revision=fenced_for)
+    assert topic.connector("c1").pending_fencing  # the new set is still to be fenced
+
+
+OTHERS: list[tuple[Mutation, Mutation]] = [
+    (PutConnectorConfig("c1", CONFIG), PutConnectorConfig("c1", {**CONFIG, "v": "2"})),
+    (PutConnectorConfig("c1", CONFIG), PutConnectorConfig("c1", CONFIG, initial_target_state=TargetState.PAUSED)),
+    (PutConnectorConfig("c1", {"a": None}), PutConnectorConfig("c1", {"a": "null"})),
+    (RestoreConnector("c1", revision(1), CONFIG), RestoreConnector("c1", revision(2), CONFIG)),
+    (DeleteConnector("c1"), DeleteConnector("c2")),
+    (DeleteConnector("c1"), SetTargetState("c1", TargetState.PAUSED)),
+    (SetTargetState("c1", TargetState.PAUSED), SetTargetState("c1", TargetState.STARTED)),
+    (CommitTaskConfigs("c1", [{"a": "1"}]), CommitTaskConfigs("c1", [{"a": "2"}])),
+    (CommitTaskConfigs("c1", [{}]), CommitTaskConfigs("c1", [{}, {}])),
+    (PutTaskCount("c1", 1), PutTaskCount("c1", 2)),
+    (RESTART, RequestRestart(RestartRecord("c1", include_tasks=False, only_failed=False))),
+    (KEY, PutSessionKey(SessionKeyRecord(b"key", "HmacSHA256", 2))),
+    (LEVEL, PutLoggerLevel(LoggerRecord("org", "INFO"))),
+]
+
+
+@pytest.mark.parametrize(
+    ("mutation", "other"), OTHERS, ids=[f"{type(one).__name__}-{number}" for number, (one, _) in enumerate(OTHERS)]
+)
+def test_an_id_is_for_one_request(topic: ConfigTopic, mutation: Mutation, other: Mutation) -> None:
+    leader = topic.lead()
+    topic.write(mutation, leader=leader, request_id="r1")
+    with pytest.raises(RequestInvalid, match="used for another") as refusal:
+        topic.write(other, leader=leader, request_id="r1")
+    assert refusal.value.violations[0].field == "options.request_id"
+    assert topic.write(mutation, leader=leader, request_id="r1").records == ()
+
+
+def test_what_a_retry_may_differ_in(topic: ConfigTopic) -> None:
+    """What a write is conditional on, who leads by now, the order of members, and secrets, which leave no trace."""
+    first = PutConnectorConfig("c1", {"a": "1", "b": {"x": 1, "y": 2}, "password": "one"})
+    topic.write(first, request_id="r1")
+    again = PutConnectorConfig("c1", {"password": "two", "b": {"y": 2, "x": 1}, "a": "1"}, must_not_exist=True)
+    assert topic.write(again, request_id="r1", expected_revision=revision(1)).records == ()
+    leader = topic.lead()
+    topic.write(PutTaskCount("c1", 1), request_id="r2", leader=leader)
+    topic.lead("next")
+    assert topic.write(PutTaskCount("c1", 1), request_id="r2", leader=leader).records == ()
+    with pytest.raises(StaleEpoch):
+        topic.write(PutTaskCount("c1", 1), request_id="r3", leader=leader)
+
+
+@pytest.mark.parametrize("cleaned", range(0, 30, 3))
+def test_retries_are_known_after_any_compaction(topic: ConfigTopic, cleaned: int) -> None:
+    leader = topic.lead()
+    first = {
+        f"r{number}": topic.write(mutation, leader=leader, request_id=f"r{number}").outcome
+        for number, (mutation, _) in enumerate(COMPARED)
+        if not isinstance(mutation, DeleteConnector)
+    }
+    topic.write(DeleteConnector("c1"), request_id="gone")
+    left = replay(compacted(topic.records, cleaned, tombstones_to=cleaned))
+    for number, (mutation, _) in enumerate(COMPARED):
+        if not isinstance(mutation, DeleteConnector):
+            again = plan(left, mutation, topic.context(mutation, request_id=f"r{number}"))
+            assert again.records == ()
+            assert again.outcome == first[f"r{number}"]
+    delete = DeleteConnector("c1")
+    assert plan(left, delete, topic.context(delete, request_id="gone")).records == ()
+    with pytest.raises(ConnectorNotFound):
+        plan(left, delete, topic.context(delete, request_id="new"))
+
+
+async def test_a_retry_meets_its_first_outcome_on_the_next_writer(writer: Replica, cluster: Cluster) -> None:
+    """The answer of the first try is lost with its writer; what happened since changes nothing."""
+    replica = await cluster()
+    create = write_pb.WriteOptions(request_id=new_request_id())
+    drop = write_pb.WriteOptions(request_id=new_request_id())
+    made = await writer.put("c1", {"v": "1"}, must_not_exist=True, options=create)
+    await writer.write.DeleteConnector(write_pb.DeleteConnectorRequest(connector="c1", options=drop))
+    await writer.put("c1", {"v": "2"}, must_not_exist=True)
+    writer.broker.topics[SETTINGS.config_storage_topic].compact(drop_tombstones=True, young_too=True)
+    await writer.store.close()
+    await replica.until_serving(WRITE_SERVICE)
+    again = await replica.put("c1", {"v": "1"}, must_not_exist=True, options=create)
+    assert again.created == made.created
+    assert again.connector == await replica.entry("c1")  # the state is told as it is now
+    await replica.write.DeleteConnector(write_pb.DeleteConnectorRequest(connector="c1", options=drop))
+    assert (await replica.entry("c1")).has_config  # deleted once, not twice
+    with pytest.raises(RequestInvalid):
+        await replica.put("c1", {"v": "3"}, options=create)
+    with pytest.raises(ConnectorExists):
+        await replica.put("c1", {"v": "1"}, must_not_exist=True)
+
+
+async def test_a_lost_answer_is_found_by_its_id(writer: Replica) -> None:
+    """The broker's answer is lost, and the writer is cut off at once: callers of one id see one create."""
+    options = write_pb.WriteOptions(request_id=new_request_id())
+    writer.store.lose_next_answer(applied=True)
+    tries = [writer.put("c1", {"v": "1"}, must_not_exist=True, options=options) for _ in range(5)]
+    for answer in await asyncio.gather(*tries, return_exceptions=True):
+        if isinstance(answer, BaseException):
+            assert isinstance(answer, HerdmeshError)
+        else:
+            assert answer.created
+    await writer.until_serving(WRITE_SERVICE)
+    again = await writer.put("c1", {"v": "1"}, must_not_exist=True, options=options)
+    assert again.created
+    assert len(writer.store.state.history.before("c1", None, 10)) == 1
+
+
+def _add(log: RequestLog, request_id: str, at_ms: int) -> None:
+    log.add(AuditRecord(request_id, "", at_ms, "Op", "c", payload="p"), at_ms)
+
+
+def _find(log: RequestLog, request_id: str, now_ms: int) -> Any:
+    return log.find(request_id, ("Op", "c", "p"), now_ms)
+
+
+def _id_of(made_ms: int, number: int = 0) -> str:
+    """A UUID of version 7 made at a time."""
+    return f"{made_ms:012x}7{number:03x}8{number:015x}"
+
+
+def test_an_id_says_when_it_was_made() -> None:
+    assert time_ms_of(_id_of(1_700_000_000_123)) == 1_700_000_000_123
+    assert (time_ms_of(new_request_id()) or 0) > 1_700_000_000_000
+    assert len({new_request_id() for _ in range(1_000)}) == 1_000
+    for other in ("r1", "", "z" * 32, "f47ac10b58cc4372a5670e02b2c3d479", "f47ac10b-58cc-4372-a567-0e02b2c3d479"):
+        assert time_ms_of(other) is None
+
+
+def test_an_id_with_a_time_is_refused_when_nothing_is_remembered_of_it() -> None:
+    """Retention of the audit topic, or a bound of memory, took the record: the id is too old to be a new one."""
+    now_ms = 1_700_000_000_000
+    log = RequestLog()
+    assert _find(log, _id_of(now_ms - KEPT_MS), now_ms) is None
+    assert _find(log, _id_of(now_ms + 60_000), now_ms) is None  # made by a clock that is ahead
+    with pytest.raises(RequestIdExpired, match="too old"):
+        _find(log, _id_of(now_ms - KEPT_MS - 1), now_ms)
+    assert _find(log, "says-no-time", now_ms) is None
+
+
+@pytest.mark.parametrize("ahead_ms", [0, 40 * KEPT_MS, -40 * KEPT_MS])
+def test_what_was_forgotten_is_never_applied_again(monkeypatch: pytest.MonkeyPatch, ahead_ms: int) -> None:
+    """Whatever clock made the ids: everything is remembered or refused, and memory stays bounded."""
+    monkeypatch.setattr(requests, "_CHUNK_SIZE", 4)
+    monkeypatch.setattr(requests, "_CHUNKS_MAX", 3)
+    log, now_ms = RequestLog(), 1_700_000_000_000
+    ids = [_id_of(now_ms + number + ahead_ms, number) for number in range(100)]
+    for number, request_id in enumerate(ids):
+        _add(log, request_id, now_ms + number)
+    known = [request_id for request_id in ids if log.is_known(request_id)]
+    assert 8 <= len(known) <= 16
+    for request_id in ids:
+        if request_id in known:
+            assert _find(log, request_id, now_ms + 100).payload == "p"
+        else:
+            with pytest.raises(RequestIdExpired):
+                _find(log.copy(), request_id, now_ms + 100)
+
+
+def test_ids_are_forgotten_by_age_and_refused_until_then() -> None:
+    log, now_ms = RequestLog(), 1_700_000_000_000
+    _add(log, "old", now_ms)
+    later_ms = now_ms + REMEMBERED_MS
+    for number in range(2_000):
+        _add(log, f"new-{number}", later_ms)
+    with pytest.raises(RequestIdExpired, match="older than 24 h"):
+        _find(log, "old", later_ms)
+    for number in range(2_000):
+        _add(log, f"newer-{number}", later_ms + REMEMBERED_MS + 1)
+    assert not log.is_known("old")
+    assert not log.is_known("new-0")
+    assert log.is_known("newer-0")
