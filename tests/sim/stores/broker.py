@@ -19,6 +19,7 @@ from typing import Protocol
 
 from herdmesh.topicstore.contract import StoredRecord
 from herdmesh.topicstore.partitioner import partition_of
+from tests.support.config_register import Archived
 
 #: Two hops to the coordinator and back: the time in which a commit is decided and its markers are not written yet.
 MARKERS_S = 0.004
@@ -70,15 +71,6 @@ class Partition:
     def since(self, offset: int, limit: int) -> list[StoredRecord]:
         stable = self.stable_offset
         return [record for record in self.records if offset <= record.offset < stable][:limit]
-
-
-@dataclass(frozen=True, slots=True)
-class Archived:
-    """What became visible at once: one transaction, or one record of a plain producer (`writer` "")."""
-
-    writer: str
-    owner: str
-    records: tuple[StoredRecord, ...]
 
 
 class SimBroker:

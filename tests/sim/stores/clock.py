@@ -90,6 +90,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return _Task[Any](coro, loop=self, name=None if name is None else str(name), context=context)
 
 
+async def pause(seconds: float) -> None:
+    """Let time pass in the story; outside it, none does."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop), "this time is a story's"
+    passed = loop.create_future()
+    timer = loop.call_later(seconds, _let_go, passed)
+    try:
+        await passed
+    finally:
+        timer.cancel()
+
+
+def _let_go(passed: asyncio.Future[None]) -> None:
+    if not passed.done():
+        passed.set_result(None)
+
+
 def run(main: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
     """`asyncio.run` in virtual time."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:

@@ -1,40 +1,25 @@
-"""The config store in a story: its real servicers on a simulated life, and its RPCs as a client makes them.
+"""The config store in a story: its real servicers, plans and fold on a simulated life.
 
-Owns the translation between requests of a story (keys, texts) and the protos of the config store, and reading the topic
-back for the checkers. Rules are the store's own: everything goes through its servicers, plans and fold.
+Owns the servicers of one life. How clients use them is `tests.support.config_register`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
-from herdmesh.api.common.v1 import revision_pb2
-from herdmesh.api.configstore.v1 import config_pb2, config_read_service_pb2, config_write_service_pb2
 from herdmesh.configstore.effects.campaigns import Campaigns
 from herdmesh.configstore.service import wire
 from herdmesh.configstore.service.leadership import LeadershipServicer
 from herdmesh.configstore.service.read import ConfigReadServicer
 from herdmesh.configstore.service.write import ConfigWriteServicer
-from herdmesh.configstore.state.config import GENERATIONS_PER_EPOCH, ConfigState
-from herdmesh.connect import audit_topic, config_topic
-from herdmesh.connect.config_records import ConnectorRecord, EpochRecord, TaskConfigRecord
-from herdmesh.connect.records import Tombstone, Undecodable
-from herdmesh.rpc import properties, revisions
-from herdmesh.rpc.errors import ConnectorExists, ConnectorNotFound, HerdmeshError, RevisionMismatch
-from herdmesh.topicstore import Revision, Role, StoredRecord, TopicSettings
+from herdmesh.configstore.state.config import ConfigState
+from herdmesh.topicstore import Revision, Role, TopicSettings
 from herdmesh.topicstore.core import TopicStoreCore
-from tests.sim.stores.broker import Archived
-from tests.support.history import Kind, Operation, Seen
-from tests.support.store_checks import FOREIGN_PREFIX, Granted, Logged, Privileged, StoreLog, Visible
-
-_Read, _Write = config_read_service_pb2, config_write_service_pb2
-#: Servicers read nothing from it.
-CONTEXT: Any = None
+from tests.support.config_register import ConfigRegister
+from tests.support.store_checks import FOREIGN_PREFIX
 
 SETTINGS = TopicSettings(
     topic="configs",
@@ -61,35 +46,13 @@ class ConfigServer:
         await self.campaigns.run()
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """Values of all keys and the revision of each value's own record."""
-
-    revision: tuple[int, ...]
-    values: dict[str, str]
-    own: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One event of a watch. `snapshot` opens it; `key` None is progress."""
-
-    revision: tuple[int, ...]
-    snapshot: dict[str, str] | None = None
-    key: str | None = None
-    value: str | None = None
-
-
-class ConfigSide:
-    """What a story needs to know of a store; `StatusSide` is the other one."""
+class ConfigSide(ConfigRegister):
+    """What a story needs to know of the config store; `StatusSide` is the other one."""
 
     settings = SETTINGS
-    has_requests = True
-    #: A refusal of a retry means that no try was applied.
-    refusal_is_final = True
-    kinds = (Kind.PUT, Kind.CREATE, Kind.UPDATE, Kind.DELETE)
 
     def __init__(self) -> None:
+        super().__init__(SETTINGS.topic, "sim")
         self._ids = itertools.count(1)
 
     def initial(self) -> ConfigState:
@@ -98,168 +61,9 @@ class ConfigSide:
     def server(self, store: TopicStoreCore[Any, Any], now_ms: Callable[[], int]) -> ConfigServer:
         return ConfigServer(store, now_ms, lambda: f"incarnation-{next(self._ids)}")
 
-    async def write(self, server: ConfigServer, operation: Operation, expected: int | None) -> Operation:
-        """Make the call; what the answer tells is put on `operation` by `told`, never before it arrived."""
-        options = _Write.WriteOptions(request_id=operation.request_id, caller=operation.client)
-        if expected is not None:
-            options.expected_revision.CopyFrom(_own_revision(expected))
-        if operation.kind is Kind.DELETE:
-            delete = _Write.DeleteConnectorRequest(options=options, connector=operation.key)
-            return cast(Any, await server.write.DeleteConnector(delete, CONTEXT))
-        put = _Write.PutConnectorConfigRequest(
-            options=options,
-            connector=operation.key,
-            config=properties.to_proto({"name": operation.key, "v": operation.value or ""}),
-            must_not_exist=operation.kind is Kind.CREATE,
-            must_exist=operation.kind is Kind.UPDATE,
-        )
-        return cast(Any, await server.write.PutConnectorConfig(put, CONTEXT))
-
-    def told(self, operation: Operation, answer: Any) -> dict[str, tuple[str, Any]] | None:
-        """Put what the answer tells on `operation`; returns what it shows of the key now, None for nothing."""
-        if operation.kind is Kind.DELETE:
-            if operation.attempts == 1:
-                operation.revision = answer.meta.revision.next_offsets[0]
-            return None
-        operation.created = answer.created if operation.kind is Kind.PUT else None
-        values, own = _values([answer.connector])
-        if values.get(operation.key) == operation.value:
-            operation.revision = own[operation.key]
-        return {key: (value, own[key]) for key, value in values.items()}
-
-    def refused(self, operation: Operation, error: HerdmeshError) -> bool:
-        """True when `error` is a refusal, whose reason is put on `operation`."""
-        match error:
-            case ConnectorExists():
-                operation.seen = Seen.PRESENT
-            case ConnectorNotFound():
-                operation.seen = None
-            case RevisionMismatch():
-                operation.seen = Seen.NOT_EXPECTED
-                actual = revisions.from_text(error.actual_revision)
-                operation.revision = 0 if actual is None else actual.next_offsets[0]
-            case _:
-                return False
-        return True
-
-    async def read(self, server: ConfigServer, demanded: tuple[int, ...] | None, linearizable: bool) -> Snapshot:
-        request = _Read.GetSnapshotRequest(linearizable=linearizable)
-        if demanded is not None:
-            request.at_least.CopyFrom(revision_pb2.Revision(store_id="sim", next_offsets=demanded))
-        answer = await server.read.GetSnapshot(request, CONTEXT)
-        values, own = _values(answer.connectors)
-        return Snapshot(tuple(answer.meta.revision.next_offsets), values, own)
-
-    async def watch(self, server: ConfigServer, resume: tuple[int, ...] | None) -> AsyncGenerator[Change, None]:
-        request = _Read.WatchRequest()
-        if resume is not None:
-            request.resume.CopyFrom(revision_pb2.Revision(store_id="sim", next_offsets=resume))
-        async for change in changes(server.read.Watch(request, CONTEXT)):
-            yield change
-
     def everything(self, state: ConfigState) -> Any:
         """All that callers can read of a state, to compare replicas by. What only Java wrote is left out: compaction
         may change what Connect's rules make of it (S11)."""
         ours = [connector.name for connector in state.stored() if not connector.name.startswith(FOREIGN_PREFIX)]
         response = wire.snapshot(state, Revision("sim", (0,)), [*ours, "-"])
         return response.SerializeToString(deterministic=True)
-
-    def log(self, archive: Sequence[Archived]) -> StoreLog:
-        """The archive as the checkers read it. A plain producer's record is archived when it is written and seen only
-        when the transaction below it has ended: the topic's order is that of the offsets."""
-        log = StoreLog(requests=Counter())
-        found: list[tuple[int, int, str, StoredRecord]] = []
-        for number, visible in enumerate(archive):
-            audits = [_request_id(record) for record in visible.records if record.topic == SETTINGS.audit_topic]
-            own = [record for record in visible.records if record.topic == SETTINGS.topic]
-            requests = _requests_of(own, audits)
-            found += [(record.offset, number, requests[record.offset], record) for record in own]
-            assert log.requests is not None
-            log.requests.update(request for request in audits if request)
-            if visible.writer:
-                log.visible.append(Visible(visible.writer, visible.owner))
-        for _, number, request, record in sorted(found, key=lambda item: item[0]):
-            _add(log, record, number, request)
-        return log
-
-
-def _add(log: StoreLog, record: StoredRecord, number: int, request: str) -> None:
-    decoded = config_topic.decode(record.key, record.value)
-    match decoded:
-        case ConnectorRecord():
-            text = str(decoded.properties.get("v"))
-            log.writes.append(Logged(decoded.connector, text, 0, record.offset, number, request))
-        case Tombstone() if decoded.kind == "connector":
-            log.writes.append(Logged(decoded.connector, None, 0, record.offset, number, request))
-        case EpochRecord():
-            first = decoded.next_generation - GENERATIONS_PER_EPOCH
-            log.granted.append(Granted(decoded.epoch, decoded.leader_id, first, decoded.next_generation))
-        case TaskConfigRecord() if "epoch" in decoded.properties:
-            what = f"the task set {decoded.properties.get('v')} of {decoded.connector}"
-            in_force = log.granted[-1].epoch if log.granted else 0
-            log.privileged.append(Privileged(what, int(str(decoded.properties["epoch"])), in_force))
-        case _:
-            pass
-
-
-def _requests_of(own: Sequence[StoredRecord], audits: Sequence[str]) -> dict[int, str]:
-    """Which request each own record is of: every write ends with its manifest, and has one audit record."""
-    found: dict[int, str] = {}
-    remaining = list(audits)
-    request = remaining.pop(0) if remaining else ""
-    for position, record in enumerate(own):
-        if record.key is not None and record.key.startswith(b"herdmesh-leader"):
-            continue  # an epoch's transaction has no audit record
-        found[record.offset] = request
-        if record.key is not None and record.key.startswith(b"herdmesh-connector-") and position + 1 < len(own):
-            request = remaining.pop(0) if remaining else ""
-    return {**dict.fromkeys((record.offset for record in own), ""), **found}
-
-
-def _request_id(record: StoredRecord) -> str:
-    decoded = audit_topic.decode(record.key, record.value)
-    assert not isinstance(decoded, Undecodable), decoded
-    return decoded.request_id
-
-
-def _own_revision(offset: int) -> revision_pb2.Revision:
-    return revision_pb2.Revision(store_id="sim", next_offsets=[offset])
-
-
-def _values(entries: Any) -> tuple[dict[str, str], dict[str, int]]:
-    present: list[config_pb2.ConnectorEntry] = [entry for entry in entries if entry.has_config]
-    values = {entry.name: text_of(entry) for entry in present}
-    return values, {entry.name: entry.config_revision.next_offsets[0] for entry in present}
-
-
-def text_of(entry: config_pb2.ConnectorEntry) -> str:
-    """The text a story wrote into a config."""
-    return entry.config.entries["v"].text
-
-
-async def changes(events: AsyncIterator[config_read_service_pb2.WatchResponse]) -> AsyncGenerator[Change, None]:
-    """A watch of configs: its snapshot as one, then every written or removed config."""
-    snapshot: dict[str, str] | None = {}
-    last: tuple[int, ...] = ()
-    async for event in events:
-        if event.meta.HasField("revision"):
-            last = tuple(event.meta.revision.next_offsets)
-        match event.WhichOneof("event"):
-            case "snapshot_complete":
-                yield Change(last, snapshot=snapshot)
-                snapshot = None
-            case "connector_changed":
-                changed = event.connector_changed
-                if _Read.CONNECTOR_CHANGE_KIND_SNAPSHOT in changed.kinds:
-                    if snapshot is not None and changed.after.has_config:
-                        snapshot[changed.name] = text_of(changed.after)
-                elif _Read.CONNECTOR_CHANGE_KIND_CONFIG_UPDATED in changed.kinds:
-                    yield Change(last, key=changed.name, value=text_of(changed.after))
-                elif _Read.CONNECTOR_CHANGE_KIND_CONFIG_REMOVED in changed.kinds:
-                    yield Change(last, key=changed.name)
-                else:
-                    yield Change(last)
-            case "progress":
-                yield Change(last)
-            case _:
-                pass

@@ -14,10 +14,11 @@ from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ConnectorRecord
 from herdmesh.connect.records import Tombstone
 from herdmesh.topicstore import Role, Stage
-from tests.sim.stores.clients import FOREIGN_KEY
+from tests.sim.stores.clock import pause
 from tests.sim.stores.process import Harm, Life
 from tests.sim.stores.world import World, until
 from tests.support.history import Kind, Outcome
+from tests.support.store_clients import FOREIGN_KEY
 
 _HEAL_S = 120.0
 STAGES = tuple(Stage)
@@ -56,7 +57,7 @@ class Faults:
         await until(lambda: bool(self._world.writers()), 30.0)
         self._arm(STAGES[self._seed % 6], ("kill", "stop")[self._seed // 6 % 2])
         while True:
-            await asyncio.sleep(self._rng.choice((0.1, 0.5, 1.5, 3.0)))
+            await pause(self._rng.choice((0.1, 0.5, 1.5, 3.0)))
             choices, weights = zip(*self._choices, strict=True)
             self._rng.choices(choices, weights=weights)[0]()
 
@@ -220,7 +221,7 @@ class Faults:
 
     def _later(self, deed: Callable[[], None], low_s: float, high_s: float) -> None:
         async def wait() -> None:
-            await asyncio.sleep(self._rng.uniform(low_s, high_s))
+            await pause(self._rng.uniform(low_s, high_s))
             deed()
 
         self._spawn(wait())

@@ -29,6 +29,7 @@ from herdmesh.topicstore.settings import TopicSettings
 from herdmesh.topicstore.stages import Stage
 from tests.sim.stores.broker import COMPACTION_LAG_S, Fenced, Partition, SimBroker
 from tests.sim.stores.broker import Transaction as OpenTransaction
+from tests.sim.stores.clock import pause
 
 _RETRY_S = 0.02
 
@@ -80,7 +81,7 @@ class SimLog:
                 await self._hop()
                 break
             except LogUnavailable:
-                await asyncio.sleep(_RETRY_S)
+                await pause(_RETRY_S)
         self._shards = list(self._broker.topic(settings.topic, settings.partitions))
         if settings.audit_topic is not None:
             self._shards += self._broker.topic(settings.audit_topic, 1)
@@ -129,7 +130,7 @@ class SimLog:
             self._epoch = None
             await self._hop()
             while self._broker.is_committing(self.settings.transactional_id):
-                await asyncio.sleep(_RETRY_S)
+                await pause(_RETRY_S)
                 await self._hop()
             epoch = self._broker.fence(self.settings.transactional_id, self.name)
             await self._hop()
@@ -238,7 +239,7 @@ class SimLog:
     async def _hop(self) -> None:
         """To the broker or back. Raises `LogUnavailable` while the broker is away."""
         await self._process.gate()
-        await asyncio.sleep(self._process.hop_s())
+        await pause(self._process.hop_s())
         await self._process.gate()
         if not self._broker.available:
             raise LogUnavailable("no broker answers")
@@ -246,13 +247,13 @@ class SimLog:
     async def _read(self) -> None:
         while True:
             await self._more.wait()
-            await asyncio.sleep(self._process.hop_s() + self._process.reader_delay_s)
+            await pause(self._process.hop_s() + self._process.reader_delay_s)
             await self._process.gate()
             if self._broker.available:
                 self._more.clear()
                 self._deliver()
             else:
-                await asyncio.sleep(_RETRY_S)
+                await pause(_RETRY_S)
 
     def _deliver(self) -> None:
         """One batch, cut anywhere, as a client's fetch is."""

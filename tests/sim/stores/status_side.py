@@ -17,8 +17,7 @@ from herdmesh.statusstore.state.statuses import StatusGone, StatusPut, StatusSta
 from herdmesh.statusstore.state.writes import Put, PutMode, PutResult, RecordPosition, decide_puts
 from herdmesh.topicstore import Decision, Revision, Role, TopicSettings, WatchChange, WatchSnapshot
 from herdmesh.topicstore.core import TopicStoreCore
-from tests.sim.stores.broker import Archived
-from tests.sim.stores.config_side import Change, Snapshot
+from tests.support.config_register import Archived, Change, Snapshot
 from tests.support.history import Kind, Operation, Seen
 from tests.support.store_checks import Logged, StoreLog, Visible
 
@@ -47,6 +46,7 @@ class StatusSide:
     """See `ConfigSide`."""
 
     settings = SETTINGS
+    partitions = SETTINGS.partitions
     has_requests = False
     refusal_is_final = False
     #: There is no update, and a deletion asks for nothing: it is a PUT of None.

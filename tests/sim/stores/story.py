@@ -15,11 +15,11 @@ from typing import Any
 
 from herdmesh.topicstore import Role
 from tests.sim.stores import clock
-from tests.sim.stores.clients import Client, Herder, Watcher
 from tests.sim.stores.faults import Faults
-from tests.sim.stores.world import REPLICAS, World, until
+from tests.sim.stores.world import World, until
 from tests.support.history import Outcome
 from tests.support.store_checks import Granted, Violation, check
+from tests.support.store_clients import Client, Herder, Watcher
 
 CLIENTS = 5
 OPERATIONS = 24
@@ -72,7 +72,7 @@ class _Story:
 
     async def run(self) -> Report:
         world = self._world
-        for name in REPLICAS:
+        for name in World.replicas:
             world.start(name)
         clients = [Client(world, f"client-{number}", OPERATIONS) for number in range(CLIENTS)]
         watchers = [Watcher(world, f"watcher-{number}", slow=number == 0) for number in range(3)]
@@ -103,7 +103,7 @@ class _Story:
         if problem is not None:
             self._find("liveness", problem)
             return
-        for name in REPLICAS:
+        for name in World.replicas:
             if not await clients[0].read(linearizable=True, replica=name):
                 self._find("liveness", f"{name} is healed and does not read")
         end = world.history.reads[-1].revision if world.history.reads else ()

@@ -94,15 +94,9 @@ def test_a_seed_tells_one_story(side: str) -> None:
     """Line by line, in this process twice and in one whose texts hash differently."""
     once, again = tell(SIDES[side], 7), tell(SIDES[side], 7)
     assert once.trace == again.trace
-    environment = {
-        **os.environ,
-        "PYTHONHASHSEED": "12345",
-        _SEED_VARIABLE: "7",
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    elsewhere = subprocess.run(
-        [sys.executable, __file__, side], env=environment, capture_output=True, text=True, timeout=60, check=True
-    )
+    environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, __file__, side, "7"]
+    elsewhere = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
     assert elsewhere.stdout.strip() == _fingerprint(once)
 
 

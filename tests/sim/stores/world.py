@@ -8,22 +8,25 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from herdmesh.rpc.errors import Unreachable
 from herdmesh.topicstore import Role
 from tests.sim.stores.broker import SimBroker
+from tests.sim.stores.clock import pause
 from tests.sim.stores.process import Life
 from tests.support.history import History
 
 AnswerT = TypeVar("AnswerT")
-REPLICAS = ("s1", "s2", "s3")
 
 
 class World:
     """One cluster. Every choice comes from `rng`; `trace` tells the story, line by line."""
+
+    replicas: Sequence[str] = ("s1", "s2", "s3")
+    timeouts_s: Sequence[float] = (1.0, 4.0, 12.0)
 
     def __init__(self, side: Any, rng: random.Random, *, fenced: bool = True) -> None:
         loop = asyncio.get_running_loop()
@@ -41,6 +44,10 @@ class World:
         self._ever: list[Life[Any]] = []
         self._fenced = fenced
         self._starts: Counter[str] = Counter()
+
+    async def pause(self, seconds: float) -> None:
+        """See `ClientWorld`."""
+        await pause(seconds)
 
     def note(self, text: str) -> None:
         self.trace.append(f"{self.now_s():.4f} {text}")
@@ -94,13 +101,13 @@ class World:
         self, name: str, call: Callable[[Any], Coroutine[Any, Any, AnswerT]], timeout_s: float
     ) -> tuple[AnswerT, str]:
         """A unary call to a replica, and the life that answered. Raises `HerdmeshError`."""
-        await asyncio.sleep(self._hop_s())
+        await pause(self._hop_s())
         life = self.lives[name]
         if self._lost():
-            await asyncio.sleep(timeout_s)
+            await pause(timeout_s)
             raise Unreachable("the request was lost")
         answer = await life.call(call(life.server), timeout_s)
-        await asyncio.sleep(self._hop_s())
+        await pause(self._hop_s())
         if self._lost():
             self.faults["answer lost on the way"] += 1
             raise Unreachable("the answer was lost")
@@ -108,7 +115,7 @@ class World:
 
     async def stream(self, name: str, call: Callable[[Any], AsyncGenerator[AnswerT, None]]) -> AsyncIterator[AnswerT]:
         """A streaming call. Raises `HerdmeshError`."""
-        await asyncio.sleep(self._hop_s())
+        await pause(self._hop_s())
         life = self.lives[name]
         async for event in life.stream(call(life.server)):
             yield event
@@ -127,5 +134,5 @@ async def until(condition: Callable[[], bool], limit_s: float) -> bool:
     while not condition():
         if loop.time() > end_s:
             return False
-        await asyncio.sleep(0.05)
+        await pause(0.05)
     return True

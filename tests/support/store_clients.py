@@ -1,4 +1,4 @@
-"""Clients of a story: writers and readers of registers, watchers, herders that lead. They record what they were told.
+"""Clients of a store: writers and readers of registers, watchers, herders that lead. They record what they were told.
 
 Owns how a client behaves: which replica it asks, what it retries with the same request id, when it gives up. A client
 believes only what an answer says, and `History` is all that the checkers get of it.
@@ -6,11 +6,10 @@ believes only what an answer says, and `History` is all that the checkers get of
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.configstore.v1 import config_write_service_pb2, leadership_service_pb2
@@ -30,11 +29,11 @@ from herdmesh.rpc.errors import (
     WriteOutcomeUnknown,
     WriterFenced,
 )
-from tests.sim.stores.config_side import CONTEXT, ConfigServer
-from tests.sim.stores.world import REPLICAS, World
-from tests.support.history import Kind, Listing, Operation, Outcome, Read, Told, WatchLog
+from tests.support.config_register import CONTEXT, ConfigServer
+from tests.support.history import History, Kind, Listing, Operation, Outcome, Read, Told, WatchLog
 from tests.support.store_checks import FOREIGN_PREFIX, Granted
 
+AnswerT = TypeVar("AnswerT")
 KEYS = ("c0", "c1", "c2")
 FOREIGN_KEY = f"{FOREIGN_PREFIX}0"
 _NOT_APPLIED = (NotWriter, WriterFenced, StoreReplaying, ShuttingDown, QueueFull)
@@ -51,23 +50,53 @@ class _Known:
     revision: Any
 
 
+class ClientWorld(Protocol):
+    """Where clients live: a simulated cluster, or processes on a real broker."""
+
+    #: The register: `ConfigRegister`, or one like it.
+    side: Any
+    rng: random.Random
+    history: History
+    replicas: Sequence[str]
+    #: How long a client waits for one call: of these times, chosen anew for each.
+    timeouts_s: Sequence[float]
+
+    def now_s(self) -> float: ...
+
+    def note(self, text: str) -> None: ...
+
+    async def pause(self, seconds: float) -> None:
+        """The time a user takes between two requests, or less when the run ends."""
+        ...
+
+    async def call(
+        self, name: str, call: Callable[[Any], Coroutine[Any, Any, AnswerT]], timeout_s: float
+    ) -> tuple[AnswerT, str]:
+        """A unary call to a replica, and the life of it that answered. Raises `HerdmeshError`."""
+        ...
+
+    def stream(self, name: str, call: Callable[[Any], AsyncGenerator[AnswerT, None]]) -> AsyncIterator[AnswerT]:
+        """A streaming call. Raises `HerdmeshError`."""
+        ...
+
+
 class Client:
     """One caller, one call at a time."""
 
-    def __init__(self, world: World, name: str, operations: int) -> None:
+    def __init__(self, world: ClientWorld, name: str, operations: int) -> None:
         self.name = name
         self.finished = 0
         self._world = world
         self._rng = random.Random(world.rng.random())
         self._operations = operations
         self._known: dict[str, _Known] = {}
-        self._replica = self._rng.choice(REPLICAS)
+        self._replica = self._rng.choice(self._world.replicas)
         self._highest: tuple[int, ...] | None = None
         self._requests = 0
 
     async def run(self) -> None:
         for _ in range(self._operations):
-            await asyncio.sleep(self._rng.choice((0.0, 0.001, 0.05, 0.2, 0.8)))
+            await self._world.pause(self._rng.choice((0.0, 0.001, 0.05, 0.2, 0.8)))
             if self._rng.random() < 0.55:
                 await self._write()
             else:
@@ -108,7 +137,7 @@ class Client:
                 answer, operation.replica = await world.call(
                     self._replica,
                     lambda server: side.write(server, operation, expected),
-                    self._rng.choice((1.0, 4.0, 12.0)),
+                    self._rng.choice(world.timeouts_s),
                 )
             except _NOT_APPLIED as error:
                 operation.detail = error.reason
@@ -132,8 +161,8 @@ class Client:
                 return
             if not unknown and self._rng.random() < 0.15:
                 break
-            self._replica = self._rng.choice(REPLICAS)
-            await asyncio.sleep(self._rng.uniform(0.05, 1.0))
+            self._replica = self._rng.choice(self._world.replicas)
+            await self._world.pause(self._rng.uniform(0.05, 1.0))
         history.finish(operation, Outcome.UNKNOWN if unknown else Outcome.NOT_APPLIED, detail=operation.detail)
 
     def _learn(self, operation: Operation, shown: dict[str, tuple[str, Any]] | None, begun: float) -> None:
@@ -157,10 +186,10 @@ class Client:
         world, rng = self._world, self._rng
         demanded = self._highest if rng.random() < 0.4 else None
         begun = world.now_s()
-        target = replica or (self._replica if rng.random() < 0.5 else rng.choice(REPLICAS))
+        target = replica or (self._replica if rng.random() < 0.5 else rng.choice(self._world.replicas))
         try:
             answer, label = await world.call(
-                target, lambda server: world.side.read(server, demanded, linearizable), 12.0
+                target, lambda server: world.side.read(server, demanded, linearizable), world.timeouts_s[-1]
             )
         except (*_NOT_APPLIED, *_UNKNOWN, RevisionInFuture):
             return False
@@ -182,14 +211,14 @@ class Client:
         return True
 
     def _saw(self, revision: tuple[int, ...]) -> None:
-        if len(revision) == self._world.side.settings.partitions:
+        if len(revision) == self._world.side.partitions:
             self._highest = revision if self._highest is None else tuple(map(max, self._highest, revision))
 
 
 class Watcher:
     """Follows the store across replicas, resuming at the last revision it was given."""
 
-    def __init__(self, world: World, name: str, *, slow: bool) -> None:
+    def __init__(self, world: ClientWorld, name: str, *, slow: bool) -> None:
         self.log = WatchLog(name)
         world.history.watches.append(self.log)
         self._world = world
@@ -204,16 +233,16 @@ class Watcher:
         resume: tuple[int, ...] | None = None
         while True:
             try:
-                await self._follow(self._rng.choice(REPLICAS), resume)
+                await self._follow(self._rng.choice(self._world.replicas), resume)
             except WatchOverflow:
                 self.log.cut_off += 1
             except (RevisionCompacted, RevisionInFuture, RevisionForeign):
                 resume = None
-                await asyncio.sleep(0.1)
+                await self._world.pause(0.1)
                 continue
             except (*_NOT_APPLIED, *_UNKNOWN):
                 pass
-            await asyncio.sleep(0.1)
+            await self._world.pause(0.1)
             resume = self.last
             self.log.resumed += resume is not None
 
@@ -229,7 +258,7 @@ class Watcher:
                 listing.changes.append(Told(change.key, change.value, change.revision))
             listing.last = change.revision
             if self._slow and self._rng.random() < 0.3:
-                await asyncio.sleep(0.7)
+                await self._world.pause(0.7)
             if self._world.now_s() > until_s:
                 return  # it hangs up and resumes elsewhere
 
@@ -237,7 +266,7 @@ class Watcher:
 class Herder:
     """Campaigns, and while it believes that it leads writes task sets under its epoch; sometimes a little longer."""
 
-    def __init__(self, world: World, name: str) -> None:
+    def __init__(self, world: ClientWorld, name: str) -> None:
         self.granted: list[Granted] = []
         self._world = world
         self._name = name
@@ -248,10 +277,10 @@ class Herder:
     async def run(self) -> None:
         while True:
             try:
-                await self._campaign(self._rng.choice(REPLICAS))
+                await self._campaign(self._rng.choice(self._world.replicas))
             except HerdmeshError:
                 pass  # not the writer, or gone
-            await asyncio.sleep(self._rng.uniform(0.1, 1.0))
+            await self._world.pause(self._rng.uniform(0.1, 1.0))
 
     async def _campaign(self, replica: str) -> None:
         requests = self._requests()
@@ -274,17 +303,17 @@ class Herder:
     async def _requests(self) -> AsyncIterator[leadership_service_pb2.CampaignRequest]:
         while True:
             yield leadership_service_pb2.CampaignRequest(herder_id=self._name, address=self._name, held=self._token)
-            await asyncio.sleep(1.0)
+            await self._world.pause(1.0)
 
     async def lead(self) -> None:
         """Write under the epoch last granted, whether it still holds or not."""
         while True:
-            await asyncio.sleep(self._rng.uniform(0.2, 1.5))
+            await self._world.pause(self._rng.uniform(0.2, 1.5))
             if self._token is None:
                 continue
             self._writes += 1
             try:
-                await self._world.call(self._rng.choice(REPLICAS), self._commit_tasks(self._token), 5.0)
+                await self._world.call(self._rng.choice(self._world.replicas), self._commit_tasks(self._token), 5.0)
             except HerdmeshError:
                 pass  # refused, or nobody knows: the log is judged
 
