@@ -39,6 +39,12 @@ class ConfigStoreSettings(ServiceSettings):
         description="how long history can be read and restored from, in ms, of an audit topic this store creates; "
         "at least 2 days, -1 = for ever",
     )
+    election_session_timeout_ms: int = Field(
+        default=6_000,
+        ge=1_000,
+        description="how long a writer may be silent before another takes over, in ms; the broker's "
+        "group.min.session.timeout.ms (6000 unless it says otherwise) bounds it from below",
+    )
     memory: bool = Field(default=False, description="keep everything in this process; for tests, nothing survives it")
 
     kafka_client_configs: SecretStr = Field(
@@ -81,4 +87,5 @@ class ConfigStoreSettings(ServiceSettings):
             audit_topic_configs={"retention.ms": str(self.config_audit_retention_ms)},
             client_configs=self.client_configs,
             client_id_base=f"herdmesh-config-store-{self.group_id}",
+            session_timeout_ms=self.election_session_timeout_ms,
         )
