@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from herdmesh.configstore.effects.stores import open_store
 from herdmesh.configstore.settings import ConfigStoreSettings
+from herdmesh.rpc.errors import InvalidConfig
 
 
 def test_identities_are_connects_own() -> None:
@@ -25,6 +27,19 @@ def test_identities_are_connects_own() -> None:
     assert topic.topic_configs == {"min.insync.replicas": "2", "a": "b=c"}
 
 
+def test_client_configs_reach_the_clients_and_no_log() -> None:
+    settings = ConfigStoreSettings.load(["--kafka-client-configs", r"sasl.username=me,sasl.password=hid\,den"])
+    configs = {"sasl.username": "me", "sasl.password": "hid,den"}
+    assert settings.topic_settings().client_configs == configs
+    assert "hid" not in f"{settings.redacted()} {settings!r} {settings.topic_settings()!r}"
+
+
+def test_client_configs_no_kafka_client_knows_are_wrong_settings() -> None:
+    settings = ConfigStoreSettings.load(["--kafka-client-configs", "no.such.setting=1"])
+    with pytest.raises(InvalidConfig, match=r"kafka_client_configs.*no\.such\.setting"):
+        open_store(settings)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -37,6 +52,7 @@ def test_identities_are_connects_own() -> None:
 def test_wrong_settings_name_the_field(arguments: list[str]) -> None:
     with pytest.raises(ValidationError) as error:
         ConfigStoreSettings.load(arguments)
+    assert "secret" not in str(error.value)
     assert error.value.errors()[0]["loc"][0] == arguments[0].lstrip("-").replace("-", "_").rstrip("=")
 
 

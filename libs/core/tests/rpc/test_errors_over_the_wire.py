@@ -169,6 +169,8 @@ REVISION = Revision("store", (3, 4))
         (store_errors.WriterFenced("by another"), errors.WriterFenced),
         (store_errors.QueueFull(5), errors.QueueFull),
         (store_errors.StoreClosed(), errors.ShuttingDown),
+        (store_errors.TopicRecreated("t", "a", None), errors.TopicRecreated),
+        (store_errors.NotAuthorized("write to", "topic t", "grant it"), errors.StoreUnauthorized),
         (store_errors.WriteOutcomeUnknown("timeout"), errors.WriteOutcomeUnknown),
         (store_errors.RevisionForeign(REVISION, "other"), errors.RevisionForeign),
         (store_errors.RevisionCompacted(REVISION, REVISION), errors.RevisionCompacted),
@@ -186,6 +188,8 @@ async def test_errors_of_other_trees(
         await read_grpc.StatusReadServiceStub(channel).GetStatus(read_pb2.GetStatusRequest())
     if isinstance(raised, store_errors.WatchOverflow):
         assert revisions.from_text(caught.value.metadata["last_revision"]) == REVISION
+    if isinstance(raised, store_errors.NotAuthorized):
+        assert caught.value.metadata == {"operation": "write to", "resource": "topic t"}
 
 
 async def test_a_bug_gives_only_a_correlation_id(servicer: _Read, channel: grpc.aio.Channel) -> None:

@@ -1,4 +1,4 @@
-"""Revisions and properties: what goes out comes back."""
+"""Revisions and properties: what goes out comes back. Lists of settings: what is written is read."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from herdmesh.api.common.v1 import revision_pb2
 from herdmesh.rpc import properties, revisions
+from herdmesh.rpc.settings import name_value_pairs
 from herdmesh.topicstore.contract import Revision
 
 _revisions = st.builds(
@@ -38,3 +39,19 @@ def test_no_revision() -> None:
 @given(st.dictionaries(st.text(alphabet=st.characters(codec="utf-8")), _values))
 def test_properties_survive(given_properties: dict[str, properties.PropertyValue]) -> None:
     assert properties.from_proto(properties.to_proto(given_properties)) == given_properties
+
+
+_names = st.text(min_size=1, alphabet="abcdefghijklmnopqrstuvwxyz.")
+_texts = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\\")).map(str.strip)
+
+
+@given(st.dictionaries(_names, _texts))
+def test_lists_of_settings_survive(pairs: dict[str, str]) -> None:
+    written = ",".join(f"{name}={value}".replace(",", "\\,") for name, value in pairs.items())
+    assert name_value_pairs(written) == pairs
+
+
+@pytest.mark.parametrize("text", ["x", "a=1,x", "=1"])
+def test_what_is_no_list_of_settings(text: str) -> None:
+    with pytest.raises(ValueError, match="name=value"):
+        name_value_pairs(text)

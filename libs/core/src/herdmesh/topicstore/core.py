@@ -119,6 +119,8 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         return self._applied.revision
 
     async def start(self) -> None:
+        if self._closing is not None:
+            raise self._closed_by
         try:
             self._identity = await self._log.open()
         except StartError as error:  # nothing runs yet: once it is mended this store may be started again

@@ -1,0 +1,203 @@
+"""How a store says how it is: one condition, the one that explains the others, logged once per change; on the memory
+engine, which has no broker to refuse anything. What a broker refuses is in `test_kafka_health`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+
+import pytest
+
+from herdmesh.api.common.v1 import store_pb2
+from herdmesh.rpc.store_status import meta_if_open, store_status
+from herdmesh.topicstore import (
+    BrokerUnreachable,
+    Condition,
+    ForeignWriter,
+    MemoryBroker,
+    MemoryTopicStore,
+    NotAuthorized,
+    Role,
+    StoreClosed,
+    StoreTuning,
+    TopicMisconfigured,
+    TopicRecreated,
+    WriterFenced,
+    start_when_possible,
+    starting,
+)
+from herdmesh.topicstore.core import MayWrite, always
+from herdmesh.topicstore.health import HealthBook, Part, condition_of
+from tests.contract.topicstore_harness import WAIT_S, Change, KeyValues, Watcher, put, suite_settings, until_role
+
+SETTINGS = suite_settings("t")
+UNREACHABLE = BrokerUnreachable("127.0.0.1:1", "refused")
+REFUSED = NotAuthorized("write to", "topic t", "grant it")
+TUNING = StoreTuning(topic_check_interval_ms=10, may_write_interval_ms=10, take_over_backoff_ms=10)
+
+
+def test_conditions_and_roles_are_those_of_the_contract() -> None:
+    conditions = {name.removeprefix("STORE_CONDITION_") for name in store_pb2.StoreCondition.keys()}  # noqa: SIM118
+    assert {one.name for one in Condition} == conditions - {"UNSPECIFIED"}
+    roles = {name.removeprefix("STORE_ROLE_") for name in store_pb2.StoreRole.keys()}  # noqa: SIM118
+    assert {one.name for one in Role} == roles - {"UNSPECIFIED"}
+
+
+@pytest.mark.parametrize(
+    ("error", "condition"),
+    [
+        (UNREACHABLE, Condition.BROKER_UNREACHABLE),
+        (TopicMisconfigured("t", "cleanup.policy", "compact", "delete"), Condition.CLEANUP_POLICY_WRONG),
+        (TopicMisconfigured("t", "partitions", "1", "2"), Condition.PARTITION_COUNT_WRONG),
+        (REFUSED, Condition.NOT_AUTHORIZED),
+        (TopicRecreated("t", "a", "b"), Condition.TOPIC_RECREATED),
+        (ForeignWriter("group g", ["a", "b"]), Condition.FOREIGN_WRITER),
+        (WriterFenced("by another"), Condition.FENCED),
+        (StoreClosed("a bug"), Condition.FAILED),
+    ],
+    ids=lambda value: value.name if isinstance(value, Condition) else "",
+)
+def test_each_error_has_its_condition_and_one_line_with_the_fix(error: Exception, condition: Condition) -> None:
+    book = HealthBook(lambda: 1)
+    book.note(Part.START, error)  # pyright: ignore[reportArgumentType]  # ids= widens the parameter's type
+    assert book.health.condition is condition is condition_of(error)  # pyright: ignore[reportArgumentType]
+    assert book.health.message
+    assert "\n" not in book.health.message
+
+
+def test_the_earliest_part_is_told_once_per_change(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "herdmesh.topicstore.health")
+    clock = [10]
+    book = HealthBook(lambda: clock[0])
+    book.note(Part.WRITING, REFUSED)
+    clock[0] = 20
+    book.note(Part.WRITING, NotAuthorized("use", "transactional id t", "grant it"))
+    assert (book.health.condition, book.health.since_ms) == (Condition.NOT_AUTHORIZED, 10)  # the same, worded anew
+    book.note(Part.TOPIC, UNREACHABLE)
+    book.note(Part.TOPIC, UNREACHABLE)
+    assert (book.health.condition, book.health.since_ms) == (Condition.BROKER_UNREACHABLE, 20)
+    clock[0] = 30
+    book.note(Part.TOPIC, None)
+    assert (book.health.condition, book.health.since_ms) == (Condition.NOT_AUTHORIZED, 30)
+    book.note(Part.WRITING, None)
+    assert (book.health.condition, book.health.message) == (Condition.HEALTHY, "")
+    told = [record.getMessage().split(":")[0] for record in caplog.records]
+    refused = "NOT_AUTHORIZED"
+    assert told == [refused, refused, "BROKER_UNREACHABLE", refused, "healthy again, after NOT_AUTHORIZED"]
+
+
+def _store(broker: MemoryBroker, may_write: MayWrite = always) -> MemoryTopicStore[KeyValues, Change]:
+    return MemoryTopicStore[KeyValues, Change](broker, SETTINGS, KeyValues(), may_write=may_write, tuning=TUNING)
+
+
+async def _until(store: MemoryTopicStore[KeyValues, Change], condition: Condition) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            if store.health.condition is condition:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_a_store_is_started_until_it_starts_and_says_meanwhile_why_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(starting, "BACKOFF_S_FIRST", 0.01)
+    broker = MemoryBroker()
+    topic = broker.create_topic(SETTINGS.topic, 1, "delete")
+    store = _store(broker)
+    opening = asyncio.create_task(start_when_possible(store))
+    await _until(store, Condition.CLEANUP_POLICY_WRONG)
+    status = store_status(store, 0, [])
+    assert (status.role, status.topic) == (store_pb2.STORE_ROLE_REPLAYING, "t")
+    assert status.condition == store_pb2.STORE_CONDITION_CLEANUP_POLICY_WRONG
+    assert meta_if_open(store) is None
+    topic.cleanup_policy = "compact"
+    await asyncio.wait_for(opening, WAIT_S)
+    await until_role(store, Role.WRITER)
+    assert store.health.condition is Condition.HEALTHY
+    assert meta_if_open(store) is not None
+    await store.close()
+
+
+async def test_a_store_that_closed_is_not_started_again() -> None:
+    store = _store(MemoryBroker())
+    await store.close()
+    with pytest.raises(StoreClosed):
+        await start_when_possible(store)
+    assert store.role is Role.CLOSED
+
+
+@pytest.mark.parametrize("anew", [False, True])
+async def test_a_topic_taken_away_closes_the_store_and_tells_everyone(anew: bool) -> None:
+    broker = MemoryBroker()
+    store = _store(broker)
+    await store.start()
+    await until_role(store, Role.WRITER)
+    await store.write(put(b"a", b"1"))
+    watcher = Watcher(store)
+    await watcher.until(lambda me: me.snapshot is not None)
+    later = asyncio.create_task(store.wait_for(replace(store.revision, next_offsets=(1000,))))
+    del broker.topics[SETTINGS.topic]
+    if anew:
+        broker.create_topic(SETTINGS.topic, 1, "compact")
+    await until_role(store, Role.CLOSED)
+    assert store.health.condition is Condition.TOPIC_RECREATED
+    assert ("made anew" in store.health.message) is anew
+    await watcher.until(lambda me: isinstance(me.error, TopicRecreated))
+    with pytest.raises(TopicRecreated):
+        await asyncio.wait_for(later, WAIT_S)
+    with pytest.raises(TopicRecreated):
+        await store.write(put(b"a", b"2"))
+    assert store_status(store, 0, []).role == store_pb2.STORE_ROLE_CLOSED
+
+
+async def test_a_foreign_writer_is_named_until_it_is_gone() -> None:
+    members = ["worker-1 (/127.0.0.1)"]
+
+    async def may_write() -> bool:
+        if members:
+            raise ForeignWriter("Connect's group 'g'", members)
+        return True
+
+    store = _store(MemoryBroker(), may_write)
+    await store.start()
+    await _until(store, Condition.FOREIGN_WRITER)
+    assert "worker-1 (/127.0.0.1)" in store.health.message
+    await store.barrier()  # it reads all the same
+    members.clear()
+    await until_role(store, Role.WRITER)
+    assert store.health.condition is Condition.HEALTHY
+    await store.close()
+
+
+async def test_a_fenced_writer_says_so_until_it_writes_again() -> None:
+    broker = MemoryBroker()
+    allowed = True
+
+    async def may_write() -> bool:
+        return allowed
+
+    store = _store(broker, may_write)
+    await store.start()
+    await until_role(store, Role.WRITER)
+    allowed = False
+    broker.fence(SETTINGS.transactional_id)
+    with pytest.raises(WriterFenced):
+        await store.write(put(b"a", b"1"))
+    assert store.health.condition is Condition.FENCED
+    assert "group.id" in store.health.message
+    allowed = True
+    await until_role(store, Role.WRITER)
+    assert store.health.condition is Condition.HEALTHY
+    await store.close()
+
+
+async def test_a_replica_that_does_not_own_the_election_is_healthy() -> None:
+    broker = MemoryBroker()
+    first, second = _store(broker), _store(broker)
+    await first.start()
+    await until_role(first, Role.WRITER)
+    await second.start()
+    assert (second.role, second.health.condition) == (Role.REPLICA, Condition.HEALTHY)
+    await asyncio.gather(first.close(), second.close())
