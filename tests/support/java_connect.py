@@ -112,7 +112,6 @@ class JavaConnect:
             "offset.storage.replication.factor": "1",
             "offset.storage.partitions": "5",
             "listeners": f"HTTP://{self.worker_id}",
-            "admin.listeners": "",
             "rest.advertised.host.name": "127.0.0.1",
             # without this a connector may not set max.poll.records, which Java needs for its best figures
             "connector.client.config.override.policy": "All",
