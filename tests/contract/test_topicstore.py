@@ -17,6 +17,7 @@ from herdmesh.topicstore import (
     NotApplied,
     NotWriter,
     QueueFull,
+    RecordTooLarge,
     Revision,
     Role,
     StoreClosed,
@@ -145,6 +146,33 @@ async def test_a_record_the_state_cannot_apply_is_never_written(cluster: Cluster
     assert store.role is Role.WRITER
 
 
+async def test_a_record_the_topic_would_not_take_is_refused_and_troubles_nobody(cluster: Cluster) -> None:
+    settings = replace(cluster.settings, topic_configs={"max.message.bytes": "10000"})
+    store = await cluster.open(settings)
+    await until_role(store, Role.WRITER)
+    decides = [*(put(b"%d" % i, b"x" * 8_000) for i in range(5)), put(b"large", b"x" * 20_000), put(b"small", b"1")]
+    results = await asyncio.gather(*(store.write(decide) for decide in decides), return_exceptions=True)
+    assert [type(result) for result in results] == [*[Written] * 5, RecordTooLarge, Written]
+    assert store.role is Role.WRITER
+    assert (await cluster.open(settings)).state == store.state
+
+
+async def test_an_audit_value_that_cannot_be_made_writes_nothing(cluster: Cluster) -> None:
+    def broken(_: Revision) -> bytes:
+        raise ZeroDivisionError
+
+    store = await writer_of(cluster)
+    audit = NewRecord(b"audit", b"?", cluster.settings.audit_topic, late=broken)
+    with pytest.raises(NotApplied):
+        await store.write(
+            lambda _: Decision([NewRecord(b"a", b"1"), audit], lambda _, revision: Written(None, revision))
+        )
+    await until_role(store, Role.WRITER)
+    await store.write(put(b"b", b"1"))
+    assert store.state.values() == {b"b": b"1"}
+    assert store.state.audited == ()
+
+
 async def test_a_topic_of_someone_else_is_refused(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     with pytest.raises(ValueError, match="cannot write to topic"):
@@ -173,6 +201,7 @@ async def test_more_writes_than_may_wait_are_refused(cluster: Cluster) -> None:
 async def test_records_past_the_store_are_seen(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     cluster.produce(b"foreign", b"1")
+    await store.barrier()  # a write is decided on what was read; only its refusal waits for the end of the topic
     with pytest.raises(Conflict):
         await store.write(create(b"foreign", b"2"))
     await store.write(put(b"own", b"1"))

@@ -96,6 +96,7 @@ def store_errors() -> dict[type[Exception], type[errors.HerdmeshError]]:
         store.NotWriter: errors.NotWriter,
         store.WriterFenced: errors.WriterFenced,
         store.QueueFull: errors.QueueFull,
+        store.RecordTooLarge: errors.RequestInvalid,
         store.NotAuthorized: errors.StoreUnauthorized,
         store.TopicRecreated: errors.TopicRecreated,
         store.StoreClosed: errors.ShuttingDown,

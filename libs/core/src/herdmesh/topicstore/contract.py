@@ -54,8 +54,9 @@ class NewRecord:
 
     A record of the audit topic may be `late`: its value is made from the revision its own write leads to (the next
     offset after the write's last record in the store's own topic), which is known once those records have their
-    places. It must be pure and must not raise; it is called once, in any thread. `value` then is only what a state
-    sees while the write is on its way, so that it can decide the writes behind it; it is never written.
+    places. It must be pure and must not raise; it may be called again with another revision, in any thread. `value`
+    then is only what a state sees while the write is on its way, so that it can decide the writes behind it; it is
+    never written.
     """
 
     key: bytes

@@ -13,6 +13,7 @@
     |   |-- QueueFull                  too many writes wait: slow down
     |   `-- StoreClosed                this store is closing or broken: try another replica
     |       `-- TopicRecreated         its topic was deleted or made anew under it
+    |-- RecordTooLarge                 a record no broker would take; nothing was applied, nor will be
     |-- WriteOutcomeUnknown            may be applied: read before trying again
     |-- RevisionError                  the revision given cannot be served
     |   |-- RevisionForeign            it belongs to another store (topic recreated, wrong address)
@@ -158,6 +159,15 @@ class TopicRecreated(StoreClosed):
             " then; if this was a mistake, restore the topic's records before that"
         )
         self.topic = topic
+
+
+class RecordTooLarge(TopicStoreError):
+    """A record of the write has `size_bytes` of key and value; the topics take `limit_bytes`. Nothing was applied."""
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"a record of this write has {size_bytes} bytes, the topics take at most {limit_bytes}")
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
 
 
 class WriteOutcomeUnknown(TopicStoreError):

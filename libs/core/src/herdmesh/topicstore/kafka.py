@@ -21,6 +21,7 @@ from herdmesh.topicstore.kafka_reader import Reader
 from herdmesh.topicstore.kafka_topics import Shard, TopicAdmin
 from herdmesh.topicstore.kafka_writer import Writer
 from herdmesh.topicstore.log import (
+    FRAMING_BYTES,
     CommitNotSent,
     CommitRefused,
     LogEvents,
@@ -59,7 +60,11 @@ class KafkaLog:
         store_id, self._beginnings = await self._admin.open_topics(self._shards)
         settings = self._settings
         lag_ms = await self._admin.min_compaction_lag_ms()
-        return LogIdentity(store_id, settings.topic, settings.partitions, settings.audit_topic, lag_ms)
+        max_bytes = await self._admin.max_message_bytes()
+        self._writer.message_bytes_max = max_bytes
+        return LogIdentity(
+            store_id, settings.topic, settings.partitions, settings.audit_topic, lag_ms, max_bytes - FRAMING_BYTES
+        )
 
     async def check(self) -> NotAuthorized | None:
         return await self._admin.check()

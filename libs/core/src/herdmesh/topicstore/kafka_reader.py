@@ -32,10 +32,14 @@ _BATCHES_AHEAD = 4
 #: Also the time until a lone transaction marker is noticed; records are noticed at once.
 _POLL_S = 0.05
 
+_ASK_S = 5.0
+#: The position is outside the log.
+_OUTSIDE = KafkaError._AUTO_OFFSET_RESET  # pyright: ignore[reportPrivateUsage]  # librdkafka's local codes are named so
+
 #: The consumer cannot go on: its position is outside the log (truncated, recreated), or it may not read.
 _FAULTS = frozenset(
     {
-        KafkaError._AUTO_OFFSET_RESET,  # pyright: ignore[reportPrivateUsage]  # librdkafka's local codes are named so
+        _OUTSIDE,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError._FATAL,  # pyright: ignore[reportPrivateUsage]
     }
@@ -146,6 +150,8 @@ class Reader:
                 records.append(stored_record(message))
             elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
                 self._reach((message.topic() or "", message.partition() or 0), message.offset() or 0)
+            elif error.code() == _OUTSIDE and self._skip_expired(consumer, message):
+                pass
             elif error.code() in _FAULTS or error.fatal():
                 raise KafkaException(error)
             elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
@@ -156,6 +162,19 @@ class Reader:
         for position in consumer.position([TopicPartition(*shard) for shard in self._shards]):
             self._reach((position.topic, position.partition), position.offset)
         return records
+
+    def _skip_expired(self, consumer: Consumer, message: Message) -> bool:
+        """True when this is the audit topic, whose retention passed our position by: reading goes on where it begins.
+        (The own topic is compacted: its beginning does not move.)"""
+        shard = (message.topic() or "", message.partition() or 0)
+        if shard[0] != self._settings.audit_topic:
+            return False
+        first, _ = consumer.get_watermark_offsets(TopicPartition(*shard), timeout=_ASK_S)
+        if first <= self._positions[self._index[shard]]:
+            return False
+        _logger.warning("records of %r expired before they were read, up to offset %d", shard[0], first)
+        consumer.seek(TopicPartition(*shard, first))
+        return True
 
     def _reach(self, shard: Shard, offset: int) -> None:
         index = self._index[shard]

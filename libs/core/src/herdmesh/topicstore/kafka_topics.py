@@ -35,7 +35,7 @@ from herdmesh.topicstore.errors import (
 )
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, login_refused, refused
 from herdmesh.topicstore.log import LogUnavailable, Positions
-from herdmesh.topicstore.settings import MIN_COMPACTION_LAG, TopicSettings
+from herdmesh.topicstore.settings import MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES_DEFAULT, MIN_COMPACTION_LAG, TopicSettings
 
 _logger = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S = 5.0
@@ -225,13 +225,23 @@ class TopicAdmin:
 
     async def min_compaction_lag_ms(self) -> int:
         """The own topic's `min.compaction.lag.ms`; 0, which promises nothing, when the broker does not say."""
-        resource = ConfigResource(ConfigResource.Type.TOPIC, self._settings.topic)
+        return await self._number(self._settings.topic, MIN_COMPACTION_LAG, 0)
+
+    async def max_message_bytes(self) -> int:
+        """The least `max.message.bytes` of the topics; Kafka's default when the broker does not say."""
+        found = [
+            await self._number(wanted.name, MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES_DEFAULT) for wanted in self._wanted
+        ]
+        return min(found)
+
+    async def _number(self, topic: str, setting: str, default: int) -> int:
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         try:
             entries = await _one(self._client.describe_configs([resource], request_timeout=self._request_timeout_s))
         except KafkaException as failure:
-            _logger.warning("no watch of before this start can resume, the broker does not say how long: %s", failure)
-            return 0
-        return int(str(cast(object, entries[MIN_COMPACTION_LAG].value)))
+            _logger.warning("the broker does not say what %s of topic %r is: %s", setting, topic, failure)
+            return default
+        return int(str(cast(object, entries[setting].value)))
 
     async def offsets(self, shards: Sequence[Shard], *, first: bool) -> Positions:
         """The first, or the end of the readable, offsets of each shard. Raises `LogUnavailable`.

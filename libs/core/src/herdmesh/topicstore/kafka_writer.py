@@ -20,7 +20,7 @@ from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, on_client
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
 from herdmesh.topicstore.kafka_topics import Shard, kafka_error
 from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, LogUnavailable, Place, Transaction
-from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
+from herdmesh.topicstore.settings import MAX_MESSAGE_BYTES_DEFAULT, MURMUR2_RANDOM, TopicSettings
 from herdmesh.topicstore.stages import OnStage, Stage
 
 _logger = logging.getLogger(__name__)
@@ -39,6 +39,9 @@ class Writer:
         self._on_stage = on_stage
         self._index = {shard: index for index, shard in enumerate(shards)}
         self._producer: Producer | None = None
+        self._ends = [0] * settings.partitions  # where the next record lies in each partition of the own topic
+        #: What the topics take; set before the first `take_over`.
+        self.message_bytes_max = MAX_MESSAGE_BYTES_DEFAULT
 
     def take_over(self) -> None:
         """Fence every earlier writer and end its transaction. Raises `LogUnavailable`, `NotAuthorized`."""
@@ -67,6 +70,9 @@ class Writer:
         placed(places)
         self._on_stage(Stage.BEFORE_COMMIT)
         self._end(self._producer)
+        for shard, offset in places:
+            if shard < len(self._ends):
+                self._ends[shard] = offset + 2  # the next but one: a marker ends the transaction in each partition
         self._on_stage(Stage.AFTER_COMMIT)
 
     def release(self) -> None:
@@ -79,8 +85,8 @@ class Writer:
                 _logger.info("purging a discarded producer: %s", failure)
 
     def _connect(self, producer: Producer) -> None:
-        """Have a connection: asked for its coordinator without one, the client looks again only after 500 ms. The one to
-        a bootstrap address, which answers as broker -1, is dropped as soon as the broker behind it is known."""
+        """Have a connection: asked for its coordinator without one, the client looks again only after 500 ms. The one
+        to a bootstrap address, which answers as broker -1, is dropped as soon as the broker behind it is known."""
         for _ in range(3):
             if producer.list_topics(self._settings.topic, _CALL_S).orig_broker_id >= 0:
                 return
@@ -89,6 +95,7 @@ class Writer:
         settings = self._settings
         configs: dict[str, Any] = {
             "linger.ms": 0,
+            "batch.size": min(1_000_000, self.message_bytes_max),
             "reconnect.backoff.max.ms": 500,
             **settings.client_configs,
             "bootstrap.servers": settings.bootstrap_servers,
@@ -97,6 +104,7 @@ class Writer:
             "transaction.timeout.ms": settings.transaction_timeout_ms,
             "delivery.timeout.ms": settings.transaction_timeout_ms,
             "acks": "all",
+            "message.max.bytes": self.message_bytes_max,
             # Java's partitioner. The client's default puts most keys elsewhere, and one key would live twice.
             "partitioner": MURMUR2_RANDOM,
             **NO_AUTO_CREATION,
@@ -105,16 +113,36 @@ class Writer:
         return Producer(configs, logger=client_logger)
 
     def _send(self, producer: Producer, transaction: Transaction) -> list[Place]:
-        places: list[Place | None] = [None] * len(transaction.records)
         try:
             producer.begin_transaction()
             self._on_stage(Stage.BEFORE_SEND)
+            if transaction.behind:
+                as_expected = self._send_at_once(producer, transaction)
+                if as_expected is not None:
+                    return as_expected
+                producer.abort_transaction(_CALL_S)
+                producer.begin_transaction()
+            places: list[Place | None] = [None] * len(transaction.records)
             first = transaction.first
             self._produce(producer, transaction, first, [transaction.records[index].value for index in first], places)
             if transaction.behind:
                 self._produce(producer, transaction, transaction.behind, transaction.values_behind(places), places)
         except _CLIENT_ERRORS as failure:
             raise CommitNotSent(f"a record could not be sent: {_reason(failure)}") from failure
+        return [place for place in places if place is not None]
+
+    def _send_at_once(self, producer: Producer, transaction: Transaction) -> list[Place] | None:
+        """Send everything with late values made for the places where this writer's records lie when nobody else writes
+        the topic: a round trip less. None when somebody did; the transaction is of no use then."""
+        expected = transaction.expected_places(self._ends)
+        values = [record.value for record in transaction.records]
+        for index, value in zip(transaction.behind, transaction.values_behind(expected), strict=True):
+            values[index] = value
+        places: list[Place | None] = [None] * len(values)
+        self._produce(producer, transaction, range(len(values)), values, places)
+        if any(places[index] != expected[index] for index in transaction.first):
+            _logger.info("somebody else wrote to %r in between; sending again", self._settings.topic)
+            return None
         return [place for place in places if place is not None]
 
     def _produce(

@@ -10,6 +10,7 @@ and each once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,10 +20,17 @@ from herdmesh.topicstore.errors import NotAuthorized, StoreClosed, TopicRecreate
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.topicstore.settings import TopicSettings
 
+_logger = logging.getLogger(__name__)
+
 #: Next offset to read, one per shard.
 Positions = tuple[int, ...]
 #: Where a produced record lies: shard and offset.
 Place = tuple[int, int]
+
+
+#: Of a topic's `max.message.bytes`, what is not for key and value: the broker's framing, and room for a late value to
+#: be longer than its provisional one.
+FRAMING_BYTES = 1024
 
 
 class LogError(Exception):
@@ -51,14 +59,18 @@ class CommitUncertain(LogError):
 
 @dataclass(frozen=True, slots=True)
 class LogIdentity:
-    """`store_id` changes when the topic is recreated; `audit_topic` is the topic of shard `partitions`. The log removes
-    no record of the own topic that is younger than `min_compaction_lag_ms`, nor any that came after such a one."""
+    """`store_id` changes when the topic is recreated; `audit_topic` is the topic of shard `partitions`.
+
+    The log removes no record of the own topic that is younger than `min_compaction_lag_ms`, nor any that came after
+    such a one. It takes records of up to `record_bytes_max`, key and value.
+    """
 
     store_id: str
     topic: str
     partitions: int
     audit_topic: str | None
     min_compaction_lag_ms: int = 0
+    record_bytes_max: int = 1 << 62
 
     def shard_of(self, record: StoredRecord) -> int:
         return record.partition if record.topic == self.topic else self.partitions
@@ -80,7 +92,8 @@ class Transaction:
     """The records of the writes of one group commit, in the order they were decided, and how they are sent.
 
     When the value of a record is `late`, the records of the own topic are sent first and those of the audit topic when
-    the places of the first are known; both parts keep the order. Else everything is sent at once.
+    the places of the first are known; both parts keep the order. Else everything is sent at once. Who can tell where
+    the records will lie (`expected_places`) may send all at once too, and look afterwards whether it was so.
     """
 
     def __init__(self, writes: Sequence[Sequence[NewRecord]], identity: LogIdentity, applied: Revision) -> None:
@@ -98,8 +111,20 @@ class Transaction:
         #: Indexes of what can be sent at once.
         self.first = [index for index in everything if index not in waiting]
 
+    def expected_places(self, ends: Sequence[int]) -> list[Place | None]:
+        """Where the records of `first` will lie, at their indexes, if nobody else writes to the own topic. `ends` are
+        the next offsets of its partitions as far as the caller knows; what was applied may know of later ones."""
+        next_offsets = list(map(max, ends, self._applied.next_offsets))
+        places: list[Place | None] = [None] * len(self.records)
+        for index in self.first:
+            shard = self.shards[index]
+            places[index] = (shard, next_offsets[shard])
+            next_offsets[shard] += 1
+        return places
+
     def values_behind(self, places: Sequence[Place | None]) -> list[bytes | None]:
-        """The values of the records of `behind`; `places` has those of `first`, at their indexes."""
+        """The values of the records of `behind`; `places` has those of `first`, at their indexes. Raises
+        `CommitNotSent`."""
         next_offsets = list(self._applied.next_offsets)
         values: list[bytes | None] = []
         index = 0
@@ -110,9 +135,20 @@ class Transaction:
             revision = Revision(self._applied.store_id, tuple(next_offsets))
             for record in write:
                 if self.behind and self.shards[index] == len(next_offsets):
-                    values.append(record.value if record.late is None else record.late(revision))
+                    values.append(_late_value(record, revision))
                 index += 1
         return values
+
+
+def _late_value(record: NewRecord, revision: Revision) -> bytes | None:
+    if record.late is None:
+        return record.value
+    try:
+        return record.late(revision)
+    except Exception as bug:
+        # It must not raise; but what was sent already can be left uncommitted, and the store can live on.
+        _logger.exception("the late value of an audit record could not be made")
+        raise CommitNotSent(f"the late value of an audit record could not be made: {bug}") from bug
 
 
 class LogEvents(Protocol):

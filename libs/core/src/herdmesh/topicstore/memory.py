@@ -17,6 +17,7 @@ from herdmesh.topicstore.contract import ChangeT, StateT, StoredRecord
 from herdmesh.topicstore.core import MayWrite, TopicStoreCore, always
 from herdmesh.topicstore.errors import NotAuthorized, TopicMisconfigured, TopicRecreated
 from herdmesh.topicstore.log import (
+    FRAMING_BYTES,
     CommitNotSent,
     CommitUncertain,
     LogEvents,
@@ -26,7 +27,13 @@ from herdmesh.topicstore.log import (
     Transaction,
 )
 from herdmesh.topicstore.memory_broker import Fenced, MemoryBroker, MemoryPartition, MemoryTopic
-from herdmesh.topicstore.settings import MIN_COMPACTION_LAG, StoreTuning, TopicSettings
+from herdmesh.topicstore.settings import (
+    MAX_MESSAGE_BYTES,
+    MAX_MESSAGE_BYTES_DEFAULT,
+    MIN_COMPACTION_LAG,
+    StoreTuning,
+    TopicSettings,
+)
 from herdmesh.topicstore.stages import OnStage, Stage, failpoints_of
 
 _BATCH_RECORDS = 500
@@ -68,8 +75,14 @@ class MemoryLog:
         if settings.audit_topic is not None:
             self._shards += self._open_topic(settings.audit_topic, 1, "delete", 0).partitions
         self._positions = [0] * len(self._shards)
+        max_bytes = int(settings.topic_configs.get(MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES_DEFAULT))
         return LogIdentity(
-            own.store_id, settings.topic, settings.partitions, settings.audit_topic, own.min_compaction_lag_ms
+            own.store_id,
+            settings.topic,
+            settings.partitions,
+            settings.audit_topic,
+            own.min_compaction_lag_ms,
+            max_bytes - FRAMING_BYTES,
         )
 
     def _open_topic(self, name: str, partitions: int, policy: str, min_compaction_lag_ms: int) -> MemoryTopic:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 MURMUR2_RANDOM = "murmur2_random"
 
 MIN_COMPACTION_LAG = "min.compaction.lag.ms"
+MAX_MESSAGE_BYTES = "max.message.bytes"
+MAX_MESSAGE_BYTES_DEFAULT = 1_048_588
 #: Of topics we make, unless told otherwise. Half of it is how long before a restart a watch can be resumed.
 _MIN_COMPACTION_LAG_MS = 3_600_000
 

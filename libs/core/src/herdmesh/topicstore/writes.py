@@ -21,7 +21,14 @@ from typing import Any, Generic, cast
 from herdmesh.topicstore.applied import Applied, Flight, settle
 from herdmesh.topicstore.barrier import Barrier
 from herdmesh.topicstore.contract import Decision, NewRecord, ResultT, Revision, StateT, StoredRecord
-from herdmesh.topicstore.errors import NotApplied, QueueFull, StoreClosed, WriteOutcomeUnknown, WriterFenced
+from herdmesh.topicstore.errors import (
+    NotApplied,
+    QueueFull,
+    RecordTooLarge,
+    StoreClosed,
+    WriteOutcomeUnknown,
+    WriterFenced,
+)
 from herdmesh.topicstore.log import CommitNotSent, CommitRefused, CommitUncertain, Log, LogIdentity, Transaction
 from herdmesh.topicstore.settings import StoreTuning
 from herdmesh.topicstore.stages import OnStage, Stage
@@ -107,8 +114,11 @@ class GroupCommit(Generic[StateT]):
         """See `TopicStore.write`."""
         if self._shut is not None:
             raise self._shut
-        if len(self._unanswered) >= self._tuning.pending_writes_max:
-            raise QueueFull(self._tuning.pending_writes_max)
+        limit = self._tuning.pending_writes_max
+        if len(self._unanswered) >= limit:
+            raise QueueFull(limit)
+        if len(self._queue) >= limit:  # while nothing is committed, callers may give up and others come
+            self._queue = deque(pending for pending in self._queue if not pending.answer.done())
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         self._unanswered.add(answer)
@@ -173,9 +183,13 @@ class GroupCommit(Generic[StateT]):
         finally:
             # Only now: before the group landed they would be re-checked on a state without it.
             for pending in refused:
+                if pending.answer.done():
+                    continue
                 task = asyncio.create_task(self._confirm(pending))
                 self._confirmations[task] = pending
                 task.add_done_callback(self._confirmations.pop)
+                # A caller that leaves takes it along: while the broker is away, nobody else would end it.
+                pending.answer.add_done_callback(lambda _, task=task: task.cancel())
 
     def _decide_group(self) -> tuple[list[_Pending], list[_Pending]]:
         """Writes to commit together and writes to confirm, in order, off the queue."""
@@ -197,6 +211,9 @@ class GroupCommit(Generic[StateT]):
                 continue
             try:
                 scratch.add(decision.records)
+            except RecordTooLarge as too_large:
+                settle(pending.answer, too_large)
+                continue
             except Exception as bug:
                 # The state cannot digest this record. Written, it would stop every replica at every replay: refuse it.
                 _logger.exception("a write was refused because the state cannot apply its records")
@@ -284,6 +301,12 @@ class _Scratch(Generic[StateT]):
         self._next_offset = PROVISIONAL_OFFSET
 
     def add(self, records: Sequence[NewRecord]) -> None:
+        """Run ahead by the records of one write. Raises `RecordTooLarge` before anything is applied."""
+        for record in records:
+            size = len(record.key) + len(record.value or b"")
+            if size > self._identity.record_bytes_max:
+                # Sent, it would fail the transaction, and with it the writer and everybody in the group.
+                raise RecordTooLarge(size, self._identity.record_bytes_max)
         for record in records:
             shard = self._identity.shard_for(record)
             own = shard < self._identity.partitions
