@@ -101,3 +101,12 @@ async def test_errors_name_cause_and_next_step(mesh: Mesh, tmp_path: Path) -> No
     assert "missing.json" in stderr
     code, document, _ = await herd(mesh, "restart", "nobody", "-o", "json")
     assert (code, document["error"]["reason"]) == (3, "CONNECTOR_NOT_FOUND")
+
+
+async def test_doctor_finds_nothing_in_a_healthy_mesh(mesh: Mesh) -> None:
+    state = mesh.stack.state
+    stores = ("--config-store", state.config_store, "--status-store", state.status_store)
+    code, found, _ = await herd(mesh, "doctor", *stores, "-o", "json")
+    assert (code, found["findings"]) == (0, [])
+    assert [one["condition"] for one in found["replicas"]] == ["HEALTHY", "HEALTHY"]
+    assert found["herder"]["address"] == state.herder

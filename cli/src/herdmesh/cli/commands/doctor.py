@@ -112,7 +112,8 @@ def _findings(replica: views.Json) -> list[views.Json]:
     found: list[views.Json] = []
     store, address, condition = replica["store"], replica["address"], replica["condition"]
     if condition != "HEALTHY":
-        found.append(_finding(store, address, condition, replica["message"], HINTS.get(condition, "")))
+        since = f" (since {replica['since']})" if replica["since"] else ""
+        found.append(_finding(store, address, condition, replica["message"] + since, HINTS.get(condition, "")))
     if replica["undecodable_count"]:
         message = f"{replica['undecodable_count']} records of {replica['topic']} that no rule can read"
         found.append(_finding(store, address, "UNDECODABLE", message, HINTS["UNDECODABLE"]))
@@ -130,14 +131,13 @@ def _print(found: views.Json) -> None:
             escape(one["address"]),
             one["role"] or "-",
             colored(one["condition"]),
-            one["since"] or "-",
             str(one["undecodable_count"]),
         ]
         for one in found["replicas"]
     ]
     leader = found["herder"]
-    rows.append(["herder", escape(leader["address"]), "-", colored(leader["state"]), "-", "-"])
-    out.print(table(None, ("PART", "ADDRESS", "ROLE", "CONDITION", "SINCE", "UNDECODABLE"), rows))
+    rows.append(["herder", escape(leader["address"]), "-", colored(leader["state"]), "-"])
+    out.print(table(None, ("PART", "ADDRESS", "ROLE", "CONDITION", "UNDECODABLE"), rows))
     for one in found["findings"]:
         where = f"{one['part']} {escape(one['address'])}"
         out.print(f"\n[bold red]{one['reason']}[/] {where}: {escape(one['message'])}", soft_wrap=True)

@@ -1,0 +1,153 @@
+"""`herd doctor` against servers that say what they are told to: what is asked, what is printed, and the exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from herdmesh.api.common.v1 import store_pb2
+from herdmesh.api.configstore.v1 import config_read_service_pb2 as config_pb
+from herdmesh.api.configstore.v1 import config_read_service_pb2_grpc as config_grpc
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.api.herder.v1 import connector_service_pb2_grpc as herder_grpc
+from herdmesh.api.statusstore.v1 import status_read_service_pb2 as status_pb
+from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as status_grpc
+from herdmesh.cli.__main__ import app
+from herdmesh.cli.commands.doctor import HINTS
+from herdmesh.rpc.server import Server, ServiceRegistration
+
+HEALTHY = store_pb2.StoreStatus(
+    role=store_pb2.STORE_ROLE_WRITER, condition=store_pb2.STORE_CONDITION_HEALTHY, topic="t"
+)
+
+
+class _Config(config_grpc.ConfigReadServiceServicer):
+    def __init__(self, status: store_pb2.StoreStatus) -> None:
+        self.status = status
+
+    async def GetStoreStatus(self, request: Any, context: Any) -> config_pb.GetStoreStatusResponse:
+        return config_pb.GetStoreStatusResponse(status=self.status)
+
+
+class _Status(status_grpc.StatusReadServiceServicer):
+    def __init__(self, status: store_pb2.StoreStatus) -> None:
+        self.status = status
+
+    async def GetStoreStatus(self, request: Any, context: Any) -> status_pb.GetStoreStatusResponse:
+        return status_pb.GetStoreStatusResponse(status=self.status)
+
+
+class _Herder(herder_grpc.ConnectorServiceServicer):
+    async def GetCluster(self, request: Any, context: Any) -> admin_pb.GetClusterResponse:
+        return admin_pb.GetClusterResponse(leader_id="herder-1", leader_address="127.0.0.1:7203")
+
+
+def config(status: store_pb2.StoreStatus) -> Any:
+    return _Config(status)  # pyright: ignore[reportAbstractUsage]  # the other methods are the generated base's
+
+
+def status_store(status: store_pb2.StoreStatus) -> Any:
+    return _Status(status)  # pyright: ignore[reportAbstractUsage]
+
+
+def leader() -> Any:
+    return _Herder()  # pyright: ignore[reportAbstractUsage]
+
+
+@contextlib.asynccontextmanager
+async def serving(*servicers: Any) -> AsyncGenerator[list[str]]:
+    """Servers for these servicers; their addresses."""
+    registrations = {
+        _Config: (config_grpc.add_ConfigReadServiceServicer_to_server, "herdmesh.api.configstore.v1.ConfigReadService"),
+        _Status: (status_grpc.add_StatusReadServiceServicer_to_server, "herdmesh.api.statusstore.v1.StatusReadService"),
+        _Herder: (herder_grpc.add_ConnectorServiceServicer_to_server, "herdmesh.api.herder.v1.ConnectorService"),
+    }
+    servers = [
+        Server("127.0.0.1:0", [ServiceRegistration(one, *registrations[type(one)])], metrics=False) for one in servicers
+    ]
+    ports = [await server.start() for server in servers]
+    try:
+        yield [f"127.0.0.1:{port}" for port in ports]
+    finally:
+        await asyncio.gather(*(server.stop(0) for server in servers))
+
+
+async def doctor(config_stores: str, status_stores: str, herder: str, *more: str) -> tuple[int, str]:
+    """(exit code, standard output)."""
+    asked = [f"--config-store={config_stores}", f"--status-store={status_stores}", f"--herder={herder}"]
+    # the command runs an event loop of its own
+    result = await asyncio.to_thread(CliRunner().invoke, app, ["doctor", *asked, *more])
+    return result.exit_code, result.stdout
+
+
+async def test_a_healthy_mesh_is_said_to_be_and_exits_with_0() -> None:
+    async with serving(config(HEALTHY), config(HEALTHY), status_store(HEALTHY), leader()) as (one, two, status, herder):
+        code, text = await doctor(f"{one},{two}", status, herder, "-o", "json")
+        found = json.loads(text)
+        assert (code, found["healthy"], found["findings"]) == (0, True, [])
+        assert [replica["address"] for replica in found["replicas"]] == [one, two, status]
+        assert {replica["role"] for replica in found["replicas"]} == {"WRITER"}
+        assert found["herder"] == {"address": "127.0.0.1:7203", "state": "LEADS", "message": ""}
+        code, text = await doctor(one, status, herder)
+        assert code == 0
+        assert "everything is healthy" in text
+
+
+async def test_a_finding_is_told_with_the_stores_words_and_a_hint() -> None:
+    wrong = store_pb2.StoreStatus(
+        role=store_pb2.STORE_ROLE_REPLAYING,
+        condition=store_pb2.STORE_CONDITION_CLEANUP_POLICY_WRONG,
+        message="topic 't' has cleanup.policy=delete: kafka-configs.sh --alter",
+        topic="t",
+    )
+    wrong.since.FromSeconds(1_700_000_000)
+    async with serving(config(wrong), status_store(HEALTHY), leader()) as addresses:
+        code, text = await doctor(*addresses)
+        assert code == 1
+        for told in (wrong.message, HINTS["CLEANUP_POLICY_WRONG"], "REPLAYING", "2023-11-14T22:13:20Z"):
+            assert told in text
+        assert "everything is healthy" not in text
+        code, text = await doctor(*addresses, "-o", "json")
+        [finding] = json.loads(text)["findings"]
+        assert (code, finding["reason"], finding["part"]) == (1, "CLEANUP_POLICY_WRONG", "config-store")
+
+
+async def test_unreadable_records_are_listed_and_are_a_finding() -> None:
+    records = [
+        store_pb2.UndecodableRecord(topic="t", partition=3, offset=number, key=f"[key] {number}", reason="not JSON")
+        for number in range(30)
+    ]
+    status = store_pb2.StoreStatus(undecodable_count=4711, undecodable=records)
+    status.MergeFrom(HEALTHY)
+    async with serving(config(HEALTHY), status_store(status), leader()) as addresses:
+        code, text = await doctor(*addresses)
+        assert code == 1
+        assert "4711 records of t" in text
+        assert "[key] 29" in text
+        assert "[key] 9" not in text  # the latest only
+        code, text = await doctor(*addresses, "-o", "json")
+        assert code == 1
+        assert len(json.loads(text)["replicas"][1]["undecodable"]) == 30
+
+
+async def test_nobody_there_is_a_finding_too() -> None:
+    async with serving(status_store(HEALTHY)) as (status,):
+        code, text = await doctor("127.0.0.1:1", status, "127.0.0.1:1", "-o", "json")
+        found = json.loads(text)
+        assert code == 1
+        assert [(one["part"], one["reason"]) for one in found["findings"]] == [
+            ("config-store", "UNREACHABLE"),
+            ("herder", "UNREACHABLE"),
+        ]
+
+
+@pytest.mark.parametrize("condition", store_pb2.StoreCondition.keys())
+def test_every_condition_has_a_hint(condition: str) -> None:
+    name = condition.removeprefix("STORE_CONDITION_")
+    assert name in HINTS or name in {"UNSPECIFIED", "HEALTHY"}
