@@ -111,13 +111,17 @@ class Reader:
             "error_cb": on_client_error,
         }
         consumer = Consumer(configs, logger=client_logger)
+        self._assign(consumer)
+        return consumer
+
+    def _assign(self, consumer: Consumer) -> None:
+        """Read on at our positions."""
         consumer.assign(
             [
                 TopicPartition(topic, partition, offset)
                 for (topic, partition), offset in zip(self._shards, self._positions, strict=True)
             ]
         )
-        return consumer
 
     def _read(self, consumer: Consumer, events: LogEvents, tell: Callable[[Callable[[], object]], None]) -> None:
         told: Positions | None = None
@@ -144,6 +148,7 @@ class Reader:
         first = consumer.poll(_POLL_S)
         messages = [] if first is None else [first, *consumer.consume(_BATCH_RECORDS, 0)]
         records: list[StoredRecord] = []
+        skipped = False
         for message in messages:
             error = message.error()
             if error is None:
@@ -151,7 +156,7 @@ class Reader:
             elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
                 self._reach((message.topic() or "", message.partition() or 0), message.offset() or 0)
             elif error.code() == _OUTSIDE and self._skip_expired(consumer, message):
-                pass
+                skipped = True
             elif error.code() in _FAULTS or error.fatal():
                 raise KafkaException(error)
             elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
@@ -161,6 +166,8 @@ class Reader:
         # The client's own position is beyond the markers it skipped, which no message tells.
         for position in consumer.position([TopicPartition(*shard) for shard in self._shards]):
             self._reach((position.topic, position.partition), position.offset)
+        if skipped:
+            self._assign(consumer)
         return records
 
     def _skip_expired(self, consumer: Consumer, message: Message) -> bool:
@@ -173,7 +180,7 @@ class Reader:
         if first <= self._positions[self._index[shard]]:
             return False
         _logger.warning("records of %r expired before they were read, up to offset %d", shard[0], first)
-        consumer.seek(TopicPartition(*shard, first))
+        self._reach(shard, first)
         return True
 
     def _reach(self, shard: Shard, offset: int) -> None:

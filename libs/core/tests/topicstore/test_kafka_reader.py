@@ -1,0 +1,91 @@
+"""The reader when the log moves under it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from herdmesh.topicstore import Decision, NewRecord, Role, StoredRecord
+from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
+from herdmesh.topicstore.kafka_reader import Reader
+from herdmesh.topicstore.log import Positions
+from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, suite_settings, until_role
+
+
+class _Events:
+    """Keeps what the reader tells."""
+
+    def __init__(self) -> None:
+        self.records: list[StoredRecord] = []
+        self.positions: Positions = ()
+        self.fault: Exception | None = None
+        self.told = asyncio.Condition()
+
+    def on_records(self, records: Sequence[StoredRecord], positions: Positions) -> None:
+        self.records += records
+        self.positions = positions
+        self._notify()
+
+    def on_owner(self, owned: bool) -> None:
+        raise AssertionError(f"a reader knows no owner ({owned})")
+
+    def on_election_refused(self, error: NotAuthorized | None) -> None:
+        raise AssertionError(f"a reader knows no election ({error})")
+
+    def on_fault(self, error: StoreClosed | NotAuthorized) -> None:
+        self.fault = error
+        self._notify()
+
+    def _notify(self) -> None:
+        async def notify() -> None:
+            async with self.told:
+                self.told.notify_all()
+
+        self._notifying = asyncio.get_running_loop().create_task(notify())
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT_S), self.told:
+            await self.told.wait_for(condition)
+
+
+async def test_what_retention_took_from_the_audit_topic_is_skipped(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str]
+) -> None:
+    """A reader that was at offset 0 while the audit topic now begins at 6: it lagged, and retention passed it by."""
+    cluster = KafkaCluster(suite_settings(tmp_topic(), kafka_bootstrap))
+    settings = cluster.settings
+    audit = settings.audit_topic
+    assert audit is not None
+    try:
+        store = await cluster.open()
+        await until_role(store, Role.WRITER)
+        for number in range(5):  # a record and a marker in each topic every time
+            value = b"%d" % number
+            records = [NewRecord(b"a", value), NewRecord(b"audit", value, audit)]
+            await store.write(lambda _, records=records: Decision(records, lambda _state, revision: revision))
+    finally:
+        await cluster.close()
+    admin: Any = AdminClient({"bootstrap.servers": kafka_bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition(audit, 0, 6)]).values()
+    await asyncio.wrap_future(deleted)
+    shards = [(settings.topic, 0), (audit, 0)]
+    skipping = await _read(Reader(settings, shards, (0, 0)), lambda events: events.positions == (10, 10))
+    assert skipping.fault is None
+    assert [record.value for record in skipping.records if record.topic == audit] == [b"3", b"4"]
+    assert len([record for record in skipping.records if record.topic == settings.topic]) == 5
+    beyond = await _read(Reader(settings, shards, (0, 1000)), lambda events: events.fault is not None)
+    assert isinstance(beyond.fault, StoreClosed)  # not passed by: this is not the topic it read
+
+
+async def _read(reader: Reader, condition: Callable[[_Events], bool]) -> _Events:
+    events = _Events()
+    reader.start(events)
+    try:
+        await events.until(lambda: condition(events) or events.fault is not None)
+    finally:
+        await reader.stop()
+    return events
