@@ -22,7 +22,8 @@ _Json = dict[str, Any]
 
 
 class Ignored(Exception):
-    """Java logs the record and goes on."""
+    """Java logs the record and goes on. Raised by the readers of keys and members below, which the other oracle uses
+    too."""
 
 
 @dataclass
@@ -72,15 +73,15 @@ class JavaConfigs:
         elif key.startswith("commit-"):
             self._commit(key.removeprefix("commit-"), value, offset)
         elif key.startswith("restart-connector-"):
-            _map(value)
+            members(value)
         elif key.startswith("tasks-fencing-"):
             name = key.removeprefix("tasks-fencing-")
-            self.task_count_records[name] = _int32(_map(value).get("task-count"))
+            self.task_count_records[name] = int32(members(value).get("task-count"))
             self.pending_fencing.discard(name)
         elif key == "session-key":
-            self._session_key(_map(value))
+            self._session_key(members(value))
         elif key.startswith("logger-cluster-"):
-            _text(_map(value).get("level"))
+            text(members(value).get("level"))
         else:
             raise Ignored(key)
 
@@ -91,9 +92,9 @@ class JavaConfigs:
             if name in self.configs:
                 self.target_states[name] = "STARTED"
             return
-        members = _map(value)
-        newer = members.get("state.v2")
-        state = newer if isinstance(newer, str) else _text(members.get("state"))
+        said = members(value)
+        newer = said.get("state.v2")
+        state = newer if isinstance(newer, str) else text(said.get("state"))
         if state not in _STATES:
             raise Ignored(state)
         self.target_states[name] = state
@@ -103,21 +104,21 @@ class JavaConfigs:
         if value is None:
             self._remove(name)
             return
-        self.configs[name] = _map(_map(value).get("properties"))
+        self.configs[name] = members(members(value).get("properties"))
         self.config_offsets[name] = offset
         self.target_states.setdefault(name, "STARTED")
 
     def _task(self, key: str, value: Any) -> None:
         name, task = split_task_key(key, 3)
-        self.deferred.setdefault(name, {})[task] = _map(_map(value).get("properties"))
+        self.deferred.setdefault(name, {})[task] = members(members(value).get("properties"))
 
     def _commit(self, name: str, value: Any, offset: int) -> None:
         if name not in self.configs:
             self._remove(name)
-            if value is None or not isinstance(value, dict) or not _is_int(cast(_Json, value).get("tasks")):
+            if value is None or not isinstance(value, dict) or not is_int(cast(_Json, value).get("tasks")):
                 raise Ignored("no count, and no connector either")
             return
-        count = _int32(_map(value).get("tasks"))
+        count = int32(members(value).get("tasks"))
         waiting = self.deferred.get(name)
         if any(task not in (waiting or {}) for task in range(min(count, 1 + len(waiting or {})))):
             self.inconsistent.add(name)
@@ -133,12 +134,12 @@ class JavaConfigs:
         self.commit_offsets[name] = offset
         self.pending_fencing.add(name)
 
-    def _session_key(self, members: _Json) -> None:
-        key = _text(members.get("key"))
+    def _session_key(self, said: _Json) -> None:
+        key = text(said.get("key"))
         encoded = key.encode("utf-8", "replace")
         if not encoded or not _BASE64.fullmatch(encoded):
             raise Ignored("no key")
-        algorithm, created = _text(members.get("algorithm")), members.get("creation-timestamp")
+        algorithm, created = text(said.get("algorithm")), said.get("creation-timestamp")
         if not isinstance(created, int) or isinstance(created, bool):
             raise Ignored("no time")
         self.session_key = key, algorithm, created
@@ -176,23 +177,27 @@ def _parse_int(text: str) -> int:
     return number
 
 
-def _map(value: Any) -> _Json:
+def members(value: Any) -> _Json:
+    """A JSON object."""
     if not isinstance(value, dict):
         raise Ignored("no map")
     return cast(_Json, value)
 
 
-def _text(value: Any) -> str:
+def text(value: Any) -> str:
+    """A JSON string."""
     if not isinstance(value, str):
         raise Ignored("no string")
     return value
 
 
-def _is_int(value: Any) -> bool:
+def is_int(value: Any) -> bool:
+    """True for a JSON integer, which Java reads as 64 bits."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _int32(value: Any) -> int:
-    if not _is_int(value):
+def int32(value: Any) -> int:
+    """A JSON integer cut to 32 bits."""
+    if not is_int(value):
         raise Ignored("no integer")
     return (int(value) + 2**31) % 2**32 - 2**31

@@ -2,10 +2,12 @@
 
 Owns the read rules of reference status-topic 5 (and "Seen on 4.3.1"). Owns no write rule: see `writes`.
 
-Beyond Connect: a connector's tombstone takes along only the tasks whose records are not younger, because partitions are
-read in any order and the tombstone of an earlier life must not hide the tasks of this one. And where our own
-`worker_incarnation` allows it, an UNASSIGNED that the very process wrote which wrote the
-RUNNING before it is never stale, because one process' writes arrive in order.
+Beyond Connect, because partitions are read in any order and compaction removes what stood in between:
+- A connector's tombstone takes along only the tasks whose records are not younger: the tombstone of an earlier life
+  must not hide the tasks of this one.
+- What our workers wrote (it names a `worker_incarnation`) is never late: our writer had checked it against everything
+  that was before it.
+So what our writer wrote last under a key is what is read, as long as no writer's clock is behind its predecessor's.
 
 Invariant: values are immutable and inner maps are replaced, never changed, so that a copy can be shallow; a record that
 cannot be read changes nothing but the count.
@@ -147,7 +149,7 @@ class StatusState:
     def _put(self, stored: StoredStatus) -> Sequence[Change]:
         status = stored.status
         previous = self.get(status.connector, stored.task)
-        if previous is not None and ignored_when_read(previous.status, status):
+        if previous is not None and not status.worker_incarnation and ignored_when_read(previous.status, status):
             return ()
         if isinstance(status, TaskStatus):
             self.tasks[status.connector] = {**self.tasks.get(status.connector, {}), status.task: stored}
@@ -170,9 +172,8 @@ class StatusState:
             self.tasks[name] = {key: kept for key, kept in self.tasks[name].items() if key != tombstone.task}
             return [StatusGone(task)]
         # A connector's tombstone takes its tasks along (reference 5.1): their own may lie in other partitions, later.
-        # What was written after it stays: a replay may read a connector's second life before the end of its first.
         tasks = self.tasks.pop(name, {})
-        kept = {task: stored for task, stored in tasks.items() if stored.timestamp_ms > timestamp_ms}
+        kept = {task: stored for task, stored in tasks.items() if not dies_with_its_connector(stored, timestamp_ms)}
         if kept:
             self.tasks[name] = kept
         gone: list[Change] = [StatusGone(stored) for task, stored in sorted(tasks.items()) if task not in kept]
@@ -186,6 +187,16 @@ class StatusState:
         found = UndecodableRecord(record.partition, record.offset, key, reason)
         self.undecodable = (*self.undecodable, found)[-UNDECODABLE_KEPT:]
         self.undecodable_count += 1
+
+
+def dies_with_its_connector(task: StoredStatus, timestamp_ms: int) -> bool:
+    """Whether a task's status goes with the tombstone of its connector written at `timestamp_ms`.
+
+    Of two records of one millisecond the tombstone counts as the later, unless our writer wrote the status: it gives
+    every task it deletes a tombstone of its own, in the same transaction.
+    """
+    ours = bool(task.status.worker_incarnation)
+    return task.timestamp_ms < timestamp_ms or (task.timestamp_ms == timestamp_ms and not ours)
 
 
 def ignored_when_read(previous: AnyStatus, status: AnyStatus) -> bool:

@@ -1,0 +1,300 @@
+"""Compaction, and partitions read in any order: what of the status topic reads the same whatever happens to it.
+
+True of every key whose latest record is ours: it reads as that record, whatever is compacted in whichever partition,
+in whatever order partitions are read, and whatever Java wrote under other keys, the deletion of a task's connector
+apart. For this our writer gives each task of a deleted connector a tombstone of its own, and a reader lets a
+connector's tombstone take nothing along that is younger, and never takes what our workers wrote for late. It needs a
+clock that does not go back when another writer takes over.
+
+Not true of what Java wrote, by the nature of its topic (reference status-topic 5.2, 5.4): a connector's tombstone takes
+tasks along that lie in other partitions, and an UNASSIGNED that was ignored under a RUNNING shows once compaction has
+removed that RUNNING. Java's statuses read as Java reads the same records in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from herdmesh.connect import status_topic
+from herdmesh.connect.records import Tombstone
+from herdmesh.connect.status_topic import ConnectorStatus, State, StatusRecord, TaskStatus, TopicStatus
+from herdmesh.statusstore.state import statuses
+from herdmesh.statusstore.state.statuses import StatusState
+from herdmesh.statusstore.state.writes import (
+    Put,
+    PutMode,
+    decide_connector_deletion,
+    decide_puts,
+    decide_topic_deletion,
+    decide_topics,
+)
+from herdmesh.topicstore.contract import NewRecord, StoredRecord
+from herdmesh.topicstore.partitioner import partition_of
+from tests.support.java_status_rules import JavaStatuses
+from tests.support.sizes import soak_or
+
+_PARTITIONS = 5
+_BUDGET = settings(
+    max_examples=soak_or(150, 5_000),
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+_SEARCH = settings(_BUDGET, max_examples=500, phases=[Phase.generate], report_multiple_bugs=False)
+
+
+class Topic:
+    """The partitions as they were written, with the writer's own state."""
+
+    def __init__(self) -> None:
+        self.partitions: list[list[StoredRecord]] = [[] for _ in range(_PARTITIONS)]
+        self.state = StatusState()
+        self.java = JavaStatuses()
+        self.now_ms = 1_000
+        #: Of each key, what we wrote last under it; Java's record takes it away.
+        self.ours: dict[bytes, StoredRecord] = {}
+
+    def write(self, records: list[NewRecord]) -> None:
+        """One transaction of ours."""
+        for record in records:
+            self.ours[record.key] = self._append(record.key, record.value)
+
+    def put(self, puts: list[Put]) -> None:
+        """A batch of a worker's."""
+        self.write(list(decide_puts(self.state, puts).records))
+
+    def foreign(self, record: StatusRecord | Tombstone) -> None:
+        """A record of Java's."""
+        key, value = status_topic.encode(record)
+        self.ours.pop(key, None)
+        self._append(key, value)
+        if isinstance(record, Tombstone) and record.kind == "status-connector":
+            # Java's own leader writes their tombstones first; without those, the tasks that stand go too.
+            tasks = status_topic.task_status_key(record.connector, 0).rpartition(b"-")[0]
+            self.ours = {
+                other: stored
+                for other, stored in self.ours.items()
+                if other.rpartition(b"-")[0] != tasks or stored.timestamp_ms >= self.now_ms or stored.value is None
+            }
+
+    def _append(self, key: bytes, value: bytes | None) -> StoredRecord:
+        partition = partition_of(key, _PARTITIONS)
+        log = self.partitions[partition]
+        stored = StoredRecord("connect-status", partition, len(log), key, value, self.now_ms)
+        log.append(stored)
+        self.state.apply(stored)
+        self.java.read(key, value, self.now_ms)
+        return stored
+
+
+def left_of(log: list[StoredRecord], chance: Random) -> list[StoredRecord]:
+    """What a cleaner that came some way leaves of a partition: of each key the last record before there and any of the
+    older ones; a tombstone may go too when its retention is over and nothing older of its key is left."""
+    cleaned_to, tombstones_to = (round(chance.choice([0, 1, chance.random()]) * len(log)) for _ in range(2))
+    last = {record.key: record.offset for record in log[:cleaned_to]}
+    left: list[StoredRecord] = []
+    kept_older: set[bytes | None] = set()
+    for record in log:
+        if record.offset >= cleaned_to:
+            left.append(record)
+        elif last[record.key] != record.offset:
+            if chance.random() < 0.3:
+                left.append(record)
+                kept_older.add(record.key)
+        elif record.value is not None or record.offset >= tombstones_to or record.key in kept_older:
+            left.append(record)
+    return left
+
+
+def replayed(topic: Topic, chance: Random) -> StatusState:
+    """A replica that reads what compaction left, one record of any partition after the other."""
+    logs = [left_of(log, chance) for log in topic.partitions]
+    state = StatusState()
+    while waiting := [log for log in logs if log]:
+        log = chance.choice(waiting)
+        for _ in range(chance.randint(1, len(log))):
+            state.apply(log.pop(0))
+    return state
+
+
+def shown(state: StatusState) -> dict[bytes, object]:
+    """Everything listed, by the key of its record; of statuses the revision too."""
+    found: dict[bytes, object] = {}
+    for stored in state.statuses():
+        key, value = status_topic.encode(stored.status)
+        found[key] = (value, stored.partition, stored.offset)
+    for name, topics in state.topics.items():
+        for topic, status in topics.items():
+            found[status_topic.topic_status_key(topic, name)] = status_topic.encode(status)[1]
+    return found
+
+
+def check(topic: Topic, state: StatusState) -> None:
+    """What we wrote last reads as it was written."""
+    found = shown(state)
+    for key, record in topic.ours.items():
+        actual = found.get(key)
+        if record.value is None or key.startswith(b"status-topic-"):
+            assert actual == record.value, key
+        else:
+            assert actual == (record.value, record.partition, record.offset), key
+
+
+Step = Callable[[Topic], None]
+
+_NAMES = st.sampled_from(["c", "c", "c-1"])
+_TASKS = st.integers(0, 2)
+_PROCESSES = st.sampled_from([("w1:1", "a"), ("w1:1", "b"), ("w2:1", "c")])
+_STATES = st.sampled_from([State.RUNNING, State.RUNNING, State.UNASSIGNED, State.FAILED, State.DESTROYED])
+
+
+def _status(name: str, task: int | None, state: State, process: tuple[str, str], generation: int) -> Put:
+    worker, incarnation = process
+    if task is None:
+        status = ConnectorStatus(name, state, worker, generation, worker_incarnation=incarnation)
+        return Put(status, PutMode.PUT)
+    return Put(TaskStatus(name, task, state, worker, generation, worker_incarnation=incarnation), PutMode.PUT)
+
+
+def _puts(puts: list[Put]) -> Step:
+    return lambda topic: topic.put(puts)
+
+
+def _deletes(name: str, tasks_from: int | None, topics: bool) -> Step:
+    return lambda topic: topic.write(decide_connector_deletion(topic.state, name, tasks_from, topics))
+
+
+def _uses(name: str, used: str, forget: bool) -> Step:
+    def step(topic: Topic) -> None:
+        if forget:
+            topic.write(decide_topic_deletion(topic.state, name, [used]))
+        else:
+            topic.write(decide_topics(topic.state, [TopicStatus(used, name, 0, topic.now_ms)]))
+
+    return step
+
+
+def _waits(ms: int) -> Step:
+    def step(topic: Topic) -> None:
+        topic.now_ms += ms
+
+    return step
+
+
+def _foreign(record: StatusRecord | Tombstone) -> Step:
+    return lambda topic: topic.foreign(record)
+
+
+_PUT = st.builds(_status, _NAMES, st.none() | _TASKS | _TASKS, _STATES, _PROCESSES, st.integers(1, 3))
+_OURS = (
+    st.builds(_puts, st.lists(_PUT, min_size=1, max_size=4)),
+    st.builds(_puts, st.lists(_PUT, min_size=1, max_size=4)),
+    st.builds(_deletes, _NAMES, st.none() | _TASKS, st.booleans()),
+    st.builds(_uses, _NAMES, st.sampled_from(["t", "u"]), st.booleans()),
+    st.builds(_waits, st.sampled_from([1, 10])),
+)
+_JAVA = st.one_of(
+    st.builds(ConnectorStatus, _NAMES, _STATES, st.just("j:1"), st.integers(1, 3)),
+    st.builds(TaskStatus, _NAMES, _TASKS, _STATES, st.just("j:1"), st.integers(1, 3)),
+    st.builds(TaskStatus, _NAMES, _TASKS, _STATES, st.just("j:1"), st.integers(1, 3)),
+    st.builds(TopicStatus, st.sampled_from(["t", "u"]), _NAMES, st.just(0), st.integers(1, 3)),
+    st.builds(Tombstone, st.just("status-connector"), _NAMES),
+    st.builds(Tombstone, st.just("status-task"), _NAMES, _TASKS),
+)
+
+
+def _histories(*kinds: st.SearchStrategy[Step]) -> st.SearchStrategy[list[Step]]:
+    step = st.integers(0, len(kinds) - 1).flatmap(lambda number: kinds[number])
+    return st.lists(step, min_size=6, max_size=25)
+
+
+_OUR_HISTORIES = _histories(*_OURS)
+_MIXED_HISTORIES = _histories(*_OURS, st.builds(_foreign, _JAVA), st.builds(_foreign, _JAVA))
+_SEEDS = st.integers(0, 2**16)
+
+
+def _plays_ours(steps: list[Step], seed: int) -> None:
+    topic = Topic()
+    for step in steps:
+        step(topic)
+    check(topic, topic.state)
+    chance = Random(seed)
+    for _ in range(3):
+        assert shown(replayed(topic, chance)) == shown(topic.state)
+
+
+def _plays_mixed(steps: list[Step], seed: int) -> None:
+    topic = Topic()
+    for step in steps:
+        step(topic)
+        check(topic, topic.state)
+        assert reads_as_java(topic)
+    chance = Random(seed)
+    for _ in range(3):
+        check(topic, replayed(topic, chance))
+
+
+def reads_as_java(topic: Topic) -> bool:
+    """The whole state is what the oracle made of the same records in the same order."""
+    java, state = topic.java, topic.state
+    mine = {
+        (one.status.connector, one.task): (str(one.status.state), one.status.generation) for one in state.statuses()
+    }
+    theirs = {(name, None): (one.state, one.generation) for name, one in java.connectors.items()}
+    tasks = {
+        (name, task): (one.state, one.generation) for name, known in java.tasks.items() for task, one in known.items()
+    }
+    topics = {(name, topic) for name, known in java.topics.items() for topic in known}
+    return mine == {**theirs, **tasks} and topics == {
+        (n, topic) for n, known in state.topics.items() for topic in known
+    }
+
+
+@pytest.mark.timeout(900)
+@_BUDGET
+@given(_OUR_HISTORIES, _SEEDS)
+def test_what_we_wrote_reads_the_same_after_any_compaction_in_any_order(steps: list[Step], seed: int) -> None:
+    _plays_ours(steps, seed)
+
+
+@pytest.mark.timeout(900)
+@_BUDGET
+@given(_MIXED_HISTORIES, _SEEDS)
+def test_so_it_does_beside_java_whose_own_reads_as_java_reads_it(steps: list[Step], seed: int) -> None:
+    _plays_mixed(steps, seed)
+
+
+def _searched(histories: st.SearchStrategy[list[Step]], play: Callable[[list[Step], int], None]) -> None:
+    @_SEARCH
+    @given(histories, _SEEDS)
+    def run(steps: list[Step], seed: int) -> None:
+        play(steps, seed)
+
+    run()
+
+
+def _always(stored: statuses.StoredStatus, timestamp_ms: int) -> bool:
+    return True
+
+
+def test_a_cleaner_that_takes_what_was_last_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_but_one(log: list[StoredRecord], chance: Random) -> list[StoredRecord]:
+        return log[:-1]
+
+    monkeypatch.setitem(globals(), "left_of", all_but_one)
+    with pytest.raises(AssertionError):
+        _searched(_OUR_HISTORIES, _plays_ours)
+
+
+def test_where_a_connectors_tombstone_takes_younger_tasks_along_the_order_is_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(statuses, "dies_with_its_connector", _always)
+    with pytest.raises(AssertionError):
+        _searched(_OUR_HISTORIES, _plays_ours)

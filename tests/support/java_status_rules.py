@@ -1,0 +1,128 @@
+"""Java's reading of the status topic, written a second time: an oracle for the status store's fold.
+
+Owns reference status-topic 5 and its last section, as `KafkaStatusBackingStore` has them. Shares nothing with
+`herdmesh.statusstore` nor with the decoders of `herdmesh.connect`. Two things are ours and said where they are: what of
+a deleted connector stays because partitions are read in any order, and whose UNASSIGNED is never late.
+Invariant: `read` never raises; what Java ignores changes nothing and is told as refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from herdmesh.connect.javavalues import utf8_text
+from tests.support import java_json
+from tests.support.java_config_rules import Ignored, int32, is_int, members, split_task_key, text
+
+_STATES = ("UNASSIGNED", "RUNNING", "PAUSED", "FAILED", "DESTROYED", "RESTARTING", "STOPPED")
+_SEPARATOR = ":connector-"
+_Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Status:
+    """A connector's or task's status as read; `ours` is the incarnation that only our workers name, "" in Java's."""
+
+    state: str
+    worker_id: str
+    generation: int
+    trace: str | None
+    version: str | None
+    ours: str
+    timestamp_ms: int
+
+
+@dataclass
+class JavaStatuses:
+    """The three tables of the class: by connector, by connector and task, by connector and topic."""
+
+    connectors: dict[str, Status] = field(default_factory=dict[str, Status])
+    tasks: dict[str, dict[int, Status]] = field(default_factory=dict[str, dict[int, Status]])
+    topics: dict[str, dict[str, tuple[str, str, int, int]]] = field(
+        default_factory=dict[str, dict[str, tuple[str, str, int, int]]]
+    )
+    refused: int = 0
+
+    def read(self, key: bytes, value: bytes | None, timestamp_ms: int) -> bool:
+        """One record; False when Java ignores it as unreadable."""
+        try:
+            self._read(utf8_text(key), value, timestamp_ms)
+        except (java_json.NotJson, Ignored):
+            self.refused += 1
+            return False
+        return True
+
+    def _read(self, key: str, value: bytes | None, timestamp_ms: int) -> None:
+        if key.startswith("status-connector-"):
+            self._connector(key.removeprefix("status-connector-"), value, timestamp_ms)
+        elif key.startswith("status-task-"):
+            self._task(*split_task_key(key, 4), value, timestamp_ms)
+        elif key.startswith("status-topic-"):
+            self._topic(key.removeprefix("status-topic-"), value)
+        else:
+            raise Ignored(key)
+
+    def _connector(self, name: str, value: bytes | None, timestamp_ms: int) -> None:
+        if not name:
+            raise Ignored("no name")
+        if value is not None:
+            self.connectors[name] = _status(value, timestamp_ms)
+            return
+        self.connectors.pop(name, None)
+        for number, task in list(self.tasks.get(name, {}).items()):
+            # Ours: what was written after the deletion is of the connector's next life; in the same millisecond, if it
+            # is our writer's.
+            if task.timestamp_ms < timestamp_ms or (task.timestamp_ms == timestamp_ms and not task.ours):
+                del self.tasks[name][number]
+
+    def _task(self, name: str, number: int, value: bytes | None, timestamp_ms: int) -> None:
+        tasks = self.tasks.setdefault(name, {})
+        if value is None:
+            tasks.pop(number, None)
+            return
+        status, previous = _status(value, timestamp_ms), tasks.get(number)
+        # Ours: what our writer wrote it had checked, against all that was before it.
+        late = previous is not None and previous.state == "RUNNING" and previous.generation >= status.generation
+        if not late or status.state != "UNASSIGNED" or status.ours:
+            tasks[number] = status
+
+    def _topic(self, rest: str, value: bytes | None) -> None:
+        colon = rest.find(":")
+        topic, name = rest[: max(colon, 0)], rest[colon + len(_SEPARATOR) :]
+        if not topic or not name:
+            raise Ignored("no topic or connector")
+        if value is None:
+            self.topics.get(name, {}).pop(topic, None)
+            return
+        said = members(members(java_json.read(value)).get("topic"))
+        found = said.get("discoverTimestamp")
+        if not is_int(found):
+            raise Ignored("no time")
+        self.topics.setdefault(name, {})[topic] = (
+            text(said.get("name")),
+            text(said.get("connector")),
+            int32(said.get("task")),
+            cast(int, found),
+        )
+
+
+def _status(value: bytes, timestamp_ms: int) -> Status:
+    said = members(java_json.read(value))
+    state = said.get("state")
+    if state not in _STATES:
+        raise Ignored("no state")
+    ours = said.get("worker_incarnation")
+    return Status(
+        state=text(state),
+        worker_id=_text_or_null(said, "worker_id") or "",
+        generation=int32(said.get("generation")),
+        trace=_text_or_null(said, "trace"),
+        version=_text_or_null(said, "version"),
+        ours=ours if isinstance(ours, str) else "",
+        timestamp_ms=timestamp_ms,
+    )
+
+
+def _text_or_null(said: _Json, name: str) -> str | None:
+    return None if said.get(name) is None else text(said.get(name))
