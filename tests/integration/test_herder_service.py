@@ -12,6 +12,8 @@ import pytest
 import pytest_asyncio
 
 from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.configstore.v1 import config_read_service_pb2 as config_read_pb
+from herdmesh.api.configstore.v1.config_read_service_pb2_grpc import ConfigReadServiceStub
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import config_messages_pb2 as pb
 from herdmesh.api.herder.v1 import connector_pb2
@@ -336,3 +338,24 @@ async def test_an_unknown_message_ends_the_session(mesh: Mesh) -> None:
     with pytest.raises(RequestInvalid):
         await anext(aiter(stub.Session(messages())))
     await channel.close()
+
+
+async def test_the_leader_makes_a_session_key(mesh: Mesh) -> None:
+    channel = connect(mesh.config_store)
+    try:
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                try:
+                    async for event in ConfigReadServiceStub(channel).Watch(config_read_pb.WatchRequest()):
+                        if event.HasField("session_key_changed"):
+                            key = event.session_key_changed
+                            break
+                    else:
+                        continue
+                    break
+                except Unavailable:  # the store is still starting
+                    await asyncio.sleep(0.05)
+    finally:
+        await channel.close()
+    assert (key.algorithm, len(key.key)) == ("HmacSHA256", 32)
+    assert key.create_time.ToMilliseconds() > 1_700_000_000_000

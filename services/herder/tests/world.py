@@ -78,9 +78,8 @@ class World:
         self.config.next()
         self.post(ev.StatusSnapshot(list(self.statuses.values())))
         self.post(ev.LeasesChanged(self.leases()))
-        self.post(
-            ev.ConfigSnapshot(list(self.config.entries.values()), revision(self.config.offset), self.config.epoch)
-        )
+        entries, at = list(self.config.entries.values()), revision(self.config.offset)
+        self.post(ev.ConfigSnapshot(entries, at, self.config.epoch, self.config.session_key(self.now)))
         first = self.config.epoch * self.generations_per_epoch
         self.post(
             ev.LeadershipGranted(
@@ -307,8 +306,13 @@ class World:
     def _write(self, wanted: ins.Write) -> None:
         if self.store_down:
             return
+        names, created, key = list[str](), False, None
         try:
-            names, created = self.config.write(wanted)
+            if isinstance(wanted, ins.RotateSessionKey):
+                self.config.put_session_key(wanted, self.now)
+                key = self.config.session_key(self.now)
+            else:
+                names, created = self.config.write(wanted)
         except HerdmeshError as error:
             failed = ev.WriteFailed(wanted.op, error)
             self._later("config-out", lambda: self._handle(failed), self._reign)
@@ -316,6 +320,9 @@ class World:
         at = revision(self.config.offset)
         done = ev.WriteDone(wanted.op, at, created)
         self._later("config-out", lambda: self._handle(done), self._reign)
+        if key is not None:
+            recorded = ev.SessionKeyRecorded(key, at)
+            self._later("watch", lambda: self._handle(recorded), self._reign)
         for name in names:
             changed = ev.ConfigChanged(name, self.config.entries[name], at)
             self._later("watch", lambda changed=changed: self._handle(changed), self._reign)

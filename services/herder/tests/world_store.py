@@ -9,7 +9,7 @@ import itertools
 from dataclasses import replace
 
 from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.model import ConnectorEntry
+from herdmesh.herder.state.model import ConnectorEntry, SessionKey
 from herdmesh.rpc.errors import ConnectorExists, ConnectorNotFound, RevisionMismatch, StaleEpoch
 from herdmesh.topicstore.contract import Revision
 
@@ -28,13 +28,29 @@ class ConfigStore:
         self.incarnations = itertools.count(1)
         self.commits: list[str] = []
         self.counts: list[tuple[str, int]] = []
+        #: algorithm, size in bytes and time of every session key.
+        self.keys: list[tuple[str, int, int]] = []
 
     def next(self) -> Revision:
         self.offset += 1
         return revision(self.offset)
 
+    def put_session_key(self, wanted: ins.RotateSessionKey, now_ms: int) -> None:
+        """Keep a key's facts. Raises as the store does."""
+        self._leads(wanted.epoch)
+        self.keys.append((wanted.algorithm, wanted.size_bytes, now_ms))
+        self.next()
+
+    def session_key(self, now_ms: int) -> SessionKey | None:
+        """The key stored last, as told now."""
+        if not self.keys:
+            return None
+        algorithm, size_bytes, made_ms = self.keys[-1]
+        return SessionKey(algorithm, size_bytes, now_ms - made_ms)
+
     def write(self, wanted: ins.Write) -> tuple[list[str], bool]:
         """Apply; returns the changed names and whether a connector was created. Raises as the store does."""
+        assert not isinstance(wanted, ins.RotateSessionKey | ins.DeleteStatuses), "not written here"
         before = self.entries.get(wanted.connector, ConnectorEntry(wanted.connector, has_config=False))
         match wanted:
             case ins.PutConfig():
@@ -70,8 +86,6 @@ class ConfigStore:
                 self._leads(wanted.epoch)
                 self.counts.append((before.name, wanted.task_count))
                 self.entries[before.name] = replace(before, task_count_record=wanted.task_count, pending_fencing=False)
-            case ins.DeleteStatuses():
-                raise AssertionError("not this store's")
         self.next()
         return [wanted.connector], False
 

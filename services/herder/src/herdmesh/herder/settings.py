@@ -5,10 +5,27 @@ Owns names, defaults and units, and the state's rules made of them. Invariant: f
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from herdmesh.herder.state import Rules
 from herdmesh.rpc.settings import ServiceSettings
+
+#: What Java's key generators make when no size is set (JDK 17).
+_KEY_BYTES = {
+    "HmacMD5": 64,
+    "HmacSHA1": 64,
+    "HmacSHA224": 28,
+    "HmacSHA256": 32,
+    "HmacSHA384": 48,
+    "HmacSHA512": 64,
+    "HmacSHA512/224": 28,
+    "HmacSHA512/256": 32,
+    "HmacSHA3-224": 28,
+    "HmacSHA3-256": 32,
+    "HmacSHA3-384": 48,
+    "HmacSHA3-512": 64,
+}
+_KEY_BITS_MIN = 40
 
 
 class HerderSettings(ServiceSettings):
@@ -38,6 +55,31 @@ class HerderSettings(ServiceSettings):
         default=60_000, ge=100, description="deadline of a request whose caller sets none, in ms"
     )
 
+    inter_worker_key_generation_algorithm: str = Field(
+        default="HmacSHA256",
+        description="of the key that signs Connect's internal requests, as Java names it",
+    )
+    inter_worker_key_size: int = Field(
+        default=0, ge=0, le=8192, description="bits of that key, at least 40; 0 = the algorithm's own"
+    )
+    inter_worker_key_ttl_ms: int = Field(
+        default=3_600_000, ge=0, le=2**31 - 1, description="time after which the leader makes a new one; 0 = never"
+    )
+
+    @field_validator("inter_worker_key_generation_algorithm")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value not in _KEY_BYTES:
+            raise ValueError(f"must be one of {', '.join(_KEY_BYTES)}")
+        return value
+
+    @field_validator("inter_worker_key_size")
+    @classmethod
+    def _long_enough(cls, value: int) -> int:
+        if 0 < value < _KEY_BITS_MIN:
+            raise ValueError(f"must be at least {_KEY_BITS_MIN}, or 0 for the algorithm's own size")
+        return value
+
     def rules(self, herder_id: str) -> Rules:
         """What the state needs of these."""
         return Rules(
@@ -46,4 +88,8 @@ class HerderSettings(ServiceSettings):
             stream_grace_ms=self.stream_grace_ms,
             rebalance_delay_ms=self.scheduled_rebalance_max_delay_ms,
             stop_timeout_ms=self.stop_timeout_ms,
+            session_key_algorithm=self.inter_worker_key_generation_algorithm,
+            session_key_bytes=(self.inter_worker_key_size + 7) // 8
+            or _KEY_BYTES[self.inter_worker_key_generation_algorithm],
+            session_key_ttl_ms=self.inter_worker_key_ttl_ms,
         )

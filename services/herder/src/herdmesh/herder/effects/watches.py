@@ -20,6 +20,7 @@ from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import StatusReadS
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.model import ConnectorEntry, StatusEntry
 from herdmesh.herder.wire import stores as wire
+from herdmesh.herder.wire.values import wall_clock_ms
 from herdmesh.rpc import revisions
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError, RevisionCompacted, RevisionForeign, RevisionInFuture
@@ -77,7 +78,7 @@ class ConfigWatch(_Watch):
     async def _follow(self) -> None:
         request = config_pb.WatchRequest()
         snapshot: list[ConnectorEntry] | None = []
-        epoch = 0
+        epoch, key = 0, None
         if self._resume is not None:
             request.resume.CopyFrom(revisions.to_proto(self._resume))
             snapshot = None
@@ -89,8 +90,10 @@ class ConfigWatch(_Watch):
                     snapshot.append(wire.entry(response.connector_changed.after))
                 elif kind == "leadership_changed":
                     epoch = response.leadership_changed.epoch
+                elif kind == "session_key_changed":
+                    key = wire.session_key(response.session_key_changed, wall_clock_ms())
                 elif kind == "snapshot_complete" and revision is not None:
-                    await self._post(ev.ConfigSnapshot(snapshot, revision, epoch))
+                    await self._post(ev.ConfigSnapshot(snapshot, revision, epoch, key))
                     self._resume, snapshot = revision, None
                 continue
             await self._post(self._event(response, revision))
@@ -108,6 +111,9 @@ class ConfigWatch(_Watch):
             case "restart_requested":
                 restart = response.restart_requested
                 return ev.RestartRecorded(restart.connector, restart.include_tasks, restart.only_failed, revision)
+            case "session_key_changed":
+                key = wire.session_key(response.session_key_changed, wall_clock_ms())
+                return ev.SessionKeyRecorded(key, revision)
             case _:
                 return ev.ConfigProgress(revision)
 

@@ -10,7 +10,7 @@ made here), so repeating it while no answer comes cannot apply it twice.
 from __future__ import annotations
 
 import asyncio
-import uuid
+import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,9 +22,11 @@ from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWrit
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.wire import stores as wire
+from herdmesh.herder.wire.values import wall_clock_ms
 from herdmesh.rpc import revisions
 from herdmesh.rpc.client import RETRIABLE, connect, retrying
 from herdmesh.rpc.errors import HerdmeshError, WriteOutcomeUnknown
+from herdmesh.rpc.request_ids import new_request_id
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -38,6 +40,8 @@ STATUS_WRITE_SERVICE: Final = "herdmesh.api.statusstore.v1.StatusWriteService"
 WRITE_S_MAX: Final = 20.0
 DRAIN_S: Final = 1.0
 
+#: Writes whose instruction says all that is to be written.
+_Told = ins.PutConfig | ins.DeleteConfig | ins.PutTarget | ins.CommitTasks | ins.PutTaskCount | ins.DeleteStatuses
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -90,14 +94,13 @@ class StoreWrites:
         request_id = ""
         if isinstance(wanted, ins.PutConfig | ins.DeleteConfig | ins.PutTarget):
             request_id = wanted.options.request_id
-        request_id = request_id or uuid.uuid4().hex
+        send = self._sender(wanted, request_id or new_request_id())
         outcome: ev.WriteDone | ev.WriteFailed
         try:
-            response = await retrying(
-                lambda: self._send(wanted, request_id), WRITE_S_MAX, retry_on=(*RETRIABLE, WriteOutcomeUnknown)
-            )
+            response = await retrying(send, WRITE_S_MAX, retry_on=(*RETRIABLE, WriteOutcomeUnknown))
         except HerdmeshError as error:
-            _log.info("write_failed", write=type(wanted).__name__, connector=wanted.connector, error=str(error))
+            connector = "" if isinstance(wanted, ins.RotateSessionKey) else wanted.connector
+            _log.info("write_failed", write=type(wanted).__name__, connector=connector, error=str(error))
             outcome = ev.WriteFailed(wanted.op, error)
         else:
             revision = None
@@ -106,7 +109,15 @@ class StoreWrites:
             outcome = ev.WriteDone(wanted.op, revision, isinstance(wanted, ins.PutConfig) and response.created)
         await self._post(outcome)
 
-    def _send(self, wanted: ins.Write, request_id: str) -> Awaitable[Any]:
+    def _sender(self, wanted: ins.Write, request_id: str) -> Callable[[], Awaitable[Any]]:
+        """Sends the same request each time it is called."""
+        if not isinstance(wanted, ins.RotateSessionKey):
+            return lambda: self._send(wanted, request_id)
+        key = secrets.token_bytes(wanted.size_bytes)
+        request = wire.put_session_key(wanted, request_id, self._leader_id, key, wall_clock_ms())
+        return lambda: self._config.PutSessionKey(request)
+
+    def _send(self, wanted: _Told, request_id: str) -> Awaitable[Any]:
         match wanted:
             case ins.PutConfig():
                 return self._config.PutConnectorConfig(wire.put_config(wanted, request_id))

@@ -18,6 +18,7 @@ from herdmesh.herder.state.model import (
     Plugin,
     Properties,
     RunState,
+    SessionKey,
     StatusEntry,
     TaskProgress,
     UnitId,
@@ -75,6 +76,7 @@ class ConfigSnapshot:
     entries: Sequence[ConnectorEntry]
     revision: Revision
     epoch: int = 0
+    session_key: SessionKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,14 @@ class RestartRecorded:
     connector: str
     include_tasks: bool
     only_failed: bool
+    revision: Revision | None
+
+
+@dataclass(frozen=True, slots=True)
+class SessionKeyRecorded:
+    """Somebody, maybe we, wrote a session key."""
+
+    key: SessionKey
     revision: Revision | None
 
 
@@ -263,6 +273,7 @@ Event = (
     | ConfigProgress
     | EpochRecorded
     | RestartRecorded
+    | SessionKeyRecorded
     | StatusSnapshot
     | StatusPut
     | StatusDeleted

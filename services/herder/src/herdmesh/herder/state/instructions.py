@@ -179,6 +179,16 @@ class PutTaskCount:
 
 
 @dataclass(frozen=True, slots=True)
+class RotateSessionKey:
+    """`ConfigWriteService.PutSessionKey` under `epoch`, of a key that is made when the write begins."""
+
+    op: int
+    algorithm: str
+    size_bytes: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteStatuses:
     """`StatusWriteService.DeleteConnectorStatuses`; `tasks_from` None = the connector, its tasks and its topics."""
 
@@ -187,7 +197,7 @@ class DeleteStatuses:
     tasks_from: int | None = None
 
 
-Write = PutConfig | DeleteConfig | PutTarget | CommitTasks | PutTaskCount | DeleteStatuses
+Write = PutConfig | DeleteConfig | PutTarget | CommitTasks | PutTaskCount | RotateSessionKey | DeleteStatuses
 
 
 # --- the rest

@@ -16,6 +16,7 @@ from herdmesh.herder.state import (
     placement,
     reign,
     restarts,
+    session_keys,
     sessions,
     tasksets,
     views,
@@ -115,6 +116,7 @@ class Herder:
                 | ev.ConfigProgress()
                 | ev.EpochRecorded()
                 | ev.RestartRecorded()
+                | ev.SessionKeyRecorded()
             ):
                 self._config(event)
             case ev.StatusSnapshot() | ev.StatusPut() | ev.StatusDeleted() | ev.LeasesChanged():
@@ -154,12 +156,18 @@ class Herder:
 
     def _config(
         self,
-        event: ev.ConfigSnapshot | ev.ConfigChanged | ev.ConfigProgress | ev.EpochRecorded | ev.RestartRecorded,
+        event: ev.ConfigSnapshot
+        | ev.ConfigChanged
+        | ev.ConfigProgress
+        | ev.EpochRecorded
+        | ev.RestartRecorded
+        | ev.SessionKeyRecorded,
     ) -> None:
         mesh = self._mesh
         match event:
             case ev.ConfigSnapshot():
                 mesh.epoch_seen = event.epoch
+                session_keys.read(mesh, event.session_key)
                 fresh = {entry.name: entry for entry in event.entries}
                 for name in [*mesh.entries, *fresh]:
                     self._take(name, fresh.get(name))
@@ -171,6 +179,8 @@ class Herder:
                 connector = mesh.connectors.get(event.connector)
                 if connector is not None and connector.stored is not None:
                     restarts.restart_connector(mesh, connector, event.include_tasks, event.only_failed)
+            case ev.SessionKeyRecorded():
+                session_keys.read(mesh, event.key)
             case ev.ConfigProgress():
                 pass
         mesh.config_revision = event.revision or mesh.config_revision
@@ -252,6 +262,12 @@ class Herder:
             else:
                 calls.write_failed(mesh, op.call, event.error)
             return
+        if op.kind is OpKind.SESSION_KEY:
+            if isinstance(event, ev.WriteDone):
+                session_keys.written(mesh, event.revision)
+            else:
+                session_keys.write_failed(mesh)
+            return
         connector = mesh.connectors.get(op.connector)
         if connector is None:
             return
@@ -271,6 +287,7 @@ class Herder:
         if mesh.role is not Role.LEADING:
             return
         sessions.tick(mesh, late if late >= STALL_MS else 0)
+        session_keys.rotate_if_due(mesh)
         for name in mesh.due():
             if name in mesh.connectors:
                 mesh.touch(name)

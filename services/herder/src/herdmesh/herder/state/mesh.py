@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from enum import StrEnum, unique
 
 from herdmesh.herder.state.instructions import Instruction, Message, Send, ViewsChanged
-from herdmesh.herder.state.model import ConnectorEntry, Lease, Rules, StatusEntry, UnitId
+from herdmesh.herder.state.model import ConnectorEntry, Lease, Rules, SessionKey, StatusEntry, UnitId
 from herdmesh.herder.state.records import Call, Command, Connector, Hold, Member, Op, OpKind, Unit
 from herdmesh.herder.state.requests import RestartItem
 from herdmesh.topicstore.contract import Revision
@@ -53,6 +53,9 @@ class Mesh:
         self.entries: dict[str, ConnectorEntry] = {}
         self.config_revision: Revision | None = None
         self.epoch_seen = 0
+        self.session_key: SessionKey | None = None
+        #: by our own clock; None = never.
+        self.session_key_until_ms: int | None = None
         #: entries last seen in a foreign writer's hands, and since when: see `machine.FOREIGN_SETTLE_MS`.
         self.parked: dict[str, tuple[ConnectorEntry, int]] = {}
         self.statuses: dict[str, dict[int | None, StatusEntry]] = {}
@@ -69,6 +72,8 @@ class Mesh:
         self.restart_memo: dict[str, tuple[RestartItem, ...]] = {}
         self.adopting_until_ms = 0
         self.heartbeat_ms = 0
+        self.session_key_written: Revision | None = None
+        self.session_key_retry_ms = 0
         self._next_number = 0
         # bookkeeping
         self.dirty: set[str] = set()
@@ -94,6 +99,8 @@ class Mesh:
         self._wakeups.clear()
         self.place_again = False
         self.start_count = self.adopted_count = 0
+        self.session_key_written = None
+        self.session_key_retry_ms = 0
 
     # --- out
 

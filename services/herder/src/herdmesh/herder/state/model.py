@@ -254,6 +254,16 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True)
+class SessionKey:
+    """What is to be known of the key that signs Connect's internal requests, and no part of it. `age_ms` is by wall
+    clocks at the moment it is told; below 0 when its maker's clock is ahead."""
+
+    algorithm: str
+    size_bytes: int
+    age_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The numbers the state works by; see `settings.py` for what they mean to an operator."""
 
@@ -263,3 +273,7 @@ class Rules:
     rebalance_delay_ms: int = 0
     stop_timeout_ms: int = 30_000
     heartbeat_ms: int = 1_000
+    session_key_algorithm: str = "HmacSHA256"
+    session_key_bytes: int = 32
+    #: 0 = a key never expires.
+    session_key_ttl_ms: int = 3_600_000

@@ -184,11 +184,12 @@ class OpKind(StrEnum):
     COMMIT = "COMMIT"
     COUNT = "COUNT"
     CLEAN = "CLEAN"
+    SESSION_KEY = "SESSION_KEY"
 
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """A write under way: of a call, or of a connector's own affairs."""
+    """A write under way: of a call, of a connector's own affairs, or of a session key."""
 
     kind: OpKind
     connector: str = ""

@@ -10,7 +10,7 @@ from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.model import ConnectorEntry, Lease, StatusEntry, UnitId
+from herdmesh.herder.state.model import ConnectorEntry, Lease, SessionKey, StatusEntry, UnitId
 from herdmesh.herder.state.requests import WriteOptions
 from herdmesh.herder.wire import values
 from herdmesh.rpc import properties, revisions
@@ -100,6 +100,21 @@ def put_task_count(wanted: ins.PutTaskCount, request_id: str, leader_id: str) ->
         connector=wanted.connector,
         task_count=wanted.task_count,
     )
+
+
+def put_session_key(
+    wanted: ins.RotateSessionKey, request_id: str, leader_id: str, key: bytes, created_ms: int
+) -> write_pb.PutSessionKeyRequest:
+    message = config_pb2.SessionKey(key=key, algorithm=wanted.algorithm)
+    message.create_time.FromMilliseconds(created_ms)
+    return write_pb.PutSessionKeyRequest(
+        options=_leader_options(request_id, wanted.epoch, leader_id), session_key=message
+    )
+
+
+def session_key(message: config_pb2.SessionKey, now_ms: int) -> SessionKey:
+    """What the state may know of a key; `now_ms` is the wall clock."""
+    return SessionKey(message.algorithm, len(message.key), now_ms - message.create_time.ToMilliseconds())
 
 
 def leader_token(epoch: int, leader_id: str) -> identity_pb2.LeaderToken:
