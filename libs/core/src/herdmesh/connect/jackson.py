@@ -38,6 +38,9 @@ _encode = msgspec.json.Encoder().encode
 # Types msgspec writes as Jackson does. float is not one: Java prints 1.0E7 where msgspec prints 10000000.0.
 _SAME_TEXT = frozenset((str, int, bool, type(None)))
 _TEXT_ONLY = frozenset((str,))
+_CONTAINERS = frozenset((dict, list))
+_DEPTH_CHECKED = 3
+_SAME_TEXT_WITHIN = _SAME_TEXT | _CONTAINERS
 # Supplementary characters (four bytes in UTF-8) and \\u escapes are where msgspec's strings differ from Jackson's.
 _OTHER_TEXT = re.compile(rb"[\xf0-\xf4]|\\u")
 _DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
@@ -117,12 +120,23 @@ def dumps(value: Any) -> bytes:
     return "".join(parts).encode("utf-8")
 
 
-def _msgspec_may_write(value: Any) -> bool:
-    """True for a map of texts to scalars whose text msgspec and Jackson agree on (checked in C, so it costs little)."""
-    if type(value) is not dict:
+def _msgspec_may_write(value: Any, depth: int = 0) -> bool:
+    """True for maps of texts to scalars whose text msgspec and Jackson agree on, and for a few levels of lists and maps
+    of such (checked in C for the most part, so it costs little)."""
+    if type(value) is dict:
+        if not _TEXT_ONLY.issuperset(map(type, cast("dict[Any, Any]", value))):
+            return False
+        items = list(cast("dict[Any, Any]", value).values())
+    elif type(value) is list:
+        items = cast("list[Any]", value)
+    else:
         return False
-    members = cast("dict[Any, Any]", value)
-    return _SAME_TEXT.issuperset(map(type, members.values())) and _TEXT_ONLY.issuperset(map(type, members))
+    kinds = set(map(type, items))
+    if kinds <= _SAME_TEXT:
+        return True
+    if depth == _DEPTH_CHECKED or not kinds <= _SAME_TEXT_WITHIN:
+        return False
+    return all(_msgspec_may_write(item, depth + 1) for item in items if type(item) in _CONTAINERS)
 
 
 def _differs(data: bytes) -> bool:

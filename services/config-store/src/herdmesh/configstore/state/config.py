@@ -37,6 +37,7 @@ from herdmesh.connect.config_records import (
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.records import Undecodable, Unknown, key_text
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, StoredRecord
+from herdmesh.topicstore.layered import Layered
 
 #: Generations one epoch may give out (design 4).
 GENERATIONS_PER_EPOCH = 1_000
@@ -66,7 +67,7 @@ class ConfigState:
 
     def __init__(self, audit_topic: str | None = None) -> None:
         self._audit_topic = audit_topic
-        self._connectors: dict[str, ConnectorState] = {}
+        self._connectors: Layered[str, ConnectorState] = Layered()
         self.leadership: Leadership | None = None
         self.session_key: SessionKeyRecord | None = None
         self.session_key_revision = 0
@@ -88,9 +89,9 @@ class ConfigState:
         return {name: state for name, state in self._connectors.items() if state.config is not None}
 
     def copy(self) -> ConfigState:
-        """Independent and shallow: one dict is copied, all values are immutable."""
+        """Independent and shallow: all values are immutable. Costs the same with any number of connectors."""
         copied = ConfigState(self._audit_topic)
-        copied._connectors = dict(self._connectors)
+        copied._connectors = self._connectors.copy()
         copied.leadership = self.leadership
         copied.session_key = self.session_key
         copied.session_key_revision = self.session_key_revision

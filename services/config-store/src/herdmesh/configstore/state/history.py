@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from herdmesh.topicstore.layered import Layered
+
 CHANGES_MAX = 1_000
 PLACES_MAX = 200_000
 
@@ -30,12 +32,12 @@ class HistoryIndex:
     def __init__(self, changes_max: int = CHANGES_MAX, places_max: int = PLACES_MAX) -> None:
         self._changes_max = changes_max
         self._places_max = places_max
-        self._places: dict[str, tuple[Place, ...]] = {}
+        self._places: Layered[str, tuple[Place, ...]] = Layered()
         self._count = 0
 
     def add(self, connector: str, place: Place) -> None:
         """Remember where a change of `connector` lies."""
-        known = self._places.pop(connector, ())
+        known = self._places.get(connector, ())
         kept = (*known[-(self._changes_max - 1) :], place)
         self._places[connector] = kept
         self._count += len(kept) - len(known)
@@ -50,7 +52,8 @@ class HistoryIndex:
             if self._count <= self._places_max // 2:
                 break
             self._count -= len(halves.pop(name))
-        self._places = halves
+        self._places = Layered()
+        self._places.update(halves)
 
     def before(self, connector: str, audit_offset: int | None, count: int) -> Sequence[Place]:
         """Up to `count` places below `audit_offset` (None = from the newest), newest first."""
@@ -67,6 +70,6 @@ class HistoryIndex:
     def copy(self) -> HistoryIndex:
         """An independent copy, sharing the places."""
         copied = HistoryIndex(self._changes_max, self._places_max)
-        copied._places = dict(self._places)
+        copied._places = self._places.copy()
         copied._count = self._count
         return copied

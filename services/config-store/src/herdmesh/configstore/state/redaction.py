@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from herdmesh.connect import jackson
@@ -64,9 +65,14 @@ def is_secret(name: str, value: Any) -> bool:
     if isinstance(value, list):
         return any(is_secret(name, item) for item in cast("list[Any]", value))
     text = _PLACEHOLDER.sub("", value if isinstance(value, str) else jackson.dumps(value).decode())
-    if _SECRET_NAME.search(_words(name)):
+    if _is_secret_name(name):
         return bool(text.strip(" \t\r\n\"';"))
     return _has_user_info(_EMPTY_USER_INFO.sub(r"\1", text)) or bool(_SECRET_VALUE.search(text))
+
+
+@lru_cache(maxsize=4096)  # the same few names in every config
+def _is_secret_name(name: str) -> bool:
+    return _SECRET_NAME.search(_words(name)) is not None
 
 
 def _has_user_info(text: str) -> bool:

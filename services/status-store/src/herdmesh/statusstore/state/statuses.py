@@ -25,6 +25,7 @@ from herdmesh.connect import status_topic
 from herdmesh.connect.records import Tombstone, Undecodable, Unknown
 from herdmesh.connect.status_topic import ConnectorStatus, State, TaskStatus, TopicStatus
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, StoredRecord
+from herdmesh.topicstore.layered import Layered
 
 #: Undecodable records remembered for `herd doctor`; all are counted.
 UNDECODABLE_KEPT: Final = 100
@@ -87,17 +88,17 @@ class StatusState:
     """Everything the topic says. `apply` is the only mutator."""
 
     def __init__(self) -> None:
-        self.connectors: dict[str, StoredStatus] = {}
-        self.tasks: dict[str, Mapping[int, StoredStatus]] = {}
-        self.topics: dict[str, Mapping[str, TopicStatus]] = {}
+        self.connectors: Layered[str, StoredStatus] = Layered()
+        self.tasks: Layered[str, Mapping[int, StoredStatus]] = Layered()
+        self.topics: Layered[str, Mapping[str, TopicStatus]] = Layered()
         self.undecodable: tuple[UndecodableRecord, ...] = ()
         self.undecodable_count = 0
 
     def copy(self) -> Self:
         twin = type(self)()
-        twin.connectors = dict(self.connectors)
-        twin.tasks = dict(self.tasks)
-        twin.topics = dict(self.topics)
+        twin.connectors = self.connectors.copy()
+        twin.tasks = self.tasks.copy()
+        twin.topics = self.topics.copy()
         twin.undecodable = self.undecodable
         twin.undecodable_count = self.undecodable_count
         return twin
