@@ -47,6 +47,8 @@ class ConnectGroup:
 
     def __init__(self, topic: TopicSettings, group_id: str) -> None:
         configs: dict[str, Any] = {
+            # As all clients of a store: with the default of 10 s nobody could write that long after a broker's return.
+            "reconnect.backoff.max.ms": 500,
             **topic.client_configs,
             "bootstrap.servers": topic.bootstrap_servers,
             "client.id": f"herdmesh-config-store-{group_id}-group",
