@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import grpc.aio
@@ -29,7 +29,14 @@ class ConfigStoreProcess(StoreProcess):
     write_service = "herdmesh.api.configstore.v1.ConfigWriteService"
 
     def __init__(
-        self, bootstrap: str, topic: str, log_path: Path, *, group_id: str = "", more: Sequence[str] = ()
+        self,
+        bootstrap: str,
+        topic: str,
+        log_path: Path,
+        *,
+        group_id: str = "",
+        more: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         arguments = [
             f"--bootstrap-servers={bootstrap}",
@@ -38,7 +45,7 @@ class ConfigStoreProcess(StoreProcess):
             "--config-storage-replication-factor=1",
             *more,
         ]
-        super().__init__(arguments, log_path)
+        super().__init__(arguments, log_path, environment)
 
     def stub(self, channel: grpc.aio.Channel) -> None:
         self.write = config_write_service_pb2_grpc.ConfigWriteServiceStub(channel)

@@ -60,6 +60,8 @@ class ClientWorld(Protocol):
     replicas: Sequence[str]
     #: How long a client waits for one call: of these times, chosen anew for each.
     timeouts_s: Sequence[float]
+    #: Clients ask no more.
+    over: bool
 
     def now_s(self) -> float: ...
 
@@ -95,7 +97,7 @@ class Client:
         self._requests = 0
 
     async def run(self) -> None:
-        for _ in range(self._operations):
+        while self.finished < self._operations and not self._world.over:
             await self._world.pause(self._rng.choice((0.0, 0.001, 0.05, 0.2, 0.8)))
             if self._rng.random() < 0.55:
                 await self._write()

@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +31,10 @@ class StoreProcess:
     read_service: str
     write_service: str
 
-    def __init__(self, arguments: Sequence[str], log_path: Path) -> None:
+    def __init__(self, arguments: Sequence[str], log_path: Path, environment: Mapping[str, str] | None = None) -> None:
+        """`environment` goes on top of this process' own."""
         self.log_path = log_path
+        self._environment = {**os.environ, **(environment or {})}
         self._arguments = ["--listen=127.0.0.1:0", "--metrics=false", *arguments]
         self._process: asyncio.subprocess.Process | None = None
 
@@ -44,7 +46,7 @@ class StoreProcess:
         """Spawn it and wait until it listens."""
         command = [sys.executable, "-m", self.module, *self._arguments]
         self._process = await asyncio.create_subprocess_exec(
-            *command, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+            *command, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=self._environment
         )
         address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read_log(address))
@@ -89,13 +91,18 @@ class StoreProcess:
         await self.kill()
         return code
 
-    async def kill(self) -> None:
-        """SIGKILL, and wait until it is gone. Safe to call again."""
+    async def end(self) -> None:
+        """SIGKILL, and wait until it is gone; calls over its channel fail as they do for any client. Safe to call
+        again."""
         assert self._process is not None
         if self._process.returncode is None:
             self._process.kill()
         await self._process.wait()
         await self._reading
+
+    async def kill(self) -> None:
+        """`end`, and close its channel. Safe to call again."""
+        await self.end()
         await self.channel.close()
 
     async def stop(self) -> int:

@@ -127,8 +127,8 @@ class StatusSide:
 
 
 def _values(state: StatusState) -> dict[str, str]:
-    return {name: stored.status.trace or "" for name, stored in state.connectors.items()}
+    return {stored.status.connector: stored.status.trace or "" for stored in state.statuses()}
 
 
 def _positions(state: StatusState) -> dict[str, Any]:
-    return {name: RecordPosition(stored.partition, stored.offset + 1) for name, stored in state.connectors.items()}
+    return {stored.status.connector: RecordPosition(stored.partition, stored.offset + 1) for stored in state.statuses()}

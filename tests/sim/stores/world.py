@@ -27,6 +27,7 @@ class World:
 
     replicas: Sequence[str] = ("s1", "s2", "s3")
     timeouts_s: Sequence[float] = (1.0, 4.0, 12.0)
+    over = False
 
     def __init__(self, side: Any, rng: random.Random, *, fenced: bool = True) -> None:
         loop = asyncio.get_running_loop()
