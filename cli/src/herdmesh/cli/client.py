@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import uuid
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import TracebackType
@@ -64,11 +63,6 @@ def find_status_stores(option: str | None) -> list[str]:
 
 def _split(addresses: str) -> list[str]:
     return [address.strip() for address in addresses.split(",") if address.strip()]
-
-
-def new_request_id() -> str:
-    """A request id: sending it again with the same call returns the first outcome."""
-    return uuid.uuid4().hex
 
 
 class HerderClient:

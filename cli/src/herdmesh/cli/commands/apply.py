@@ -12,10 +12,11 @@ import typer
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import views
-from herdmesh.cli.client import HerderClient, new_request_id
+from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.output import Format, err, out, print_json
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
+from herdmesh.rpc.request_ids import new_request_id
 
 
 def apply(

@@ -11,10 +11,11 @@ from rich.markup import escape
 from herdmesh.api.herder.v1 import config_messages_pb2 as config_messages
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as messages
 from herdmesh.cli import views
-from herdmesh.cli.client import HerderClient, new_request_id
+from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.output import Format, out, print_json
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
+from herdmesh.rpc.request_ids import new_request_id
 
 if TYPE_CHECKING:
     from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub

@@ -29,12 +29,13 @@ from rich.text import Text
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import views
 from herdmesh.cli.board import Board
-from herdmesh.cli.client import HerderClient, new_request_id
+from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.apply import to_properties
 from herdmesh.cli.demo import flights
 from herdmesh.cli.output import count, out, print_json, table
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.stack import Stack, StackSettings
+from herdmesh.rpc.request_ids import new_request_id
 
 _REFRESH_S = 0.1
 _TIMEOUT_S = 170.0
