@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -150,3 +152,22 @@ async def test_snapshots_are_copied_once_per_state() -> None:
     applied.feed([record(0, 0)], (1, 0, 0, 0))
     assert applied.snapshot() is not first
     assert first.records == []
+
+
+async def test_who_gives_up_waiting_is_forgotten_though_nothing_happens() -> None:
+    applied, _ = opened()
+    waiting: weakref.WeakSet[asyncio.Future[None]] = weakref.WeakSet()
+
+    def wait_and_leave() -> None:
+        left = applied.wait((10, 0, 0))
+        waiting.add(left)
+        left.cancel()
+
+    for _ in range(100):
+        wait_and_leave()
+    await asyncio.sleep(0)
+    gc.collect()
+    assert len(waiting) == 0
+    stayed = applied.wait((1, 0, 0))
+    applied.feed([record(0, 0)], (1, 0, 0, 0))
+    await stayed

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import gc
+import weakref
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from herdmesh.topicstore import NotApplied, Role, StoreTuning, WatchSnapshot, WriteOutcomeUnknown, WriterFenced
 from tests.contract.topicstore_harness import (
     Conflict,
+    Decide,
     MemoryCluster,
     Watcher,
     Written,
@@ -128,6 +131,43 @@ async def test_a_replica_takes_over_what_was_written_while_it_lagged(cluster: Me
     assert second.state == first.state
     with pytest.raises(Conflict):
         await second.write(create(b"7", b"w"))
+
+
+async def test_callers_that_give_up_while_nothing_is_answered_leave_nothing_behind(cluster: MemoryCluster) -> None:
+    """The broker is away, and impatient callers come and go: neither their writes nor their re-checks pile up."""
+    store = await cluster.open(tuning=StoreTuning(pending_writes_max=20, group_commit_ms=0))
+    await until_role(store, Role.WRITER)
+    await store.write(put(b"a", b"1"))
+    store.freeze(calls=True)
+    in_flight = asyncio.ensure_future(store.write(put(b"b", b"1")))
+    await asyncio.sleep(0.01)
+    quiet = len(asyncio.all_tasks())
+    waiting: weakref.WeakSet[Callable[..., object]] = weakref.WeakSet()
+
+    async def give_up(decide: Decide, turns: int) -> None:
+        waiting.add(decide)
+        impatient = asyncio.ensure_future(store.write(decide))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        impatient.cancel()
+        await asyncio.gather(impatient, return_exceptions=True)
+
+    for number in range(300):
+        await give_up(put(b"%d" % number, b"v"), 1)
+    gc.collect()
+    assert len(waiting) <= 21
+    store.thaw()
+    await asyncio.gather(in_flight, return_exceptions=True)
+    # Now the same with re-checks: the store is thawed, answers refusals, and the end of the topic cannot be learned.
+    await until_role(store, Role.WRITER)
+    store.freeze(calls=True)
+    for number in range(100):
+        await give_up(create(b"a", b"%d" % number), 5)
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) <= quiet + 2
+    store.thaw()
+    await until_role(store, Role.WRITER)
+    assert (await store.write(put(b"c", b"1"))).entry is not None
 
 
 _OPERATIONS = st.lists(

@@ -95,7 +95,7 @@ class Applied(Generic[StateT, ChangeT]):
         self._publish = publish
         self._identity = LogIdentity("", "", 0, None)
         self._positions: list[int] = []
-        self._waiters: list[tuple[Positions, asyncio.Future[None]]] = []
+        self._waiters: dict[asyncio.Future[None], Positions] = {}
         self._flight: Flight | None = None
         self._held: list[deque[StoredRecord]] = []
         self._held_positions: Positions = ()
@@ -163,12 +163,13 @@ class Applied(Generic[StateT, ChangeT]):
         if self._reached(tuple(target)):
             future.set_result(None)
         else:
-            self._waiters.append((tuple(target), future))
+            self._waiters[future] = tuple(target)
+            # Also of one who gives up: on a topic where nothing happens nobody else would forget it.
+            future.add_done_callback(lambda done: self._waiters.pop(done, None))
         return future
 
     def fail_waiters(self, error: Exception) -> None:
-        waiters, self._waiters = self._waiters, []
-        for _, future in waiters:
+        for future in list(self._waiters):
             settle(future, error)
 
     def _apply(self, shard: int, record: StoredRecord) -> None:
@@ -205,14 +206,9 @@ class Applied(Generic[StateT, ChangeT]):
         self._held_positions = ()
         for shard, position in enumerate(positions):
             self._positions[shard] = max(self._positions[shard], position)
-        waiters, self._waiters = self._waiters, []
-        for target, future in waiters:
-            if future.done():
-                continue
-            if self._reached(target):
+        for future, target in self._waiters.items():
+            if not future.done() and self._reached(target):
                 future.set_result(None)
-            else:
-                self._waiters.append((target, future))
 
     def _reached(self, target: Positions) -> bool:
         return all(position >= wanted for position, wanted in zip(self._positions, target, strict=False))
