@@ -2,8 +2,10 @@
 
 Owns the clock, the one timer and the watchers of the table; what happens at a time is `state.leases`.
 
-Invariant: a watcher that waits on `changed(version)` misses no change; several changes between two looks are one. Only
-the monotonic clock decides; the wall clock is read for what is shown of it, so its jumps end no lease and save none.
+Invariant: a watcher that waits on `changed(version)` misses no change; several changes between two looks, or within
+`PUBLISH_EVERY_S`, are one, so that a thousand workers that start together do not send a thousand tables to everybody.
+Only the monotonic clock decides; the wall clock is read for what is shown of it, so its jumps end no lease and save
+none.
 """
 
 from __future__ import annotations
@@ -11,9 +13,13 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from typing import Final
 
 from herdmesh.statusstore.state.leases import Event, Instruction, Lease, LeaseTable, Publish, Tick, WakeAt
 from herdmesh.topicstore.errors import StoreClosed
+
+#: Watchers are told at most this often; the first change is told at once.
+PUBLISH_EVERY_S: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,8 @@ class LeaseKeeper:
         self.table = LeaseTable()
         self.version = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._publishing: asyncio.TimerHandle | None = None
+        self._published_s = 0.0
         self._changed = asyncio.Event()
         self._closed = False
 
@@ -57,9 +65,11 @@ class LeaseKeeper:
             await self._changed.wait()
 
     def close(self) -> None:
-        """Stop the timer and end what waits for changes."""
+        """Stop the timers and end what waits for changes."""
         self._closed = True
-        self._stop_timer()
+        for timer in (self._timer, self._publishing):
+            if timer is not None:
+                timer.cancel()
         self._changed.set()
 
     @staticmethod
@@ -76,20 +86,31 @@ class LeaseKeeper:
     def _execute(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
-                case Publish():
-                    self.version += 1
-                    changed, self._changed = self._changed, asyncio.Event()
-                    changed.set()
-                case WakeAt() if self._closed:
+                case _ if self._closed:
                     pass
+                case Publish():
+                    self._publish_soon()
                 case WakeAt():
-                    self._stop_timer()
+                    if self._timer is not None:
+                        self._timer.cancel()
                     delay_s = max(0, instruction.at_ms - _now_ms()) / 1000
                     self._timer = asyncio.get_running_loop().call_later(delay_s, self.handle, Tick())
 
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
+    def _publish_soon(self) -> None:
+        if self._publishing is None:
+            loop = asyncio.get_running_loop()
+            due_s = self._published_s + PUBLISH_EVERY_S
+            if due_s <= loop.time():
+                self._publish()
+            else:
+                self._publishing = loop.call_at(due_s, self._publish)
+
+    def _publish(self) -> None:
+        self._publishing = None
+        self._published_s = asyncio.get_running_loop().time()
+        self.version += 1
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
 
 def _now_ms() -> int:

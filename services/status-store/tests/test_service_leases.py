@@ -1,0 +1,159 @@
+"""Leases as callers see them: who is told what and when, what a thousand workers cost, and what the clock may do."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from herdmesh.api.common.v1 import identity_pb2
+from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
+from herdmesh.statusstore.effects import leases as effects
+from herdmesh.statusstore.effects.leases import LeaseKeeper
+from herdmesh.statusstore.effects.relay import WRITE_SERVICE
+from herdmesh.statusstore.effects.role import READ_SERVICE
+from herdmesh.statusstore.state.leases import BecameWriter, Heartbeat, Relayed
+from herdmesh.topicstore import MemoryBroker, MemoryTopicStore
+from tests.support.statusstore_memory import RUNNING, UNASSIGNED, W1, W2, Client, Watch, kinds, put, running
+
+WORKERS = 1_000
+
+
+@pytest.fixture
+async def keeper() -> LeaseKeeper:
+    made = LeaseKeeper()
+    made.handle(BecameWriter({}, 6000))
+    return made
+
+
+async def _in_step(keeper: LeaseKeeper) -> int:
+    """The version once what was asked to be published is."""
+    await asyncio.wait_for(keeper.changed(keeper.version), 5)
+    return keeper.version
+
+
+# -- who is told
+
+
+async def test_heartbeats_that_change_nothing_tell_nobody_and_cost_little(keeper: LeaseKeeper) -> None:
+    for number in range(WORKERS):
+        keeper.handle(Heartbeat(f"w{number}", "a", 6000))
+    version = await _in_step(keeper)
+    begun = time.perf_counter()
+    for _ in range(10):
+        for number in range(WORKERS):
+            keeper.handle(Heartbeat(f"w{number}", "a", 6000))
+    took_s = time.perf_counter() - begun
+    print(f"a heartbeat among {WORKERS} workers: {took_s / 10 / WORKERS * 1e6:.1f} us")
+    assert took_s < 1.0  # a look at every lease for each heartbeat takes several times that
+    keeper.handle(Heartbeat("w0", "a", 6000, leaving=True))
+    assert await _in_step(keeper) == version + 1
+    keeper.close()
+
+
+async def test_a_thousand_workers_that_start_together_are_a_few_tables() -> None:
+    async with running(MemoryBroker()) as (client, _, _):
+        watch = Watch(client)
+        await watch.until("leases")
+        workers = [identity_pb2.WorkerIdentity(worker_id=f"w{number:04}", incarnation="a") for number in range(200)]
+        await asyncio.gather(*(client.beat(worker) for worker in workers))
+        tables: list[int] = []
+        while not tables or tables[-1] < len(workers):
+            tables.append(len((await watch.until("leases"))[-1].leases.leases))
+        assert len(tables) < 50
+        await asyncio.gather(*(client.beat(worker) for worker in workers))
+        await client.put(put("c", 0))
+        seen = kinds(await watch.until("status_put"))
+        assert seen.count("leases") <= 1  # the one of the worker that wrote
+        watch.call.cancel()
+
+
+async def test_the_whole_table_follows_the_snapshot_every_resume_and_every_change() -> None:
+    async with running(MemoryBroker()) as (client, _, _):
+        await client.beat(W1)
+        watch = Watch(client)
+        first = await watch.until("leases")
+        assert kinds(first) == ["snapshot_complete", "leases"]
+        assert not first[-1].HasField("meta")  # leases have no revision
+        resumed = Watch(client, resume=watch.revision)
+        again = await resumed.next()
+        assert again.WhichOneof("event") == "leases"
+        assert [lease.worker_id for lease in again.leases.leases] == [W1.worker_id]
+        await client.beat(W2)
+        for one in (watch, resumed):
+            table = (await one.until("leases"))[-1].leases
+            assert [(lease.worker_id, lease.live) for lease in table.leases] == [
+                (W1.worker_id, True),
+                (W2.worker_id, True),
+            ]
+            one.call.cancel()
+
+
+# -- who is alive
+
+
+async def test_a_dead_workers_running_ends_by_itself() -> None:
+    """No write, no heartbeat, no watcher: a read after the lease shows it."""
+    async with running(MemoryBroker()) as (client, _, _):
+        await client.beat(W1, lease_ms=500)
+        dead = put("c", 0, worker_id=W1.worker_id, worker_incarnation=W1.incarnation)
+        await client.put(dead, writer=None)  # by the leader: no sign of life of the worker
+        leases = aiter(client.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=20))
+        async for event in leases:
+            if [lease.live for lease in event.leases.leases] == [False]:
+                break
+        task = (await client.get("c")).tasks[0]
+        assert (task.state, task.effective_state, task.effective_reason) == (RUNNING, UNASSIGNED, "LEASE_EXPIRED")
+
+
+async def test_a_jump_of_the_wall_clock_ends_no_lease_and_saves_none(
+    keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper.handle(Heartbeat("w0", "a", 60_000))
+    keeper.handle(Heartbeat("w1", "a", 500))
+    monkeypatch.setattr(effects, "_epoch_ms", lambda: time.time_ns() // 1_000_000 + 3_600_000)
+    shown = keeper.shown_of("w0")
+    assert shown is not None
+    assert shown.live
+    assert shown.expire_time_ms > time.time_ns() // 1_000_000 + 3_600_000  # by the clock as it is now
+    while [lease.live for lease in keeper.shown()] != [True, False]:
+        await _in_step(keeper)
+    keeper.close()
+
+
+async def test_a_replica_with_another_clock_believes_what_the_writer_says(keeper: LeaseKeeper) -> None:
+    """`live` is the writer's word; what two wall clocks make of the end of a lease is only shown."""
+    keeper.handle(Heartbeat("w0", "a", 6000))
+    replica = LeaseKeeper()
+    [lease] = keeper.shown()
+    long_ago = effects.ShownLease(lease.worker_id, lease.incarnation, lease.live, lease.expire_time_ms - 3_600_000)
+    replica.handle(Relayed((replica.from_shown(long_ago),)))
+    assert [lease.live for lease in replica.shown()] == [True]
+    for one in (keeper, replica):
+        one.close()
+
+
+async def test_a_relay_finds_the_next_writer_when_the_first_is_deposed() -> None:
+    broker = MemoryBroker()
+    async with running(broker) as (first, first_store, first_port):
+        await first.put(put("c", 0))
+        async with running(broker, wait_for=READ_SERVICE) as (second, _, second_port):
+            peers = f"127.0.0.1:{first_port}, 127.0.0.1:{second_port}"
+            async with running(broker, peers, READ_SERVICE) as (third, _, _):
+                await _told(third, W1, live=True)
+                await first.beat(W1, leaving=True)
+                await _told(third, W1, live=False)
+                assert isinstance(first_store, MemoryTopicStore)
+                first_store.freeze()
+                await second.serving(WRITE_SERVICE)
+                first_store.thaw()
+                await second.beat(W2)
+                await _told(third, W2, live=True)
+
+
+async def _told(client: Client, worker: identity_pb2.WorkerIdentity, live: bool) -> None:
+    """Wait until this replica shows that lease so."""
+    async for event in client.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=20):
+        if (worker.worker_id, live) in [(lease.worker_id, lease.live) for lease in event.leases.leases]:
+            return
