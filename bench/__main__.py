@@ -25,9 +25,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli.client import HerderClient, new_request_id
+from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.apply import to_properties
 from herdmesh.devstack.stack import Stack, StackSettings
+from herdmesh.rpc.request_ids import new_request_id
 from tests.support.java_connect import JavaConnect
 
 TOPIC = "bench-input"

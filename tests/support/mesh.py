@@ -30,10 +30,11 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_messages
 from herdmesh.cli import views
 from herdmesh.cli.board import Board
-from herdmesh.cli.client import HerderClient, new_request_id
+from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.apply import to_properties
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.stack import Stack, StackSettings, role_of
+from herdmesh.rpc.request_ids import new_request_id
 
 WAIT_S = 60.0
 
