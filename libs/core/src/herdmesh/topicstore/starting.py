@@ -10,14 +10,15 @@ import asyncio
 from typing import Any, Final
 
 from herdmesh.topicstore.contract import Role, TopicStore
-from herdmesh.topicstore.errors import StartError
+from herdmesh.topicstore.errors import BrokerUnreachable, StartError
 
 BACKOFF_S_FIRST: Final = 1.0
 BACKOFF_S_MAX: Final = 10.0
 
 
 async def start_when_possible(store: TopicStore[Any, Any]) -> None:
-    """`store.start()`, again after 1 s doubling to 10 s for as long as it raises `StartError` and is not closed.
+    """`store.start()`, again after 1 s doubling to 10 s (1 s while there is no broker) for as long as it raises
+    `StartError` and is not closed.
 
     Raises what else `start` raises.
     """
@@ -25,9 +26,11 @@ async def start_when_possible(store: TopicStore[Any, Any]) -> None:
     while True:
         try:
             await store.start()
-        except StartError:
+        except StartError as error:
             if store.role is Role.CLOSED:
                 raise
+            if isinstance(error, BrokerUnreachable):
+                backoff_s = BACKOFF_S_FIRST  # it has looked for one for seconds; once there is one, find it soon
         else:
             return
         await asyncio.sleep(backoff_s)
