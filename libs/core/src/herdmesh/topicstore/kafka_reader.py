@@ -96,6 +96,8 @@ class Reader:
     def _open(self) -> Consumer:
         configs: dict[str, Any] = {
             "fetch.wait.max.ms": 100,
+            # What the client may hold ahead of us. Its 64 MiB would be most of a store's memory, and no replay waits.
+            "queued.max.messages.kbytes": 4_096,
             "fetch.queue.backoff.ms": 2,
             "reconnect.backoff.max.ms": 500,
             **self._settings.client_configs,
