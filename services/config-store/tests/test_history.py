@@ -238,6 +238,7 @@ def test_what_may_be_a_secret_is_one(name: str, value: object) -> None:
         ("consumer.key.deserializer", "x"), ("topics", "a,b"), ("name", "passenger-list"), ("tasks.max", "2"),
         ("ssl.truststore.location", "/etc/t.jks"), ("key.converter.schemas.enable", False), ("file", "/data/in.txt"),
         ("transforms.mask.fields", "a,b"), ("connector.class", "FileStreamSource"), ("sasl.mechanism", "PLAIN"),
+        ("region", "asia-southeast1"), ("mode", "basic"), ("topic.regex", "a=b:c"), ("when", "12:30"), ("x", "a@b"),
     ],
 )  # fmt: skip
 def test_what_is_no_secret_is_told(name: str, value: object) -> None:

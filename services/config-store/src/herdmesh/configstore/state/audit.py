@@ -10,12 +10,13 @@ same request, and is answered with the first outcome.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from herdmesh.configstore.state.redaction import redacted
-from herdmesh.connect import audit_topic, jackson
+from herdmesh.connect import audit_topic
 from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.connect.config_records import Properties
 from herdmesh.rpc import revisions
@@ -26,7 +27,8 @@ _DIGEST_CHARACTERS = 16
 
 def payload(asked: Any) -> str:
     """What tells two requests of one id apart: a digest of plain JSON without secrets, members in any order."""
-    return hashlib.sha256(jackson.dumps(_sorted(asked))).hexdigest()[:_DIGEST_CHARACTERS]
+    canonical = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode("ascii")).hexdigest()[:_DIGEST_CHARACTERS]
 
 
 def config_change(before: Properties | None, after: Properties) -> Mapping[str, Any]:
@@ -44,12 +46,3 @@ def record(told: AuditRecord, topic: str) -> NewRecord:
 
 def _with_revision(told: AuditRecord, revision: Revision) -> bytes:
     return audit_topic.encode(replace(told, revision=revisions.to_text(revision)))[1]
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        members = cast("Mapping[str, Any]", value)
-        return {name: _sorted(members[name]) for name in sorted(members)}
-    if isinstance(value, list | tuple):
-        return [_sorted(item) for item in cast("Sequence[Any]", value)]
-    return value

@@ -83,8 +83,6 @@ class ConnectorState(msgspec.Struct, frozen=True, gc=False):
     name: str
     config: Properties | None = None
     config_revision: int = 0
-    #: `task_config_digest` of `config` where a manifest needed it; "" = not worked out.
-    config_digest: str = ""
     target_state: TargetState | None = None
     target_state_revision: int = 0
     #: Committed configs by task number; numbers at or above `task_count` are left-overs of a larger set.

@@ -119,7 +119,8 @@ def read(state: ConnectorState, manifest: ManifestRecord) -> ConnectorState:
         deferred={} if manifest.task_config_generation else None,
         task_count=manifest.task_count if committed else None,
         tasks_revision=_tasks_revision(state, manifest) if committed else 0,
-        applied_config=manifest.applied_config,
+        # Nearly always the config itself: then one mapping is enough.
+        applied_config=state.config if manifest.applied_config == state.config else manifest.applied_config,
         # Of a commit and a count, the later one tells, whatever Connect's rules made of the commit at its place.
         pending_fencing=state.commit_offset > state.fencing_offset,
     )

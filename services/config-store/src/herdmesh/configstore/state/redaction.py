@@ -34,13 +34,22 @@ _WORDS = (
     r"password|passwd|pwd|pass|passphrase|secret|token|credentials?|sig|signature|user[-_. ]?info|authorization"
     r"|(?:access|account|api|auth|client|private|secret|shared|shared_?access|signing)[-_. ]?(?:key|secret|signature)"
 )
-_SECRET_VALUE = re.compile(
-    # password=..., "apiKey": "...", AccountKey=...; <secret>...
-    rf"(?:\b|_|(?<=[a-z]))(?:{_WORDS})[\\\"']*\s*(?:=>|[=:>]|%3[AD])\s*[\\\"']*[^\s\\\"'&;,}}]"
-    r"|-----BEGIN|LoginModule|\b(?:bearer|basic)\s+\S|\beyJ[\w-]{8}|\b(?:AKIA|ASIA)[0-9A-Z]{12}|\bgh[pousr]_\w{20}"
-    r"|\bxox[a-z]-\w",
+#: password=..., "apiKey": "...", AccountKey=...; <secret>...
+_ASSIGNED = re.compile(
+    rf"(?:\b|_|(?<=[a-z]))(?:{_WORDS})[\\\"']*\s*(?:=>|[=:>]|%3[AD])\s*[\\\"']*[^\s\\\"'&;,}}]", re.IGNORECASE
+)
+_ASSIGNMENTS = ("=", ":", ">", "%3")
+#: What is a secret by its own form; looked for only where the beginning of one, in lower case, is found.
+_BEGINNINGS = (
+    *("-----begin", "loginmodule", "bearer", "basic", "eyj", "akia", "asia", "xox", "glpat-", "github_pat_"),
+    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+)
+_TELLTALE = re.compile(
+    r"-----BEGIN|LoginModule|\b(?:bearer|basic)\s+\S|\beyJ[\w-]{8}|\b(?:AKIA|ASIA)[0-9A-Z]{12}"
+    r"|\bgh[pousr]_\w{20}|\bgithub_pat_\w|\bglpat-\w|\bxox[a-z]-\w",
     re.IGNORECASE,
 )
+_CACHED_CHARACTERS_MAX = 200
 #: What is left of `scheme://${user}:${password}@host` without its placeholders.
 _EMPTY_USER_INFO = re.compile(r"([:/]):?@")
 
@@ -64,20 +73,36 @@ def is_secret(name: str, value: Any) -> bool:
         return any(is_secret(f"{name}.{member}", item) for member, item in members.items())
     if isinstance(value, list):
         return any(is_secret(name, item) for item in cast("list[Any]", value))
-    text = _PLACEHOLDER.sub("", value if isinstance(value, str) else jackson.dumps(value).decode())
+    text = value if isinstance(value, str) else jackson.dumps(value).decode()
+    # The same names and values come again and again: with every write of a connector, and twice in each.
+    judge = _is_secret_text if len(text) <= _CACHED_CHARACTERS_MAX else _is_secret_text.__wrapped__
+    return judge(name, text)
+
+
+@lru_cache(maxsize=8_192)
+def _is_secret_text(name: str, text: str) -> bool:
+    if "${" in text:
+        text = _PLACEHOLDER.sub("", text)
     if _is_secret_name(name):
         return bool(text.strip(" \t\r\n\"';"))
-    return _has_user_info(_EMPTY_USER_INFO.sub(r"\1", text)) or bool(_SECRET_VALUE.search(text))
+    if _has_user_info(_EMPTY_USER_INFO.sub(r"\1", text)):
+        return True
+    if any(sign in text for sign in _ASSIGNMENTS) and _ASSIGNED.search(text):
+        return True
+    lower = text.lower()
+    return any(beginning in lower for beginning in _BEGINNINGS) and bool(_TELLTALE.search(text))
 
 
-@lru_cache(maxsize=4096)  # the same few names in every config
+@lru_cache(maxsize=8_192)
 def _is_secret_name(name: str) -> bool:
-    return _SECRET_NAME.search(_words(name)) is not None
+    return bool(_SECRET_NAME.search(_words(name)))
 
 
 def _has_user_info(text: str) -> bool:
     """`scheme://user:password@host`, `jdbc:oracle:thin:user/password@host`, `user:password@host`."""
-    before_host = text[: max(text.rfind("@"), 0)]
+    if "@" not in text:
+        return False
+    before_host = text[: text.rfind("@")]
     return ":" in before_host or "/" in before_host
 
 
