@@ -166,6 +166,23 @@ async def test_losing_the_right_to_write_leaves_the_reads_and_heals(clerk: Clerk
     await unguarded.write(put(b"a", b"4"))
 
 
+async def test_losing_the_right_to_stand_for_election_leaves_the_reads_and_heals(
+    clerk: Clerk, guarded: GuardedBroker
+) -> None:
+    await clerk.allow_all()
+    group = clerk.settings.election_group
+    store = clerk.store()
+    await store.start()
+    await until_role(store, Role.WRITER)
+    await guarded.deny(clerk.name, f"group:{group}", "READ")
+    await until_condition(store, Condition.NOT_AUTHORIZED, f"join group {group}")
+    assert store.role is Role.REPLICA
+    await store.barrier()
+    await guarded.relent(clerk.name, f"group:{group}", "READ")
+    await until_role(store, Role.WRITER)
+    assert store.health.condition is Condition.HEALTHY
+
+
 @pytest.mark.parametrize("tuning", [_TUNING, _UNGUARDED], ids=["guard", "reader"])
 async def test_losing_the_right_to_read_closes_the_store(
     clerk: Clerk, guarded: GuardedBroker, tuning: StoreTuning
