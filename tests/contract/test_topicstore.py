@@ -20,6 +20,7 @@ from herdmesh.topicstore import (
     RecordTooLarge,
     Revision,
     Role,
+    Stage,
     StoreClosed,
     StoreTuning,
     TopicMisconfigured,
@@ -218,6 +219,29 @@ async def test_a_foreign_record_the_state_chokes_on_closes_the_store(cluster: Cl
     with pytest.raises(StoreClosed):
         await store.write(put(b"a", b"1"))
     await watcher.until(lambda me: isinstance(me.error, StoreClosed))
+
+
+async def test_a_write_goes_through_its_stages(cluster: Cluster) -> None:
+    """What is true at each stage, as a fault there finds it."""
+    seen: list[tuple[Stage, bool, bool]] = []
+
+    def on_stage(stage: Stage) -> None:
+        seen.append((stage, b"a" in store.state.entries, writing.done()))
+
+    store = await cluster.open(on_stage=on_stage)
+    await until_role(store, Role.WRITER)
+    writing = asyncio.ensure_future(store.write(put(b"a", b"1")))
+    await writing
+    await store.close()  # a real broker may show the records before it confirms the commit
+    assert [stage for stage, *_ in seen if stage is not Stage.AFTER_COMMIT] == [
+        stage for stage in Stage if stage is not Stage.AFTER_COMMIT
+    ]
+    stages = [stage for stage, *_ in seen]
+    assert stages.index(Stage.AFTER_COMMIT) > stages.index(Stage.BEFORE_COMMIT)
+    for stage, applied, answered in seen:
+        if stage is not Stage.AFTER_COMMIT:
+            assert applied == (stage is Stage.BEFORE_ANSWER)
+            assert not answered
 
 
 # Replicas and take-over.

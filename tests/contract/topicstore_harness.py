@@ -19,6 +19,7 @@ from herdmesh.topicstore import (
     MemoryBroker,
     MemoryTopicStore,
     NewRecord,
+    OnStage,
     Revision,
     Role,
     StoredRecord,
@@ -143,6 +144,7 @@ class Cluster(Protocol):
         *,
         tuning: StoreTuning | None = None,
         may_write: MayWrite = always,
+        on_stage: OnStage | None = None,
     ) -> Store:
         """A started replica; closed with the cluster."""
         ...
@@ -172,9 +174,15 @@ class MemoryCluster:
         *,
         tuning: StoreTuning | None = None,
         may_write: MayWrite = always,
+        on_stage: OnStage | None = None,
     ) -> MemoryTopicStore[KeyValues, Change]:
         store = MemoryTopicStore[KeyValues, Change](
-            self.broker, settings or self.settings, KeyValues(), may_write=may_write, tuning=tuning
+            self.broker,
+            settings or self.settings,
+            KeyValues(),
+            may_write=may_write,
+            tuning=tuning,
+            on_stage=on_stage,
         )
         self.opened.append(store)
         await store.start()
@@ -203,10 +211,13 @@ class KafkaCluster:
         *,
         tuning: StoreTuning | None = None,
         may_write: MayWrite = always,
+        on_stage: OnStage | None = None,
     ) -> KafkaTopicStore[KeyValues, Change]:
         settings = settings or self.settings
         settings = replace(settings, client_id_base=f"{settings.topic}-{len(self.opened)}")
-        store = KafkaTopicStore[KeyValues, Change](settings, KeyValues(), may_write=may_write, tuning=tuning)
+        store = KafkaTopicStore[KeyValues, Change](
+            settings, KeyValues(), may_write=may_write, tuning=tuning, on_stage=on_stage
+        )
         self.opened.append(store)
         await store.start()
         return store
