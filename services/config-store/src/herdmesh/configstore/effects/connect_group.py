@@ -1,6 +1,6 @@
 """Connect's own group on the broker: whether a Java cluster is alive on the topics we want to write.
 
-Owns one admin client, used only for this question. Decides nothing but whether anybody is there.
+Owns one admin client at a time, used only for this question. Decides nothing but whether anybody is there.
 
 Invariant: not being able to tell raises, and the topic store then does not take over. A broker does not list a group to
 who may not describe it, which looks like an empty one: that is asked for first.
@@ -46,7 +46,7 @@ class ConnectGroup:
     """The group `group_id` of Connect workers, on the broker of `topic`."""
 
     def __init__(self, topic: TopicSettings, group_id: str) -> None:
-        configs: dict[str, Any] = {
+        self._configs: dict[str, Any] = {
             # As all clients of a store: with the default of 10 s nobody could write that long after a broker's return.
             "reconnect.backoff.max.ms": 500,
             **topic.client_configs,
@@ -55,15 +55,23 @@ class ConnectGroup:
             # What fails is raised by the call; the client's own lines would stand between ours in another format.
             "log_level": 2,
         }
-        self._admin = cast(_AdminCalls, AdminClient(configs))
+        self._admin: list[_AdminCalls] = [cast(_AdminCalls, AdminClient(self._configs))]
         self._topic = topic
         self._group_id = group_id
 
     async def members(self) -> Sequence[str]:
         """The live members as `client id (host)`. Raises `NotAuthorized`, `KafkaException` when the broker does not
         say."""
-        await self._require_described()
-        groups = await asyncio.to_thread(self._admin.list_groups, self._group_id, _TIMEOUT_S)
+        if not self._admin:
+            self._admin.append(cast(_AdminCalls, AdminClient(self._configs)))
+        try:
+            await self._require_described()
+            groups = await asyncio.to_thread(self._admin[0].list_groups, self._group_id, _TIMEOUT_S)
+        except KafkaException:
+            # A client that stood idle while its broker went and came back times out on every description from then on
+            # (librdkafka 2.16): the next question is a new client's. Destroying one takes time: not on the loop.
+            await asyncio.to_thread(self._admin.clear)
+            raise
         return sorted(
             f"{member.client_id} ({member.client_host})"
             for group in groups
@@ -79,7 +87,7 @@ class ConnectGroup:
         return True
 
     async def _require_described(self) -> None:
-        (answer,) = self._admin.describe_consumer_groups([self._group_id], request_timeout=_TIMEOUT_S).values()
+        (answer,) = self._admin[0].describe_consumer_groups([self._group_id], request_timeout=_TIMEOUT_S).values()
         try:
             await asyncio.wrap_future(answer)
         except KafkaException as failure:
