@@ -12,7 +12,9 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Annotated, Any, cast
+
+import msgspec
 
 from herdmesh.connect import jackson
 from herdmesh.connect.config_records import (
@@ -41,8 +43,11 @@ Decoded = ConfigRecord | Tombstone | Undecodable | Unknown
 _Json = dict[str, Any]
 _Decoder = Callable[[str, "int | None", Any], Decoded]
 
+_Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
 _CONNECTOR = "connector"
 _TASK = "task"
+_MANIFEST = "herdmesh-connector"
 
 
 def connector_key(connector: str) -> bytes:
@@ -93,10 +98,8 @@ def decode(key: bytes | None, value: bytes | None) -> Decoded:
         if parsed is None:
             return Undecodable(f"the key '{text}' names no task", kind)
         name, task = parsed
-    if value and (make := _OF_PROPERTIES.get(kind)) is not None:
-        properties = jackson.loads_properties(value)
-        if properties is not None:
-            return make(name, task, properties)
+    if value and (plain := _plain_record(kind, name, task, value)) is not None:
+        return plain
     try:
         parsed_value = jackson.loads(value)
     except DataError as error:
@@ -105,6 +108,18 @@ def decode(key: bytes | None, value: bytes | None) -> Decoded:
         return decoder(name, task, parsed_value)
     except _Refused as refusal:
         return Undecodable(str(refusal), kind, name, task)
+
+
+def _plain_record(kind: str, name: str, task: int | None, value: bytes) -> ConfigRecord | None:
+    """The kinds that are nearly the whole topic, read in one step; None where the value is out of the ordinary."""
+    if kind == _MANIFEST:
+        return _plain_manifest(name, value)
+    if kind not in _OF_PROPERTIES:
+        return None
+    properties = jackson.loads_properties(value)
+    if properties is None:
+        return None
+    return ConnectorRecord(name, properties) if task is None else TaskConfigRecord(name, task, properties)
 
 
 def _kind_of(text: str) -> tuple[str, _Decoder | None]:
@@ -205,9 +220,46 @@ def _decode_logger(name: str, _task: int | None, value: Any) -> Decoded:
     return LoggerRecord(name, _text(_map(value), "level"))
 
 
+class _PlainManifest(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """A manifest as nearly all are: members of the right types alone. Jackson reads the same there."""
+
+    incarnation: str
+    applied_config: dict[str, str | None] | None
+    task_count: _Int64
+    task_digests: tuple[str, ...]
+    task_config_generation: _Int64
+    deleted: bool
+    config_digest: str
+    revisions: dict[str, _Int64]
+
+
+_decode_plain_manifest = msgspec.json.Decoder(_PlainManifest).decode
+
+
+def _plain_manifest(name: str, value: bytes) -> ManifestRecord | None:
+    """None where the value must be looked at member by member."""
+    if len(value) > jackson.NAME_LENGTH_MAX:
+        return None
+    try:
+        plain = _decode_plain_manifest(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return ManifestRecord(
+        name,
+        plain.incarnation,
+        plain.applied_config,
+        plain.task_count,
+        plain.task_digests,
+        plain.task_config_generation,
+        plain.deleted,
+        plain.config_digest,
+        plain.revisions,
+    )
+
+
 def _decode_manifest(name: str, _task: int | None, value: Any) -> Decoded:
     if value is None:
-        return Tombstone("herdmesh-connector", name)
+        return Tombstone(_MANIFEST, name)
     members = _map(value)
     applied = members.get("applied_config")
     digests = members.get("task_digests", [])
@@ -259,7 +311,7 @@ _DECODERS: tuple[tuple[str, _Decoder], ...] = (
     ("tasks-fencing", _decode_task_count),
     (SESSION_KEY, _decode_session_key),
     ("logger-cluster", _decode_logger),
-    ("herdmesh-connector", _decode_manifest),
+    (_MANIFEST, _decode_manifest),
     (LEADER_KEY, _decode_epoch),
 )
 _WHOLE_KEYS = frozenset((SESSION_KEY, LEADER_KEY))
@@ -267,11 +319,7 @@ _WHOLE_KEYS = frozenset((SESSION_KEY, LEADER_KEY))
 _BY_FIRST_WORD: dict[str, list[tuple[str, _Decoder]]] = {}
 for _kind, _decoder in _DECODERS:
     _BY_FIRST_WORD.setdefault(_kind.partition("-")[0], []).append((_kind, _decoder))
-# The kinds that are nearly the whole topic, made without looking at each member.
-_OF_PROPERTIES: dict[str, Callable[[str, Any, Properties], ConfigRecord]] = {
-    _CONNECTOR: lambda name, _task, properties: ConnectorRecord(name, properties),
-    _TASK: TaskConfigRecord,
-}
+_OF_PROPERTIES = frozenset((_CONNECTOR, _TASK))
 
 
 def _encode_target_state(record: TargetStateRecord) -> tuple[str, _Json]:

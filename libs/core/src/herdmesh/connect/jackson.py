@@ -46,7 +46,7 @@ _OTHER_TEXT = re.compile(rb"[\xf0-\xf4]|\\u")
 _DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19  # the shortest run of digits that may not fit a signed 64-bit integer
 _ENDLESS_NUMBER = b"0" * 300  # a number Jackson refuses (over 1,000 characters) has a run at least this long
-_NAME_LENGTH_MAX = _jackson_reader.NAME_LENGTH_MAX
+NAME_LENGTH_MAX = _jackson_reader.NAME_LENGTH_MAX
 
 _ESCAPED = re.compile('["\\\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
@@ -67,7 +67,7 @@ def loads(data: bytes | None) -> Any:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass  # Jackson accepts more than msgspec does: let the careful reader decide
         else:
-            return _tidied(value) if _LONG_NUMBER in digits or len(data) > _NAME_LENGTH_MAX else value
+            return _tidied(value) if _LONG_NUMBER in digits or len(data) > NAME_LENGTH_MAX else value
     try:
         return _jackson_reader.read(data)
     except _jackson_reader.JsonSyntaxError as error:
@@ -77,7 +77,7 @@ def loads(data: bytes | None) -> Any:
 def loads_properties(data: bytes) -> dict[str, str | None] | None:
     """`loads(data)["properties"]` where `data` is `{"properties":{...}}` of texts and nulls, as nearly all records of
     the config topic are; None where `loads` must look. Twice as quick as `loads`."""
-    if len(data) > _NAME_LENGTH_MAX:
+    if len(data) > NAME_LENGTH_MAX:
         return None
     try:
         return _decode_properties(data).properties
@@ -93,7 +93,7 @@ def _tidied(root: Any) -> Any:
         container = stack.pop()
         items = container.items() if isinstance(container, dict) else enumerate(container)
         for at, item in list(items):
-            if isinstance(at, str) and len(at) > _NAME_LENGTH_MAX:
+            if isinstance(at, str) and len(at) > NAME_LENGTH_MAX:
                 raise DataError(INVALID_JSON)
             if type(item) is int:
                 cast("dict[Any, Any]", container)[at] = wrap_int64(item)
@@ -149,7 +149,7 @@ def loads_many(data: Sequence[bytes | None]) -> list[Any]:
     try:
         joined = b"\n".join(cast("Sequence[bytes]", data))
         if _LONG_NUMBER not in joined.translate(_DIGITS_AS_ZERO) and (
-            len(joined) <= _NAME_LENGTH_MAX or max(map(len, cast("Sequence[bytes]", data))) <= _NAME_LENGTH_MAX
+            len(joined) <= NAME_LENGTH_MAX or max(map(len, cast("Sequence[bytes]", data))) <= NAME_LENGTH_MAX
         ):
             return list(map(_decode, cast("Sequence[bytes]", data)))
     except (TypeError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
