@@ -189,9 +189,14 @@ async def test_a_connectors_life(mesh: Mesh) -> None:
         await until(mesh, all_running("a", 4))
         assert set(worker.starts.values()) == {1}, "pause and resume happen in place"
 
-        patch = pb.PatchConnectorRequest(name="a", patch=properties.to_proto({"tasks.max": "2"}))
+        patch = pb.PatchConnectorRequest(name="a", patch=properties.to_proto({"tasks.max": "2"}), request_id="patch-a")
         patched = await client.PatchConnector(patch)
         assert patched.connector.config.entries["tasks.max"].text == "2"
+        other = pb.PatchConnectorRequest(name="a", patch=properties.to_proto({"tasks.max": "3", "note": "other"}))
+        await client.PatchConnector(other)
+        retried = await client.PatchConnector(patch)  # merged anew it would be another config, and it is applied once
+        assert retried.connector.config.entries["tasks.max"].text == "3"
+        await client.PatchConnector(pb.PatchConnectorRequest(name="a", patch=properties.to_proto({"tasks.max": "2"})))
         await until(mesh, all_running("a", 2))
 
         await client.StopConnector(lifecycle_pb.StopConnectorRequest(name="a"))

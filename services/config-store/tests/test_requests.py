@@ -149,6 +149,18 @@ def test_what_a_retry_may_differ_in(topic: ConfigTopic) -> None:
         topic.write(PutTaskCount("c1", 1), request_id="r3", leader=leader)
 
 
+def test_a_patch_is_known_again_whatever_it_is_merged_into_by_then(topic: ConfigTopic) -> None:
+    patch = {"v": "2"}
+    topic.write(PutConnectorConfig("c1", {**CONFIG, **patch}, must_exist=True, patch=patch), request_id="r1")
+    topic.write(PutConnectorConfig("c1", {"name": "c1", "other": "x"}))
+    again = PutConnectorConfig("c1", {"name": "c1", "other": "x", **patch}, must_exist=True, patch=patch)
+    assert topic.write(again, request_id="r1").records == ()
+    with pytest.raises(RequestInvalid):
+        topic.write(PutConnectorConfig("c1", {"v": "3"}, patch={"v": "3"}), request_id="r1")
+    with pytest.raises(RequestInvalid):
+        topic.write(PutConnectorConfig("c1", {**CONFIG, **patch}), request_id="r1")
+
+
 @pytest.mark.parametrize("cleaned", range(0, 30, 3))
 def test_retries_are_known_after_any_compaction(topic: ConfigTopic, cleaned: int) -> None:
     leader = topic.lead()

@@ -64,6 +64,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
             must_not_exist=request.must_not_exist,
             must_exist=request.must_exist,
             initial_target_state=wire.target_state_from_proto(request.initial_target_state),
+            patch=wire.properties_from_proto(request.patch) if request.HasField("patch") else None,
         )
         applied = await self._apply("PutConnectorConfig", mutation, request.connector, request.options)
         return pb.PutConnectorConfigResponse(

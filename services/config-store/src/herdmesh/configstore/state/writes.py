@@ -106,16 +106,19 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class PutConnectorConfig:
-    """Create or replace a config. The initial target state goes before it in the same transaction."""
+    """Create or replace a config. The initial target state goes before it in the same transaction. `patch` is what the
+    config was merged from, None = it was asked for as it is."""
 
     connector: str
     config: Properties
     must_not_exist: bool = False
     must_exist: bool = False
     initial_target_state: TargetState | None = None
+    patch: Properties | None = None
 
     def asked(self) -> Any:
-        return [redacted(self.config), self.initial_target_state and self.initial_target_state.value]
+        asked = {"config": redacted(self.config)} if self.patch is None else {"patch": redacted(self.patch)}
+        return [asked, self.initial_target_state and self.initial_target_state.value]
 
 
 @dataclass(frozen=True, slots=True)

@@ -257,10 +257,10 @@ def _write(mesh: Mesh, call: Call) -> None:
             mesh.out.append(PutConfig(op, call.name, config, options, must_not_exist=True, initial_target=target))
         case UpdateConnector(allow_missing=allow_missing):
             mesh.out.append(PutConfig(op, call.name, config, options, must_exist=not allow_missing))
-        case PatchConnector():
+        case PatchConnector(patch=patch):
             # What was merged is only right on top of what it was merged with.
             options = replace(options, expected_revision=options.expected_revision or call.revision)
-            mesh.out.append(PutConfig(op, call.name, config, options, must_exist=True))
+            mesh.out.append(PutConfig(op, call.name, config, options, must_exist=True, patch=patch))
         case DeleteConnector():
             mesh.out.append(DeleteConfig(op, call.name, options))
         case SetTarget(target=target):

@@ -127,7 +127,7 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True)
 class PutConfig:
-    """`ConfigWriteService.PutConnectorConfig`."""
+    """`ConfigWriteService.PutConnectorConfig`; `patch` is what the config was merged from: retries are known by it."""
 
     op: int
     connector: str
@@ -136,6 +136,7 @@ class PutConfig:
     must_exist: bool = False
     must_not_exist: bool = False
     initial_target: TargetState | None = None
+    patch: Properties | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,8 @@ def put_config(wanted: ins.PutConfig, request_id: str) -> write_pb.PutConnectorC
         must_exist=wanted.must_exist,
         must_not_exist=wanted.must_not_exist,
     )
+    if wanted.patch is not None:
+        request.patch.CopyFrom(properties.to_proto(wanted.patch))
     if wanted.initial_target is not None:
         request.initial_target_state = values.TARGET_STATES[wanted.initial_target]
     return request

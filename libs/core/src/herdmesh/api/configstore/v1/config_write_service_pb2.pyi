@@ -75,6 +75,7 @@ class PutConnectorConfigRequest(_message.Message):
     MUST_NOT_EXIST_FIELD_NUMBER: _builtins.int
     INITIAL_TARGET_STATE_FIELD_NUMBER: _builtins.int
     MUST_EXIST_FIELD_NUMBER: _builtins.int
+    PATCH_FIELD_NUMBER: _builtins.int
     connector: _builtins.str
     """connector name; the config's own "name" must be equal or absent."""
     must_not_exist: _builtins.bool
@@ -91,6 +92,12 @@ class PutConnectorConfigRequest(_message.Message):
     def config(self) -> _connector_pb2.Properties:
         """config to store, exactly as given."""
 
+    @_builtins.property
+    def patch(self) -> _connector_pb2.Properties:
+        """patch that config was made of by merging: a retry is compared by it, for merging it again may give another config.
+        Unset = config itself is what was asked for.
+        """
+
     def __init__(
         self,
         *,
@@ -100,10 +107,11 @@ class PutConnectorConfigRequest(_message.Message):
         must_not_exist: _builtins.bool = ...,
         initial_target_state: _connector_pb2.TargetState.ValueType = ...,
         must_exist: _builtins.bool = ...,
+        patch: _connector_pb2.Properties | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "options", b"options"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "options", b"options", "patch", b"patch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "connector", b"connector", "initial_target_state", b"initial_target_state", "must_exist", b"must_exist", "must_not_exist", b"must_not_exist", "options", b"options"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "connector", b"connector", "initial_target_state", b"initial_target_state", "must_exist", b"must_exist", "must_not_exist", b"must_not_exist", "options", b"options", "patch", b"patch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
