@@ -19,6 +19,8 @@ _NAME_MAX = 50_000
 _SPACE = " \t\r\n"
 #: A whole string, a bracket, or a whole number: what the depth and the zeros before a number are read from.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
+#: Stands where the first bytes are that are no text. Java never sees those behind the value.
+_NO_TEXT = "\udcff"
 _ZEROS = re.compile(r"(-?)0+(?=[0-9])")
 _MAY_HAVE_ZEROS = re.compile(r"(?<![0-9A-Za-z.])-?0[0-9]")
 
@@ -46,6 +48,8 @@ def read(data: bytes | None) -> Any:
         raise NotJson(str(error)) from error
     finally:
         sys.setrecursionlimit(limit)
+    if _NO_TEXT in text[:end]:
+        raise NotJson("bytes that are no text")
     _look_behind(value, text[end : end + 1])
     return value
 
@@ -55,7 +59,7 @@ def _look_behind(value: Any, after: str) -> None:
     if isinstance(value, str | list | dict) or not after:
         return
     if isinstance(value, bool) or value is None:
-        if after.isalnum() or after in "_$":
+        if after.isalnum() or after in "_$" or after == _NO_TEXT:
             raise NotJson("a longer word")
     elif after not in _SPACE:
         raise NotJson("a longer number")
@@ -104,13 +108,6 @@ _JSON = json.JSONDecoder(parse_int=_whole, parse_constant=_no_constant, object_p
 
 
 def _text(data: bytes) -> str:
-    try:
-        return _decoded(data)
-    except UnicodeDecodeError as error:
-        raise NotJson(str(error)) from error
-
-
-def _decoded(data: bytes) -> str:
     for mark, encoding in (
         (b"\x00\x00\xfe\xff", "utf-32-be"),
         (b"\xff\xfe\x00\x00", "utf-32-le"),
@@ -118,11 +115,20 @@ def _decoded(data: bytes) -> str:
         (b"\xff\xfe", "utf-16-le"),
         (b"\xef\xbb\xbf", "utf-8"),
     ):
+        if data == mark and encoding[:6] != "utf-32":
+            raise NotJson("a mark alone")
         if data.startswith(mark):
-            return data[len(mark) :].decode(encoding)
+            return _as_far_as_text(data[len(mark) :], encoding)
     # Without a mark, where the zero bytes are tells: JSON begins with an ASCII character.
     shape = "".join("0" if byte == 0 else "x" for byte in data[:4])
     for zeros, encoding in (("000x", "utf-32-be"), ("x000", "utf-32-le"), ("0x", "utf-16-be"), ("x0", "utf-16-le")):
         if shape.startswith(zeros):
-            return data.decode(encoding)
-    return data.decode("utf-8")
+            return _as_far_as_text(data, encoding)
+    return _as_far_as_text(data, "utf-8")
+
+
+def _as_far_as_text(data: bytes, encoding: str) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        return data[: error.start].decode(encoding) + _NO_TEXT

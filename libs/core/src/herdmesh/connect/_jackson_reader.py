@@ -11,20 +11,29 @@ Invariant: never returns a value Jackson would refuse, never refuses one Jackson
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any
 
 from herdmesh.connect.javanumbers import wrap_int64
 
-_DEPTH_MAX = 1_000
+DEPTH_MAX = 1_000
 _NUMBER_LENGTH_MAX = 1_000
 NAME_LENGTH_MAX = 50_000
 
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
-_PLAIN = re.compile('[^"\\\\\x00-\x1f]*')
+#: Ends a text whose bytes are no characters from there on. Jackson meets those only if it comes so far: behind the
+#: value anything goes.
+_NO_TEXT = "\udcff"
+_PLAIN = re.compile(f'[^"\\\\\x00-\x1f{_NO_TEXT}]*')
 _SPACE = re.compile(r"[ \t\r\n]*")
 _HEX4 = re.compile("[0-9a-fA-F]{4}")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+
+
+# What is accepted here is compared, digested and written by functions that call themselves once or twice a level, which
+# Python's default limit of 1,000 calls would end in an error far from the record.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 6 * DEPTH_MAX))
 
 
 class JsonSyntaxError(ValueError):
@@ -42,13 +51,19 @@ def read(data: bytes) -> Any:
 
 def _decode_text(data: bytes) -> str:
     """Detect the encoding as Jackson's bootstrapper does: byte order marks first, then where the zero bytes are."""
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            if len(data) == len(mark) and len(mark) < 4:
+                raise JsonSyntaxError("a byte order mark and nothing more")
+            return _decoded(data[len(mark) :], encoding)
+    return _decoded(data, _encoding_by_zeros(data))
+
+
+def _decoded(data: bytes, encoding: str) -> str:
     try:
-        for mark, encoding in _MARKS:
-            if data.startswith(mark):
-                return data[len(mark) :].decode(encoding)
-        return data.decode(_encoding_by_zeros(data))
+        return data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise JsonSyntaxError(str(error)) from error
+        return data[: error.start].decode(encoding) + _NO_TEXT
 
 
 _MARKS = (
@@ -119,8 +134,8 @@ class _Reader:
             first = container
             if container:
                 stack.append(value)
-                if len(stack) > _DEPTH_MAX:
-                    raise JsonSyntaxError(f"nested deeper than {_DEPTH_MAX}")
+                if len(stack) > DEPTH_MAX:
+                    raise JsonSyntaxError(f"nested deeper than {DEPTH_MAX}")
             elif value is None or isinstance(value, bool):
                 self._require_no_identifier()
 
@@ -216,7 +231,7 @@ class _Reader:
     def _require_no_identifier(self) -> None:
         """`nullx` is one unknown word to Jackson, not `null` followed by something."""
         following = self._text[self._at : self._at + 1]
-        if following and (following.isidentifier() or following.isdigit() or following == "$"):
+        if following and (following.isidentifier() or following.isdigit() or following in ("$", _NO_TEXT)):
             raise JsonSyntaxError(f"unknown word at character {self._at}")
 
 

@@ -47,6 +47,7 @@ _DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19  # the shortest run of digits that may not fit a signed 64-bit integer
 _ENDLESS_NUMBER = b"0" * 300  # a number Jackson refuses (over 1,000 characters) has a run at least this long
 NAME_LENGTH_MAX = _jackson_reader.NAME_LENGTH_MAX
+_DEPTH_MAX = _jackson_reader.DEPTH_MAX
 
 _ESCAPED = re.compile('["\\\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
 _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r"}
@@ -67,7 +68,13 @@ def loads(data: bytes | None) -> Any:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass  # Jackson accepts more than msgspec does: let the careful reader decide
         else:
+            if len(data) > 2 * _DEPTH_MAX and data.count(b"[") + data.count(b"{") > _DEPTH_MAX:
+                return _read_carefully(data)
             return _tidied(value) if _LONG_NUMBER in digits or len(data) > NAME_LENGTH_MAX else value
+    return _read_carefully(data)
+
+
+def _read_carefully(data: bytes) -> Any:
     try:
         return _jackson_reader.read(data)
     except _jackson_reader.JsonSyntaxError as error:
