@@ -232,6 +232,7 @@ async def test_a_connector_makes_task_configs(worker: WorkerProcess, tmp_topic: 
     configs = await worker.herder.until(made, "task configs")
     assert len(configs.tasks) == 2
     assert configs.tasks[0].entries["file"].text == config["file"]
+    assert configs.tasks[0].entries["task.class"].text == "org.apache.kafka.connect.file.FileStreamSinkTask"
 
 
 async def test_a_fence_and_a_validation_are_answered(worker: WorkerProcess) -> None:

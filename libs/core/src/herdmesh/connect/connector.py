@@ -20,6 +20,8 @@ from herdmesh.connect.data import ConnectRecord, Schema
 from herdmesh.connect.errors import ConfigError
 
 Config = Mapping[str, str | None]
+TASK_CLASS = "task.class"
+"""In every stored task config, as Connect has it; added by the worker, not by the author."""
 PartitionId = tuple[str, int]
 """Topic and partition number."""
 
@@ -40,6 +42,8 @@ class Connector(ABC):
     aliases: ClassVar[tuple[str, ...]] = ()
     """The other names it answers to, short ones first."""
     version: ClassVar[str]
+    java_task_class: ClassVar[str] = ""
+    """The Java class of its tasks, where one exists: what a Java worker that takes over the topics loads."""
 
     @classmethod
     @abstractmethod

@@ -55,6 +55,7 @@ class FileStreamSource(SourceConnector):
     class_name = "org.apache.kafka.connect.file.FileStreamSourceConnector"
     aliases = ("FileStreamSource", "FileStreamSourceConnector")
     version = VERSION
+    java_task_class = "org.apache.kafka.connect.file.FileStreamSourceTask"
     _keys = ConfigDef(
         ConfigKey("file", Type.STRING, None, Importance.HIGH, "Source filename."),
         ConfigKey("topic", Type.STRING, REQUIRED, Importance.HIGH, "The topic to publish data to", non_empty_string()),
@@ -200,6 +201,7 @@ class FileStreamSink(SinkConnector):
     class_name = "org.apache.kafka.connect.file.FileStreamSinkConnector"
     aliases = ("FileStreamSink", "FileStreamSinkConnector")
     version = VERSION
+    java_task_class = "org.apache.kafka.connect.file.FileStreamSinkTask"
     _keys = ConfigDef(ConfigKey("file", Type.STRING, None, Importance.HIGH, "Destination filename."))
 
     @classmethod

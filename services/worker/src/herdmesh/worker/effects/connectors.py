@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from herdmesh.connect.connector import Connector
+from herdmesh.connect.connector import TASK_CLASS, Connector
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.failure import classify
 from herdmesh.worker.effects.specs import RunSpecs
@@ -100,7 +100,11 @@ class ConnectorHost:
     def _task_configs(self, running: Connector | None, instruction: instructions.MakeTaskConfigs) -> list[Config]:
         instance = running or self._started(instruction.config)
         try:
-            made: list[Config] = [dict(one) for one in instance.task_configs(instruction.tasks_max)]
+            task_class = instance.java_task_class or instance.task_class()
+            # As Connect stores them: without it a Java worker that takes over the topics could start none of the tasks.
+            made: list[Config] = [
+                {**one, TASK_CLASS: task_class} for one in instance.task_configs(instruction.tasks_max)
+            ]
         finally:
             if running is None:
                 instance.stop()
