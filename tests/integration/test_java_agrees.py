@@ -318,7 +318,7 @@ async def _nobody_else_writes(one: Scene) -> None:
         await one.ours.config.put("ours", {"connector.class": "FileStreamSink"})
     assert refused.value.reason in ("NOT_WRITER", "FOREIGN_WRITER")
     assert "ours" not in await asyncio.to_thread(one.java.names)
-    markers = one.raw.end - one.raw.records
+    markers = one.raw.end - one.raw.keys.total()
     assert (markers > 0) == one.exactly_once, f"{markers} markers"
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,8 +74,8 @@ class RawTopics:
     latest_status: dict[str, Any] = field(default_factory=lambda: {})
     events: list[Event] = field(default_factory=lambda: [])
     """What Connect's own listener would have been told, in order (reference/config-topic.md 4)."""
-    records: int = 0
-    """Records seen in the config topic."""
+    keys: Counter[str] = field(default_factory=lambda: Counter[str]())
+    """How many records each key of the config topic has."""
     end: int = 0
     """End of the config topic: markers of transactions count too."""
     past_config: int = 0
@@ -130,7 +131,7 @@ class RawTopics:
             self.latest_status[key] = decoded
             self.past_status[message.partition()] = message.offset() + 1
             return
-        self.records += 1
+        self.keys[key] += 1
         self.past_config = message.offset() + 1
         event = self._event(key, decoded)
         self.latest_config[key] = decoded
