@@ -37,6 +37,7 @@ from herdmesh.topicstore.contract import NewRecord, StoredRecord
 from herdmesh.topicstore.partitioner import partition_of
 from tests.support.java_status_rules import JavaStatuses
 from tests.support.sizes import soak_or
+from tests.support.status_reading import reads_as_java
 
 _PARTITIONS = 5
 _BUDGET = settings(
@@ -234,26 +235,10 @@ def _plays_mixed(steps: list[Step], seed: int) -> None:
     for step in steps:
         step(topic)
         check(topic, topic.state)
-        assert reads_as_java(topic)
+        assert reads_as_java(topic.state, topic.java)
     chance = Random(seed)
     for _ in range(3):
         check(topic, replayed(topic, chance))
-
-
-def reads_as_java(topic: Topic) -> bool:
-    """The whole state is what the oracle made of the same records in the same order."""
-    java, state = topic.java, topic.state
-    mine = {
-        (one.status.connector, one.task): (str(one.status.state), one.status.generation) for one in state.statuses()
-    }
-    theirs = {(name, None): (one.state, one.generation) for name, one in java.connectors.items()}
-    tasks = {
-        (name, task): (one.state, one.generation) for name, known in java.tasks.items() for task, one in known.items()
-    }
-    topics = {(name, topic) for name, known in java.topics.items() for topic in known}
-    return mine == {**theirs, **tasks} and topics == {
-        (n, topic) for n, known in state.topics.items() for topic in known
-    }
 
 
 @pytest.mark.timeout(900)

@@ -23,7 +23,7 @@ from herdmesh.configstore.state.changes import (
     SessionKeyChanged,
     UndecodableRecord,
 )
-from herdmesh.configstore.state.connector import ChangeKind, ConnectorState, fold, removed
+from herdmesh.configstore.state.connector import ChangeKind, ConnectorState, fold, uncommitted_dropped
 from herdmesh.configstore.state.history import HistoryIndex, Place
 from herdmesh.configstore.state.requests import RequestLog
 from herdmesh.connect import audit_topic, config_topic, jackson
@@ -161,8 +161,8 @@ class ConfigState:
     def _apply_undecodable(self, record: StoredRecord, found: Undecodable) -> Sequence[Change]:
         self._refuse(record, found.reason)
         before = self.connector(found.connector)
-        if found.kind == "commit" and before.config is None and _is_json(record.value):
-            return self._replace(before, removed(before), ())
+        if found.kind == "commit" and _is_json(record.value):
+            return self._replace(before, uncommitted_dropped(before), ())
         return ()
 
     def _refuse(self, record: StoredRecord, reason: str) -> Sequence[Change]:

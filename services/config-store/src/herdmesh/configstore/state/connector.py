@@ -190,6 +190,14 @@ def removed(state: ConnectorState) -> ConnectorState:
     )
 
 
+def uncommitted_dropped(state: ConnectorState) -> ConnectorState:
+    """What a commit of a connector without config leaves, readable or not: Connect removes a connector that is not
+    there, which is its uncommitted tasks (reference 4.4, step 1). Nothing that can be seen."""
+    if state.connects is not None:
+        return replace(state, connects=uncommitted_dropped(state.connects))
+    return state if state.config is not None else replace(state, deferred=None)
+
+
 def _fold_config(state: ConnectorState, record: ConnectorRecord, offset: int) -> Folded:
     after = replace(
         state,
@@ -230,7 +238,7 @@ def _fold_task(state: ConnectorState, record: TaskConfigRecord, _offset: int) ->
 def _fold_commit(state: ConnectorState, record: CommitRecord, offset: int) -> Folded:
     state = replace(state, commit_offset=offset, commit_tasks=record.tasks, foreign=True)
     if state.config is None:
-        return removed(state), ()
+        return uncommitted_dropped(state), ()
     # range() of a negative count is empty, so that one counts as complete, as in Connect; all() stops at the first gap.
     deferred = state.deferred
     if all(task in (deferred or {}) for task in range(record.tasks)):

@@ -1,0 +1,37 @@
+"""The status store's state beside the oracle's.
+
+Owns the comparison only. Invariant: equal means that every status, every topic and what they say are equal.
+"""
+
+from __future__ import annotations
+
+from herdmesh.connect.status_topic import TopicStatus
+from herdmesh.statusstore.state.statuses import StatusState, StoredStatus
+from tests.support.java_status_rules import JavaStatuses, Status
+
+
+def reads_as_java(state: StatusState, java: JavaStatuses) -> bool:
+    """True when the whole state is what the oracle made of the same records in the same order."""
+    mine = {(one.status.connector, one.task): _status(one) for one in state.statuses()}
+    connectors = {(name, None): status for name, status in java.connectors.items()}
+    tasks = {(name, task): status for name, known in java.tasks.items() for task, status in known.items()}
+    used = {(name, topic): _topic(status) for name, known in state.topics.items() for topic, status in known.items()}
+    seen = {(name, topic): said for name, known in java.topics.items() for topic, said in known.items()}
+    return mine == {**connectors, **tasks} and used == seen
+
+
+def _status(stored: StoredStatus) -> Status:
+    one = stored.status
+    return Status(
+        one.state.value, one.worker_id, one.generation, one.trace, one.version, one.worker_incarnation,
+        stored.timestamp_ms,
+    )  # fmt: skip
+
+
+def _topic(status: TopicStatus) -> tuple[str, str, int, int]:
+    return (
+        status.topic if status.named_topic is None else status.named_topic,
+        status.connector if status.named_connector is None else status.named_connector,
+        status.task,
+        status.discover_timestamp_ms,
+    )
