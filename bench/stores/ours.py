@@ -27,7 +27,7 @@ from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write
 from herdmesh.api.statusstore.v1 import status_write_service_pb2_grpc as status_write_grpc
 from herdmesh.configstore.effects.stores import fresh_id, open_store, wall_clock_ms
 from herdmesh.configstore.settings import ConfigStoreSettings
-from herdmesh.configstore.state import writes
+from herdmesh.configstore.state import mutations, writes
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.rpc import properties
 from herdmesh.rpc.client import connect
@@ -71,8 +71,8 @@ async def direct_writes(options: Options) -> Options:
             break
 
     async def call(name: str) -> object:
-        mutation = writes.PutConnectorConfig(name, connector_config(name))
-        context = writes.WriteContext(
+        mutation = mutations.PutConnectorConfig(name, connector_config(name))
+        context = mutations.WriteContext(
             "PutConnectorConfig", wall_clock_ms(), fresh_id(), store.revision.store_id, settings.audit_topic
         )
 

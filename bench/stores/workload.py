@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from herdmesh.configstore.state import writes
+from herdmesh.configstore.state import mutations, writes
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.connect import config_topic, status_topic
 from herdmesh.connect.config_records import (
@@ -133,7 +133,9 @@ def config_records_with_manifests(connectors: int, records: int) -> list[Record]
     made: list[Record] = []
     state = ConfigState()
     for mutation in _mutations(connectors, records):
-        context = writes.WriteContext("Bench", now_ms=0, new_incarnation="1", leader=writes.LeaderToken(1, "bench"))
+        context = mutations.WriteContext(
+            "Bench", now_ms=0, new_incarnation="1", leader=mutations.LeaderToken(1, "bench")
+        )
         if state.leadership is None:
             _take(made, state, [(r.key, r.value) for r in writes.plan_epoch(state, "bench", "127.0.0.1:1")])
         _take(made, state, [(r.key, r.value) for r in writes.plan(state, mutation, context).records])
@@ -148,25 +150,25 @@ def _take(made: list[Record], state: ConfigState, records: Iterable[Record]) -> 
         made.append((key, value))
 
 
-def _mutations(connectors: int, records: int) -> Iterator[writes.Mutation]:
+def _mutations(connectors: int, records: int) -> Iterator[mutations.Mutation]:
     tasks: list[Properties] = []
     created: set[str] = set()
     for record in history(connectors, records):
         if isinstance(record, ConnectorRecord):
             created.add(record.connector)
-            yield writes.PutConnectorConfig(record.connector, record.properties)
+            yield mutations.PutConnectorConfig(record.connector, record.properties)
         elif isinstance(record, TargetStateRecord):
             if record.connector in created:
-                yield writes.SetTargetState(record.connector, record.state)
+                yield mutations.SetTargetState(record.connector, record.state)
         elif isinstance(record, TaskConfigRecord):
             tasks.append(record.properties)
         elif isinstance(record, CommitRecord):
-            yield writes.CommitTaskConfigs(record.connector, tasks)
+            yield mutations.CommitTaskConfigs(record.connector, tasks)
             tasks = []
         elif isinstance(record, TaskCountRecord):
-            yield writes.PutTaskCount(record.connector, record.task_count)
+            yield mutations.PutTaskCount(record.connector, record.task_count)
         elif isinstance(record, RestartRecord):
-            yield writes.RequestRestart(record)
+            yield mutations.RequestRestart(record)
 
 
 def status_records(connectors: int, records: int) -> list[Record]:

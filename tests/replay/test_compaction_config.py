@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from herdmesh.configstore.state import connector, manifest
 from herdmesh.configstore.state.connector import ConnectorState
-from herdmesh.configstore.state.writes import CommitTaskConfigs, PutConnectorConfig, SetTargetState
+from herdmesh.configstore.state.mutations import CommitTaskConfigs, PutConnectorConfig, SetTargetState
 from herdmesh.connect.config_records import TargetState, TaskConfigRecord
 from herdmesh.connect.config_topic import manifest_key
 from herdmesh.topicstore.contract import NewRecord

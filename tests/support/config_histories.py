@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from herdmesh.configstore.state.writes import (
+from herdmesh.configstore.state.mutations import (
     CommitTaskConfigs,
     DeleteConnector,
     Mutation,

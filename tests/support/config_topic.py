@@ -13,7 +13,8 @@ from typing import Any
 from herdmesh.configstore.state.changes import Change, ConnectorChanged
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
-from herdmesh.configstore.state.writes import LeaderToken, Mutation, Plan, WriteContext, plan, plan_epoch
+from herdmesh.configstore.state.mutations import LeaderToken, Mutation, WriteContext
+from herdmesh.configstore.state.writes import Plan, plan, plan_epoch
 from herdmesh.connect import config_topic, jackson
 from herdmesh.connect.config_records import ConfigRecord
 from herdmesh.connect.records import Tombstone

@@ -19,7 +19,8 @@ from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.configstore.service import wire
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
-from herdmesh.configstore.state.writes import LeaderToken, Mutation, Plan, WriteContext, plan, plan_epoch
+from herdmesh.configstore.state.mutations import LeaderToken, Mutation, WriteContext
+from herdmesh.configstore.state.writes import Plan, plan, plan_epoch
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ConfigRecord, ManifestRecord, RestartRecord
 from herdmesh.connect.records import Tombstone, Undecodable

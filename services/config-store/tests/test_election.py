@@ -32,7 +32,7 @@ from herdmesh.configstore.state.election import (
     WriterGained,
     WriterLost,
 )
-from herdmesh.configstore.state.writes import LeaderToken
+from herdmesh.configstore.state.mutations import LeaderToken
 
 
 class Judge:

@@ -11,13 +11,8 @@ from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.api.configstore.v1 import leadership_service_pb2 as lead_pb
 from herdmesh.configstore.service.roles import WRITE_SERVICE
-from herdmesh.configstore.state.writes import (
-    CommitTaskConfigs,
-    LeaderToken,
-    PutConnectorConfig,
-    PutTaskCount,
-    plan_epoch,
-)
+from herdmesh.configstore.state.mutations import CommitTaskConfigs, LeaderToken, PutConnectorConfig, PutTaskCount
+from herdmesh.configstore.state.writes import plan_epoch
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import EpochRecord, TaskConfigRecord
 from herdmesh.rpc import properties

@@ -27,7 +27,7 @@ from herdmesh.configstore.service.write import ConfigWriteServicer
 from herdmesh.configstore.settings import ConfigStoreSettings
 from herdmesh.configstore.state.changes import Change
 from herdmesh.configstore.state.config import ConfigState
-from herdmesh.configstore.state.writes import (
+from herdmesh.configstore.state.mutations import (
     CommitTaskConfigs,
     DeleteConnector,
     Mutation,
@@ -37,8 +37,8 @@ from herdmesh.configstore.state.writes import (
     PutTaskCount,
     RequestRestart,
     SetTargetState,
-    plan_epoch,
 )
+from herdmesh.configstore.state.writes import plan_epoch
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import (
     CommitRecord,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from herdmesh.configstore.state import manifest
 from herdmesh.configstore.state.config import ConfigState
-from herdmesh.configstore.state.writes import (
+from herdmesh.configstore.state.mutations import (
     CommitTaskConfigs,
     DeleteConnector,
     LeaderToken,
@@ -17,8 +17,8 @@ from herdmesh.configstore.state.writes import (
     PutConnectorConfig,
     PutTaskCount,
     SetTargetState,
-    plan,
 )
+from herdmesh.configstore.state.writes import plan
 from herdmesh.connect.config_records import (
     CommitRecord,
     ConnectorRecord,

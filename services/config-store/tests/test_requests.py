@@ -10,8 +10,7 @@ import pytest
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.configstore.service.roles import WRITE_SERVICE
 from herdmesh.configstore.state import requests
-from herdmesh.configstore.state.requests import KEPT_MS, REMEMBERED_MS, RequestLog, time_ms_of
-from herdmesh.configstore.state.writes import (
+from herdmesh.configstore.state.mutations import (
     CommitTaskConfigs,
     DeleteConnector,
     Mutation,
@@ -22,8 +21,9 @@ from herdmesh.configstore.state.writes import (
     RequestRestart,
     RestoreConnector,
     SetTargetState,
-    plan,
 )
+from herdmesh.configstore.state.requests import KEPT_MS, REMEMBERED_MS, RequestLog, time_ms_of
+from herdmesh.configstore.state.writes import plan
 from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.connect.config_records import LoggerRecord, RestartRecord, SessionKeyRecord, TargetState
 from herdmesh.rpc.errors import (

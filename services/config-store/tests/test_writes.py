@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from herdmesh.configstore.state.requests import KEPT_MS, REMEMBERED_MS
-from herdmesh.configstore.state.writes import (
-    RECORD_BYTES_MAX,
+from herdmesh.configstore.state.mutations import (
     CommitTaskConfigs,
     DeleteConnector,
     LeaderToken,
@@ -17,8 +15,9 @@ from herdmesh.configstore.state.writes import (
     PutTaskCount,
     RequestRestart,
     SetTargetState,
-    plan,
 )
+from herdmesh.configstore.state.requests import KEPT_MS, REMEMBERED_MS
+from herdmesh.configstore.state.writes import RECORD_BYTES_MAX, plan
 from herdmesh.connect import audit_topic
 from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.connect.config_records import LoggerRecord, RestartRecord, SessionKeyRecord, TargetState

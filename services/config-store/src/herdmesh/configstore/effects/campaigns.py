@@ -38,7 +38,8 @@ from herdmesh.configstore.state.election import (
     WriterGained,
     WriterLost,
 )
-from herdmesh.configstore.state.writes import LeaderToken, plan_epoch
+from herdmesh.configstore.state.mutations import LeaderToken
+from herdmesh.configstore.state.writes import plan_epoch
 from herdmesh.rpc.errors import HerdmeshError, NotWriter, QueueFull, ShuttingDown
 from herdmesh.topicstore import Decision, Role, TopicStoreError
 

@@ -18,8 +18,8 @@ from herdmesh.api.configstore.v1 import config_pb2, config_read_service_pb2
 from herdmesh.configstore.state import changes
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ChangeKind, ConnectorState
+from herdmesh.configstore.state.mutations import LeaderToken
 from herdmesh.configstore.state.redaction import redacted_names
-from herdmesh.configstore.state.writes import LeaderToken
 from herdmesh.connect import jackson
 from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.connect.config_records import (

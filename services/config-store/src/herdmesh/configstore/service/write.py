@@ -20,7 +20,7 @@ from herdmesh.configstore import errors
 from herdmesh.configstore.effects import history
 from herdmesh.configstore.effects.stores import ConfigTopicStore
 from herdmesh.configstore.service import wire
-from herdmesh.configstore.state import writes
+from herdmesh.configstore.state import mutations, writes
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.connect.config_records import Properties
@@ -58,7 +58,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
     async def PutConnectorConfig(
         self, request: pb.PutConnectorConfigRequest, context: _Context
     ) -> pb.PutConnectorConfigResponse:
-        mutation = writes.PutConnectorConfig(
+        mutation = mutations.PutConnectorConfig(
             request.connector,
             wire.properties_from_proto(request.config),
             must_not_exist=request.must_not_exist,
@@ -76,7 +76,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
     async def DeleteConnector(
         self, request: pb.DeleteConnectorRequest, context: _Context
     ) -> pb.DeleteConnectorResponse:
-        mutation = writes.DeleteConnector(request.connector)
+        mutation = mutations.DeleteConnector(request.connector)
         applied = await self._apply("DeleteConnector", mutation, request.connector, request.options)
         return pb.DeleteConnectorResponse(meta=revisions.meta(applied.revision))
 
@@ -84,14 +84,14 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
         target_state = wire.target_state_from_proto(request.target_state)
         if target_state is None:
             raise RequestInvalid("must be STARTED, PAUSED or STOPPED", "target_state")
-        mutation = writes.SetTargetState(request.connector, target_state)
+        mutation = mutations.SetTargetState(request.connector, target_state)
         applied = await self._apply("SetTargetState", mutation, request.connector, request.options)
         return pb.SetTargetStateResponse(meta=revisions.meta(applied.revision), connector=_entry(applied))
 
     async def CommitTaskConfigs(
         self, request: pb.CommitTaskConfigsRequest, context: _Context
     ) -> pb.CommitTaskConfigsResponse:
-        mutation = writes.CommitTaskConfigs(
+        mutation = mutations.CommitTaskConfigs(
             request.connector,
             [wire.properties_from_proto(task) for task in request.tasks],
             revisions.from_proto(request.config_revision),
@@ -100,22 +100,22 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
         return pb.CommitTaskConfigsResponse(meta=revisions.meta(applied.revision), connector=_entry(applied))
 
     async def PutTaskCount(self, request: pb.PutTaskCountRequest, context: _Context) -> pb.PutTaskCountResponse:
-        mutation = writes.PutTaskCount(request.connector, request.task_count)
+        mutation = mutations.PutTaskCount(request.connector, request.task_count)
         applied = await self._apply("PutTaskCount", mutation, request.connector, request.options)
         return pb.PutTaskCountResponse(meta=revisions.meta(applied.revision))
 
     async def RequestRestart(self, request: pb.RequestRestartRequest, context: _Context) -> pb.RequestRestartResponse:
-        mutation = writes.RequestRestart(wire.restart_from_proto(request.restart))
+        mutation = mutations.RequestRestart(wire.restart_from_proto(request.restart))
         applied = await self._apply("RequestRestart", mutation, request.restart.connector, request.options)
         return pb.RequestRestartResponse(meta=revisions.meta(applied.revision))
 
     async def PutSessionKey(self, request: pb.PutSessionKeyRequest, context: _Context) -> pb.PutSessionKeyResponse:
-        mutation = writes.PutSessionKey(wire.session_key_from_proto(request.session_key))
+        mutation = mutations.PutSessionKey(wire.session_key_from_proto(request.session_key))
         applied = await self._apply("PutSessionKey", mutation, "", request.options)
         return pb.PutSessionKeyResponse(meta=revisions.meta(applied.revision))
 
     async def PutLoggerLevel(self, request: pb.PutLoggerLevelRequest, context: _Context) -> pb.PutLoggerLevelResponse:
-        mutation = writes.PutLoggerLevel(wire.logger_from_proto(request.logger_level))
+        mutation = mutations.PutLoggerLevel(wire.logger_from_proto(request.logger_level))
         applied = await self._apply("PutLoggerLevel", mutation, "", request.options)
         return pb.PutLoggerLevelResponse(meta=revisions.meta(applied.revision))
 
@@ -131,7 +131,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
         if not self._store.state.requests.is_known(request.options.request_id):
             # A retry is answered with its first outcome, also when history has moved on since.
             past = await history.config_at(self._store, connector, revision)
-        mutation = writes.RestoreConnector(connector, revision, past, wire.properties_from_proto(request.secrets))
+        mutation = mutations.RestoreConnector(connector, revision, past, wire.properties_from_proto(request.secrets))
         applied = await self._apply("RestoreConnector", mutation, connector, request.options)
         return pb.RestoreConnectorResponse(
             meta=revisions.meta(applied.revision),
@@ -141,7 +141,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
         )
 
     async def _apply(
-        self, operation: str, mutation: writes.Mutation, connector: str, options: pb.WriteOptions
+        self, operation: str, mutation: mutations.Mutation, connector: str, options: pb.WriteOptions
     ) -> _Applied:
         write_context = self._context(operation, options)
 
@@ -154,8 +154,8 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
 
         return await self._store.write(decide)
 
-    def _context(self, operation: str, options: pb.WriteOptions) -> writes.WriteContext:
-        return writes.WriteContext(
+    def _context(self, operation: str, options: pb.WriteOptions) -> mutations.WriteContext:
+        return mutations.WriteContext(
             operation=operation,
             now_ms=self._now_ms(),
             new_incarnation=self._fresh_id(),

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from herdmesh.configstore.state.changes import Leadership
-from herdmesh.configstore.state.writes import LeaderToken
+from herdmesh.configstore.state.mutations import LeaderToken
 
 LEASE_MS = 4_000
 #: A pause of our own longer than this is not held against the herders, whose heartbeats we could not hear.

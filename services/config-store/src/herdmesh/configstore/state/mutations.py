@@ -1,0 +1,170 @@
+"""What can be asked of the config store: the mutations, and what every one brings along.
+
+Owns the values and what of them tells a retry from another request. What they are checked against and what they write:
+`writes`.
+
+Invariant: each mutation tells by `asked` what is to be written, as plain JSON without its secrets; a retry must ask for
+the same. What a write is conditional on is not part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from herdmesh.configstore.state.redaction import redacted
+from herdmesh.connect.config_records import (
+    LoggerRecord,
+    Properties,
+    RestartRecord,
+    SessionKeyRecord,
+    TargetState,
+)
+from herdmesh.topicstore.contract import Revision
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderToken:
+    """Epoch and herder that a caller claims to lead with."""
+
+    epoch: int
+    leader_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteContext:
+    """What every mutation brings along.
+
+    `expected_revision` is of the object's own record, None = unconditional. `now_ms` is the wall clock and
+    `new_incarnation` a fresh id, both taken when the request came: a plan may be made several times and must come out
+    the same.
+    """
+
+    operation: str
+    now_ms: int
+    new_incarnation: str
+    store_id: str = ""
+    audit_topic: str | None = None
+    request_id: str = ""
+    expected_revision: Revision | None = None
+    caller: str = ""
+    leader: LeaderToken | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PutConnectorConfig:
+    """Create or replace a config. The initial target state goes before it in the same transaction. `patch` is what the
+    config was merged from, None = it was asked for as it is."""
+
+    connector: str
+    config: Properties
+    must_not_exist: bool = False
+    must_exist: bool = False
+    initial_target_state: TargetState | None = None
+    patch: Properties | None = None
+
+    def asked(self) -> Any:
+        asked = {"config": redacted(self.config)} if self.patch is None else {"patch": redacted(self.patch)}
+        return [asked, self.initial_target_state and self.initial_target_state.value]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreConnector:
+    """Write the config of an earlier revision again. `past` is that config as history keeps it (None = not looked for,
+    because the request is known already), `secrets` are values for what history does not keep."""
+
+    connector: str
+    revision: Revision
+    past: Properties | None
+    secrets: Properties = field(default_factory=dict[str, Any])
+
+    def asked(self) -> Any:
+        return [self.revision.store_id, self.revision.next_offsets, sorted(self.secrets)]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteConnector:
+    """Remove config and target state."""
+
+    connector: str
+
+    def asked(self) -> Any:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SetTargetState:
+    """Store what the user wants of an existing connector."""
+
+    connector: str
+    target_state: TargetState
+
+    def asked(self) -> Any:
+        return self.target_state.value
+
+
+@dataclass(frozen=True, slots=True)
+class CommitTaskConfigs:
+    """Replace the task set; `config_revision` is of the config the tasks were made from, None = not checked."""
+
+    connector: str
+    tasks: Sequence[Properties]
+    config_revision: Revision | None = None
+
+    def asked(self) -> Any:
+        return [redacted(task) for task in self.tasks]
+
+
+@dataclass(frozen=True, slots=True)
+class PutTaskCount:
+    """Store how many transactional producers may be alive. Connect asks for no connector of that name, nor do we."""
+
+    connector: str
+    task_count: int
+
+    def asked(self) -> Any:
+        return self.task_count
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRestart:
+    """Store a restart request for whoever watches."""
+
+    request: RestartRecord
+
+    def asked(self) -> Any:
+        return [self.request.include_tasks, self.request.only_failed]
+
+
+@dataclass(frozen=True, slots=True)
+class PutSessionKey:
+    """Store the key of Connect's internal requests."""
+
+    key: SessionKeyRecord
+
+    def asked(self) -> Any:
+        return [self.key.algorithm, self.key.creation_timestamp_ms]
+
+
+@dataclass(frozen=True, slots=True)
+class PutLoggerLevel:
+    """Store a cluster-wide logger level."""
+
+    level: LoggerRecord
+
+    def asked(self) -> Any:
+        return [self.level.namespace, self.level.level]
+
+
+Mutation = (
+    PutConnectorConfig
+    | RestoreConnector
+    | DeleteConnector
+    | SetTargetState
+    | CommitTaskConfigs
+    | PutTaskCount
+    | RequestRestart
+    | PutSessionKey
+    | PutLoggerLevel
+)
