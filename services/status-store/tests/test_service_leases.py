@@ -82,6 +82,23 @@ async def test_the_whole_table_follows_the_snapshot_every_resume_and_every_chang
             one.call.cancel()
 
 
+async def test_a_writer_repeats_its_table_and_a_replica_does_not() -> None:
+    broker = MemoryBroker()
+    async with (
+        running(broker) as (writer, _, port),
+        running(broker, f"127.0.0.1:{port}", READ_SERVICE) as (replica, _, _),
+    ):
+        await _told(replica, W1, live=None)
+        silent = aiter(replica.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=20))
+        assert not (await anext(silent)).leases.leases
+        more = asyncio.ensure_future(anext(silent))
+        repeated = aiter(writer.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=20))
+        assert [(await anext(repeated)).leases for _ in range(2)] == [read_pb2.LeaseTable()] * 2
+        assert not more.done()
+        await writer.beat(W1)
+        assert (await more).leases.leases[0].live
+
+
 # -- who is alive
 
 
@@ -144,8 +161,8 @@ async def test_a_relay_finds_the_next_writer_when_the_first_is_deposed() -> None
                 await _told(third, W2, live=True)
 
 
-async def _told(client: Client, worker: identity_pb2.WorkerIdentity, live: bool) -> None:
-    """Wait until this replica shows that lease so."""
+async def _told(client: Client, worker: identity_pb2.WorkerIdentity, live: bool | None) -> None:
+    """Wait until this replica shows that lease so; None = shows a table without it."""
     async for event in client.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=20):
-        if (worker.worker_id, live) in [(lease.worker_id, lease.live) for lease in event.leases.leases]:
+        if {lease.worker_id: lease.live for lease in event.leases.leases}.get(worker.worker_id) is live:
             return
