@@ -381,9 +381,9 @@ def _brief(shown: views.Json | None) -> object:
 
 
 @contextlib.asynccontextmanager
-async def running_mesh(data_dir: Path, broker: Broker, workers: int = 2) -> AsyncGenerator[Mesh]:
-    """A mesh of its own group on a shared broker; stopped at the end."""
-    group = f"mesh-{data_dir.name}"
+async def running_mesh(data_dir: Path, broker: Broker, workers: int = 2, group: str = "") -> AsyncGenerator[Mesh]:
+    """A mesh of a group (default: its own) on a shared broker; stopped at the end."""
+    group = group or f"mesh-{data_dir.name}"
     env = {
         "HERDMESH_GROUP_ID": group,
         "HERDMESH_CONFIG_STORAGE_TOPIC": f"{group}-configs",

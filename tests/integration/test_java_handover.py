@@ -1,0 +1,256 @@
+"""A file source and a file sink go from Java Connect 4.3.1 to a mesh of ours and back, while lines keep coming.
+
+What is promised, and why:
+
+- no line is lost, whatever ends Java;
+- a clean stop commits on both sides (Java: the final commit of a task that stops; ours: the run's last transaction), so
+  every line is in the topic once, in order, and in the file once, in order, over both hand-overs;
+- after kill -9 of Java, lines that Java's source produced after its last offset commit are in the topic twice, and only
+  those; with exactly-once support none is (for readers of committed records);
+- after kill -9 of Java, lines that its sink wrote after its last offset commit are in the file once more than in the
+  topic, and only those: a file takes part in no transaction, in Java as with us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from herdmesh.devstack.broker import Broker
+from tests.support.java_connect import EXACTLY_ONCE, JavaConnect
+from tests.support.mesh import Mesh, running_mesh
+from tests.support.sizes import SOAKING, soak_or
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+WIDTH = 10
+"""Bytes of a line with its end: a position in the file tells the line."""
+LINES = soak_or(1_500, 10_000)
+"""Lines that each side must bring to the end of the way before the next hand-over."""
+CASES = [
+    pytest.param("plain", "stop", id="plain"),
+    *([pytest.param("exactly-once", "stop", id="exactly-once")] if SOAKING else []),
+    *([pytest.param("plain", "kill", id="plain-kill-9")] if SOAKING else []),
+    *([pytest.param("exactly-once", "kill", id="exactly-once-kill-9")] if SOAKING else []),
+]
+
+
+class LineWriter:
+    """Appends numbered lines to a file from a thread, some thousand a second, until told to stop."""
+
+    def __init__(self, file: Path) -> None:
+        self.written = 0
+        self._file = file
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lines")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.finish()
+
+    def finish(self) -> list[str]:
+        """Stop; all lines there are."""
+        self._stopping.set()
+        self._thread.join()
+        return [line(number) for number in range(self.written)]
+
+    def _run(self) -> None:
+        with self._file.open("ab", buffering=0) as file:
+            while not self._stopping.wait(0.01):
+                upto = self.written + 20
+                file.write("".join(line(number) + "\n" for number in range(self.written, upto)).encode())
+                self.written = upto
+
+
+def line(number: int) -> str:
+    return f"{number:0{WIDTH - 1}d}"
+
+
+@dataclass(frozen=True)
+class Cut:
+    """What was committed when Java ended: everything before these numbers may be there once only."""
+
+    source_line: int
+    sink_offset: int
+
+
+class Way:
+    """The way of a line: file, source, topic, sink, file."""
+
+    def __init__(self, bootstrap: str, group: str, folder: Path) -> None:
+        self.topic = f"{group}-lines"
+        self.group = group
+        self.file_in, self.file_out = folder / "in.txt", folder / "out.txt"
+        self.source, self.sink = f"{group}-src", f"{group}-snk"
+        self._bootstrap = bootstrap
+        common = {"tasks.max": "1", "key.converter": STRING, "value.converter": STRING}
+        self.source_config = {
+            **common,
+            "connector.class": "FileStreamSource",
+            "file": str(self.file_in),
+            "topic": self.topic,
+        }
+        self.sink_config = {
+            **common,
+            "connector.class": "FileStreamSink",
+            "file": str(self.file_out),
+            "topics": self.topic,
+        }
+
+    def create_topic(self) -> None:
+        admin: Any = AdminClient({"bootstrap.servers": self._bootstrap})
+        admin.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(10)
+
+    def arrived(self) -> list[str]:
+        """The lines of the sink's file."""
+        return self.file_out.read_text().splitlines() if self.file_out.exists() else []
+
+    async def until_arrived(self, lines: int, timeout_s: float = 60.0) -> int:
+        """Until the sink's file has so many lines; returns how many it has."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                found = len(await asyncio.to_thread(self.arrived))
+                while found < lines:
+                    await asyncio.sleep(0.1)
+                    found = len(await asyncio.to_thread(self.arrived))
+                return found
+        except TimeoutError:
+            raise AssertionError(f"{len(self.arrived())} of {lines} lines after {timeout_s:g} s") from None
+
+    def in_topic(self) -> list[tuple[int, str]]:
+        """The topic as a reader of committed records has it: offsets and lines, in order."""
+        return [(offset, value.decode()) for offset, _key, value in self._read(self.topic, 0) if value is not None]
+
+    def cut(self) -> Cut:
+        """What the source and the sink have committed now."""
+        key = f'["{self.source}",'.encode()
+        position = 0
+        for partition in range(5):
+            for _offset, found, value in self._read(f"{self.group}-offsets", partition):
+                if found.startswith(key) and value is not None:
+                    position = json.loads(value)["position"]
+        consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": f"connect-{self.sink}"})
+        (committed,) = consumer.committed([TopicPartition(self.topic, 0)], 10)
+        consumer.close()
+        return Cut(position // WIDTH, max(0, committed.offset))
+
+    def _read(self, topic: str, partition: int) -> list[tuple[int, bytes, bytes | None]]:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._bootstrap,
+                "group.id": f"{self.group}-check",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(topic, partition, 0)])
+            records: list[tuple[int, bytes, bytes | None]] = []
+            while True:
+                messages: list[Any] = consumer.consume(1_000, 0.2)
+                for message in messages:
+                    if message.error() is None:
+                        records.append((message.offset(), message.key() or b"", message.value()))
+                    elif message.error().code() == KafkaError._PARTITION_EOF:
+                        return records
+        finally:
+            consumer.close()
+
+
+@pytest.mark.parametrize(("mode", "end"), CASES)
+async def test_lines_survive_java_to_us_and_back(
+    mode: str, end: str, kafka: Broker, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    group = tmp_topic("g")
+    way = Way(kafka.bootstrap, group, tmp_path)
+    await asyncio.to_thread(way.create_topic)
+    java = JavaConnect(kafka.bootstrap, tmp_path / "java", group=group, settings=_settings(mode))
+    with LineWriter(way.file_in) as writer:
+        try:
+            await asyncio.to_thread(java.start)
+            await asyncio.to_thread(java.create, way.source, way.source_config)
+            await asyncio.to_thread(java.create, way.sink, way.sink_config)
+            count = await way.until_arrived(LINES)
+            await asyncio.to_thread(java.stop if end == "stop" else java.kill)
+            cut = await asyncio.to_thread(way.cut)
+            (tmp_path / "mesh").mkdir()
+            async with running_mesh(tmp_path / "mesh", kafka, workers=1, group=group) as mesh:
+                await _running(mesh, way)
+                count = await way.until_arrived(count + LINES)
+            await asyncio.to_thread(java.start)
+            await way.until_arrived(count + LINES)
+            lines = await asyncio.to_thread(writer.finish)
+            await _until_all(way, lines)
+        finally:
+            await asyncio.to_thread(java.stop)
+    topic, arrived = await asyncio.to_thread(way.in_topic), await asyncio.to_thread(way.arrived)
+    if end == "stop":
+        assert [one for _offset, one in topic] == lines
+        assert arrived == lines
+    else:
+        _assert_doubled_only_after(cut, lines, topic, arrived, exactly_once=mode == "exactly-once")
+
+
+def _settings(mode: str) -> dict[str, str]:
+    return {
+        "offset.flush.interval.ms": "500",
+        # what a Java cluster that shares topics with a mesh has to have (docs/guarantees.md)
+        "isolation.level": "read_committed",
+        "consumer.isolation.level": "read_committed",
+        # the shortest the broker takes: a killed worker is out of its groups soon
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "1500",
+        "consumer.session.timeout.ms": "6000",
+        "consumer.heartbeat.interval.ms": "1500",
+        **(EXACTLY_ONCE if mode == "exactly-once" else {}),
+    }
+
+
+async def _running(mesh: Mesh, way: Way) -> None:
+    await asyncio.gather(mesh.until_running(way.source, 1), mesh.until_running(way.sink, 1))
+
+
+async def _until_all(way: Way, lines: list[str]) -> None:
+    """Until the last line has arrived; it comes after all others, as there is one partition and one task."""
+    await way.until_arrived(len(lines))
+    async with asyncio.timeout(60):
+        last = (await asyncio.to_thread(way.arrived))[-1]
+        while last != lines[-1]:
+            await asyncio.sleep(0.1)
+            last = (await asyncio.to_thread(way.arrived))[-1]
+
+
+def _assert_doubled_only_after(
+    cut: Cut, lines: list[str], topic: list[tuple[int, str]], arrived: list[str], *, exactly_once: bool
+) -> None:
+    in_topic, in_file = Counter(one for _offset, one in topic), Counter(arrived)
+    assert set(in_topic) == set(in_file) == set(lines), "lost"
+    assert not in_topic - in_file, "a record of the topic is not in the file"
+    doubled = {one for one, times in in_topic.items() if times > 1}
+    assert not exactly_once or not doubled, f"{len(doubled)} lines doubled in the topic"
+    assert all(int(one) >= cut.source_line for one in doubled), "produced again although the offset was committed"
+    assert max(in_topic.values()) <= 2
+    again = in_file - in_topic
+    after = {one for offset, one in topic if offset >= cut.sink_offset}
+    assert set(again) <= after, "written again although the offset was committed"
+    assert all(times == 1 for times in again.values())
+    print(f"doubled in the topic: {len(doubled)}, written again: {len(again)}, {cut}")
