@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from tests.support.history import Kind, Operation, Outcome, Seen
 
 #: Configurations tried for one key before the search gives up and says so: a verdict must come in bounded time.
-_TRIED_MAX = 2_000_000
+_TRIED_MAX = 200_000
 
 
 class TooHard(Exception):

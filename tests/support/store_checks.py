@@ -10,8 +10,9 @@ it breaks (S1 to S11, C4).
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tests.support import linearizability
@@ -128,15 +129,53 @@ def check(history: History, log: StoreLog, granted: Iterable[Granted] = ()) -> l
     return found
 
 
-def resolved(operation: Operation, log: StoreLog, by_revision: dict[tuple[str, int], str]) -> Operation:
-    """The operation with what the log knows beyond its client: that an unknown write never happened, and which value
-    the revision named by a mismatch is of."""
-    if operation.outcome is Outcome.UNKNOWN and operation.writes and not _may_be_applied(operation, log):
-        return replace(operation, outcome=Outcome.NOT_APPLIED)
+def _resolved(operation: Operation, log: StoreLog, known: _Known) -> Operation:
+    """The operation with what the log knows beyond its client: that an unknown write never happened, or by when it had,
+    and which value the revision named by a mismatch is of."""
+    if operation.outcome is Outcome.UNKNOWN and operation.writes:
+        if not _may_be_applied(operation, log):
+            return replace(operation, outcome=Outcome.NOT_APPLIED)
+        by = known.applied_by.get(operation.number, math.inf)
+        return operation if math.isinf(by) else replace(operation, outcome=Outcome.OK, returned=by)
     if operation.outcome is Outcome.REFUSED and operation.revision is not None:
-        seen = by_revision.get((operation.key, operation.revision)) if operation.revision else None
+        seen = known.values.get((operation.key, operation.revision)) if operation.revision else None
         return replace(operation, seen=seen)
     return operation
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a log tells of a history: the value of each revision, and for each write the moment by which it had taken
+    effect, because a write behind it in the log had been answered."""
+
+    values: dict[tuple[str, int], str]
+    applied_by: dict[int, float]
+
+
+def _known(history: History, log: StoreLog) -> _Known:
+    values = {(write.key, write.offset + 1): write.value for write in log.writes if write.value is not None}
+    operation_of = _operations_by_write(history)
+    bounds: dict[str, float] = {}
+    applied_by: dict[int, float] = {}
+    for write in reversed(log.writes):
+        operation = operation_of(write)
+        bound = bounds.get(write.key, math.inf)
+        if operation is not None:
+            applied_by[operation.number] = bound
+            bounds[write.key] = min(bound, operation.returned)
+    return _Known(values, applied_by)
+
+
+def _operations_by_write(history: History) -> Callable[[Logged], Operation | None]:
+    """Which operation a record is of: by its request id, or by its value."""
+    by_value = {operation.value: operation for operation in history.operations if operation.value is not None}
+    by_request = {operation.request_id: operation for operation in history.operations if operation.request_id}
+
+    def operation_of(write: Logged) -> Operation | None:
+        found = by_request.get(write.request_id) or (by_value.get(write.value) if write.value else None)
+        return found if found is not None and found.key == write.key else None
+
+    return operation_of
 
 
 def _may_be_applied(operation: Operation, log: StoreLog) -> bool:
@@ -146,25 +185,24 @@ def _may_be_applied(operation: Operation, log: StoreLog) -> bool:
 
 
 def _linearizable(history: History, log: StoreLog) -> Iterator[str]:
-    by_revision = {(write.key, write.offset + 1): write.value for write in log.writes if write.value is not None}
+    known = _known(history, log)
     for key in history.keys:
         if key.startswith(FOREIGN_PREFIX):
             continue
-        verdict = linearizability.judge(resolved(operation, log, by_revision) for operation in history.of_key(key))
+        verdict = linearizability.judge(_resolved(operation, log, known) for operation in history.of_key(key))
         if verdict is not None:
             yield f"{key}: {verdict}"
 
 
 def _decided_on_truth(history: History, log: StoreLog) -> Iterator[str]:
     """Each write, at its place in the log, found what it demanded. Stricter than the search: the order is given."""
-    by_value = {operation.value: operation for operation in history.operations if operation.value is not None}
-    by_request = {operation.request_id: operation for operation in history.operations if operation.request_id}
+    operation_of = _operations_by_write(history)
     values: dict[str, str | None] = {}
     last: dict[str, Operation] = {}
     for write in log.writes:
         before, values[write.key] = values.get(write.key), write.value
-        operation = by_request.get(write.request_id) or (by_value.get(write.value) if write.value else None)
-        if operation is None or operation.key != write.key or write.key.startswith(FOREIGN_PREFIX):
+        operation = operation_of(write)
+        if operation is None or write.key.startswith(FOREIGN_PREFIX):
             continue
         applied = replace(operation, outcome=Outcome.OK)
         if not linearizability.step(before, applied)[0]:
