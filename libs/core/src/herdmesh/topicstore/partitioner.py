@@ -7,11 +7,14 @@ Invariant: equal to Java for every key of `golden/status-topic.jsonl`.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 _SEED = 0x9747B28C
 _M = 0x5BD1E995
 _MASK = 0xFFFFFFFF
 
 
+@lru_cache(maxsize=16_384)  # the keys of a store come again and again
 def murmur2(data: bytes) -> int:
     """The 32-bit hash, unsigned."""
     length = len(data)
@@ -29,4 +32,4 @@ def murmur2(data: bytes) -> int:
 
 def partition_of(key: bytes, partitions: int) -> int:
     """The partition of `key` in a topic of `partitions`."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    return 0 if partitions == 1 else (murmur2(key) & 0x7FFFFFFF) % partitions

@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, Final, cast
 
 from herdmesh.api.common.v1 import revision_pb2, store_pb2
@@ -20,17 +21,28 @@ from herdmesh.api.statusstore.v1 import status_read_service_pb2 as pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as pb2_grpc
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import RequestInvalid
+from herdmesh.rpc.shared import SharedMessages
 from herdmesh.rpc.store_status import meta_if_open, store_status
 from herdmesh.statusstore.effects.leases import LeaseKeeper
 from herdmesh.statusstore.effects.store import Store
 from herdmesh.statusstore.service import wire
 from herdmesh.statusstore.service.filters import StatusFilter
-from herdmesh.statusstore.state.leases import PULSE_MS
-from herdmesh.statusstore.state.statuses import Change, StatusGone, StatusPut, StatusState, StoredStatus, TopicPut
+from herdmesh.statusstore.state.leases import PULSE_MS, LeaseTable
+from herdmesh.statusstore.state.statuses import (
+    Change,
+    StatusGone,
+    StatusPut,
+    StatusState,
+    StoredStatus,
+    TopicGone,
+    TopicPut,
+)
 from herdmesh.topicstore.contract import Revision, WatchChange, WatchEvent, WatchSnapshot
 
 #: A filtered watch is told the revision after this many changes that did not concern it, so that it can resume.
 SKIPPED_MAX: Final = 100
+#: What all watchers are sent alike is kept for those to come.
+_SHARED_BYTES_MAX: Final = 4 * 1024 * 1024
 
 _Context = Any  # grpc.aio.ServicerContext; generic in the stubs only
 _Events = AsyncGenerator[WatchEvent[StatusState, Change]]
@@ -43,6 +55,7 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
         self._store = store
         self._keeper = keeper
         self._leases = _LeaseMessages(keeper)
+        self._shared = SharedMessages(_SHARED_BYTES_MAX)
 
     async def GetStatus(self, request: pb2.GetStatusRequest, context: _Context) -> pb2.GetStatusResponse:
         name = wire.named(request.connector)
@@ -117,7 +130,7 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
     async def WatchStatuses(
         self, request: pb2.WatchStatusesRequest, context: _Context
     ) -> AsyncIterator[pb2.WatchStatusesResponse]:
-        watch = _StatusWatch(self._keeper, self._leases, request)
+        watch = _StatusWatch(self._keeper, self._leases, self._shared, request)
         resume = revisions.from_proto(request.resume)
         at_least = revisions.from_proto(request.at_least)
         if at_least is not None:
@@ -143,8 +156,15 @@ class _StatusWatch:
     record's changes (a connector's tombstone gives several). Messages before that carry no revision.
     """
 
-    def __init__(self, keeper: LeaseKeeper, leases: _LeaseMessages, request: pb2.WatchStatusesRequest) -> None:
+    def __init__(
+        self,
+        keeper: LeaseKeeper,
+        leases: _LeaseMessages,
+        shared: SharedMessages,
+        request: pb2.WatchStatusesRequest,
+    ) -> None:
         self._keeper = keeper
+        self._shared = shared
         self._lease_messages = leases
         self._filter = StatusFilter.of(request)
         self._skipped = 0
@@ -206,13 +226,13 @@ class _StatusWatch:
                     yield pb2.WatchStatusesResponse(topic_put=wire.topic_to(topic))
 
     def _changes(self, changes: Sequence[Change], revision: Revision) -> Iterator[pb2.WatchStatusesResponse]:
-        messages = [message for change in changes for message in self._change(change, revision)]
-        if messages:
-            self._skipped = 0
-            messages[-1].meta.CopyFrom(revisions.meta(revision))
-            yield from messages
-            return
-        self._skipped += 1
+        wanted = [change for change in changes if self._concerns(change)]
+        for change in wanted:
+            # The lease joined in is that of the moment, and only the last message of a record has its revision.
+            told = revision if change is wanted[-1] else None
+            make = partial(_message, change, revision, self._keeper.table, told)
+            yield self._shared.get(change, (self._keeper.version, told), make)
+        self._skipped = 0 if wanted else self._skipped + 1
         if self._skipped >= SKIPPED_MAX:
             yield self._progress(revision)
 
@@ -220,27 +240,38 @@ class _StatusWatch:
         self._skipped = 0
         return pb2.WatchStatusesResponse(meta=revisions.meta(revision), progress=pb2.StatusWatchProgress())
 
-    def _change(self, change: Change, revision: Revision) -> Iterator[pb2.WatchStatusesResponse]:
-        if isinstance(change, StatusPut):
-            # A status that leaves what is watched concerns the watcher as well.
-            if self._wanted(change.stored) or (change.previous is not None and self._wanted(change.previous)):
-                yield pb2.WatchStatusesResponse(status_put=wire.status_to(change.stored, revision, self._keeper.table))
-        elif isinstance(change, StatusGone):
-            if self._wanted(change.previous):
-                gone = status_pb2.Status(connector=change.previous.status.connector, task=change.previous.task)
-                yield pb2.WatchStatusesResponse(status_deleted=gone)
-        else:
-            status = change.status if isinstance(change, TopicPut) else change.previous
-            if not self._filter.takes_topics_of(status.connector):
-                return
-            if isinstance(change, TopicPut):
-                yield pb2.WatchStatusesResponse(topic_put=wire.topic_to(status))
-            else:
-                gone_topic = status_pb2.TopicStatus(topic=status.topic, connector=status.connector)
-                yield pb2.WatchStatusesResponse(topic_deleted=gone_topic)
+    def _concerns(self, change: Change) -> bool:
+        match change:
+            case StatusPut():
+                # A status that leaves what is watched concerns the watcher as well.
+                return self._wanted(change.stored) or (change.previous is not None and self._wanted(change.previous))
+            case StatusGone():
+                return self._wanted(change.previous)
+            case TopicPut():
+                return self._filter.takes_topics_of(change.status.connector)
+            case TopicGone():
+                return self._filter.takes_topics_of(change.previous.connector)
 
     def _wanted(self, stored: StoredStatus) -> bool:
         return self._filter.takes(stored.status, stored.status.state)
+
+
+def _message(
+    change: Change, revision: Revision, leases: LeaseTable, told: Revision | None
+) -> pb2.WatchStatusesResponse:
+    """A change as sent; `told` is the revision it gives, None for none."""
+    meta = None if told is None else revisions.meta(told)
+    match change:
+        case StatusPut():
+            return pb2.WatchStatusesResponse(meta=meta, status_put=wire.status_to(change.stored, revision, leases))
+        case StatusGone():
+            gone = status_pb2.Status(connector=change.previous.status.connector, task=change.previous.task)
+            return pb2.WatchStatusesResponse(meta=meta, status_deleted=gone)
+        case TopicPut():
+            return pb2.WatchStatusesResponse(meta=meta, topic_put=wire.topic_to(change.status))
+        case TopicGone():
+            gone_topic = status_pb2.TopicStatus(topic=change.previous.topic, connector=change.previous.connector)
+            return pb2.WatchStatusesResponse(meta=meta, topic_deleted=gone_topic)
 
 
 class _LeaseMessages:
