@@ -51,7 +51,8 @@ class Child:
     def until_stopped_or_ended(self) -> int:
         """The raw wait status; it went no further than its point."""
         status = os.waitpid(self.process.pid, os.WUNTRACED)[1]
-        said = select.select([self.process.stdout], [], [], 0)[0] if os.WIFSTOPPED(status) else []
+        assert self.process.stdout is not None
+        said = select.select([self.process.stdout.fileno()], [], [], 0)[0] if os.WIFSTOPPED(status) else []
         assert not said, self.said()
         return status
 
