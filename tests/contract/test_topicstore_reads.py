@@ -289,6 +289,25 @@ async def test_an_audit_record_knows_the_revision_of_its_write(cluster: Cluster)
     assert (await cluster.open()).state == store.state
 
 
+async def test_an_audit_record_knows_its_revision_when_somebody_else_writes_in_between(cluster: Cluster) -> None:
+    """Where a write's records will lie is foretold, to save a trip; here that fails every time."""
+    store = await writer_of(cluster)
+    for number in range(3):
+        key = b"key-%d" % number
+
+        def decide(_: KeyValues, key: bytes = key) -> Decision[Written]:
+            cluster.produce(b"foreign", key)  # after what was applied, before what is decided here
+            return _audited(cluster, key)
+
+        written = await store.write(decide)
+        assert written.entry is not None
+        assert written.revision.next_offsets == (written.entry.offset + 2,)
+        assert store.state.audited[-2:] == (b"%s at %d" % (key, *written.revision.next_offsets), b"plain " + key)
+        assert store.state.values()[b"foreign"] == key
+    assert len(store.state.audited) == 6, "what was sent in vain is not visible"
+    assert (await cluster.open()).state == store.state
+
+
 async def test_a_late_value_is_for_the_audit_topic_only(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     with pytest.raises(ValueError, match="late"):
