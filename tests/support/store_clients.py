@@ -277,7 +277,7 @@ class Herder:
         self._writes = 0
 
     async def run(self) -> None:
-        while True:
+        while not self._world.over:
             try:
                 await self._campaign(self._rng.choice(self._world.replicas))
             except HerdmeshError:
@@ -309,7 +309,7 @@ class Herder:
 
     async def lead(self) -> None:
         """Write under the epoch last granted, whether it still holds or not."""
-        while True:
+        while not self._world.over:
             await self._world.pause(self._rng.uniform(0.2, 1.5))
             if self._token is None:
                 continue

@@ -35,16 +35,16 @@ class StoreProcess:
         """`environment` goes on top of this process' own."""
         self.log_path = log_path
         self._environment = {**os.environ, **(environment or {})}
-        self._arguments = ["--listen=127.0.0.1:0", "--metrics=false", *arguments]
+        self._arguments = ["--metrics=false", *arguments]
         self._process: asyncio.subprocess.Process | None = None
 
     def stub(self, channel: grpc.aio.Channel) -> None:
         """Make the stubs; called with the channel of every new process."""
         raise AssertionError(f"{type(self).__name__} names no stubs")
 
-    async def start(self) -> None:
-        """Spawn it and wait until it listens."""
-        command = [sys.executable, "-m", self.module, *self._arguments]
+    async def start(self, listen: str = "127.0.0.1:0") -> None:
+        """Spawn it and wait until it listens: on any port, or for its clients' sake on the `address` it had before."""
+        command = [sys.executable, "-m", self.module, f"--listen={listen}", *self._arguments]
         self._process = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=self._environment
         )

@@ -1,0 +1,158 @@
+"""Two config stores and what their clients see: how fast the other takes over, what a replica serves, and a watch that
+goes on.
+
+The sessions are a user's (6 s, the least that a broker allows unless told otherwise); the times measured are printed.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import itertools
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
+from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
+from herdmesh.api.configstore.v1 import config_write_service_pb2_grpc
+from herdmesh.rpc import properties
+from herdmesh.rpc.client import connect, retrying
+from herdmesh.rpc.errors import NotWriter
+from tests.support.configstore_process import ConfigStoreProcess
+
+pytestmark = pytest.mark.kafka
+
+KILLED_S_MAX = 30.0  # the goal is 10: the session's 6 and what the take-over itself needs
+STOPPED_S_MAX = 3.0  # the goal is 1
+_EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "watch_connectors.py"
+_WAIT_S = 30.0
+
+
+@pytest.fixture
+async def stores(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> AsyncIterator[list[ConfigStoreProcess]]:
+    """A writer and a replica of it."""
+    topic = tmp_topic("configs")
+    made = [ConfigStoreProcess(kafka_bootstrap, topic, tmp_path / f"store-{number}.log") for number in (1, 2)]
+    try:
+        await made[0].start()
+        await made[0].until_writing()
+        await made[1].start()
+        await made[1].until_reading()
+        yield made
+    finally:
+        for store in made:
+            await store.kill()
+
+
+class _Caller:
+    """Writes one connector over and over through a channel that finds the writer by health alone."""
+
+    def __init__(self, stores: list[ConfigStoreProcess]) -> None:
+        self.channel = connect([store.address for store in stores], ConfigStoreProcess.write_service)
+        self._stub = config_write_service_pb2_grpc.ConfigWriteServiceStub(self.channel)
+        self._numbers = itertools.count(1)
+
+    async def write(self) -> int:
+        """Until one write is acknowledged, whoever does; its number."""
+        number = next(self._numbers)
+        request = write_pb.PutConnectorConfigRequest(
+            options=write_pb.WriteOptions(request_id=f"write-{number}"),
+            connector="counter",
+            config=properties.to_proto({"number": str(number)}),
+        )
+        await retrying(lambda: self._stub.PutConnectorConfig(request), _WAIT_S)
+        return number
+
+
+async def test_take_over_after_kill_and_after_a_clean_stop(stores: list[ConfigStoreProcess]) -> None:
+    first, second = stores
+    caller = _Caller(stores)
+    await caller.write()
+
+    killed_s = time.monotonic()
+    await first.end()
+    await caller.write()
+    took_s = time.monotonic() - killed_s
+    print(f"take-over after kill -9: {took_s:.2f} s until a write is acknowledged")
+    assert took_s < KILLED_S_MAX
+
+    await first.start(first.address)
+    await first.until_reading()
+    stopped_s = time.monotonic()
+    second.signal(signal.SIGTERM)
+    number = await caller.write()
+    took_s = time.monotonic() - stopped_s
+    print(f"take-over after a clean stop: {took_s:.2f} s until a write is acknowledged")
+    assert took_s < STOPPED_S_MAX
+    assert await first.configs() == {"counter": {"number": str(number)}}
+    await caller.channel.close()
+
+
+async def test_a_replica_serves_what_is_demanded(stores: list[ConfigStoreProcess]) -> None:
+    """Reads, linearizable reads and watches at a revision that the writer has just given; writes it refuses."""
+    writer, replica = stores
+    for number in range(20):
+        written = await writer.put("a", {"number": str(number)})
+        revision = written.meta.revision
+        at_least = await replica.read.GetSnapshot(read_pb.GetSnapshotRequest(at_least=revision))
+        assert properties.from_proto(at_least.connectors[0].config) == {"number": str(number)}
+        assert (await replica.configs())["a"] == {"number": str(number)}
+        async for event in replica.read.Watch(read_pb.WatchRequest(at_least=revision)):
+            assert properties.from_proto(event.connector_changed.after.config) == {"number": str(number)}
+            break
+    with pytest.raises(NotWriter):
+        await replica.put("b", {})
+
+
+async def test_the_readmes_watch_survives_restarts(stores: list[ConfigStoreProcess]) -> None:
+    """The example of the docs follows two addresses, as a process of its own. The store it is attached to is killed, it
+    goes on at the other; both are killed and started anew, it goes on. Each change is told once, in order."""
+    first, second = stores
+    caller = _Caller(stores)
+    printed: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    example = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(_EXAMPLE), f"ipv4:{first.address},{second.address}"), stdout=asyncio.subprocess.PIPE
+    )
+    reading = asyncio.create_task(_lines(example, printed))
+    told: list[int] = []
+    try:
+        await _until_told(printed, told, await caller.write())
+        await first.end()
+        await _until_told(printed, told, await caller.write())
+        await first.start(first.address)
+        await second.end()
+        await first.until_writing()
+        await _until_told(printed, told, await caller.write())
+        await first.end()
+        await asyncio.gather(first.start(first.address), second.start(second.address))
+        last = [await caller.write() for _ in range(5)][-1]
+        await _until_told(printed, told, last)
+        assert told == list(range(told[0], last + 1)), f"a change was missed or repeated: {told}"
+    finally:
+        example.terminate()
+        await example.wait()
+        reading.cancel()
+        await caller.channel.close()
+
+
+async def _lines(example: asyncio.subprocess.Process, printed: asyncio.Queue[dict[str, Any]]) -> None:
+    assert example.stdout is not None
+    while line := await example.stdout.readline():
+        printed.put_nowait(ast.literal_eval(line.decode()))
+
+
+async def _until_told(printed: asyncio.Queue[dict[str, Any]], told: list[int], number: int) -> None:
+    """Collect the writes the example told, each by the change of the config itself, until this one is."""
+    async with asyncio.timeout(_WAIT_S):
+        while not told or told[-1] < number:
+            changed = await printed.get()
+            if {"CONNECTOR_CHANGE_KIND_CONFIG_UPDATED", "CONNECTOR_CHANGE_KIND_SNAPSHOT"} & set(changed["kinds"]):
+                told.append(int(changed["after"]["config"]["entries"]["number"]["text"]))
