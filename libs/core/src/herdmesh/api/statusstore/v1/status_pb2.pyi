@@ -62,7 +62,9 @@ class Status(_message.Message):
     effective_state: _connector_pb2.RunState.ValueType
     """effective_state joins state and lease: RUNNING under an expired lease reads as UNASSIGNED. Set by the store on reads."""
     effective_reason: _builtins.str
-    """effective_reason says why effective_state differs, for example LEASE_EXPIRED. Empty = it does not differ."""
+    """effective_reason says why effective_state differs: LEASE_EXPIRED, or LEASE_UNKNOWN on a replica that no writer has told
+    anything for 12 s. Empty = it does not differ.
+    """
     @_builtins.property
     def conditions(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Condition]:
         """conditions that add to the state, in the order written. At most 16, one of each type, a type of at most 64 characters

@@ -105,7 +105,7 @@ class StatusReadServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def WatchLeases(self, request, context):
-        """WatchLeases sends the whole table of leases, then every change of it.
+        """WatchLeases sends the whole table of leases, then every change of it; the writer repeats it every second.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

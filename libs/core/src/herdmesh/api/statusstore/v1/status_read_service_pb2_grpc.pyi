@@ -42,7 +42,7 @@ class StatusReadServiceStub:
     ListTopics: _grpc.UnaryUnaryMultiCallable[_status_read_service_pb2.ListTopicsRequest, _status_read_service_pb2.ListTopicsResponse]
     """ListTopics returns the topics a connector was seen to use."""
     WatchLeases: _grpc.UnaryStreamMultiCallable[_status_read_service_pb2.WatchLeasesRequest, _status_read_service_pb2.WatchLeasesResponse]
-    """WatchLeases sends the whole table of leases, then every change of it."""
+    """WatchLeases sends the whole table of leases, then every change of it; the writer repeats it every second."""
     Refresh: _grpc.UnaryUnaryMultiCallable[_status_read_service_pb2.RefreshRequest, _status_read_service_pb2.RefreshResponse]
     """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
     GetStoreStatus: _grpc.UnaryUnaryMultiCallable[_status_read_service_pb2.GetStoreStatusRequest, _status_read_service_pb2.GetStoreStatusResponse]
@@ -62,7 +62,7 @@ class StatusReadServiceAsyncStub(StatusReadServiceStub):
     ListTopics: _aio.UnaryUnaryMultiCallable[_status_read_service_pb2.ListTopicsRequest, _status_read_service_pb2.ListTopicsResponse]  # type: ignore[assignment]
     """ListTopics returns the topics a connector was seen to use."""
     WatchLeases: _aio.UnaryStreamMultiCallable[_status_read_service_pb2.WatchLeasesRequest, _status_read_service_pb2.WatchLeasesResponse]  # type: ignore[assignment]
-    """WatchLeases sends the whole table of leases, then every change of it."""
+    """WatchLeases sends the whole table of leases, then every change of it; the writer repeats it every second."""
     Refresh: _aio.UnaryUnaryMultiCallable[_status_read_service_pb2.RefreshRequest, _status_read_service_pb2.RefreshResponse]  # type: ignore[assignment]
     """Refresh waits until a revision, or the end of the topic as it is now, is applied."""
     GetStoreStatus: _aio.UnaryUnaryMultiCallable[_status_read_service_pb2.GetStoreStatusRequest, _status_read_service_pb2.GetStoreStatusResponse]  # type: ignore[assignment]
@@ -109,7 +109,7 @@ class StatusReadServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _status_read_service_pb2.WatchLeasesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_status_read_service_pb2.WatchLeasesResponse], _abc.AsyncIterator[_status_read_service_pb2.WatchLeasesResponse]]:
-        """WatchLeases sends the whole table of leases, then every change of it."""
+        """WatchLeases sends the whole table of leases, then every change of it; the writer repeats it every second."""
 
     @_abc_1.abstractmethod
     def Refresh(
