@@ -16,6 +16,7 @@ from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.configstore.state.history import HistoryIndex, Place
 from herdmesh.configstore.state.redaction import REDACTED, is_secret
+from herdmesh.connect import jackson
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import HistoryNotFound, InvalidConfig, RequestInvalid, RevisionMismatch
 from tests.support.configstore_process import ConfigStoreProcess
@@ -103,7 +104,7 @@ async def test_a_history_is_paged_newest_first(writer: Replica) -> None:
     assert token == ""
     assert len(await history(writer, "c1", page_size=100_000)) == 25
     assert list(await history(writer, "nobody")) == []
-    for wrong in ({"page_size": -1}, {"page_token": "x"}):
+    for wrong in ({"page_size": -1}, {"page_token": "x"}, {"page_token": "٣"}, {"page_token": "9" * 5_000}):
         with pytest.raises(RequestInvalid):
             await history(writer, "c1", **wrong)
     with pytest.raises(RequestInvalid):
@@ -187,6 +188,24 @@ async def test_what_is_not_in_history_is_not_found_and_why(writer: Replica) -> N
     with pytest.raises(HistoryNotFound, match="does not have that change any more"):
         await restore(writer, "c1", made.meta.revision)
     assert list(await history(writer, "c1")) == []
+
+
+async def test_a_forged_audit_record_hides_no_other(writer: Replica) -> None:
+    forged: dict[str, Any] = {
+        "caller": "\ud800", "time_ms": 2**62, "operation": "X", "connector": "c1", "outcome": {}, "revision": "garbage",
+        "changes": {"config": [], "changed": 1, "target_state": "?", "tasks": 2**40, "deleted": "yes"},
+    }  # fmt: skip
+    writer.broker.produce(SETTINGS.audit_topic, b"r", jackson.dumps(forged))
+    writer.broker.produce(SETTINGS.audit_topic, b"r", b"no json")
+    made = await writer.put("c1", {"a": "1"})
+    newest, odd = await history(writer, "c1")
+    assert newest.revision == made.meta.revision
+    assert (odd.operation, odd.HasField("config_after"), odd.HasField("task_count"), odd.deleted) == (
+        "X", False, False, False,
+    )  # fmt: skip
+    assert not odd.HasField("revision")
+    answer = await writer.read.GetStoreStatus(read_pb.GetStoreStatusRequest())
+    assert answer.status.undecodable_count == 1
 
 
 def test_the_index_is_bounded_and_forgets_who_changed_longest_ago() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from herdmesh.configstore.effects.stores import ConfigTopicStore
 from herdmesh.connect import audit_topic
@@ -48,10 +49,10 @@ async def config_at(store: ConfigTopicStore, connector: str, revision: Revision)
     change = next((one for one in await _read(store, places) if one.revision == text), None)
     if change is None:
         raise HistoryNotFound(connector, text, "the audit topic does not have that change any more")
-    if "config" not in change.changes:
+    config = change.changes.get("config")
+    if not isinstance(config, dict):
         raise HistoryNotFound(connector, text, f"{change.operation} wrote no config")
-    config: Properties = change.changes["config"]
-    return config
+    return cast(Properties, config)
 
 
 async def _read(store: ConfigTopicStore, offsets: Sequence[int]) -> list[AuditRecord]:

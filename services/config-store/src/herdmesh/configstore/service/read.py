@@ -7,6 +7,7 @@ Invariant: a watcher can resume from every revision it was given, and from none 
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any, TypeAlias
@@ -33,6 +34,7 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 _SHARED_BYTES_MAX = 16 * 1024 * 1024
 _PAGE_SIZE = 100
 _PAGE_SIZE_MAX = 1_000
+_PAGE_TOKEN = re.compile("[0-9]{1,18}")
 
 
 class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
@@ -111,7 +113,7 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
             raise errors.name_missing()
         if request.page_size < 0:
             raise RequestInvalid("must not be negative", "page_size")
-        if request.page_token and not request.page_token.isdecimal():
+        if request.page_token and not _PAGE_TOKEN.fullmatch(request.page_token):
             raise RequestInvalid("is not the next_page_token of a page before", "page_token")
         before = int(request.page_token) if request.page_token else None
         size = min(request.page_size or _PAGE_SIZE, _PAGE_SIZE_MAX)

@@ -8,8 +8,9 @@ Nothing a foreign writer stored keeps a message from being made: one odd record 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -36,6 +37,7 @@ from herdmesh.topicstore import Revision
 
 _Read = config_read_service_pb2
 
+_INT32_MAX = 2**31 - 1
 _TIME_MS_MIN, _TIME_MS_MAX = -62_135_596_800_000, 253_402_300_799_999
 _TARGET_STATES = {
     TargetState.STARTED: connector_pb2.TARGET_STATE_STARTED,
@@ -183,24 +185,29 @@ def snapshot_part(state: ConnectorState, store_id: str) -> config_read_service_p
 
 
 def history_entry(record: AuditRecord) -> config_read_service_pb2.HistoryEntry:
-    """One change as the audit topic tells it."""
+    """One change as the audit topic tells it. What is not as we write it is left out: others may write there too."""
     told = record.changes
+    config, changed, state = told.get("config"), told.get("changed"), told.get("target_state")
+    count = told.get("tasks", told.get("task_count"))
     message = _Read.HistoryEntry(
         time=_timestamp(record.time_ms),
         caller=_text(record.caller),
         operation=_text(record.operation),
         request_id=_text(record.request_id),
         deleted=told.get("deleted") is True,
-        changed_properties=[_text(str(name)) for name in told.get("changed", ())],
-        task_count=told.get("tasks", told.get("task_count")),
+        changed_properties=[_text(name) for name in _texts(changed)],
+        task_count=count if type(count) is int and 0 <= count <= _INT32_MAX else None,
     )
-    if record.revision:
-        message.revision.CopyFrom(revisions.to_proto(revisions.from_text(record.revision)))
-    if "config" in told:
-        message.config_after.CopyFrom(properties_to_proto(told["config"]))
-        message.redacted_properties.extend(_text(name) for name in redacted_names(told["config"]))
-    if "target_state" in told:
-        message.target_state_after = _TARGET_STATES[TargetState(told["target_state"])]
+    with contextlib.suppress(ValueError):
+        revision = revisions.from_text(record.revision)
+        if revision is not None:
+            message.revision.CopyFrom(revisions.to_proto(revision))
+    if isinstance(config, dict):
+        properties_after = cast(Properties, config)
+        message.config_after.CopyFrom(properties_to_proto(properties_after))
+        message.redacted_properties.extend(_text(name) for name in redacted_names(properties_after))
+    if state in TargetState.__members__:
+        message.target_state_after = _TARGET_STATES[TargetState(state)]
     return message
 
 
@@ -245,6 +252,12 @@ def _json_text(value: object) -> str:
 def _text(text: str) -> str:
     """Text as a message can carry it: halves of surrogate pairs, which a foreign writer's JSON may have, replaced."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _texts(value: object) -> list[str]:
+    """The texts of a JSON list; none of anything else."""
+    items = cast("list[object]", value) if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, str)]
 
 
 def _timestamp(epoch_ms: int) -> Timestamp:

@@ -8,6 +8,7 @@ events.py, requests.py -> machine.py -> instructions.py
                              |     `-- tasksets.py  make, commit, fence, count
                              |-- placement.py   who goes where (assignment.py)
                              |-- calls.py       callers' requests (configs.py, restarts.py)
+                             |-- session_keys.py  the key of a Connect cluster's internal requests
                              `-- views.py       what callers see
 """
 
