@@ -22,10 +22,10 @@ from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.configstore.state.mutations import LeaderToken, Mutation, WriteContext
 from herdmesh.configstore.state.writes import Plan, plan, plan_epoch
 from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import ConfigRecord, ManifestRecord, RestartRecord
-from herdmesh.connect.records import Tombstone, Undecodable
+from herdmesh.connect.config_records import ConfigRecord, EpochRecord, ManifestRecord, RestartRecord
+from herdmesh.connect.records import Tombstone, Undecodable, Unknown
 from herdmesh.rpc.errors import HerdmeshError
-from herdmesh.topicstore.contract import NewRecord, StoredRecord
+from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, NewRecord, StoredRecord
 from herdmesh.topicstore.writes import PROVISIONAL_OFFSET
 from tests.support.config_topic import AUDIT, STORE_ID, TOPIC, revision
 from tests.support.java_config_rules import JavaConfigs
@@ -81,6 +81,18 @@ class Replica:
     #: Of each connector, the offset of its latest record of Connect's that this replica has read.
     touched: dict[str, int] = field(default_factory=dict[str, int])
     manifested: set[str] = field(default_factory=set[str])
+
+    def refuses(self, record: StoredRecord) -> bool:
+        """Read one record; True when it had to be counted as unreadable. The oracle says so of Connect's kinds, the
+        decoder of ours."""
+        key, led, refused = record.key or b"", self.state.leadership, self.java.refused
+        self.read(record)
+        if not key.startswith(b"herdmesh-"):
+            return self.java.refused > refused
+        decoded = config_topic.decode(key, record.value)
+        if isinstance(decoded, EpochRecord):
+            return self.state.leadership == led
+        return key != KEEP_ALIVE_KEY and isinstance(decoded, Undecodable | Unknown)
 
     def read(self, record: StoredRecord) -> None:
         """One record."""

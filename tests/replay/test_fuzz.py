@@ -1,0 +1,239 @@
+"""Records nobody should write, in both topics: no crash, no change from what cannot be read, each counted and listed.
+
+Twice: record by record through the pure states, beside the oracles of Java's rules; and through real topics, half of
+them before a store starts and half while it runs, with writes of ours in between that must stay as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import pytest
+from confluent_kafka import Producer
+
+from herdmesh.configstore.service import wire
+from herdmesh.configstore.state.changes import Change as ConfigChange
+from herdmesh.configstore.state.config import ConfigState
+from herdmesh.configstore.state.mutations import PutConnectorConfig, WriteContext
+from herdmesh.configstore.state.writes import plan
+from herdmesh.connect import config_topic
+from herdmesh.connect.javavalues import utf8_text
+from herdmesh.connect.status_topic import State, TaskStatus
+from herdmesh.statusstore.state.statuses import Change as StatusChange
+from herdmesh.statusstore.state.statuses import StatusState
+from herdmesh.statusstore.state.writes import Put, PutMode, decide_puts
+from herdmesh.topicstore import KafkaTopicStore, Role
+from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, Decision, StoredRecord
+from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
+from tests.support import fuzz
+from tests.support.config_topic import TOPIC, revision
+from tests.support.config_world import Replica, follows_java
+from tests.support.fuzz import Raw
+from tests.support.java_status_rules import JavaStatuses
+from tests.support.sizes import soak_or
+from tests.support.status_reading import reads_as_java
+
+#: Of each topic, through the pure state and through the real topic.
+_PURE_RECORDS = soak_or(10_000, 100_000)
+_REAL_RECORDS = soak_or(50_000, 100_000)
+_LISTED = 100
+_WAIT_S = 60.0
+
+
+# The pure states.
+
+
+@pytest.mark.timeout(600)
+def test_what_cannot_be_read_changes_nothing_in_the_config_state() -> None:
+    replica, refused = Replica(), list[tuple[int, bytes]]()
+    state = replica.state
+    for offset, (key, value) in enumerate(fuzz.config_stream(1, _PURE_RECORDS)):
+        record = StoredRecord(TOPIC, 0, offset, key, value, offset)
+        name = getattr(config_topic.decode(key, value), "connector", "")
+        before = (state.connector(name), state.leadership, state.session_key)
+        if replica.refuses(record):
+            refused.append((offset, key))
+            assert state.connector(name).looks_like(before[0]), (offset, key, value)
+            assert (state.leadership, state.session_key) == before[1:]
+        assert state.refused.count == len(refused), (offset, key, value)
+        if state.connector(name).foreign:
+            follows_java(state.connector(name), replica)
+    for one in state.stored():
+        if one.foreign:
+            follows_java(one, replica)
+    listed = [(offset, utf8_text(key)) for offset, key in refused[-_LISTED:]]
+    assert [(one.offset, one.key) for one in state.refused.latest] == listed
+    assert len(wire.snapshot(state, revision(_PURE_RECORDS), ()).SerializeToString()) > 0
+    assert _PURE_RECORDS // 3 < len(refused) < _PURE_RECORDS * 2 // 3
+
+
+@pytest.mark.timeout(600)
+def test_what_cannot_be_read_changes_nothing_in_the_status_state() -> None:
+    state, java = StatusState(), JavaStatuses()
+    refused = list[tuple[int, bytes]]()
+    for offset, (key, value) in enumerate(fuzz.status_stream(2, _PURE_RECORDS)):
+        changes = state.apply(StoredRecord("connect-status", 0, offset, key, value, offset))
+        if not java.read(key, value, offset) and key != KEEP_ALIVE_KEY:
+            refused.append((offset, key))
+            assert not changes, (offset, key, value)
+        assert state.undecodable_count == len(refused), (offset, key, value)
+        if offset % 2_500 == 0:
+            assert reads_as_java(state, java), offset
+    assert reads_as_java(state, java)
+    assert [one.offset for one in state.undecodable] == [offset for offset, _ in refused[-_LISTED:]]
+    assert _PURE_RECORDS // 3 < len(refused) < _PURE_RECORDS * 2 // 3
+
+
+# Real topics.
+
+
+class SeenConfig(ConfigState):
+    """The state of a store under test, which remembers what it was fed and in which order. Its copies do not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[StoredRecord] = []
+
+    def apply(self, record: StoredRecord) -> Sequence[ConfigChange]:
+        self.seen.append(record)
+        return super().apply(record)
+
+
+class SeenStatuses(StatusState):
+    """As `SeenConfig`; a copy begins with nothing seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[StoredRecord] = []
+
+    def apply(self, record: StoredRecord) -> Sequence[StatusChange]:
+        self.seen.append(record)
+        return super().apply(record)
+
+
+Seen = TypeVar("Seen", SeenConfig, SeenStatuses)
+Write = Callable[[Any, int], Decision[None]]
+
+
+async def _lived_through(
+    bootstrap: str, topic: str, partitions: int, empty: Callable[[], Seen], raw: Sequence[Raw], write: Write
+) -> tuple[Seen, int]:
+    """A store writes, is closed, and finds half of `raw` when it starts again and the other half after that, writing
+    all the while. Its state when it has read everything, and the number of its last write."""
+    settings = TopicSettings(
+        topic=topic,
+        transactional_id=f"{topic}-writer",
+        election_group=f"{topic}-election",
+        partitions=partitions,
+        bootstrap_servers=bootstrap,
+        client_id_base=topic,
+    )
+    store = KafkaTopicStore[Any, Any](settings, empty())
+    await store.start()
+    try:
+        await _writing(store)
+        await store.write(lambda state: write(state, 0))
+    finally:
+        await store.close()
+    await asyncio.to_thread(_produce, bootstrap, topic, raw[: len(raw) // 2])
+    state = empty()
+    store = KafkaTopicStore[Any, Any](settings, state)
+    await store.start()
+    try:
+        await _writing(store)
+        producing = asyncio.create_task(asyncio.to_thread(_produce, bootstrap, topic, raw[len(raw) // 2 :]))
+        number = 0
+        while number == 0 or not producing.done():
+            number += 1
+            await store.write(partial(_numbered, write, number))
+        await producing
+        await store.barrier()
+    finally:
+        await store.close()
+    assert not Counter(raw) - Counter((one.key or b"", one.value) for one in state.seen)
+    return state, number
+
+
+def _numbered(write: Write, number: int, state: Any) -> Decision[None]:
+    return write(state, number)
+
+
+async def _writing(store: KafkaTopicStore[Any, Any]) -> None:
+    async with asyncio.timeout(_WAIT_S):
+        async for role in store.role_changes():
+            if role is Role.WRITER:
+                return
+
+
+def _nothing(*_: object) -> None:
+    return None
+
+
+def _produce(bootstrap: str, topic: str, records: Sequence[Raw]) -> None:
+    """As any tool would write them; blocks until the broker has all."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "partitioner": MURMUR2_RANDOM,
+            "enable.idempotence": True,
+            "queue.buffering.max.kbytes": 65_536,
+            "linger.ms": 20,
+        }
+    )
+    for key, value in records:
+        while True:
+            try:
+                producer.produce(topic, key=key, value=value)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert producer.flush(_WAIT_S) == 0
+
+
+def _put_config(state: ConfigState, number: int) -> Decision[None]:
+    context = WriteContext("PutConnectorConfig", 1, "incarnation")
+    planned = plan(state, PutConnectorConfig("kept", {"number": str(number)}), context)
+    return Decision(planned.records, _nothing)
+
+
+def _put_status(state: StatusState, number: int) -> Decision[None]:
+    status = TaskStatus("kept", 0, State.RUNNING, "w:1", number, worker_incarnation="i")
+    return Decision(decide_puts(state, [Put(status, PutMode.PUT)]).records, _nothing)
+
+
+@pytest.mark.timeout(600)
+async def test_a_config_store_lives_through_it(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+    raw = list(fuzz.config_stream(3, _REAL_RECORDS))
+    state, number = await _lived_through(kafka_bootstrap, tmp_topic("configs"), 1, SeenConfig, raw, _put_config)
+    replica, refused = Replica(), list[int]()
+    for seen in state.seen:
+        record = StoredRecord(TOPIC, 0, seen.offset, seen.key, seen.value, seen.timestamp_ms)
+        if replica.refuses(record):
+            refused.append(record.offset)
+    assert state.refused.count == len(refused)
+    assert [one.offset for one in state.refused.latest] == refused[-_LISTED:]
+    for one in state.stored():
+        if one.foreign:
+            follows_java(one, replica)
+    kept = state.connector("kept")
+    assert (kept.config, kept.foreign, kept.incarnation) == ({"number": str(number)}, False, "incarnation")
+
+
+@pytest.mark.timeout(600)
+async def test_a_status_store_lives_through_it(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
+    raw = list(fuzz.status_stream(4, _REAL_RECORDS))
+    state, number = await _lived_through(kafka_bootstrap, tmp_topic("status"), 5, SeenStatuses, raw, _put_status)
+    java, refused = JavaStatuses(), list[tuple[int, int]]()
+    for record in state.seen:
+        if not java.read(record.key or b"", record.value, record.timestamp_ms) and record.key != KEEP_ALIVE_KEY:
+            refused.append((record.partition, record.offset))
+    assert state.undecodable_count == len(refused)
+    assert [(one.partition, one.offset) for one in state.undecodable] == refused[-_LISTED:]
+    assert reads_as_java(state, java)
+    kept = state.get("kept", 0)
+    assert kept is not None
+    assert kept.status.generation == number
