@@ -29,7 +29,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.devstack.broker import Broker
-from tests.support.java_connect import EXACTLY_ONCE, JavaConnect
+from tests.support.java_connect import DISCARDED, EXACTLY_ONCE, JavaConnect
 from tests.support.mesh import Mesh, running_mesh
 from tests.support.sizes import SOAKING, soak_or
 
@@ -202,6 +202,7 @@ async def test_lines_survive_java_to_us_and_back(
             await _until_all(way, lines)
         finally:
             await asyncio.to_thread(java.stop)
+    assert not [error for error in java.errors() if not DISCARDED.fullmatch(error)], "it could not go on as it found it"
     topic, arrived = await asyncio.to_thread(way.in_topic), await asyncio.to_thread(way.arrived)
     if end == "stop":
         assert [one for _offset, one in topic] == lines

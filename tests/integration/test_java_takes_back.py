@@ -30,7 +30,7 @@ from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write
 from herdmesh.rpc import properties
 from tests.support.beside_java import OurStores, RawTopics, java_view
-from tests.support.java_connect import EXACTLY_ONCE, JavaConnect
+from tests.support.java_connect import DISCARDED, EXACTLY_ONCE, JavaConnect
 from tests.support.sizes import SOAKING
 
 pytestmark = pytest.mark.kafka
@@ -257,7 +257,7 @@ async def test_java_runs_what_we_stored_and_we_take_it_back(
         with files.source.open("a") as more:
             more.write("four\n")
         await _until_lines(files.out, ["one", "two", "three", "four"])
-        _assert_only_our_keys_are_errors(java.log(), raw)
+        _assert_only_our_keys_are_errors(java.errors(), raw)
         await _change(java, files)
         last = await asyncio.to_thread(java_view, java)
         async with ours.running():
@@ -283,11 +283,9 @@ async def _runs_as_stored(java: JavaConnect, before: dict[str, Any], raw: RawTop
     assert raw.events[ours:] == [("SESSION_KEY", ""), ("TASKS_COMMITTED", "unmade")]
 
 
-def _assert_only_our_keys_are_errors(log: str, raw: RawTopics) -> None:
+def _assert_only_our_keys_are_errors(errors: list[str], raw: RawTopics) -> None:
     """One line for each record of ours, as Connect says of a key it does not know; and the task that cannot start."""
-    errors = [line for line in log.splitlines() if re.match(r"\[[\d:.]+\] (ERROR|FATAL)", line)]
-    discarded = re.compile(r".* Discarding config update record with invalid key: (.+)")
-    found = [discarded.fullmatch(line) for line in errors]
+    found = [DISCARDED.fullmatch(line) for line in errors]
     assert Counter(line[1] for line in found if line) == {key: n for key, n in raw.keys.items() if OURS.fullmatch(key)}
     others = [error for error, line in zip(errors, found, strict=True) if line is None]
     assert all("bad-0" in error for error in others), others

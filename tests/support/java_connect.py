@@ -10,6 +10,7 @@ was not taken because of a rebalance.
 from __future__ import annotations
 
 import json
+import re
 import socket
 import subprocess
 import time
@@ -35,6 +36,9 @@ _STOP_TIMEOUT_S = 30.0
 _REBALANCE_TIMEOUT_S = 20.0
 #: what Connect's 409 and 500 say when the same call will do in a moment (reference/rest-api.md 1.2)
 _REBALANCING = ("rebalance", "stale configuration", "no known leader")
+
+DISCARDED = re.compile(r".* Discarding config update record with invalid key: (.+)")
+"""What it logs, as an error, of a record whose key it does not know."""
 
 _LOG4J = """\
 rootLogger.level=info
@@ -190,6 +194,10 @@ class JavaConnect:
     def log(self) -> str:
         """Everything it has logged, over all its lives."""
         return self.log_path.read_text(errors="replace")
+
+    def errors(self) -> list[str]:
+        """The lines of its log that are errors, over all its lives."""
+        return [one for one in self.log().splitlines() if re.match(r"\[[\d:.]+\] (ERROR|FATAL) ", one)]
 
     # -- what a user does
 
