@@ -29,6 +29,8 @@ from herdmesh.topicstore import (
 )
 from herdmesh.topicstore.core import MayWrite, always
 from herdmesh.topicstore.health import HealthBook, Part, condition_of
+from herdmesh.topicstore.log import LogUnavailable, Positions
+from herdmesh.topicstore.memory import MemoryLog
 from tests.contract.topicstore_harness import WAIT_S, Change, KeyValues, Watcher, put, suite_settings, until_role
 
 SETTINGS = suite_settings("t")
@@ -150,6 +152,20 @@ async def test_a_topic_taken_away_closes_the_store_and_tells_everyone(anew: bool
     with pytest.raises(TopicRecreated):
         await store.write(put(b"a", b"2"))
     assert store_status(store, 0, []).role == store_pb2.STORE_ROLE_CLOSED
+
+
+async def test_a_topic_taken_away_while_it_is_first_read_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = MemoryBroker()
+
+    async def gone(_: MemoryLog) -> Positions:
+        broker.topics.pop(SETTINGS.topic, None)
+        raise LogUnavailable("no leader")
+
+    monkeypatch.setattr(MemoryLog, "end", gone)
+    store = _store(broker)
+    with pytest.raises(TopicRecreated):
+        await asyncio.wait_for(start_when_possible(store), WAIT_S)
+    assert store.role is Role.CLOSED
 
 
 async def test_a_foreign_writer_is_named_until_it_is_gone() -> None:

@@ -53,11 +53,13 @@ class Barrier:
 
     async def end(self) -> Positions:
         """The end of the log, asked for until it answers."""
+        level = logging.WARNING
         while True:
             try:
                 return await self._fetch_end()
             except LogUnavailable as unavailable:
-                _logger.warning("cannot fetch the end of the topic, trying again: %s", unavailable)
+                _logger.log(level, "cannot fetch the end of the topic, trying again: %s", unavailable)
+                level = logging.DEBUG  # an outage is told once, by this and by the store's health
                 await asyncio.sleep(_RETRY_S)
 
     def fail(self, error: Exception) -> None:

@@ -137,8 +137,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             self._log.read(self)
             self._spawn(self._guard.run())
             self._spawn(self._barrier.run())
-            end = await self._barrier.end()
-            await self._applied.wait(end)
+            await self._barrier.pass_through()
         except BaseException:
             await self.close()
             raise
