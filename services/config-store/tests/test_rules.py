@@ -1,7 +1,10 @@
-"""Connect's rules one by one (reference config-topic 4 to 9 and 11); whole scenarios are in `test_fold`.
+"""Connect's rules one by one (reference config-topic 2 to 9 and 11); whole scenarios are in `test_fold`.
 
 | Section | Rule | Test |
 |---|---|---|
+| 2 | keys and bytes of each kind | `libs/core/tests/connect` test_golden_topics, test_config_topic |
+| 3 | the records of each operation, in order; no tasks; tombstones | `test_golden_write` |
+| 3.2 | who may write | `test_writes` test_what_only_the_leader_may_write, `test_epochs` |
 | 4 | order of prefixes, whole keys, unknown keys | test_which_kind_a_key_is |
 | 4.1 | null, with and without config | test_a_target_state_that_is_removed |
 | 4.1 | `state.v2`, fallback to `state`, enum names | `test_fold` test_target_state_values |
