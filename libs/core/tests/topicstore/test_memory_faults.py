@@ -118,14 +118,14 @@ async def test_nobody_reads_past_a_transaction_that_is_open(cluster: MemoryClust
 
 
 _VALUES = st.one_of(st.none(), st.binary(min_size=1, max_size=2))
-_STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("write"), st.sampled_from([b"a", b"b"]), _VALUES),
-        st.tuples(st.just("wait"), st.sampled_from([1, 29, 31, 61]), st.none()),
-        st.tuples(st.just("compact"), st.booleans(), st.none()),
-    ),
-    min_size=1,
-    max_size=40,
+_WRITES = st.lists(st.tuples(st.just("write"), st.sampled_from([b"a", b"b"]), _VALUES), max_size=6)
+_CLEANINGS = st.tuples(
+    st.tuples(st.just("wait"), st.sampled_from([1, 29, 31, 61]), st.none()),
+    st.tuples(st.just("compact"), st.booleans(), st.none()),
+)
+#: Writes, time that passes, a log cleaner that comes by; some times over.
+_STEPS = st.lists(st.tuples(_WRITES, _CLEANINGS), min_size=1, max_size=4).map(
+    lambda rounds: [step for writes, cleaning in rounds for step in (*writes, *cleaning)]
 )
 _LAG_MS = 60_000
 
