@@ -113,26 +113,29 @@ async def test_a_replica_serves_what_is_demanded(stores: list[ConfigStoreProcess
 
 
 async def test_the_readmes_watch_survives_restarts(stores: list[ConfigStoreProcess]) -> None:
-    """The example of the docs follows two addresses, as a process of its own. The store it is attached to is killed, it
-    goes on at the other; both are killed and started anew, it goes on. Each change is told once, in order."""
-    first, second = stores
+    """The example of the docs follows two addresses, as a process of its own. The replica it is attached to is killed,
+    it goes on at the writer; the writer is stopped, it goes on at the other; all are gone and started anew, it goes on.
+    Each change is told once, in order."""
+    writer, replica = stores
     caller = _Caller(stores)
     printed: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     example = await asyncio.create_subprocess_exec(
-        *(sys.executable, str(_EXAMPLE), f"ipv4:{first.address},{second.address}"), stdout=asyncio.subprocess.PIPE
+        *(sys.executable, str(_EXAMPLE), f"ipv4:{replica.address},{writer.address}"), stdout=asyncio.subprocess.PIPE
     )
     reading = asyncio.create_task(_lines(example, printed))
     told: list[int] = []
     try:
         await _until_told(printed, told, await caller.write())
-        await first.end()
+        await replica.end()
         await _until_told(printed, told, await caller.write())
-        await first.start(first.address)
-        await second.end()
-        await first.until_writing()
+        await replica.start(replica.address)
+        await replica.until_reading()
+        writer.signal(signal.SIGTERM)
         await _until_told(printed, told, await caller.write())
-        await first.end()
-        await asyncio.gather(first.start(first.address), second.start(second.address))
+        await writer.end()
+        replica.signal(signal.SIGTERM)
+        await replica.ended()
+        await asyncio.gather(writer.start(writer.address), replica.start(replica.address))
         last = [await caller.write() for _ in range(5)][-1]
         await _until_told(printed, told, last)
         assert told == list(range(told[0], last + 1)), f"a change was missed or repeated: {told}"
