@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from herdmesh.connect import _jackson_reader, config_topic, jackson, status_topic
 from herdmesh.connect.config_records import ManifestRecord, task_config_digest
 from herdmesh.connect.errors import DataError
-from tests.support.sizes import soak_or
+from tests.support.sizes import SOAKING, soak_or
 
-_EXAMPLES = soak_or(100, 20_000)
+_EXAMPLES = soak_or(100, 5_000)
 
 _ODD = [
     '{"properties":{"a":"1","a":"2"}}',
@@ -120,7 +120,7 @@ def _outcome(read: Callable[[], Any]) -> str:
         return str(error)
 
 
-@settings(max_examples=_EXAMPLES)
+@settings(max_examples=_EXAMPLES, deadline=None, derandomize=not SOAKING)
 @given(_documents())
 @example(b'{"properties":{"a":"\xff"}}')
 @example(b'{"properties":{"a":"\xed\xa0\x80"}}')
@@ -131,7 +131,7 @@ def test_a_document_reads_the_same_by_either_reader(data: bytes) -> None:
         assert {"properties": quick} == _careful(data)
 
 
-@settings(max_examples=_EXAMPLES)
+@settings(max_examples=_EXAMPLES, deadline=None, derandomize=not SOAKING)
 @given(st.sampled_from(_KEYS), _documents() | st.none() | st.sampled_from(_ODD).map(lambda text: text.encode()))
 def test_a_record_reads_the_same_member_by_member(key: bytes, value: bytes | None) -> None:
     for topic in (config_topic, status_topic):
@@ -144,7 +144,7 @@ def test_a_record_reads_the_same_member_by_member(key: bytes, value: bytes | Non
             assert repr(topic.decode(key, value)) == repr(quick)
 
 
-@settings(max_examples=_EXAMPLES)
+@settings(max_examples=_EXAMPLES, deadline=None, derandomize=not SOAKING)
 @given(_values)
 def test_a_value_is_written_the_same_by_either_writer(value: Any) -> None:
     quick = _outcome(lambda: jackson.dumps(value))
@@ -153,7 +153,7 @@ def test_a_value_is_written_the_same_by_either_writer(value: Any) -> None:
         assert _outcome(lambda: jackson.dumps(value)) == quick
 
 
-@settings(max_examples=_EXAMPLES)
+@settings(max_examples=_EXAMPLES, deadline=None, derandomize=not SOAKING)
 @given(st.dictionaries(_text, _values | _text))
 def test_a_digest_is_that_of_the_json_text_with_sorted_keys(config: dict[str, Any]) -> None:
     canonical = json.dumps(config, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

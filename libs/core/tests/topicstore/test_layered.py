@@ -15,7 +15,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=soak_or(100, 5_000))
+@settings(max_examples=soak_or(100, 5_000), deadline=None, derandomize=True)
 @given(_steps)
 def test_copies_are_independent_and_ordered_by_last_change(steps: list[tuple[str, int, int]]) -> None:
     limit, layered._OWN_MAX = layered._OWN_MAX, 4  # pyright: ignore[reportPrivateUsage]  # so that folds happen
