@@ -1,7 +1,7 @@
 """The Kafka engine when things die: the broker under load, and a writer stopped in its tracks.
 
 A broker of this module's own (it is killed), which allows short sessions so that a silent writer is replaced in a
-second.
+second, and forgets a transactional id that was not used for one and a half.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from typing import Any
 import pytest
 
 from herdmesh.devstack.broker import Broker
-from herdmesh.topicstore import BrokerUnreachable, NotApplied, Role, StartError, WriteOutcomeUnknown
+from herdmesh.topicstore import BrokerUnreachable, NotApplied, Role, StartError, StoreTuning, WriteOutcomeUnknown
 from tests.contract.topicstore_harness import (
     WAIT_S,
     KafkaCluster,
     Store,
+    Watcher,
     create,
     put,
     replace_at,
@@ -40,7 +41,12 @@ _ROOT = Path(__file__).parents[4]
 
 @pytest.fixture(scope="module")
 def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    broker = Broker(tmp_path_factory.mktemp("fragile-kafka"), port=0, settings={"group.min.session.timeout.ms": "500"})
+    settings = {
+        "group.min.session.timeout.ms": "500",
+        "transactional.id.expiration.ms": "1500",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "300",
+    }
+    broker = Broker(tmp_path_factory.mktemp("fragile-kafka"), port=0, settings=settings)
     asyncio.run(broker.start())
     yield broker
     broker.kill()
@@ -122,6 +128,34 @@ async def test_no_broker_is_a_named_start_up_error(cluster: KafkaCluster) -> Non
 async def test_a_topic_the_broker_will_not_make_is_a_named_start_up_error(cluster: KafkaCluster) -> None:
     with pytest.raises(StartError, match="topic"):
         await cluster.open(replace(cluster.settings, topic_configs={"no.such.setting": "1"}))
+
+
+# The broker forgets the writer.
+
+
+async def test_an_identity_the_broker_forgot_is_taken_anew_and_keep_alives_prevent_it(
+    fragile: Broker, tmp_topic: Callable[..., str]
+) -> None:
+    clusters = [KafkaCluster(suite_settings(tmp_topic(purpose), fragile.bootstrap)) for purpose in ("idle", "kept")]
+    try:
+        idle = await clusters[0].open()
+        kept = await clusters[1].open(tuning=StoreTuning(keep_alive_ms=300))
+        for store in (idle, kept):
+            await until_role(store, Role.WRITER)
+            await store.write(put(b"a", b"1"))
+        watcher = Watcher(kept)
+        await watcher.until(lambda me: len(me.changes) == 10)  # keep-alives of 3 s: twice what the broker remembers
+        await watcher.stop()
+        await kept.write(put(b"a", b"2"))
+        with pytest.raises(NotApplied):  # INVALID_PRODUCER_ID_MAPPING
+            await idle.write(put(b"a", b"2"))
+        await until_role(idle, Role.WRITER)
+        await idle.write(put(b"b", b"1"))
+        assert idle.state.values() == {b"a": b"1", b"b": b"1"}
+        assert (await clusters[0].open()).state == idle.state
+    finally:
+        for cluster in clusters:
+            await cluster.close()
 
 
 # The writer is stopped.
