@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -80,7 +80,7 @@ def tidy_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @contextlib.asynccontextmanager
-async def _opened(settings: TopicSettings) -> AsyncIterator[KafkaTopicStore[Any, Any]]:
+async def _opened(settings: TopicSettings) -> AsyncGenerator[KafkaTopicStore[Any, Any]]:
     store = KafkaTopicStore[Any, Any](settings, ConfigState())
     await store.start()
     try:
