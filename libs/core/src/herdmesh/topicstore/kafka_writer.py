@@ -2,7 +2,8 @@
 
 Owns the producer. After any failed transaction the producer is thrown away as it is: an abort followed by a retry
 could, once the broker has forgotten the id (INVALID_PRODUCER_ID_MAPPING), fence its rightful owner. The open
-transaction is ended by whoever initialises the id next, or by its timeout.
+transaction is ended by whoever initialises the id next, or by its timeout. Aborted is only a sound one, all of whose
+records were acknowledged, when their places are not what its late values were made for.
 Invariant: a commit is asked for only after every record was acknowledged, so that where they lie is known before
 any can be read, and a lost answer can be looked up in the log.
 """
