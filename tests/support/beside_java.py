@@ -40,19 +40,17 @@ _TARGETS = {"RUNNING": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
 
 
 def java_view(java: JavaConnect) -> dict[str, Json]:
-    """Everything Java's REST API says about each connector. Traces by their first line."""
-    infos: dict[str, Json] = java.request("GET", "/connectors?expand=info")
-    view: dict[str, Json] = {}
-    for name, one in infos.items():
-        status = java.status(name)
-        view[name] = {
+    """Everything Java's REST API says about each connector that has a status. Traces by their first line."""
+    return {
+        name: {
             "config": one["info"]["config"],
             "tasks": java.task_configs(name),
             "topics": java.active_topics(name),
-            "connector": None if status is None else _shown(status["connector"]),
-            "task_statuses": [] if status is None else [_shown(task) for task in status["tasks"]],
+            "connector": _shown(one["status"]["connector"]),
+            "task_statuses": [_shown(task) for task in one["status"]["tasks"]],
         }
-    return view
+        for name, one in java.connectors().items()
+    }
 
 
 def _shown(status: Json) -> Json:
@@ -344,19 +342,18 @@ async def agree(java: JavaConnect, ours: OurStores, step: str) -> dict[str, Json
     """Wait until Java's view and ours are one; returns it. Fails with the difference that did not go away."""
     deadline_s = asyncio.get_running_loop().time() + AGREE_S
     while True:
-        before = await asyncio.to_thread(java_view, java)
-        mine = await ours.view()
-        after = await asyncio.to_thread(java_view, java)
-        if before == after == mine:
+        before = await asyncio.to_thread(java.connectors)
+        theirs, mine = await asyncio.to_thread(java_view, java), await ours.view()
+        if theirs == mine and before == await asyncio.to_thread(java.connectors):
             return mine
-        assert asyncio.get_running_loop().time() < deadline_s, f"{step}: {_difference(after, mine)}"
+        assert asyncio.get_running_loop().time() < deadline_s, f"{step}: {_difference(theirs, mine)}"
         await asyncio.sleep(0.05)
 
 
 def assert_targets(entries: dict[str, config_pb2.ConnectorEntry], view: dict[str, Json]) -> None:
     """The stored target state of each connector is what it does, unless it failed or waits."""
     for name, one in view.items():
-        state = one["connector"] and one["connector"]["state"]
+        state = one["connector"]["state"]
         if state in _TARGETS:
             stored_state = common.TargetState.Name(entries[name].target_state).removeprefix("TARGET_STATE_")
             assert stored_state == _TARGETS[state], f"{name} is {state}, and our store has {stored_state}"
