@@ -1,0 +1,196 @@
+"""The long tests at full size, part by part, and `docs/soak.md` with what they did.
+
+    python -m tests.soak                       every part
+    python -m tests.soak sim real              these parts; the rows of the others stay as they were
+
+Owns the list of parts and the report. The tests are the same as in `make test`, told by HERDMESH_SOAK=1 to take their
+full sizes (`tests.support.sizes`); what they did they note in a file (`tests.support.tally`).
+
+Invariant: a part that fails is written down as failed, the rest still runs, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tests.support.tally import VARIABLE
+
+_ROOT = Path(__file__).parents[2]
+_REPORT = _ROOT / "docs" / "soak.md"
+_PART_S_MAX = 3 * 3_600
+_DATA = re.compile(r"<!-- soak: (.*) -->")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some test files, run by one pytest. `what` is for the reader of the report."""
+
+    what: str
+    paths: tuple[str, ...]
+
+
+PARTS = {
+    "sim": Part(
+        "both stores in the simulator, 500 seeds each; the four broken builds; the checkers themselves",
+        ("tests/sim/stores", "tests/sim/test_linearizability.py"),
+    ),
+    "real": Part(
+        "two config stores on a real broker, 20 runs of kills and stops at every stage; take-over and watches",
+        ("tests/faults/test_store_failpoints.py", "tests/faults/test_replicas.py", "tests/faults/test_two_writers.py"),
+    ),
+    "compaction": Part("random histories and legal compactions of both topics", ("tests/replay/test_compaction_*.py",)),
+    "fuzz": Part("random raw records into both topics", ("tests/replay/test_fuzz*.py",)),
+    "java": Part(
+        "a live Java Connect worker on the same topics, in both directions", ("tests/integration/test_java_*.py",)
+    ),
+    "stores": Part(
+        "everything else of the stores whose size grows",
+        (
+            "libs/core/tests/topicstore",
+            "libs/core/tests/connect",
+            "services/config-store/tests",
+            "services/status-store/tests",
+        ),
+    ),
+}
+
+
+@dataclass
+class Result:
+    """What became of a part."""
+
+    part: str
+    date: str
+    commit: str
+    machine: str
+    seconds: float = 0.0
+    passed: int = 0
+    failed: list[str] = field(default_factory=lambda: list[str]())
+    lines: list[dict[str, Any]] = field(default_factory=lambda: list[dict[str, Any]]())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description="Run the long tests at full size.")
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="what to run; nothing = every part")
+    wanted: list[str] = parser.parse_args().parts or list(PARTS)
+    results = _earlier()
+    failed = False
+    for name in wanted:
+        print(f"soak: {name}: {PARTS[name].what}", flush=True)
+        result = _run(name)
+        results[name] = result
+        failed = failed or bool(result.failed)
+        _REPORT.write_text(_report([results[part] for part in PARTS if part in results]), encoding="utf-8")
+        print(f"soak: {name}: {_verdict(result)}, {result.seconds:.0f} s", flush=True)
+    return 1 if failed else 0
+
+
+def _run(name: str) -> Result:
+    result = Result(name, datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), _commit(), _machine())
+    paths = [str(path) for pattern in PARTS[name].paths for path in sorted(_ROOT.glob(pattern))]
+    if not paths:
+        result.failed.append(f"no file matches {' '.join(PARTS[name].paths)}")
+        return result
+    with tempfile.TemporaryDirectory(prefix="herdmesh-soak-") as folder:
+        tally, junit = Path(folder, "tally"), Path(folder, "junit.xml")
+        command = [sys.executable, "-m", "pytest", "-q", "-s", "-o", "timeout=1800", f"--junitxml={junit}", *paths]
+        environment = {**os.environ, "HERDMESH_SOAK": "1", VARIABLE: str(tally)}
+        begun_s = time.monotonic()
+        try:
+            subprocess.run(command, cwd=_ROOT, env=environment, timeout=_PART_S_MAX, check=False)
+        except subprocess.TimeoutExpired:
+            result.failed.append(f"it took over {_PART_S_MAX} s")
+        result.seconds = time.monotonic() - begun_s
+        if tally.exists():
+            result.lines = [json.loads(line) for line in tally.read_text(encoding="utf-8").splitlines()]
+        _count(result, junit)
+    return result
+
+
+def _count(result: Result, junit: Path) -> None:
+    if not junit.exists():
+        result.failed.append("pytest did not end")
+        return
+    for case in ElementTree.parse(junit).iter("testcase"):
+        name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}"
+        if case.find("failure") is not None or case.find("error") is not None:
+            result.failed.append(name)
+        elif case.find("skipped") is None:
+            result.passed += 1
+
+
+def _report(results: list[Result]) -> str:
+    lines = [
+        "# Soak",
+        "",
+        "The long tests at full size, as `make soak` (`python -m tests.soak`) last ran them. It writes this page.",
+        "",
+        "| Part | What | Date | Commit | Machine | Tests | Violations | Duration |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {result.part} | {PARTS[result.part].what} | {result.date} | {result.commit} | {result.machine} "
+        f"| {result.passed} passed, {len(result.failed)} failed | {_verdict(result)} | {result.seconds:.0f} s |"
+        for result in results
+    ]
+    for result in results:
+        if result.lines or result.failed:
+            lines += ["", f"## {result.part}", "", *_details(result)]
+    lines += ["", *(f"<!-- soak: {json.dumps(asdict(result), sort_keys=True)} -->" for result in results), ""]
+    return "\n".join(lines)
+
+
+def _details(result: Result) -> list[str]:
+    lines = [f"- FAILED: `{name}`" for name in result.failed]
+    for line in result.lines:
+        if "mutant" in line:
+            checks = "; ".join(line["checks"])
+            lines.append(f"- a build without its {line['mutant']} was caught at seed {line['seed']} by: {checks}")
+            continue
+        faults = Counter[str](line["faults"])
+        lines.append(
+            f"- {line['part']}: {line['runs']} runs, {line['operations']} operations, {faults.total()} faults, "
+            f"{line['violations']} violations"
+        )
+        lines += [f"  - {kind}: {times}" for kind, times in sorted(faults.items())]
+    return lines
+
+
+def _verdict(result: Result) -> str:
+    return "0" if not result.failed else f"FAILED: {len(result.failed)}"
+
+
+def _earlier() -> dict[str, Result]:
+    """The results of parts that are not run now, as the report keeps them."""
+    if not _REPORT.exists():
+        return {}
+    found = [Result(**json.loads(data)) for data in _DATA.findall(_REPORT.read_text(encoding="utf-8"))]
+    return {result.part: result for result in found if result.part in PARTS}
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    return subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _machine() -> str:
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3
+    return f"{os.cpu_count()} cores, {memory_gb:.0f} GB, Python {platform.python_version()}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
