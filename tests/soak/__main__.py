@@ -52,7 +52,10 @@ PARTS = {
         "two config stores on a real broker, 20 runs of kills and stops at every stage; take-over and watches",
         ("tests/faults/test_store_failpoints.py", "tests/faults/test_replicas.py", "tests/faults/test_two_writers.py"),
     ),
-    "compaction": Part("random histories and legal compactions of both topics", ("tests/replay/test_compaction_*.py",)),
+    "compaction": Part(
+        "random histories and legal compactions of both topics",
+        ("tests/replay/test_compaction_*.py", "tests/replay/test_java_rules.py", "tests/replay/test_real_cleaner.py"),
+    ),
     "fuzz": Part("random raw records into both topics", ("tests/replay/test_fuzz*.py",)),
     "java": Part(
         "a live Java Connect worker on the same topics, in both directions", ("tests/integration/test_java_*.py",)
