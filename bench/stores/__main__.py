@@ -34,7 +34,9 @@ async def main(only: Sequence[str], *, quick: bool) -> list[Row]:
             bench = Bench(broker.bootstrap, JavaStores(classes, broker.bootstrap), folder, QUICK if quick else FULL)
             for figure in only:
                 print(f"measuring: {figure}", flush=True)
-                rows += await FIGURES[figure](bench)
+                found = await FIGURES[figure](bench)
+                rows += found
+                print(table(found), end="\n\n", flush=True)  # a run takes minutes; what is known is told
         finally:
             await broker.stop()
     return rows
@@ -57,4 +59,4 @@ if __name__ == "__main__":
     parser.add_argument("--quick", action="store_true", help="small sizes: does it run, not how fast")
     parser.add_argument("--only", default=",".join(FIGURES), help=f"comma separated, of: {', '.join(FIGURES)}")
     options = parser.parse_args()
-    print(table(asyncio.run(main(options.only.split(","), quick=options.quick))))
+    print(table(asyncio.run(main(options.only.split(","), quick=options.quick))), flush=True)
