@@ -111,9 +111,8 @@ class Run:
         """Start everything, take the steps under load, end the load, judge."""
         begun_s = time.monotonic()
         try:
-            for name in self.replicas:
-                await self._start(name)
-                await self._stores[name].until_reading()
+            await asyncio.gather(*(self._start(name) for name in self.replicas))
+            await asyncio.gather(*(store.until_reading() for store in self._stores.values()))
             await self._writer_acknowledges()
             return await self._under_load(steps, begun_s)
         finally:
@@ -323,6 +322,7 @@ class Run:
             if ended.committed and ended.wrote:
                 owner = f"epoch {highest[ended.producer_id]}"
                 visible.append(Visible(f"epoch {ended.producer_epoch}", owner))
+        assert visible, "the broker's files tell of no transaction"
         return [Archived("", "", tuple(records))], visible
 
 

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from herdmesh.topicstore import Role
@@ -42,7 +42,6 @@ class Report:
     cut_off: int
     transactions: int
     virtual_s: float
-    roles: list[str] = field(default_factory=lambda: list[str]())
 
     @property
     def operations(self) -> int:
