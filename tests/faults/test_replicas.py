@@ -159,3 +159,10 @@ async def _until_told(printed: asyncio.Queue[dict[str, Any]], told: list[int], n
             changed = await printed.get()
             if {"CONNECTOR_CHANGE_KIND_CONFIG_UPDATED", "CONNECTOR_CHANGE_KIND_SNAPSHOT"} & set(changed["kinds"]):
                 told.append(int(changed["after"]["config"]["entries"]["number"]["text"]))
+
+
+def test_the_readmes_watch_has_ten_lines() -> None:
+    tree = ast.parse(_EXAMPLE.read_text(encoding="utf-8"))
+    (watch,) = (node for node in tree.body if isinstance(node, ast.AsyncFunctionDef))
+    assert watch.end_lineno is not None
+    assert watch.end_lineno - watch.lineno == 10
