@@ -117,9 +117,9 @@ class Scene:
         raw_events = self.raw.events[-len(followed.events) :] if followed.events else []
         assert followed.events == raw_events, title
         for name, entry in entries.items():
-            count = self.raw.latest_config.get(f"tasks-fencing-{name}")
-            if entry.has_config and count is not None and entry.HasField("task_count_record"):
-                assert entry.task_count_record == count["task-count"], title
+            record = self.raw.latest_config.get(f"tasks-fencing-{name}")
+            count = entry.task_count_record if entry.HasField("task_count_record") else None
+            assert count == (record and record["task-count"]), title
             assert entry.foreign, f"{title}: nobody but Java wrote {name}"
         for (connector, task), status in followed.statuses.items():
             key = f"status-connector-{connector}" if task is None else f"status-task-{connector}-{task}"

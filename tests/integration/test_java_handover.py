@@ -33,7 +33,7 @@ from tests.support.java_connect import DISCARDED, EXACTLY_ONCE, JavaConnect
 from tests.support.mesh import Mesh, running_mesh
 from tests.support.sizes import SOAKING, soak_or
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(soak_or(300, 900))]
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 WIDTH = 10
@@ -123,7 +123,7 @@ class Way:
         """The lines of the sink's file."""
         return self.file_out.read_text().splitlines() if self.file_out.exists() else []
 
-    async def until_arrived(self, lines: int, timeout_s: float = 60.0) -> int:
+    async def until_arrived(self, lines: int, timeout_s: float = soak_or(60, 180)) -> int:
         """Until the sink's file has so many lines; returns how many it has."""
         try:
             async with asyncio.timeout(timeout_s):
