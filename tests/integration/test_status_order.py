@@ -28,7 +28,7 @@ from tests.support.statusstore_memory import running
 
 WORKER = identity_pb2.WorkerIdentity(worker_id="127.0.0.1:7204", incarnation="life")
 UNITS = [UnitId("c", task) for task in (None, 0, 1, 2)]
-FAIL_OVERS = soak_or(4, 60)
+FAIL_OVERS = soak_or(4, 8)
 STATES = [RunState.RUNNING, RunState.PAUSED, RunState.FAILED]
 
 
