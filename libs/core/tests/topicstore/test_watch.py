@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 import pytest
 
-from herdmesh.topicstore.contract import Revision, WatchChange, WatchProgress
+from herdmesh.topicstore.contract import Revision, Role, WatchChange, WatchProgress
 from herdmesh.topicstore.errors import StoreClosed, WatchOverflow
-from herdmesh.topicstore.settings import StoreTuning
+from herdmesh.topicstore.memory import MemoryBroker, MemoryTopicStore
+from herdmesh.topicstore.settings import StoreTuning, TopicSettings
 from herdmesh.topicstore.watch import WatchHub
+from tests.contract.topicstore_harness import Change, KeyValues, put, until_role
 
 _TUNING = StoreTuning(change_memory=400, watcher_lag_max=100, progress_interval_ms=60_000)
 _Events = AsyncGenerator[WatchChange[int] | WatchProgress]
@@ -61,6 +63,14 @@ class _Watchers:
         for task in self.tasks:
             task.cancel()
         return await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+async def _turns_until(condition: Callable[[], bool]) -> None:
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("not in 100,000 turns of the event loop")
 
 
 @pytest.mark.parametrize("busy", [False, True])
@@ -124,21 +134,31 @@ async def test_a_slow_watcher_is_cut_off_and_told_where_it_was() -> None:
     assert cut_off.value.last == Revision("store", (1,))
 
 
-async def test_it_is_crowded_when_most_are_far_behind_and_not_for_a_few() -> None:
+async def test_it_is_crowded_when_most_wait_for_us_far_behind() -> None:
     store = _Store()
-    slow = [store.hub.follow() for _ in range(3)]
-    firsts = [asyncio.ensure_future(anext(one)) for one in slow]
-    watchers = _Watchers(store, 4)
+    store.busy = True
+    watchers = _Watchers(store, 40)
     await asyncio.sleep(0)
     store.publish(60)
+    await _turns_until(store.hub.crowded)
+    store.busy = False  # the writes are held back
+    await _turns_until(lambda: not store.hub.crowded())
     await watchers.until(60)
-    await asyncio.gather(*firsts)
-    assert not store.hub.crowded()
     await watchers.stop()
-    assert store.hub.crowded(), "of those left all are behind"
+
+
+async def test_nobody_waits_for_watchers_that_do_not_read() -> None:
+    store = _Store()
+    slow = [store.hub.follow() for _ in range(40)]
+    firsts = [asyncio.ensure_future(anext(one)) for one in slow]
+    await asyncio.sleep(0)
+    store.publish()
+    await asyncio.gather(*firsts)
+    store.busy = True
+    store.publish(_TUNING.watcher_lag_max)
+    assert not store.hub.crowded()
     for one in slow:
         await one.aclose()
-    assert not store.hub.crowded()
 
 
 async def test_all_who_sleep_are_told_the_revision_by_one_timer() -> None:
@@ -163,3 +183,28 @@ async def test_closing_wakes_who_sleeps_and_who_stands_in_line() -> None:
         outcomes = await asyncio.gather(*watchers.tasks, return_exceptions=True)
     assert all(isinstance(outcome, StoreClosed) for outcome in outcomes)
     assert all(seen == [0] for seen in watchers.seen), "what was published before is told first"
+
+
+async def test_writes_without_a_pause_cut_off_none_of_many_that_read() -> None:
+    tuning = StoreTuning(watcher_lag_max=40, change_memory=60)
+    settings = TopicSettings(topic="t", transactional_id="t", election_group="t")
+    store: MemoryTopicStore[KeyValues, Change] = MemoryTopicStore(MemoryBroker(), settings, KeyValues(), tuning=tuning)
+    await store.start()
+    await until_role(store, Role.WRITER)
+    seen: list[list[int]] = [[] for _ in range(40)]
+
+    async def read(mine: list[int]) -> None:
+        async for event in store.watch():
+            if isinstance(event, WatchChange):
+                mine.append(event.revision.next_offsets[0])
+                if len(mine) == 200:
+                    return
+
+    readers = [asyncio.create_task(read(mine)) for mine in seen]
+    await asyncio.sleep(0)
+    for number in range(200):
+        await store.write(put(b"key", b"%d" % number))
+    async with asyncio.timeout(30):
+        await asyncio.gather(*readers)
+    assert all(mine == seen[0] == sorted(set(mine)) for mine in seen)
+    await store.close()

@@ -48,9 +48,10 @@ class _Entry(Generic[_ChangeT]):
 
 @dataclass(slots=True, eq=False)
 class _Watcher:
-    """A cursor: the number of the next entry to tell."""
+    """A cursor: the number of the next entry to tell. `in_line` while it waits for us to go on."""
 
     cursor: int
+    in_line: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -111,10 +112,11 @@ class WatchHub(Generic[_ChangeT]):
             self._soon(self._wake_some)
 
     def crowded(self) -> bool:
-        """True while most watchers are so far behind that they would soon be cut off: that is not the doing of a few
-        slow ones, the event loop cannot tell them as fast as it is written to."""
+        """True while most watchers wait for us so far behind that they would soon be forgotten. Those who wait for
+        their own callers are not meant: nobody waits for them."""
         limit = self._head - self._tuning.watcher_lag_max // 2
-        return limit > 0 and sum(watcher.cursor < limit for watcher in self._watchers) * 2 > len(self._watchers)
+        behind = sum(watcher.in_line and watcher.cursor < limit for watcher in self._watchers)
+        return behind * 2 > len(self._watchers)
 
     def close(self, error: NotApplied) -> None:
         """End every watch with `error`."""
@@ -163,7 +165,9 @@ class WatchHub(Generic[_ChangeT]):
                         raise WatchOverflow(last, lag)
                     if self._must_pace() and self._closed is None:
                         head = self._head
+                        watcher.in_line = True
                         await self._turn()
+                        watcher.in_line = False
                         backlog += self._head - head  # what came in the meantime is no fault of its own
                         if watcher.cursor < self._tail:
                             continue

@@ -82,6 +82,7 @@ class GroupCommit(Generic[StateT]):
         self._on_stage = on_stage
         self._crowded = crowded
         self._busy_until_s = 0.0
+        self._making_room = False
         self._together = 0  # writes of the group before this one
         self._identity: LogIdentity | None = None
         self._queue: deque[_Pending] = deque()
@@ -94,7 +95,10 @@ class GroupCommit(Generic[StateT]):
 
     @property
     def busy(self) -> bool:
-        """True while somebody waits for the answer to a write, and a moment longer: who got one often asks again."""
+        """True while somebody waits for the answer to a write, and a moment longer: who got one often asks again. Not
+        while it is the watchers' turn."""
+        if self._making_room:
+            return False
         return bool(self._unanswered) or asyncio.get_running_loop().time() < self._busy_until_s
 
     def open(self, identity: LogIdentity) -> None:
@@ -150,10 +154,16 @@ class GroupCommit(Generic[StateT]):
 
     async def _make_room(self) -> None:
         """Let the watchers catch up. Bounded: a write is held back, never given up for them."""
+        if not self._crowded():
+            return
         loop = asyncio.get_running_loop()
         until_s = loop.time() + self._tuning.crowded_wait_ms / 1000
-        while self._crowded() and self._shut is None and loop.time() < until_s:  # noqa: ASYNC110  # worked out, not told
-            await asyncio.sleep(_CROWDED_POLL_S)
+        self._making_room = True
+        try:
+            while self._crowded() and self._shut is None and loop.time() < until_s:  # noqa: ASYNC110  # worked out
+                await asyncio.sleep(_CROWDED_POLL_S)
+        finally:
+            self._making_room = False
 
     async def finish(self) -> None:
         """Wait until nothing is in flight. The caller bounds the time."""
