@@ -231,7 +231,7 @@ async def test_a_replica_does_not_resume_what_may_have_been_compacted_before_it_
 async def test_a_watch_waits_for_the_revision_it_must_have(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     replica = await cluster.open()
-    for number in range(20):
+    for number in range(5):
         written = await store.write(put(b"a", b"%d" % number))
         snapshot = await anext(replica.watch(at_least=written.revision))
         assert isinstance(snapshot, WatchSnapshot)

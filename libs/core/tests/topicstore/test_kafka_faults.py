@@ -1,7 +1,7 @@
 """The Kafka engine when things die: the broker under load, and a writer stopped in its tracks.
 
 A broker of this module's own (it is killed), which allows short sessions so that a silent writer is replaced in a
-second, and forgets a transactional id that was not used for one and a half.
+second, and forgets a transactional id that was not used for one.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _ROOT = Path(__file__).parents[4]
 def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     settings = {
         "group.min.session.timeout.ms": "500",
-        "transactional.id.expiration.ms": "1500",
-        "transaction.remove.expired.transaction.cleanup.interval.ms": "300",
+        "transactional.id.expiration.ms": "1000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
     }
     broker = Broker(tmp_path_factory.mktemp("fragile-kafka"), port=0, settings=settings)
     asyncio.run(broker.start())
@@ -139,12 +139,12 @@ async def test_an_identity_the_broker_forgot_is_taken_anew_and_keep_alives_preve
     clusters = [KafkaCluster(suite_settings(tmp_topic(purpose), fragile.bootstrap)) for purpose in ("idle", "kept")]
     try:
         idle = await clusters[0].open()
-        kept = await clusters[1].open(tuning=StoreTuning(keep_alive_ms=300))
+        kept = await clusters[1].open(tuning=StoreTuning(keep_alive_ms=200))
         for store in (idle, kept):
             await until_role(store, Role.WRITER)
             await store.write(put(b"a", b"1"))
         watcher = Watcher(kept)
-        await watcher.until(lambda me: len(me.changes) == 10)  # keep-alives of 3 s: twice what the broker remembers
+        await watcher.until(lambda me: len(me.changes) == 10)  # keep-alives of 2 s: twice what the broker remembers
         await watcher.stop()
         await kept.write(put(b"a", b"2"))
         with pytest.raises(NotApplied):  # INVALID_PRODUCER_ID_MAPPING
