@@ -21,7 +21,7 @@ from herdmesh.rpc.errors import HerdmeshError
 from tests.support.beside_java import Json, OurStores, RawTopics, agree, assert_targets
 from tests.support.java_connect import EXACTLY_ONCE, JavaConnect
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 RUNNING, PAUSED, STOPPED, FAILED = "RUNNING", "PAUSED", "STOPPED", "FAILED"
@@ -98,7 +98,7 @@ class Scene:
     async def _until_shown(self, title: str, name: str, expected: tuple[str, list[str]] | None) -> None:
         shown = None
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(45):
                 shown = await asyncio.to_thread(self._states, name)
                 while shown != expected:
                     await asyncio.sleep(0.05)
@@ -327,7 +327,7 @@ def _lines(file: Path) -> int:
 
 
 async def _until_lines(file: Path, lines: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(45):
         found = await asyncio.to_thread(_lines, file)
         while found < lines:
             await asyncio.sleep(0.05)

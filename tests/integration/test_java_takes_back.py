@@ -33,7 +33,7 @@ from tests.support.beside_java import OurStores, RawTopics, java_view
 from tests.support.java_connect import DISCARDED, EXACTLY_ONCE, JavaConnect
 from tests.support.sizes import SOAKING
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
@@ -342,7 +342,7 @@ async def _until_shown(java: JavaConnect, shown: Any) -> None:
 
     found = await asyncio.to_thread(states)
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(45):
             while found != shown:
                 await asyncio.sleep(0.1)
                 found = await asyncio.to_thread(states)
@@ -358,7 +358,7 @@ async def _until_worker(java: JavaConnect, name: str) -> None:
         status = java.status(name)
         return status["tasks"][0]["worker_id"] if status and status["tasks"] else ""
 
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(45):
         found = await asyncio.to_thread(worker)
         while found != java.worker_id:
             await asyncio.sleep(0.05)
@@ -369,7 +369,7 @@ async def _until_lines(file: Path, lines: Sequence[str]) -> None:
     def read() -> list[str]:
         return sorted(file.read_text().splitlines()) if file.exists() else []
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(45):
         found = await asyncio.to_thread(read)
         while found != sorted(lines):
             await asyncio.sleep(0.05)

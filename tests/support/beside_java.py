@@ -35,7 +35,7 @@ Json = dict[str, Any]
 Event = tuple[str, str]
 """Kind of a change and whom it is about."""
 
-AGREE_S = 20.0
+AGREE_S = 45.0
 _TARGETS = {"RUNNING": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
 
 

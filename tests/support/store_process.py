@@ -20,8 +20,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import Unreachable
 
-_START_S = 20.0
-_SERVE_S = 30.0
+_START_S = 40.0
+_SERVE_S = 60.0
 
 
 class StoreProcess:
