@@ -13,8 +13,6 @@ from confluent_kafka.admin import AdminClient
 from herdmesh.topicstore import Role
 from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, Store, put, suite_settings, until_role
 
-_POLL_S = 0.1
-
 
 async def _until_members(bootstrap: str, group: str, count: int) -> None:
     """Wait until the election group is stable with so many members, each with its share of the partitions."""
@@ -30,7 +28,7 @@ async def _until_members(bootstrap: str, group: str, count: int) -> None:
         while True:
             if await settled():
                 return
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(0.1)
 
 
 async def _follow(store: Store, seen: list[Role]) -> None:

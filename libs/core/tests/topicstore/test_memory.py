@@ -140,7 +140,8 @@ async def test_callers_that_give_up_while_nothing_is_answered_leave_nothing_behi
     await store.write(put(b"a", b"1"))
     store.freeze(calls=True)
     in_flight = asyncio.ensure_future(store.write(put(b"b", b"1")))
-    await asyncio.sleep(0.01)
+    for _ in range(20):
+        await asyncio.sleep(0)
     quiet = len(asyncio.all_tasks())
     waiting: weakref.WeakSet[Callable[..., object]] = weakref.WeakSet()
 
