@@ -8,7 +8,6 @@ SHELL := /bin/sh
 PYTHON ?=
 # Extra arguments: make test ARGS="-k fence", make up ARGS="--workers 3".
 ARGS ?=
-SOAK_ROUNDS ?= 10
 
 BIN := .venv/bin
 PACKAGE_LISTS := deploy/requirements.txt deploy/requirements-demo.txt deploy/setup.sh \
@@ -82,10 +81,9 @@ bench-stores: setup ## The two stores against Java Connect's backing stores on o
 	@$(BIN)/python -m bench.stores $(ARGS)
 
 .PHONY: soak
-soak: setup ## The fault tests, SOAK_ROUNDS times over or until one fails
-	@for round in $$(seq $(SOAK_ROUNDS)); do \
-		echo "round $$round of $(SOAK_ROUNDS)"; $(BIN)/pytest -q tests/faults $(ARGS) || exit 1; \
-	done
+soak: setup ## The long tests at full size, and docs/soak.md with what they did (ARGS="sim real" = these parts)
+	@$(BIN)/python -m herdmesh.devstack.jars connect
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 .PHONY: clean
 clean: ## Remove .venv and caches; keeps .herd (your data) and the shared jars

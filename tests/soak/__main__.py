@@ -37,10 +37,11 @@ _DATA = re.compile(r"<!-- soak: (.*) -->")
 
 @dataclass(frozen=True)
 class Part:
-    """Some test files, run by one pytest. `what` is for the reader of the report."""
+    """Some test files, run by one pytest, `rounds` times over. `what` is for the reader of the report."""
 
     what: str
     paths: tuple[str, ...]
+    rounds: int = 1
 
 
 PARTS = {
@@ -68,6 +69,11 @@ PARTS = {
             "services/config-store/tests",
             "services/status-store/tests",
         ),
+    ),
+    "data": Part(
+        "tasks under load while every process in turn is killed or frozen, ten times over",
+        ("tests/faults/test_kills.py", "tests/faults/test_failpoints.py"),
+        rounds=10,
     ),
 }
 
@@ -109,18 +115,20 @@ def _run(name: str) -> Result:
         result.failed.append(f"no file matches {' '.join(PARTS[name].paths)}")
         return result
     with tempfile.TemporaryDirectory(prefix="herdmesh-soak-") as folder:
-        tally, junit = Path(folder, "tally"), Path(folder, "junit.xml")
-        command = [sys.executable, "-m", "pytest", "-q", "-s", "-o", "timeout=1800", f"--junitxml={junit}", *paths]
+        tally = Path(folder, "tally")
         environment = {**os.environ, "HERDMESH_SOAK": "1", VARIABLE: str(tally)}
         begun_s = time.monotonic()
-        try:
-            subprocess.run(command, cwd=_ROOT, env=environment, timeout=_PART_S_MAX, check=False)
-        except subprocess.TimeoutExpired:
-            result.failed.append(f"it took over {_PART_S_MAX} s")
+        for number in range(PARTS[name].rounds):
+            junit = Path(folder, f"junit-{number}.xml")
+            command = [sys.executable, "-m", "pytest", "-q", "-s", "-o", "timeout=1800", f"--junitxml={junit}", *paths]
+            try:
+                subprocess.run(command, cwd=_ROOT, env=environment, timeout=_PART_S_MAX, check=False)
+            except subprocess.TimeoutExpired:
+                result.failed.append(f"it took over {_PART_S_MAX} s")
+            _count(result, junit)
         result.seconds = time.monotonic() - begun_s
         if tally.exists():
             result.lines = [json.loads(line) for line in tally.read_text(encoding="utf-8").splitlines()]
-        _count(result, junit)
     return result
 
 
