@@ -175,6 +175,18 @@ async def test_a_watch_mirrors_the_store_and_resumes(writer: Replica) -> None:
     assert event.meta.revision.next_offsets[0] >= changes[-1].meta.revision.next_offsets[0]
 
 
+async def test_a_watch_of_some_is_told_how_far_it_is_while_others_change(writer: Replica) -> None:
+    events = aiter(writer.read.Watch(_Read.WatchRequest(connectors=["wanted"])))
+    begun = await anext(events)
+    assert begun.HasField("snapshot_complete")
+    for number in range(60):  # a config and its manifest each
+        await writer.put("other", {"k": str(number)})
+    async with asyncio.timeout(2):  # an idle watch would be told after 5 s
+        event = await anext(events)
+    assert event.HasField("progress")
+    assert event.meta.revision.next_offsets[0] >= begun.meta.revision.next_offsets[0] + 100
+
+
 async def _changes(
     events: AsyncIterator[config_read_service_pb2.WatchResponse], at_most: int
 ) -> AsyncIterator[config_read_service_pb2.WatchResponse]:

@@ -32,6 +32,8 @@ from herdmesh.topicstore import WatchChange, WatchSnapshot
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 #: What all watchers are sent alike is kept for those to come: room for the snapshot of a large cluster.
 _SHARED_BYTES_MAX = 16 * 1024 * 1024
+#: After so many changes it did not ask for, a watcher is told how far it is, so that it can resume from there.
+_SKIPPED_MAX = 100
 _PAGE_SIZE = 100
 _PAGE_SIZE_MAX = 1_000
 _PAGE_TOKEN = re.compile("[0-9]{1,18}")
@@ -57,6 +59,7 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
         resume, at_least = revisions.from_proto(request.resume), revisions.from_proto(request.at_least)
         if resume is not None and at_least is not None:
             raise RequestInvalid("resume says where to begin; at_least is for a watch that begins anew", "at_least")
+        skipped = 0
         async for event in self._store.watch(resume, at_least=at_least):
             store_id = event.revision.store_id
             if isinstance(event, WatchSnapshot):
@@ -68,7 +71,9 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
                 for position in told:
                     # In between there is no revision: resuming there would skip the rest of the record's changes.
                     yield self._change(event, position, last=position == told[-1])
-            else:
+                skipped = 0 if told else skipped + 1
+            if not isinstance(event, WatchChange | WatchSnapshot) or skipped >= _SKIPPED_MAX:
+                skipped = 0
                 yield pb.WatchResponse(meta=revisions.meta(event.revision), progress=pb.WatchProgress())
 
     def _snapshot_parts(self, state: ConfigState, wanted: frozenset[str], store_id: str) -> Iterator[pb.WatchResponse]:
