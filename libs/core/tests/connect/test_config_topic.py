@@ -167,9 +167,7 @@ _text = st.text(max_size=5)
 _json = st.dictionaries(_text, st.none() | st.booleans() | _int64 | _text, max_size=3)
 
 
-@given(
-    st.builds(AuditRecord, _names, _text, _int64, _text, _text, _json, _json, _text, _text)
-)
+@given(st.builds(AuditRecord, _names, _text, _int64, _text, _text, _json, _json, _text, _text))
 def test_audit_records_round_trip(record: AuditRecord) -> None:
     assert audit_topic.decode(*audit_topic.encode(record)) == record
 
