@@ -89,6 +89,12 @@ def test_put_safe_of_another_process_at_the_same_address() -> None:
     assert _one(state, _task(State.FAILED, THIS, 4), PutMode.PUT_SAFE) is PutResult.APPLIED
 
 
+def test_put_safe_of_ours_over_what_java_left_behind() -> None:
+    state = _state(_task(State.RUNNING, OTHER, 50))
+    assert _one(state, _task(State.FAILED, THIS, 4, "ours"), PutMode.PUT_SAFE) is PutResult.APPLIED
+    assert _one(state, _task(State.FAILED, THIS, 4), PutMode.PUT_SAFE) is PutResult.STATUS_NEWER  # Java's own rule
+
+
 def test_what_readers_would_ignore_is_refused() -> None:
     state = _state(_task(State.RUNNING, OTHER, 5))
     assert _one(state, _task(State.UNASSIGNED, THIS, 5), PutMode.PUT_SAFE) is PutResult.STATUS_NEWER

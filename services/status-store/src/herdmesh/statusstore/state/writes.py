@@ -114,9 +114,19 @@ def _refusal(put: Put, stored: StoredStatus | None) -> PutResult | None:
         # is ours, a newer generation of another process means that the writer was replaced.
         if older and other_process:
             return PutResult.STALE_GENERATION
-    elif older and (old.worker_id != new.worker_id or (other_process and new.worker_incarnation)):
+    elif (
+        older
+        and not _of_java(old, new)
+        and (old.worker_id != new.worker_id or (other_process and new.worker_incarnation))
+    ):
         return PutResult.STATUS_NEWER
     return PutResult.STATUS_NEWER if ignored_when_read(old, new) else None
+
+
+def _of_java(old: AnyStatus, new: AnyStatus) -> bool:
+    """True where a worker of ours writes over a status Java left behind. Its generations count the life of another
+    group: by Connect's rule a FAILED of ours would be dropped until our own count has passed them."""
+    return bool(new.worker_incarnation) and not old.worker_incarnation
 
 
 def _position(stored: StoredStatus | None) -> RecordPosition:
