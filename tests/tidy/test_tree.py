@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,6 +58,15 @@ def test_every_package_is_typed() -> None:
 def test_namespace_has_no_init() -> None:
     """`herdmesh` is one namespace over seven distributions: an __init__.py in it would hide the others."""
     assert not [*ROOT.glob("*/src/herdmesh/__init__.py"), *ROOT.glob("*/*/src/herdmesh/__init__.py")]
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    """docs/guarantees.md lists no promise without a test: a renamed test must be renamed there."""
+    tests = [path for path in _files() if path.name.startswith("test_")]
+    defined = {name for path in tests for name in re.findall(r"def (test_\w+)", path.read_text("utf-8"))}
+    promised = set(re.findall(r"`[^`]*?\b(test_\w+)(?:\.py)?`", (ROOT / "docs/guarantees.md").read_text("utf-8")))
+    assert len(promised) > 100
+    assert not promised - defined - {path.stem for path in tests}
 
 
 def test_commands_are_executable() -> None:
