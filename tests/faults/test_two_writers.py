@@ -16,7 +16,7 @@ import pytest
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.rpc.errors import ConnectorExists, ConnectorNotFound, HerdmeshError, NotWriter, WriterFenced
-from tests.support.configstore_process import ConfigStoreProcess
+from tests.support.configstore_process import SHORT_SESSION, ConfigStoreProcess
 
 pytestmark = pytest.mark.kafka
 
@@ -27,7 +27,10 @@ async def stores(
 ) -> AsyncIterator[list[ConfigStoreProcess]]:
     """A writer and a replica of it."""
     topic = tmp_topic("configs")
-    made = [ConfigStoreProcess(kafka_bootstrap, topic, tmp_path / f"store-{number}.log") for number in (1, 2)]
+    made = [
+        ConfigStoreProcess(kafka_bootstrap, topic, tmp_path / f"store-{number}.log", more=SHORT_SESSION)
+        for number in (1, 2)
+    ]
     try:
         await made[0].start()
         await made[0].until_writing()

@@ -42,6 +42,8 @@ _STEP_S = 60.0
 _END_S = 30.0
 _ACKNOWLEDGED_BETWEEN = 4
 _FAR_BEHIND = 40
+#: Clients think a sixth of the time they do in the simulator, where waiting costs nothing.
+_THINKING = 6
 
 
 class _Stubs:
@@ -168,8 +170,8 @@ class Run:
             trace.write(f"{time.monotonic():.4f} {text}\n")
 
     async def pause(self, seconds: float) -> None:
-        """Until the run is over, at most so long, at least one look."""
-        end_s = time.monotonic() + seconds
+        """A client's thinking: until the run is over, at most its time, at least one look."""
+        end_s = time.monotonic() + seconds / _THINKING
         while True:
             await asyncio.sleep(0.02)
             if self.over or time.monotonic() >= end_s:

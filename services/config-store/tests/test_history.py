@@ -19,7 +19,7 @@ from herdmesh.configstore.state.redaction import REDACTED, is_secret
 from herdmesh.connect import jackson
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import HistoryNotFound, InvalidConfig, RequestInvalid, RevisionMismatch
-from tests.support.configstore_process import ConfigStoreProcess
+from tests.support.configstore_process import SHORT_SESSION, ConfigStoreProcess
 from tests.support.configstore_replica import SETTINGS, Cluster, Replica
 
 Config = dict[str, properties.PropertyValue]
@@ -274,7 +274,7 @@ async def test_the_audit_topic_holds_no_secret_and_history_survives_the_process(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic = tmp_topic("configs")
-    store = ConfigStoreProcess(kafka_bootstrap, topic, tmp_path / "store.log")
+    store = ConfigStoreProcess(kafka_bootstrap, topic, tmp_path / "store.log", more=SHORT_SESSION)
     await store.start()
     try:
         await store.until_writing()

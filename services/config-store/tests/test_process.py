@@ -18,7 +18,7 @@ from herdmesh.api.configstore.v1 import leadership_service_pb2 as lead_pb
 from herdmesh.configstore.effects.connect_group import ConnectGroup
 from herdmesh.rpc.errors import ConnectorExists, HerdmeshError
 from herdmesh.topicstore import ForeignWriter, TopicSettings
-from tests.support.configstore_process import ConfigStoreProcess
+from tests.support.configstore_process import SHORT_SESSION, ConfigStoreProcess
 
 pytestmark = pytest.mark.kafka
 
@@ -31,7 +31,7 @@ async def test_kill_9_loses_no_acknowledged_write(
 ) -> None:
     """1. Eight callers create connectors as fast as they can. 2. The process is killed in the middle. 3. It comes back:
     everything acknowledged is there, nothing half written is, and a retry of what was in flight is applied once."""
-    store = ConfigStoreProcess(kafka_bootstrap, tmp_topic("configs"), tmp_path / "store.log")
+    store = ConfigStoreProcess(kafka_bootstrap, tmp_topic("configs"), tmp_path / "store.log", more=SHORT_SESSION)
     await store.start()
     await store.until_writing()
     granted = await _campaign(store, "herder-1")

@@ -137,9 +137,9 @@ async def test_replicas_serve_take_over_and_tell_who_is_alive(
     took_s = time.monotonic() - ended
     assert took_s < TAKE_OVER_S
     [third] = [store for store in others if store is not second]
-    for connector in "cd":  # one full lease for everyone known, also as the replica shows it
+    for connector in "cd":  # one full lease for everyone known, also as the replica shows it once it was told
         assert (await _task(second, connector)).effective_state == RUNNING
-        assert (await _task(third, connector)).effective_state == RUNNING
+        await _until("relayed", lambda connector=connector: _shown(third, connector, RUNNING), RELAY_S)
     beating = asyncio.ensure_future(_keep_beating(second, LIVE))
     await _until("the dead worker's lease ends", lambda: _shown(second, "c", UNASSIGNED), 3 * LEASE_S)
     await _until("... on the replica too, so its relay found the new writer", lambda: _shown(third, "c", UNASSIGNED))

@@ -112,10 +112,17 @@ class WatchHub(Generic[_ChangeT]):
             self._soon(self._wake_some)
 
     def crowded(self) -> bool:
-        """True while most watchers wait for us so far behind that they would soon be forgotten. Those who wait for
-        their own callers are not meant: nobody waits for them."""
+        """True while most watchers wait for us so far behind that they would soon be cut off, or one of them so far
+        that what it has to be told would soon be forgotten. Those who wait for their own callers are not meant: nobody
+        waits for them."""
         limit = self._head - self._tuning.watcher_lag_max // 2
-        behind = sum(watcher.in_line and watcher.cursor < limit for watcher in self._watchers)
+        last = self._head - len(self._ring) // 2
+        behind = 0
+        for watcher in self._watchers:
+            if watcher.in_line and watcher.cursor < limit:
+                if watcher.cursor < last:
+                    return True
+                behind += 1
         return behind * 2 > len(self._watchers)
 
     def close(self, error: NotApplied) -> None:
@@ -183,7 +190,9 @@ class WatchHub(Generic[_ChangeT]):
                     yield event if event.changes else WatchProgress(last)
                 if self._closed is not None:
                     raise self._closed
+                watcher.in_line = True  # from the next change on it waits for us to wake it
                 told = await self._sleep()
+                watcher.in_line = False
                 # What came while it slept and stood in line to be woken is no fault of its own.
                 backlog = self._head - watcher.cursor
                 if not told and not backlog:
