@@ -16,7 +16,8 @@ import pytest
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.rpc.errors import ConnectorExists, ConnectorNotFound, HerdmeshError, NotWriter, WriterFenced
-from tests.support.configstore_process import SHORT_SESSION, ConfigStoreProcess
+from tests.support.configstore_process import ConfigStoreProcess
+from tests.support.store_process import SHORT_SESSION
 
 pytestmark = pytest.mark.kafka
 

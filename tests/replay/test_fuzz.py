@@ -38,7 +38,7 @@ from tests.support.sizes import soak_or
 from tests.support.status_reading import reads_as_java
 
 #: Of each topic, through the pure state and through the real topic.
-_PURE_RECORDS = soak_or(10_000, 100_000)
+_PURE_RECORDS = soak_or(4_000, 100_000)
 _REAL_RECORDS = soak_or(50_000, 100_000)
 _LISTED = 100
 _WAIT_S = 60.0

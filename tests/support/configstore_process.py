@@ -21,10 +21,6 @@ _Read, _Write = config_read_service_pb2, config_write_service_pb2
 WriteResponse = config_write_service_pb2.PutConnectorConfigResponse
 
 
-#: For a store whose take-over is not what a test measures; the session's broker allows it.
-SHORT_SESSION = ("--election-session-timeout-ms=2000",)
-
-
 class ConfigStoreProcess(StoreProcess):
     """`python -m herdmesh.configstore` on a free port, with stubs to it. `group_id` is the topic's name by default."""
 

@@ -19,8 +19,9 @@ from herdmesh.configstore.state.redaction import REDACTED, is_secret
 from herdmesh.connect import jackson
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import HistoryNotFound, InvalidConfig, RequestInvalid, RevisionMismatch
-from tests.support.configstore_process import SHORT_SESSION, ConfigStoreProcess
+from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.configstore_replica import SETTINGS, Cluster, Replica
+from tests.support.store_process import SHORT_SESSION
 
 Config = dict[str, properties.PropertyValue]
 _STARTED, _PAUSED = connector_pb2.TARGET_STATE_STARTED, connector_pb2.TARGET_STATE_PAUSED

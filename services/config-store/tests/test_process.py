@@ -18,7 +18,8 @@ from herdmesh.api.configstore.v1 import leadership_service_pb2 as lead_pb
 from herdmesh.configstore.effects.connect_group import ConnectGroup
 from herdmesh.rpc.errors import ConnectorExists, HerdmeshError
 from herdmesh.topicstore import ForeignWriter, TopicSettings
-from tests.support.configstore_process import SHORT_SESSION, ConfigStoreProcess
+from tests.support.configstore_process import ConfigStoreProcess
+from tests.support.store_process import SHORT_SESSION
 
 pytestmark = pytest.mark.kafka
 

@@ -12,6 +12,7 @@ from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
 from tests.support.statusstore_memory import W1, put
 from tests.support.statusstore_process import StatusStoreProcess
+from tests.support.store_process import SHORT_SESSION
 
 pytestmark = pytest.mark.kafka
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.kafka
 async def test_acknowledged_statuses_survive_kill_9(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    store = StatusStoreProcess(kafka_bootstrap, tmp_topic("status"), tmp_path / "store.log")
+    store = StatusStoreProcess(kafka_bootstrap, tmp_topic("status"), tmp_path / "store.log", more=SHORT_SESSION)
     await store.start()
     await store.until_writing()
     request = write_pb2.PutStatusesRequest(writer=W1, puts=[put("c", task) for task in range(20)])

@@ -35,6 +35,12 @@ class StatusStoreSettings(ServiceSettings):
     kafka_client_configs: SecretStr = Field(
         default=SecretStr(""), description="of every Kafka client, such as security.protocol: name=value,name=value"
     )
+    election_session_timeout_ms: int = Field(
+        default=6_000,
+        ge=1_000,
+        description="how long a writer may be silent before another takes over, in ms; the broker's "
+        "group.min.session.timeout.ms (6000 unless it says otherwise) bounds it from below",
+    )
     memory: bool = Field(default=False, description="keep everything in this process and nothing in Kafka")
 
     @field_validator("status_storage_topic_configs", "kafka_client_configs")
@@ -61,5 +67,6 @@ class StatusStoreSettings(ServiceSettings):
             replication_factor=self.status_storage_replication_factor,
             topic_configs=name_value_pairs(self.status_storage_topic_configs),
             client_configs=name_value_pairs(self.kafka_client_configs.get_secret_value()),
+            session_timeout_ms=self.election_session_timeout_ms,
             client_id_base=f"herdmesh-status-store-{self.listen.replace(':', '-')}",
         )
