@@ -29,6 +29,7 @@ from tests.support import segments
 from tests.support.config_register import Archived, ConfigRegister
 from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.history import History, Outcome
+from tests.support.sizes import soak_or
 from tests.support.store_checks import Violation, Visible, check
 from tests.support.store_clients import Client, Herder, Watcher
 
@@ -41,7 +42,7 @@ _CLIENTS = 4
 _STEP_S = 60.0
 _END_S = 30.0
 _ACKNOWLEDGED_BETWEEN = 4
-_FAR_BEHIND = 40
+_FAR_BEHIND = soak_or(12, 40)
 #: Clients think a sixth of the time they do in the simulator, where waiting costs nothing.
 _THINKING = 6
 
