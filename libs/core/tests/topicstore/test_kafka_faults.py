@@ -32,7 +32,6 @@ from tests.contract.topicstore_harness import (
     suite_settings,
     until_role,
 )
-from tests.support.sizes import soak_only
 
 pytestmark = pytest.mark.kafka
 
@@ -97,7 +96,7 @@ class Load:
             await self.progress.wait_for(lambda: len(self.acknowledged) >= goal)
 
 
-@soak_only("tests/faults/test_store_failpoints.py kills a broker under load, with stricter checkers")
+@pytest.mark.slow
 async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(fragile: Broker, cluster: KafkaCluster) -> None:
     store = await cluster.open()
     await until_role(store, Role.WRITER)

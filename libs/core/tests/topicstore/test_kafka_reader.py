@@ -14,7 +14,6 @@ from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
 from herdmesh.topicstore.kafka_reader import Reader
 from herdmesh.topicstore.log import Positions
 from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, suite_settings, until_role
-from tests.support.sizes import soak_only
 
 
 class _Events:
@@ -53,7 +52,6 @@ class _Events:
             await self.told.wait_for(condition)
 
 
-@soak_only("a broker's retention takes its time")
 async def test_what_retention_took_from_the_audit_topic_is_skipped(
     kafka_bootstrap: str, tmp_topic: Callable[..., str]
 ) -> None:
