@@ -145,8 +145,8 @@ async def test_losing_the_right_to_write_leaves_the_reads_and_heals(clerk: Clerk
     await until_role(store, Role.WRITER)
     await store.write(put(b"a", b"1"))
     await guarded.deny(clerk.name, topic, "WRITE")
-    # The denial is of a prefix, so of the audit topic too, and the guard may look at the two while it takes effect: wait
-    # until it is the topic itself that is named.
+    # The denial is of a prefix, so of the audit topic too, and the guard may look at the two while it takes effect:
+    # wait until it is the topic itself that is named.
     await until_condition(store, Condition.NOT_AUTHORIZED, f"write to topic {clerk.settings.topic}:")
     with pytest.raises(NotAuthorized) as refusal:
         await store.write(put(b"a", b"2"))
