@@ -391,6 +391,8 @@ async def running_mesh(data_dir: Path, broker: Broker, workers: int = 2, group: 
         "HERDMESH_OFFSET_STORAGE_TOPIC": f"{group}-offsets",
         "HERDMESH_OFFSET_STORAGE_PARTITIONS": "5",
         "HERDMESH_OFFSET_FLUSH_INTERVAL_MS": "500",
+        # the shared broker allows it, and what stores do while nobody writes is measured elsewhere
+        "HERDMESH_ELECTION_SESSION_TIMEOUT_MS": "1500",
     }
     failpoints = {
         "HERDMESH_FAILPOINTS": f"@{data_dir / 'failpoints'}",

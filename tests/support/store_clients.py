@@ -100,14 +100,15 @@ class Client:
         while self.finished < self._operations and not self._world.over:
             await self._world.pause(self._rng.choice((0.0, 0.001, 0.05, 0.2, 0.8)))
             if self._rng.random() < 0.55:
-                await self._write()
+                await self.write()
             else:
                 await self.read(linearizable=self._rng.random() < 0.5)
             self.finished += 1
 
     # Writing.
 
-    async def _write(self) -> None:
+    async def write(self) -> Operation:
+        """One write of any kind, with its retries; the operation says what came of it."""
         rng = self._rng
         key = rng.choice(KEYS)
         kinds = self._world.side.kinds
@@ -128,6 +129,7 @@ class Client:
         )
         await self._try(operation, known.revision if known is not None and compares else None)
         self._world.note(str(operation))
+        return operation
 
     async def _try(self, operation: Operation, expected: Any) -> None:
         world, history, side = self._world, self._world.history, self._world.side

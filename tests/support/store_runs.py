@@ -147,6 +147,9 @@ class Run:
             for name in self.replicas:
                 await self._read_the_truth(clients[0], name)
             end = self.history.reads[-1].revision
+            # One change more takes watchers past the end; else they learn of it by the next notice of progress.
+            while (await clients[0].write()).outcome is not Outcome.OK:
+                pass
             await _until(lambda: all(watcher.last is not None and watcher.last >= end for watcher in watchers))
         granted = [grant for herder in herders for grant in herder.granted]
         archive, visible = await asyncio.to_thread(self._read_back)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import grpc
 
+from herdmesh.devstack._broker_config import ELECTION_SESSION_MS
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.layout import LOOPBACK, ProcessMark, ServiceState, StackLayout, StackState
@@ -244,6 +245,7 @@ class Stack:
             "HERDMESH_CONFIG_STORAGE_REPLICATION_FACTOR": "1",
             "HERDMESH_STATUS_STORAGE_REPLICATION_FACTOR": "1",
             "HERDMESH_OFFSET_STORAGE_REPLICATION_FACTOR": "1",
+            "HERDMESH_ELECTION_SESSION_TIMEOUT_MS": str(ELECTION_SESSION_MS),
             **self.settings.service_env,
             **(self.settings.worker_env if role == "worker" else {}),
         }
