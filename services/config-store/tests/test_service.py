@@ -233,8 +233,9 @@ async def test_a_store_that_replays_refuses(cluster: Cluster) -> None:
 
 
 async def test_leadership_is_granted_confirmed_and_handed_over(writer: Replica) -> None:
-    first, second = Campaign(writer, "a"), Campaign(writer, "b")
+    first = Campaign(writer, "a")
     granted = await first.until("granted")
+    second = Campaign(writer, "b")
     leadership = granted.granted.leadership
     assert (leadership.epoch, leadership.leader_id, leadership.leader_address) == (1, "a", "a:1")
     assert granted.granted.lease.ToMilliseconds() == 4000

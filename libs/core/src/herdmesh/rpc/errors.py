@@ -2,8 +2,9 @@
 
     HerdmeshError
     |-- InvalidConfig, RequestInvalid                                       fix the request
-    |-- ConnectorNotFound, TaskNotFound, WorkerNotFound, LeaseNotFound, PluginNotFound, HistoryNotFound
-    |-- ConnectorExists, ConnectorNotStopped
+    |-- ConnectorNotFound, TaskNotFound, WorkerNotFound, LeaseNotFound, PluginNotFound, HistoryNotFound,
+    |   LoggerNotFound, StatusNotFound
+    |-- ConnectorExists, ConnectorNotStopped, TopicTrackingDisabled, OffsetsRefused
     |-- StaleGeneration, StaleEpoch, StatusNewer                            the caller was replaced: never retry
     |-- NotLeader                                                           go to `leader_address`
     |-- RevisionMismatch                                                    read again, re-apply
@@ -136,6 +137,24 @@ class HistoryNotFound(HerdmeshError):
         super().__init__(message, {"connector": connector, "revision": revision})
 
 
+class LoggerNotFound(HerdmeshError):
+    """No worker has a logger of that name."""
+
+    reason = "LOGGER_NOT_FOUND"
+
+    def __init__(self, logger: str) -> None:
+        super().__init__(f"no worker has a logger {logger!r}; `herd get loggers` lists them", {"logger": logger})
+
+
+class StatusNotFound(HerdmeshError):
+    """The connector exists and has no status yet (KIP-745: nothing can be planned for it)."""
+
+    reason = "STATUS_NOT_FOUND"
+
+    def __init__(self, connector: str) -> None:
+        super().__init__(f"Status for connector {connector} not found; try again in a moment", {"connector": connector})
+
+
 class ConnectorExists(HerdmeshError):
     """Create of a name that exists."""
 
@@ -152,6 +171,24 @@ class ConnectorNotStopped(HerdmeshError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"connector {name!r} is not stopped; stop it first", {"connector": name})
+
+
+class TopicTrackingDisabled(HerdmeshError):
+    """Topic tracking (KIP-558), or its reset, is switched off in the settings."""
+
+    reason = "TOPIC_TRACKING_DISABLED"
+
+    def __init__(self, setting: str) -> None:
+        super().__init__(f"{setting}=false switches this off in the herder's settings", {"setting": setting})
+
+
+class OffsetsRefused(HerdmeshError):
+    """The connector does not take these offsets; the message is its own."""
+
+    reason = "OFFSETS_REFUSED"
+
+    def __init__(self, connector: str, why: str) -> None:
+        super().__init__(f"the offsets of {connector!r} were not changed: {why}", {"connector": connector})
 
 
 class StaleGeneration(HerdmeshError):

@@ -1,7 +1,7 @@
 """Where in the audit topic the changes of each connector lie.
 
-Owns an index, not the changes: who did what is read again from the audit topic when somebody asks (`service.read`), so
-that a long history costs no memory. Knows nothing of what a change was.
+Owns an index, not the changes: who did what is read again from the audit topic when somebody asks
+(`effects.history`), so that a long history costs no memory. Knows nothing of what a change was.
 
 Invariant: places of one connector rise; the newest `changes_max` of each are kept, and of all connectors together at
 most `places_max`: each then loses its older half, and if there are too many connectors even so, those that changed

@@ -96,6 +96,14 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_TOPIC_RECREATED (UNAVAILABLE): the store's topic was deleted or made anew; the replica ends and starts over."""
     ERROR_REASON_STORE_UNAUTHORIZED: _ErrorReason.ValueType  # 36
     """ERROR_REASON_STORE_UNAUTHORIZED (UNAVAILABLE): the broker refuses the store; metadata "operation" and "resource" say what."""
+    ERROR_REASON_LOGGER_NOT_FOUND: _ErrorReason.ValueType  # 37
+    """ERROR_REASON_LOGGER_NOT_FOUND (NOT_FOUND): no worker has a logger of that name."""
+    ERROR_REASON_STATUS_NOT_FOUND: _ErrorReason.ValueType  # 38
+    """ERROR_REASON_STATUS_NOT_FOUND (NOT_FOUND): the connector exists and has no status yet; try again in a moment."""
+    ERROR_REASON_TOPIC_TRACKING_DISABLED: _ErrorReason.ValueType  # 39
+    """ERROR_REASON_TOPIC_TRACKING_DISABLED (FAILED_PRECONDITION): topic tracking, or its reset, is switched off in the settings."""
+    ERROR_REASON_OFFSETS_REFUSED: _ErrorReason.ValueType  # 40
+    """ERROR_REASON_OFFSETS_REFUSED (FAILED_PRECONDITION): the connector does not take these offsets; the message is its own."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason names one cause each. The gRPC code that carries it is given per value."""
@@ -174,4 +182,12 @@ ERROR_REASON_TOPIC_RECREATED: ErrorReason.ValueType  # 35
 """ERROR_REASON_TOPIC_RECREATED (UNAVAILABLE): the store's topic was deleted or made anew; the replica ends and starts over."""
 ERROR_REASON_STORE_UNAUTHORIZED: ErrorReason.ValueType  # 36
 """ERROR_REASON_STORE_UNAUTHORIZED (UNAVAILABLE): the broker refuses the store; metadata "operation" and "resource" say what."""
+ERROR_REASON_LOGGER_NOT_FOUND: ErrorReason.ValueType  # 37
+"""ERROR_REASON_LOGGER_NOT_FOUND (NOT_FOUND): no worker has a logger of that name."""
+ERROR_REASON_STATUS_NOT_FOUND: ErrorReason.ValueType  # 38
+"""ERROR_REASON_STATUS_NOT_FOUND (NOT_FOUND): the connector exists and has no status yet; try again in a moment."""
+ERROR_REASON_TOPIC_TRACKING_DISABLED: ErrorReason.ValueType  # 39
+"""ERROR_REASON_TOPIC_TRACKING_DISABLED (FAILED_PRECONDITION): topic tracking, or its reset, is switched off in the settings."""
+ERROR_REASON_OFFSETS_REFUSED: ErrorReason.ValueType  # 40
+"""ERROR_REASON_OFFSETS_REFUSED (FAILED_PRECONDITION): the connector does not take these offsets; the message is its own."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

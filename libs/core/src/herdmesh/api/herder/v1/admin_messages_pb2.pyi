@@ -334,6 +334,62 @@ class DrainWorkerResponse(_message.Message):
 Global___DrainWorkerResponse: _TypeAlias = DrainWorkerResponse  # noqa: Y015
 
 @_typing.final
+class UndrainWorkerRequest(_message.Message):
+    """UndrainWorkerRequest names a worker that is to take work again."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """request_id makes a retry return the first outcome. Empty = no retry safety."""
+    worker_id: _builtins.str
+    """worker_id of the worker."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        worker_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndrainWorkerRequest: _TypeAlias = UndrainWorkerRequest  # noqa: Y015
+
+@_typing.final
+class UndrainWorkerResponse(_message.Message):
+    """UndrainWorkerResponse confirms that it takes work."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    META_FIELD_NUMBER: _builtins.int
+    WORKER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def meta(self) -> _revision_pb2.ResponseMeta:
+        """meta with the revision of the config store that the answer speaks of."""
+
+    @_builtins.property
+    def worker(self) -> _connector_pb2_1.Worker:
+        """worker as it is now."""
+
+    def __init__(
+        self,
+        *,
+        meta: _revision_pb2.ResponseMeta | None = ...,
+        worker: _connector_pb2_1.Worker | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "worker", b"worker"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UndrainWorkerResponse: _TypeAlias = UndrainWorkerResponse  # noqa: Y015
+
+@_typing.final
 class DeadLetter(_message.Message):
     """DeadLetter is one record of a dead letter queue."""
 

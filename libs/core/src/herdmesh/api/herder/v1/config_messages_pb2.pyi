@@ -24,6 +24,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ConnectorView:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ConnectorViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ConnectorView.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    CONNECTOR_VIEW_UNSPECIFIED: _ConnectorView.ValueType  # 0
+    """CONNECTOR_VIEW_UNSPECIFIED reads as CONNECTOR_VIEW_FULL."""
+    CONNECTOR_VIEW_FULL: _ConnectorView.ValueType  # 1
+    """CONNECTOR_VIEW_FULL: everything."""
+    CONNECTOR_VIEW_STATUS: _ConnectorView.ValueType  # 2
+    """CONNECTOR_VIEW_STATUS: no configs, no traces and no progress; what a list of a thousand shows."""
+
+class ConnectorView(_ConnectorView, metaclass=_ConnectorViewEnumTypeWrapper):
+    """ConnectorView says how much of a connector an answer holds."""
+
+CONNECTOR_VIEW_UNSPECIFIED: ConnectorView.ValueType  # 0
+"""CONNECTOR_VIEW_UNSPECIFIED reads as CONNECTOR_VIEW_FULL."""
+CONNECTOR_VIEW_FULL: ConnectorView.ValueType  # 1
+"""CONNECTOR_VIEW_FULL: everything."""
+CONNECTOR_VIEW_STATUS: ConnectorView.ValueType  # 2
+"""CONNECTOR_VIEW_STATUS: no configs, no traces and no progress; what a list of a thousand shows."""
+Global___ConnectorView: _TypeAlias = ConnectorView  # noqa: Y015
+
 class _PlanAction:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -188,19 +212,23 @@ class ListConnectorsRequest(_message.Message):
 
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
     page_size: _builtins.int
     """page_size at most 1000. 0 = 1000."""
     page_token: _builtins.str
     """page_token of the page before. Empty = first page."""
+    view: Global___ConnectorView.ValueType
+    """view says how much of each connector is wanted. UNSPECIFIED = FULL."""
     def __init__(
         self,
         *,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        view: Global___ConnectorView.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -178,6 +178,8 @@ class UnitStatus(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     START_COUNT_FIELD_NUMBER: _builtins.int
     SINCE_FIELD_NUMBER: _builtins.int
+    AUTO_RESTART_FIELD_NUMBER: _builtins.int
+    EXPLANATION_FIELD_NUMBER: _builtins.int
     state: _connector_pb2.RunState.ValueType
     """state now."""
     worker_id: _builtins.str
@@ -186,6 +188,8 @@ class UnitStatus(_message.Message):
     """generation it was assigned under."""
     start_count: _builtins.int
     """start_count is how often this leader had it started; adoption does not count."""
+    explanation: _builtins.str
+    """explanation says in one line why it is where it is and what happens next. Empty = it runs as wanted."""
     @_builtins.property
     def failure(self) -> _connector_pb2.Failure:
         """failure when FAILED. Unset otherwise."""
@@ -198,6 +202,10 @@ class UnitStatus(_message.Message):
     def since(self) -> _timestamp_pb2.Timestamp:
         """since is when it entered this state, by the herder's clock. Unset = unknown."""
 
+    @_builtins.property
+    def auto_restart(self) -> Global___AutoRestart:
+        """auto_restart is where the restart policy stands with it. Unset = it did not fail within the policy's window."""
+
     def __init__(
         self,
         *,
@@ -208,14 +216,54 @@ class UnitStatus(_message.Message):
         generation: _builtins.int = ...,
         start_count: _builtins.int = ...,
         since: _timestamp_pb2.Timestamp | None = ...,
+        auto_restart: Global___AutoRestart | None = ...,
+        explanation: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "since", b"since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["auto_restart", b"auto_restart", "failure", b"failure", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["conditions", b"conditions", "failure", b"failure", "generation", b"generation", "since", b"since", "start_count", b"start_count", "state", b"state", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["auto_restart", b"auto_restart", "conditions", b"conditions", "explanation", b"explanation", "failure", b"failure", "generation", b"generation", "since", b"since", "start_count", b"start_count", "state", b"state", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___UnitStatus: _TypeAlias = UnitStatus  # noqa: Y015
+
+@_typing.final
+class AutoRestart(_message.Message):
+    """AutoRestart is the restart policy's account of one unit."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_MAX_FIELD_NUMBER: _builtins.int
+    NEXT_TIME_FIELD_NUMBER: _builtins.int
+    LAST_FAILURE_FIELD_NUMBER: _builtins.int
+    attempt: _builtins.int
+    """attempt that is under way or comes next, from 1; attempts_max + 1 when the budget is spent."""
+    attempts_max: _builtins.int
+    """attempts_max within the window."""
+    @_builtins.property
+    def next_time(self) -> _timestamp_pb2.Timestamp:
+        """next_time of the next attempt. Unset = none comes by itself."""
+
+    @_builtins.property
+    def last_failure(self) -> _connector_pb2.Failure:
+        """last_failure that was answered with a restart, or that ended them."""
+
+    def __init__(
+        self,
+        *,
+        attempt: _builtins.int = ...,
+        attempts_max: _builtins.int = ...,
+        next_time: _timestamp_pb2.Timestamp | None = ...,
+        last_failure: _connector_pb2.Failure | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["last_failure", b"last_failure", "next_time", b"next_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "attempts_max", b"attempts_max", "last_failure", b"last_failure", "next_time", b"next_time"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AutoRestart: _TypeAlias = AutoRestart  # noqa: Y015
 
 @_typing.final
 class Worker(_message.Message):
@@ -231,6 +279,7 @@ class Worker(_message.Message):
     CONNECTORS_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
     CONNECT_TIME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     """worker_id of the worker."""
     incarnation: _builtins.str
@@ -241,6 +290,8 @@ class Worker(_message.Message):
     """state of its session."""
     slots: _builtins.int
     """slots it has."""
+    reason: _builtins.str
+    """reason in one line for a state other than CONNECTED. Empty = none."""
     @_builtins.property
     def connectors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """connectors it holds, sorted."""
@@ -264,10 +315,11 @@ class Worker(_message.Message):
         connectors: _abc.Iterable[_builtins.str] | None = ...,
         tasks: _abc.Iterable[_connector_pb2.TaskId] | None = ...,
         connect_time: _timestamp_pb2.Timestamp | None = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connect_time", b"connect_time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "connect_time", b"connect_time", "connectors", b"connectors", "incarnation", b"incarnation", "slots", b"slots", "state", b"state", "tasks", b"tasks", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "connect_time", b"connect_time", "connectors", b"connectors", "incarnation", b"incarnation", "reason", b"reason", "slots", b"slots", "state", b"state", "tasks", b"tasks", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -158,6 +158,11 @@ class ConnectorServiceStub:
                 request_serializer=herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.DrainWorkerRequest.SerializeToString,
                 response_deserializer=herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.DrainWorkerResponse.FromString,
                 _registered_method=True)
+        self.UndrainWorker = channel.unary_unary(
+                '/herdmesh.api.herder.v1.ConnectorService/UndrainWorker',
+                request_serializer=herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.UndrainWorkerRequest.SerializeToString,
+                response_deserializer=herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.UndrainWorkerResponse.FromString,
+                _registered_method=True)
         self.ListDeadLetters = channel.unary_unary(
                 '/herdmesh.api.herder.v1.ConnectorService/ListDeadLetters',
                 request_serializer=herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.ListDeadLettersRequest.SerializeToString,
@@ -357,6 +362,13 @@ class ConnectorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UndrainWorker(self, request, context):
+        """UndrainWorker lets a draining or drained worker take work again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListDeadLetters(self, request, context):
         """ListDeadLetters browses a connector's dead letter queue.
         """
@@ -514,6 +526,11 @@ def add_ConnectorServiceServicer_to_server(servicer, server):
                     servicer.DrainWorker,
                     request_deserializer=herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.DrainWorkerRequest.FromString,
                     response_serializer=herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.DrainWorkerResponse.SerializeToString,
+            ),
+            'UndrainWorker': grpc.unary_unary_rpc_method_handler(
+                    servicer.UndrainWorker,
+                    request_deserializer=herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.UndrainWorkerRequest.FromString,
+                    response_serializer=herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.UndrainWorkerResponse.SerializeToString,
             ),
             'ListDeadLetters': grpc.unary_unary_rpc_method_handler(
                     servicer.ListDeadLetters,
@@ -1190,6 +1207,33 @@ class ConnectorService:
             '/herdmesh.api.herder.v1.ConnectorService/DrainWorker',
             herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.DrainWorkerRequest.SerializeToString,
             herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.DrainWorkerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UndrainWorker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herdmesh.api.herder.v1.ConnectorService/UndrainWorker',
+            herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.UndrainWorkerRequest.SerializeToString,
+            herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2.UndrainWorkerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -84,6 +84,8 @@ class ConnectorServiceStub:
     """ListWorkers returns the workers."""
     DrainWorker: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.DrainWorkerRequest, _admin_messages_pb2.DrainWorkerResponse]
     """DrainWorker moves everything off a worker."""
+    UndrainWorker: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.UndrainWorkerRequest, _admin_messages_pb2.UndrainWorkerResponse]
+    """UndrainWorker lets a draining or drained worker take work again."""
     ListDeadLetters: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.ListDeadLettersRequest, _admin_messages_pb2.ListDeadLettersResponse]
     """ListDeadLetters browses a connector's dead letter queue."""
     ReplayDeadLetters: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.ReplayDeadLettersRequest, _admin_messages_pb2.ReplayDeadLettersResponse]
@@ -148,6 +150,8 @@ class ConnectorServiceAsyncStub(ConnectorServiceStub):
     """ListWorkers returns the workers."""
     DrainWorker: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.DrainWorkerRequest, _admin_messages_pb2.DrainWorkerResponse]  # type: ignore[assignment]
     """DrainWorker moves everything off a worker."""
+    UndrainWorker: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.UndrainWorkerRequest, _admin_messages_pb2.UndrainWorkerResponse]  # type: ignore[assignment]
+    """UndrainWorker lets a draining or drained worker take work again."""
     ListDeadLetters: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.ListDeadLettersRequest, _admin_messages_pb2.ListDeadLettersResponse]  # type: ignore[assignment]
     """ListDeadLetters browses a connector's dead letter queue."""
     ReplayDeadLetters: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.ReplayDeadLettersRequest, _admin_messages_pb2.ReplayDeadLettersResponse]  # type: ignore[assignment]
@@ -353,6 +357,14 @@ class ConnectorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_messages_pb2.DrainWorkerResponse, _abc.Awaitable[_admin_messages_pb2.DrainWorkerResponse]]:
         """DrainWorker moves everything off a worker."""
+
+    @_abc_1.abstractmethod
+    def UndrainWorker(
+        self,
+        request: _admin_messages_pb2.UndrainWorkerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_messages_pb2.UndrainWorkerResponse, _abc.Awaitable[_admin_messages_pb2.UndrainWorkerResponse]]:
+        """UndrainWorker lets a draining or drained worker take work again."""
 
     @_abc_1.abstractmethod
     def ListDeadLetters(

@@ -26,57 +26,69 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from herdmesh.api.common.v1 import connector_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_connector__pb2
 from herdmesh.api.common.v1 import identity_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_identity__pb2
 from herdmesh.api.common.v1 import revision_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_revision__pb2
+from herdmesh.api.herder.v1 import admin_messages_pb2 as herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2
+from herdmesh.api.herder.v1 import offset_messages_pb2 as herdmesh_dot_api_dot_herder_dot_v1_dot_offset__messages__pb2
 from herdmesh.api.worker.v1 import task_pb2 as herdmesh_dot_api_dot_worker_dot_v1_dot_task__pb2
 from herdmesh.api.worker.v1 import worker_service_pb2 as herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n3herdmesh/api/herder/v1/worker_session_service.proto\x12\x16herdmesh.api.herder.v1\x1a\x1egoogle/protobuf/duration.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/identity.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a!herdmesh/api/worker/v1/task.proto\x1a+herdmesh/api/worker/v1/worker_service.proto\"\xf9\x02\n\x0eSessionRequest\x12\x34\n\x05hello\x18\x01 \x01(\x0b\x32#.herdmesh.api.herder.v1.WorkerHelloH\x00\x12<\n\theartbeat\x18\x02 \x01(\x0b\x32\'.herdmesh.api.herder.v1.WorkerHeartbeatH\x00\x12\x34\n\x06report\x18\x03 \x01(\x0b\x32\".herdmesh.api.herder.v1.UnitReportH\x00\x12\x41\n\x0ctask_configs\x18\x04 \x01(\x0b\x32).herdmesh.api.herder.v1.TaskConfigsReportH\x00\x12\x35\n\x05reply\x18\x05 \x01(\x0b\x32$.herdmesh.api.herder.v1.CommandReplyH\x00\x12\x38\n\x07leaving\x18\x06 \x01(\x0b\x32%.herdmesh.api.herder.v1.WorkerLeavingH\x00\x42\t\n\x07message\"5\n\x04Unit\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x11\n\x04task\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x07\n\x05_task\"\xee\x01\n\x0bWorkerHello\x12\x36\n\x06worker\x18\x01 \x01(\x0b\x32&.herdmesh.api.common.v1.WorkerIdentity\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05slots\x18\x03 \x01(\x05\x12/\n\x07plugins\x18\x04 \x03(\x0b\x32\x1e.herdmesh.api.common.v1.Plugin\x12\x31\n\x08holdings\x18\x05 \x03(\x0b\x32\x1f.herdmesh.api.herder.v1.Holding\x12\x11\n\tepoch_max\x18\x06 \x01(\x03\x12\x10\n\x08\x64raining\x18\x07 \x01(\x08\"\xd0\x01\n\x07Holding\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x30\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\"\x94\x01\n\nAssignment\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x12\n\ngeneration\x18\x02 \x01(\x05\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x39\n\x0f\x63onfig_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x13\n\x0btask_digest\x18\x05 \x01(\t\"I\n\x0fWorkerHeartbeat\x12\x36\n\x08progress\x18\x01 \x03(\x0b\x32$.herdmesh.api.worker.v1.TaskProgress\"\xd3\x01\n\nUnitReport\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x30\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\"\xc3\x01\n\x11TaskConfigsReport\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12\x31\n\x05tasks\x18\x03 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x30\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\"\x92\x01\n\x0c\x43ommandReply\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x30\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\x12<\n\nvalidation\x18\x03 \x01(\x0b\x32(.herdmesh.api.worker.v1.ConfigValidation\"\x0f\n\rWorkerLeaving\"\xd1\x04\n\x0fSessionResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x39\n\x07welcome\x18\x02 \x01(\x0b\x32&.herdmesh.api.herder.v1.SessionWelcomeH\x00\x12\x32\n\x05start\x18\x03 \x01(\x0b\x32!.herdmesh.api.herder.v1.StartUnitH\x00\x12\x30\n\x04stop\x18\x04 \x01(\x0b\x32 .herdmesh.api.herder.v1.StopUnitH\x00\x12\x46\n\x10set_target_state\x18\x05 \x01(\x0b\x32*.herdmesh.api.herder.v1.SetUnitTargetStateH\x00\x12L\n\x15generate_task_configs\x18\x06 \x01(\x0b\x32+.herdmesh.api.herder.v1.GenerateTaskConfigsH\x00\x12\x35\n\x05\x66\x65nce\x18\x07 \x01(\x0b\x32$.herdmesh.api.herder.v1.FenceCommandH\x00\x12;\n\x08validate\x18\x08 \x01(\x0b\x32\'.herdmesh.api.herder.v1.ValidateCommandH\x00\x12<\n\theartbeat\x18\t \x01(\x0b\x32\'.herdmesh.api.herder.v1.HerderHeartbeatH\x00\x12;\n\x08released\x18\n \x01(\x0b\x32\'.herdmesh.api.herder.v1.SessionReleasedH\x00\x42\t\n\x07message\"\x86\x01\n\x0eSessionWelcome\x12\x32\n\x0fsession_timeout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tleader_id\x18\x02 \x01(\t\x12-\n\x07\x61\x64opted\x18\x03 \x03(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\"\xdf\x02\n\tStartUnit\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12<\n\x10\x63onnector_config\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x37\n\x0btask_config\x18\x04 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x39\n\x0ctarget_state\x18\x05 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12\x12\n\ntask_count\x18\x06 \x01(\x05\x12\x11\n\ttasks_max\x18\x07 \x01(\x05\x12\x15\n\rhas_committed\x18\x08 \x01(\x08\"~\n\x08StopUnit\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12\x0e\n\x06reason\x18\x03 \x01(\t\"{\n\x12SetUnitTargetState\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x39\n\x0ctarget_state\x18\x02 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\"s\n\x13GenerateTaskConfigs\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12\x11\n\ttasks_max\x18\x03 \x01(\x05\"I\n\x0c\x46\x65nceCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x12\n\ntask_count\x18\x03 \x01(\x05\"Y\n\x0fValidateCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\x11\n\x0fHerderHeartbeat\"\x11\n\x0fSessionReleased2v\n\x14WorkerSessionService\x12^\n\x07Session\x12&.herdmesh.api.herder.v1.SessionRequest\x1a\'.herdmesh.api.herder.v1.SessionResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n3herdmesh/api/herder/v1/worker_session_service.proto\x12\x16herdmesh.api.herder.v1\x1a\x1egoogle/protobuf/duration.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/identity.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a+herdmesh/api/herder/v1/admin_messages.proto\x1a,herdmesh/api/herder/v1/offset_messages.proto\x1a!herdmesh/api/worker/v1/task.proto\x1a+herdmesh/api/worker/v1/worker_service.proto\"\xf9\x02\n\x0eSessionRequest\x12\x34\n\x05hello\x18\x01 \x01(\x0b\x32#.herdmesh.api.herder.v1.WorkerHelloH\x00\x12<\n\theartbeat\x18\x02 \x01(\x0b\x32\'.herdmesh.api.herder.v1.WorkerHeartbeatH\x00\x12\x34\n\x06report\x18\x03 \x01(\x0b\x32\".herdmesh.api.herder.v1.UnitReportH\x00\x12\x41\n\x0ctask_configs\x18\x04 \x01(\x0b\x32).herdmesh.api.herder.v1.TaskConfigsReportH\x00\x12\x35\n\x05reply\x18\x05 \x01(\x0b\x32$.herdmesh.api.herder.v1.CommandReplyH\x00\x12\x38\n\x07leaving\x18\x06 \x01(\x0b\x32%.herdmesh.api.herder.v1.WorkerLeavingH\x00\x42\t\n\x07message\"5\n\x04Unit\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x11\n\x04task\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x07\n\x05_task\"\xee\x01\n\x0bWorkerHello\x12\x36\n\x06worker\x18\x01 \x01(\x0b\x32&.herdmesh.api.common.v1.WorkerIdentity\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05slots\x18\x03 \x01(\x05\x12/\n\x07plugins\x18\x04 \x03(\x0b\x32\x1e.herdmesh.api.common.v1.Plugin\x12\x31\n\x08holdings\x18\x05 \x03(\x0b\x32\x1f.herdmesh.api.herder.v1.Holding\x12\x11\n\tepoch_max\x18\x06 \x01(\x03\x12\x10\n\x08\x64raining\x18\x07 \x01(\x08\"\xd0\x01\n\x07Holding\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x30\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\"\x94\x01\n\nAssignment\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x12\n\ngeneration\x18\x02 \x01(\x05\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x39\n\x0f\x63onfig_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x13\n\x0btask_digest\x18\x05 \x01(\t\"I\n\x0fWorkerHeartbeat\x12\x36\n\x08progress\x18\x01 \x03(\x0b\x32$.herdmesh.api.worker.v1.TaskProgress\"\xd3\x01\n\nUnitReport\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x30\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\"\xc3\x01\n\x11TaskConfigsReport\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12\x31\n\x05tasks\x18\x03 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x30\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\"\xb7\x02\n\x0c\x43ommandReply\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x30\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\x12<\n\nvalidation\x18\x03 \x01(\x0b\x32(.herdmesh.api.worker.v1.ConfigValidation\x12:\n\rplugin_fields\x18\x04 \x03(\x0b\x32#.herdmesh.api.worker.v1.ConfigField\x12\x34\n\x07loggers\x18\x05 \x03(\x0b\x32#.herdmesh.api.herder.v1.LoggerEntry\x12\x31\n\x05tasks\x18\x06 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\"\x0f\n\rWorkerLeaving\"\xb2\x07\n\x0fSessionResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x39\n\x07welcome\x18\x02 \x01(\x0b\x32&.herdmesh.api.herder.v1.SessionWelcomeH\x00\x12\x32\n\x05start\x18\x03 \x01(\x0b\x32!.herdmesh.api.herder.v1.StartUnitH\x00\x12\x30\n\x04stop\x18\x04 \x01(\x0b\x32 .herdmesh.api.herder.v1.StopUnitH\x00\x12\x46\n\x10set_target_state\x18\x05 \x01(\x0b\x32*.herdmesh.api.herder.v1.SetUnitTargetStateH\x00\x12L\n\x15generate_task_configs\x18\x06 \x01(\x0b\x32+.herdmesh.api.herder.v1.GenerateTaskConfigsH\x00\x12\x35\n\x05\x66\x65nce\x18\x07 \x01(\x0b\x32$.herdmesh.api.herder.v1.FenceCommandH\x00\x12;\n\x08validate\x18\x08 \x01(\x0b\x32\'.herdmesh.api.herder.v1.ValidateCommandH\x00\x12<\n\theartbeat\x18\t \x01(\x0b\x32\'.herdmesh.api.herder.v1.HerderHeartbeatH\x00\x12;\n\x08released\x18\n \x01(\x0b\x32\'.herdmesh.api.herder.v1.SessionReleasedH\x00\x12H\n\x0f\x64\x65scribe_plugin\x18\x0b \x01(\x0b\x32-.herdmesh.api.herder.v1.DescribePluginCommandH\x00\x12\x42\n\x0clist_loggers\x18\x0c \x01(\x0b\x32*.herdmesh.api.herder.v1.ListLoggersCommandH\x00\x12>\n\nset_logger\x18\r \x01(\x0b\x32(.herdmesh.api.herder.v1.SetLoggerCommandH\x00\x12\x44\n\ralter_offsets\x18\x0e \x01(\x0b\x32+.herdmesh.api.herder.v1.AlterOffsetsCommandH\x00\x12K\n\x11plan_task_configs\x18\x0f \x01(\x0b\x32..herdmesh.api.herder.v1.PlanTaskConfigsCommandH\x00\x42\t\n\x07message\"\x86\x01\n\x0eSessionWelcome\x12\x32\n\x0fsession_timeout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tleader_id\x18\x02 \x01(\t\x12-\n\x07\x61\x64opted\x18\x03 \x03(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\"\xdf\x02\n\tStartUnit\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12<\n\x10\x63onnector_config\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x37\n\x0btask_config\x18\x04 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x39\n\x0ctarget_state\x18\x05 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12\x12\n\ntask_count\x18\x06 \x01(\x05\x12\x11\n\ttasks_max\x18\x07 \x01(\x05\x12\x15\n\rhas_committed\x18\x08 \x01(\x08\"~\n\x08StopUnit\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12\x0e\n\x06reason\x18\x03 \x01(\t\"{\n\x12SetUnitTargetState\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x39\n\x0ctarget_state\x18\x02 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\"s\n\x13GenerateTaskConfigs\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12\x11\n\ttasks_max\x18\x03 \x01(\x05\"I\n\x0c\x46\x65nceCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x12\n\ntask_count\x18\x03 \x01(\x05\"Y\n\x0fValidateCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"?\n\x15\x44\x65scribePluginCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x12\n\nclass_name\x18\x02 \x01(\t\"8\n\x12ListLoggersCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06logger\x18\x02 \x01(\t\"E\n\x10SetLoggerCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06logger\x18\x02 \x01(\t\x12\r\n\x05level\x18\x03 \x01(\t\"\xa6\x01\n\x13\x41lterOffsetsCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x34\n\x07offsets\x18\x04 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\"s\n\x16PlanTaskConfigsCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x11\n\ttasks_max\x18\x03 \x01(\x05\"\x11\n\x0fHerderHeartbeat\"\x11\n\x0fSessionReleased2v\n\x14WorkerSessionService\x12^\n\x07Session\x12&.herdmesh.api.herder.v1.SessionRequest\x1a\'.herdmesh.api.herder.v1.SessionResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.herder.v1.worker_session_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SESSIONREQUEST']._serialized_start=310
-  _globals['_SESSIONREQUEST']._serialized_end=687
-  _globals['_UNIT']._serialized_start=689
-  _globals['_UNIT']._serialized_end=742
-  _globals['_WORKERHELLO']._serialized_start=745
-  _globals['_WORKERHELLO']._serialized_end=983
-  _globals['_HOLDING']._serialized_start=986
-  _globals['_HOLDING']._serialized_end=1194
-  _globals['_ASSIGNMENT']._serialized_start=1197
-  _globals['_ASSIGNMENT']._serialized_end=1345
-  _globals['_WORKERHEARTBEAT']._serialized_start=1347
-  _globals['_WORKERHEARTBEAT']._serialized_end=1420
-  _globals['_UNITREPORT']._serialized_start=1423
-  _globals['_UNITREPORT']._serialized_end=1634
-  _globals['_TASKCONFIGSREPORT']._serialized_start=1637
-  _globals['_TASKCONFIGSREPORT']._serialized_end=1832
-  _globals['_COMMANDREPLY']._serialized_start=1835
-  _globals['_COMMANDREPLY']._serialized_end=1981
-  _globals['_WORKERLEAVING']._serialized_start=1983
-  _globals['_WORKERLEAVING']._serialized_end=1998
-  _globals['_SESSIONRESPONSE']._serialized_start=2001
-  _globals['_SESSIONRESPONSE']._serialized_end=2594
-  _globals['_SESSIONWELCOME']._serialized_start=2597
-  _globals['_SESSIONWELCOME']._serialized_end=2731
-  _globals['_STARTUNIT']._serialized_start=2734
-  _globals['_STARTUNIT']._serialized_end=3085
-  _globals['_STOPUNIT']._serialized_start=3087
-  _globals['_STOPUNIT']._serialized_end=3213
-  _globals['_SETUNITTARGETSTATE']._serialized_start=3215
-  _globals['_SETUNITTARGETSTATE']._serialized_end=3338
-  _globals['_GENERATETASKCONFIGS']._serialized_start=3340
-  _globals['_GENERATETASKCONFIGS']._serialized_end=3455
-  _globals['_FENCECOMMAND']._serialized_start=3457
-  _globals['_FENCECOMMAND']._serialized_end=3530
-  _globals['_VALIDATECOMMAND']._serialized_start=3532
-  _globals['_VALIDATECOMMAND']._serialized_end=3621
-  _globals['_HERDERHEARTBEAT']._serialized_start=3623
-  _globals['_HERDERHEARTBEAT']._serialized_end=3640
-  _globals['_SESSIONRELEASED']._serialized_start=3642
-  _globals['_SESSIONRELEASED']._serialized_end=3659
-  _globals['_WORKERSESSIONSERVICE']._serialized_start=3661
-  _globals['_WORKERSESSIONSERVICE']._serialized_end=3779
+  _globals['_SESSIONREQUEST']._serialized_start=401
+  _globals['_SESSIONREQUEST']._serialized_end=778
+  _globals['_UNIT']._serialized_start=780
+  _globals['_UNIT']._serialized_end=833
+  _globals['_WORKERHELLO']._serialized_start=836
+  _globals['_WORKERHELLO']._serialized_end=1074
+  _globals['_HOLDING']._serialized_start=1077
+  _globals['_HOLDING']._serialized_end=1285
+  _globals['_ASSIGNMENT']._serialized_start=1288
+  _globals['_ASSIGNMENT']._serialized_end=1436
+  _globals['_WORKERHEARTBEAT']._serialized_start=1438
+  _globals['_WORKERHEARTBEAT']._serialized_end=1511
+  _globals['_UNITREPORT']._serialized_start=1514
+  _globals['_UNITREPORT']._serialized_end=1725
+  _globals['_TASKCONFIGSREPORT']._serialized_start=1728
+  _globals['_TASKCONFIGSREPORT']._serialized_end=1923
+  _globals['_COMMANDREPLY']._serialized_start=1926
+  _globals['_COMMANDREPLY']._serialized_end=2237
+  _globals['_WORKERLEAVING']._serialized_start=2239
+  _globals['_WORKERLEAVING']._serialized_end=2254
+  _globals['_SESSIONRESPONSE']._serialized_start=2257
+  _globals['_SESSIONRESPONSE']._serialized_end=3203
+  _globals['_SESSIONWELCOME']._serialized_start=3206
+  _globals['_SESSIONWELCOME']._serialized_end=3340
+  _globals['_STARTUNIT']._serialized_start=3343
+  _globals['_STARTUNIT']._serialized_end=3694
+  _globals['_STOPUNIT']._serialized_start=3696
+  _globals['_STOPUNIT']._serialized_end=3822
+  _globals['_SETUNITTARGETSTATE']._serialized_start=3824
+  _globals['_SETUNITTARGETSTATE']._serialized_end=3947
+  _globals['_GENERATETASKCONFIGS']._serialized_start=3949
+  _globals['_GENERATETASKCONFIGS']._serialized_end=4064
+  _globals['_FENCECOMMAND']._serialized_start=4066
+  _globals['_FENCECOMMAND']._serialized_end=4139
+  _globals['_VALIDATECOMMAND']._serialized_start=4141
+  _globals['_VALIDATECOMMAND']._serialized_end=4230
+  _globals['_DESCRIBEPLUGINCOMMAND']._serialized_start=4232
+  _globals['_DESCRIBEPLUGINCOMMAND']._serialized_end=4295
+  _globals['_LISTLOGGERSCOMMAND']._serialized_start=4297
+  _globals['_LISTLOGGERSCOMMAND']._serialized_end=4353
+  _globals['_SETLOGGERCOMMAND']._serialized_start=4355
+  _globals['_SETLOGGERCOMMAND']._serialized_end=4424
+  _globals['_ALTEROFFSETSCOMMAND']._serialized_start=4427
+  _globals['_ALTEROFFSETSCOMMAND']._serialized_end=4593
+  _globals['_PLANTASKCONFIGSCOMMAND']._serialized_start=4595
+  _globals['_PLANTASKCONFIGSCOMMAND']._serialized_end=4710
+  _globals['_HERDERHEARTBEAT']._serialized_start=4712
+  _globals['_HERDERHEARTBEAT']._serialized_end=4729
+  _globals['_SESSIONRELEASED']._serialized_start=4731
+  _globals['_SESSIONRELEASED']._serialized_end=4748
+  _globals['_WORKERSESSIONSERVICE']._serialized_start=4750
+  _globals['_WORKERSESSIONSERVICE']._serialized_end=4868
 # @@protoc_insertion_point(module_scope)

@@ -11,6 +11,8 @@ from google.protobuf.internal import containers as _containers
 from herdmesh.api.common.v1 import connector_pb2 as _connector_pb2
 from herdmesh.api.common.v1 import identity_pb2 as _identity_pb2
 from herdmesh.api.common.v1 import revision_pb2 as _revision_pb2
+from herdmesh.api.herder.v1 import admin_messages_pb2 as _admin_messages_pb2
+from herdmesh.api.herder.v1 import offset_messages_pb2 as _offset_messages_pb2
 from herdmesh.api.worker.v1 import task_pb2 as _task_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2 as _worker_service_pb2
 import builtins as _builtins
@@ -353,6 +355,9 @@ class CommandReply(_message.Message):
     COMMAND_ID_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
     VALIDATION_FIELD_NUMBER: _builtins.int
+    PLUGIN_FIELDS_FIELD_NUMBER: _builtins.int
+    LOGGERS_FIELD_NUMBER: _builtins.int
+    TASKS_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """command_id of the command."""
     @_builtins.property
@@ -363,16 +368,31 @@ class CommandReply(_message.Message):
     def validation(self) -> _worker_service_pb2.ConfigValidation:
         """validation for a validate command."""
 
+    @_builtins.property
+    def plugin_fields(self) -> _containers.RepeatedCompositeFieldContainer[_worker_service_pb2.ConfigField]:
+        """plugin_fields for a describe_plugin command: the fields of its config definition."""
+
+    @_builtins.property
+    def loggers(self) -> _containers.RepeatedCompositeFieldContainer[_admin_messages_pb2.LoggerEntry]:
+        """loggers for a list_loggers command, or those that a set_logger command changed."""
+
+    @_builtins.property
+    def tasks(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Properties]:
+        """tasks for a plan_task_configs command."""
+
     def __init__(
         self,
         *,
         command_id: _builtins.str = ...,
         failure: _connector_pb2.Failure | None = ...,
         validation: _worker_service_pb2.ConfigValidation | None = ...,
+        plugin_fields: _abc.Iterable[_worker_service_pb2.ConfigField] | None = ...,
+        loggers: _abc.Iterable[_admin_messages_pb2.LoggerEntry] | None = ...,
+        tasks: _abc.Iterable[_connector_pb2.Properties] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "validation", b"validation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "failure", b"failure", "validation", b"validation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "failure", b"failure", "loggers", b"loggers", "plugin_fields", b"plugin_fields", "tasks", b"tasks", "validation", b"validation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -411,6 +431,11 @@ class SessionResponse(_message.Message):
     VALIDATE_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     RELEASED_FIELD_NUMBER: _builtins.int
+    DESCRIBE_PLUGIN_FIELD_NUMBER: _builtins.int
+    LIST_LOGGERS_FIELD_NUMBER: _builtins.int
+    SET_LOGGER_FIELD_NUMBER: _builtins.int
+    ALTER_OFFSETS_FIELD_NUMBER: _builtins.int
+    PLAN_TASK_CONFIGS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """epoch of the leader; a worker drops anything below the highest it has seen."""
     @_builtins.property
@@ -449,6 +474,26 @@ class SessionResponse(_message.Message):
     def released(self) -> Global___SessionReleased:
         """released answers leaving: everything was moved."""
 
+    @_builtins.property
+    def describe_plugin(self) -> Global___DescribePluginCommand:
+        """describe_plugin asks for the config definition of a plugin."""
+
+    @_builtins.property
+    def list_loggers(self) -> Global___ListLoggersCommand:
+        """list_loggers asks for logger levels."""
+
+    @_builtins.property
+    def set_logger(self) -> Global___SetLoggerCommand:
+        """set_logger changes a logger's level on this worker."""
+
+    @_builtins.property
+    def alter_offsets(self) -> Global___AlterOffsetsCommand:
+        """alter_offsets writes offsets of a connector that does not run."""
+
+    @_builtins.property
+    def plan_task_configs(self) -> Global___PlanTaskConfigsCommand:
+        """plan_task_configs asks which task configs a config would make."""
+
     def __init__(
         self,
         *,
@@ -462,12 +507,17 @@ class SessionResponse(_message.Message):
         validate: Global___ValidateCommand | None = ...,
         heartbeat: Global___HerderHeartbeat | None = ...,
         released: Global___SessionReleased | None = ...,
+        describe_plugin: Global___DescribePluginCommand | None = ...,
+        list_loggers: Global___ListLoggersCommand | None = ...,
+        set_logger: Global___SetLoggerCommand | None = ...,
+        alter_offsets: Global___AlterOffsetsCommand | None = ...,
+        plan_task_configs: Global___PlanTaskConfigsCommand | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "message", b"message", "released", b"released", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "released", b"released", "set_logger", b"set_logger", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "message", b"message", "released", b"released", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "epoch", b"epoch", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "released", b"released", "set_logger", b"set_logger", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "start", "stop", "set_target_state", "generate_task_configs", "fence", "validate", "heartbeat", "released"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "start", "stop", "set_target_state", "generate_task_configs", "fence", "validate", "heartbeat", "released", "describe_plugin", "list_loggers", "set_logger", "alter_offsets", "plan_task_configs"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -716,6 +766,158 @@ class ValidateCommand(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ValidateCommand: _TypeAlias = ValidateCommand  # noqa: Y015
+
+@_typing.final
+class DescribePluginCommand(_message.Message):
+    """DescribePluginCommand asks for the config definition of a plugin."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    CLASS_NAME_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    """command_id for the reply."""
+    class_name: _builtins.str
+    """class_name or alias of the plugin."""
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        class_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["class_name", b"class_name", "command_id", b"command_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribePluginCommand: _TypeAlias = DescribePluginCommand  # noqa: Y015
+
+@_typing.final
+class ListLoggersCommand(_message.Message):
+    """ListLoggersCommand asks for logger levels."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    LOGGER_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    """command_id for the reply."""
+    logger: _builtins.str
+    """logger whose level and whose children's are wanted. Empty = all."""
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        logger: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "logger", b"logger"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLoggersCommand: _TypeAlias = ListLoggersCommand  # noqa: Y015
+
+@_typing.final
+class SetLoggerCommand(_message.Message):
+    """SetLoggerCommand changes the level of a logger and of its children."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    LOGGER_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    """command_id for the reply. Empty = no reply is wanted."""
+    logger: _builtins.str
+    """logger name; "root" is the root logger."""
+    level: _builtins.str
+    """level wanted: TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF."""
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        logger: _builtins.str = ...,
+        level: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "level", b"level", "logger", b"logger"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLoggerCommand: _TypeAlias = SetLoggerCommand  # noqa: Y015
+
+@_typing.final
+class AlterOffsetsCommand(_message.Message):
+    """AlterOffsetsCommand writes offsets of a connector that does not run; all of them or none."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    CONFIG_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    """command_id for the reply."""
+    connector: _builtins.str
+    """connector whose offsets to write."""
+    @_builtins.property
+    def config(self) -> _connector_pb2.Properties:
+        """config of the connector: tells whether it is a source or a sink, its topics, and its client settings."""
+
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_offset_messages_pb2.OffsetEntry]:
+        """offsets to write."""
+
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        connector: _builtins.str = ...,
+        config: _connector_pb2.Properties | None = ...,
+        offsets: _abc.Iterable[_offset_messages_pb2.OffsetEntry] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "config", b"config", "connector", b"connector", "offsets", b"offsets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterOffsetsCommand: _TypeAlias = AlterOffsetsCommand  # noqa: Y015
+
+@_typing.final
+class PlanTaskConfigsCommand(_message.Message):
+    """PlanTaskConfigsCommand asks which task configs a config would make; an instance of its own is started, asked and stopped."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    CONFIG_FIELD_NUMBER: _builtins.int
+    TASKS_MAX_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    """command_id for the reply."""
+    tasks_max: _builtins.int
+    """tasks_max is the most tasks wanted."""
+    @_builtins.property
+    def config(self) -> _connector_pb2.Properties:
+        """config of the connector."""
+
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        config: _connector_pb2.Properties | None = ...,
+        tasks_max: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "config", b"config", "tasks_max", b"tasks_max"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PlanTaskConfigsCommand: _TypeAlias = PlanTaskConfigsCommand  # noqa: Y015
 
 @_typing.final
 class HerderHeartbeat(_message.Message):
