@@ -40,7 +40,7 @@ def rows() -> dict[str, list[tuple[str, str]]]:
 
 
 @cache
-def tests_of(path: Path) -> frozenset[str]:
+def functions_of(path: Path) -> frozenset[str]:
     tree = ast.parse(path.read_text("utf-8"))
     return frozenset(node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
@@ -59,5 +59,5 @@ def test_every_answer_names_tests_that_exist_or_a_reason() -> None:
         for name, answer in found:
             tests = TEST.findall(answer)
             assert tests or re.match(r"none: \w", answer), f"{heading}: {name} has neither a test nor a reason"
-            missing = [test for path, test in tests if test not in tests_of(ROOT / path)]
+            missing = [test for path, test in tests if test not in functions_of(ROOT / path)]
             assert missing == [], f"{name}: there is no such test"
