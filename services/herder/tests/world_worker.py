@@ -6,11 +6,12 @@ not adopt, and its own death do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state import questions as qu
 from herdmesh.herder.state.model import (
     Assignment,
     Failure,
@@ -150,16 +151,23 @@ class Worker:
             case ins.GenerateTaskConfigs(connector=connector, assignment=assignment):
                 tasks, failure = self.world.make_tasks(connector)
                 self.say(ev.TaskConfigsMade(session, connector, assignment, tasks, failure))
-            case ins.FenceTasks(command_id=command_id, connector=connector, task_count=task_count):
-                self.fences.append((connector, task_count))
-                self.world.fenced_ms.update({(connector, task): self.world.now for task in range(task_count)})
-                self.say(ev.CommandReplied(session, command_id))
-            case ins.ValidateOnWorker(command_id=command_id, config=config):
-                self.say(ev.CommandReplied(session, command_id, validation=validation_of(config)))
+            case ins.Ask(command_id=command_id, question=question):
+                self.say(self._answer(ev.CommandReplied(session, command_id), question))
             case ins.Heartbeat():
                 pass
             case ins.Released():
                 self.released = True
+
+    def _answer(self, reply: ev.CommandReplied, question: qu.Question) -> ev.CommandReplied:
+        match question:
+            case qu.FenceTasks(connector=connector, task_count=task_count):
+                self.fences.append((connector, task_count))
+                self.world.fenced_ms.update({(connector, task): self.world.now for task in range(task_count)})
+                return reply
+            case qu.ValidateOnWorker(config=config):
+                return replace(reply, validation=validation_of(config))
+            case _:
+                raise AssertionError(f"nobody answers {question}")
 
     def _start(self, session: int, start: ins.StartUnit) -> None:
         self.log.append(f"start {start.unit}")

@@ -17,18 +17,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from herdmesh.herder.state import restarts
-from herdmesh.herder.state.configs import checked_name, merged, plugins_text
-from herdmesh.herder.state.events import RequestReceived
+from herdmesh.herder.state import commands, restarts
+from herdmesh.herder.state.configs import checked_name, merged
+from herdmesh.herder.state.events import CommandReplied, RequestReceived
 from herdmesh.herder.state.instructions import (
     DeleteConfig,
     PutConfig,
     PutTarget,
     Reply,
-    ValidateOnWorker,
 )
 from herdmesh.herder.state.mesh import Mesh, Role
 from herdmesh.herder.state.model import CLASS_KEY, NAME_KEY, ErrorClass, Failure, Properties, Validation
+from herdmesh.herder.state.questions import ValidateOnWorker
 from herdmesh.herder.state.records import Call, Command, Op, OpKind, Stage
 from herdmesh.herder.state.requests import (
     Answer,
@@ -103,11 +103,19 @@ def _begin(mesh: Mesh, call: Call) -> None:
             _drain(mesh, call, worker_id)
 
 
-def validated(mesh: Mesh, call_id: int, validation: Validation | None, failure: Failure | None) -> None:
-    """A worker answered a validation."""
+def answered(mesh: Mesh, call_id: int, command: Command, reply: CommandReplied) -> None:
+    """A worker answered what was asked for a call."""
     call = mesh.calls.get(call_id)
     if call is None:
         return
+    match command.question:
+        case ValidateOnWorker():
+            _validated(mesh, call, reply.validation, reply.failure)
+        case _:
+            raise AssertionError(f"no call asks {command.question}")
+
+
+def _validated(mesh: Mesh, call: Call, validation: Validation | None, failure: Failure | None) -> None:
     if validation is None:
         message = failure.message if failure is not None else "the worker gave no result"
         final = failure is not None and failure.error_class is not ErrorClass.RETRIABLE
@@ -121,13 +129,17 @@ def validated(mesh: Mesh, call_id: int, validation: Validation | None, failure: 
         _write(mesh, call)
 
 
-def ask_again(mesh: Mesh, call_id: int) -> None:
-    """The worker that was asked to validate is gone."""
+def ask_again(mesh: Mesh, call_id: int, command: Command) -> None:
+    """The worker that was asked is gone."""
     call = mesh.calls.get(call_id)
-    if call is None or call.config is None:
+    if call is None:
         return
     try:
-        _ask_worker(mesh, call, call.config)
+        match command.question:
+            case ValidateOnWorker() as question:
+                commands.ask_able(mesh, call, question)
+            case _:
+                raise AssertionError(f"no call asks {command.question}")
     except HerdmeshError as error:
         _reply(mesh, call, error)
 
@@ -176,7 +188,9 @@ def expire(mesh: Mesh) -> None:
 
 def cancel(mesh: Mesh, call_id: int) -> None:
     """Nobody waits for the answer any more."""
-    mesh.calls.pop(call_id, None)
+    call = mesh.calls.pop(call_id, None)
+    if call is not None:
+        commands.forget(mesh, call)
 
 
 def fail_unwritten(mesh: Mesh, why: str) -> None:
@@ -199,33 +213,8 @@ def _own_name(config: Properties, name: str) -> str:
 
 def _validate_first(mesh: Mesh, call: Call, config: Properties) -> None:
     call.config = config
-    _ask_worker(mesh, call, config)
-
-
-def _ask_worker(mesh: Mesh, call: Call, config: Properties) -> None:
-    """Send the config to a worker that has its class; the least loaded, by id where equal."""
-    members = [member for member in mesh.members.values() if member.session is not None]
-    if not members:
-        raise NoWorker("no worker is connected, so the config cannot be validated; start a worker and try again")
-    class_name = config.get(CLASS_KEY)
-    if not isinstance(class_name, str) or not class_name.strip():
-        text = f'Missing required configuration "{CLASS_KEY}" which has no default value; {plugins_text(mesh)}'
-        raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
-    able = [member for member in members if class_name in member.connectors]
-    if not able and any(lease.live and lease.worker_id not in mesh.members for lease in mesh.leases.values()):
-        raise NoWorker(f"no worker with {class_name} is connected, but not all live workers have dialled in yet")
-    if not able:
-        text = (
-            "Failed to find any class that implements Connector and which name matches "
-            f"{class_name}; {plugins_text(mesh)}"
-        )
-        raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
-    member = min(able, key=lambda item: (len(item.load), item.worker_id))
-    assert member.session is not None
-    command_id = f"validate-{mesh.next_number()}"
-    mesh.commands[command_id] = Command(member.session, call=call.id)
     call.stage = Stage.VALIDATING
-    mesh.send(member.session, ValidateOnWorker(command_id, config))
+    commands.ask_able(mesh, call, ValidateOnWorker(config))
 
 
 def _merge(mesh: Mesh, call: Call) -> None:
@@ -306,4 +295,5 @@ def _drain(mesh: Mesh, call: Call, worker_id: str) -> None:
 
 def _reply(mesh: Mesh, call: Call, answer: Answer | HerdmeshError) -> None:
     mesh.calls.pop(call.id, None)
+    commands.forget(mesh, call)
     mesh.out.append(Reply(call.id, answer))

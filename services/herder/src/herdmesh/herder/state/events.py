@@ -15,6 +15,7 @@ from herdmesh.herder.state.model import (
     Failure,
     Holding,
     Lease,
+    LoggerLevel,
     Plugin,
     Properties,
     RunState,
@@ -199,12 +200,18 @@ class TaskConfigsMade:
 
 @dataclass(frozen=True, slots=True)
 class CommandReplied:
-    """A worker answered a fence or validate command."""
+    """A worker answered a question: with `failure`, or with what the question asks for.
+
+    `plugin_fields` are the wire's `ConfigField`s, unopened.
+    """
 
     session: int
     command_id: str
     failure: Failure | None = None
     validation: Validation | None = None
+    plugin_fields: tuple[object, ...] = ()
+    loggers: tuple[LoggerLevel, ...] = ()
+    tasks: tuple[Properties, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

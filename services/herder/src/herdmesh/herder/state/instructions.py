@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from herdmesh.herder.state.model import Assignment, Properties, TargetState, UnitId
+from herdmesh.herder.state.questions import Question
 from herdmesh.herder.state.requests import Answer, WriteOptions
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
@@ -66,20 +67,11 @@ class GenerateTaskConfigs:
 
 
 @dataclass(frozen=True, slots=True)
-class FenceTasks:
-    """Initialise the ids of tasks 0 to task_count - 1."""
+class Ask:
+    """Ask a question; answered by a reply with the same `command_id`."""
 
     command_id: str
-    connector: str
-    task_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class ValidateOnWorker:
-    """Validate a config."""
-
-    command_id: str
-    config: Properties
+    question: Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,17 +84,7 @@ class Released:
     """Everything was moved; the worker may go."""
 
 
-Message = (
-    Welcome
-    | StartUnit
-    | StopUnit
-    | SetUnitTarget
-    | GenerateTaskConfigs
-    | FenceTasks
-    | ValidateOnWorker
-    | Heartbeat
-    | Released
-)
+Message = Welcome | StartUnit | StopUnit | SetUnitTarget | GenerateTaskConfigs | Ask | Heartbeat | Released
 
 
 @dataclass(frozen=True, slots=True)

@@ -254,6 +254,23 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetEntry:
+    """The offset of one partition, in the JSON forms of KIP-875. `offset_json` None = forget it."""
+
+    partition_json: str
+    offset_json: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerLevel:
+    """A logger of a worker. `modified_ms` by the worker's wall clock, None = its level was never changed."""
+
+    logger: str
+    level: str
+    modified_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SessionKey:
     """What is to be known of the key that signs Connect's internal requests, and no part of it. `age_ms` is by wall
     clocks at the moment it is told; below 0 when its maker's clock is ahead."""

@@ -23,6 +23,7 @@ from herdmesh.herder.state.model import (
     TaskProgress,
     UnitId,
 )
+from herdmesh.herder.state.questions import Question
 from herdmesh.herder.state.requests import Request, WriteOptions
 from herdmesh.topicstore.contract import Revision
 
@@ -174,6 +175,8 @@ class Call:
     revision: Revision | None = None
     created: bool = False
     attempts: int = 0
+    #: ids of the questions to workers under way for it.
+    asked: set[str] = field(default_factory=set[str])
 
 
 @unique
@@ -198,8 +201,10 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A question on its way to a worker: `call` for a validation, `connector` for a fence."""
+    """A question on its way to a worker: asked for a call, or (`call` None) for a connector's own affairs."""
 
     session: int
+    worker_id: str
+    question: Question
     call: int | None = None
     connector: str = ""

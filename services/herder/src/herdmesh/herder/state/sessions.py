@@ -9,7 +9,7 @@ incarnation of the same worker id frees units, and only that worker's.
 
 from __future__ import annotations
 
-from herdmesh.herder.state import calls, holds, restarts, tasksets
+from herdmesh.herder.state import calls, commands, holds, restarts, tasksets
 from herdmesh.herder.state.events import (
     CommandReplied,
     StreamBroken,
@@ -206,12 +206,11 @@ def replied(mesh: Mesh, event: CommandReplied) -> None:
     member = mesh.member_of(event.session)
     if member is not None:
         member.heard_ms = mesh.now
-    command = mesh.commands.get(event.command_id)
-    if command is None or command.session != event.session:
+    command = commands.take(mesh, event.session, event.command_id)
+    if command is None:
         return
-    del mesh.commands[event.command_id]
     if command.call is not None:
-        calls.validated(mesh, command.call, event.validation, event.failure)
+        calls.answered(mesh, command.call, command, event)
     else:
         tasksets.fenced(mesh, command.connector, event.failure)
 
@@ -291,10 +290,8 @@ def _end_session(mesh: Mesh, member: Member) -> None:
     if session is None:
         return
     mesh.sessions.pop(session, None)
-    for command_id, command in list(mesh.commands.items()):
-        if command.session == session:
-            del mesh.commands[command_id]
-            if command.call is not None:
-                calls.ask_again(mesh, command.call)
-            else:
-                tasksets.fence_again(mesh, command.connector)
+    for command in commands.orphans(mesh, session):
+        if command.call is not None:
+            calls.ask_again(mesh, command.call, command)
+        else:
+            tasksets.fence_again(mesh, command.connector)

@@ -16,8 +16,9 @@ older than the last one acknowledged.
 
 from __future__ import annotations
 
+from herdmesh.herder.state import commands
 from herdmesh.herder.state.holds import matches, tasks_wanted
-from herdmesh.herder.state.instructions import CommitTasks, FenceTasks, GenerateTaskConfigs, PutTaskCount
+from herdmesh.herder.state.instructions import CommitTasks, GenerateTaskConfigs, PutTaskCount
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import (
     TASKS_MAX_ENFORCE_KEY,
@@ -28,7 +29,8 @@ from herdmesh.herder.state.model import (
     RunState,
     TargetState,
 )
-from herdmesh.herder.state.records import Command, Connector, Generate, Member, Op, OpKind
+from herdmesh.herder.state.questions import FenceTasks
+from herdmesh.herder.state.records import Connector, Generate, Member, Op, OpKind
 from herdmesh.rpc.errors import ConnectorNotFound, HerdmeshError, RevisionMismatch
 from herdmesh.topicstore.contract import Revision
 
@@ -194,12 +196,9 @@ def _fence(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
         mesh.wake(connector.name, mesh.now + BACKOFF_MS_FIRST)
         return
     member = min(able, key=preference)
-    assert member.session is not None
-    command_id = f"fence-{mesh.next_number()}"
     task_count = max(entry.task_count_record or 0, len(entry.tasks), max(connector.unfenced) + 1)
-    mesh.commands[command_id] = Command(member.session, connector=connector.name)
     connector.busy = True
-    mesh.send(member.session, FenceTasks(command_id, connector.name, task_count))
+    commands.ask_for(mesh, connector.name, member, FenceTasks(connector.name, task_count))
 
 
 def _current_holder(connector: Connector, entry: ConnectorEntry) -> str | None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from google.protobuf.duration_pb2 import Duration
 
 from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
 from herdmesh.api.worker.v1 import task_pb2, worker_service_pb2
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.model import Holding, Properties, TaskProgress, UnitId, Validation
+from herdmesh.herder.state import questions as qu
+from herdmesh.herder.state.model import Holding, LoggerLevel, Properties, TaskProgress, UnitId, Validation
 from herdmesh.herder.wire import values
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import FieldViolation, RequestInvalid
@@ -50,6 +52,9 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event:
                 reply.command_id,
                 values.failure(reply.failure) if reply.HasField("failure") else None,
                 validation(reply.validation) if reply.HasField("validation") else None,
+                tuple(reply.plugin_fields),
+                tuple(_logger(logger) for logger in reply.loggers),
+                tuple(properties.from_proto(task) for task in reply.tasks),
             )
         case "leaving":
             return ev.WorkerLeft(session)
@@ -106,19 +111,42 @@ def response(sent: ins.Send) -> pb.SessionResponse:
                 tasks_max=message.tasks_max,
             )
             result.generate_task_configs.CopyFrom(generate)
-        case ins.FenceTasks():
-            fence = pb.FenceCommand(
-                command_id=message.command_id, connector=message.connector, task_count=message.task_count
-            )
-            result.fence.CopyFrom(fence)
-        case ins.ValidateOnWorker():
-            validate = pb.ValidateCommand(command_id=message.command_id, config=_properties(message.config))
-            result.validate.CopyFrom(validate)
+        case ins.Ask(command_id=command_id, question=question):
+            _ask(result, command_id, question)
         case ins.Heartbeat():
             result.heartbeat.SetInParent()
         case ins.Released():
             result.released.SetInParent()
     return result
+
+
+def _ask(result: pb.SessionResponse, command_id: str, question: qu.Question) -> None:
+    match question:
+        case qu.FenceTasks(connector=name, task_count=task_count):
+            result.fence.CopyFrom(pb.FenceCommand(command_id=command_id, connector=name, task_count=task_count))
+        case qu.ValidateOnWorker(config=config):
+            result.validate.CopyFrom(pb.ValidateCommand(command_id=command_id, config=_properties(config)))
+        case qu.DescribePlugin(class_name=class_name):
+            describe = pb.DescribePluginCommand(command_id=command_id, class_name=class_name)
+            result.describe_plugin.CopyFrom(describe)
+        case qu.ListLoggers(logger=logger):
+            result.list_loggers.CopyFrom(pb.ListLoggersCommand(command_id=command_id, logger=logger))
+        case qu.SetLogger(logger=logger, level=level):
+            result.set_logger.CopyFrom(pb.SetLoggerCommand(command_id=command_id, logger=logger, level=level))
+        case qu.AlterOffsets(connector=name, config=config):
+            offsets = [values.offset_to_proto(offset) for offset in question.offsets]
+            alter = pb.AlterOffsetsCommand(
+                command_id=command_id, connector=name, config=_properties(config), offsets=offsets
+            )
+            result.alter_offsets.CopyFrom(alter)
+        case qu.PlanTaskConfigs(config=config, tasks_max=tasks_max):
+            plan = pb.PlanTaskConfigsCommand(command_id=command_id, config=_properties(config), tasks_max=tasks_max)
+            result.plan_task_configs.CopyFrom(plan)
+
+
+def _logger(message: admin_pb.LoggerEntry) -> LoggerLevel:
+    modified_ms = message.modify_time.ToMilliseconds() if message.HasField("modify_time") else None
+    return LoggerLevel(message.logger, message.level, modified_ms)
 
 
 def _hello(session: int, message: pb.WorkerHello) -> ev.WorkerHello:

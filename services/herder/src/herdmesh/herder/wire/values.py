@@ -10,12 +10,14 @@ import time
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
 from herdmesh.herder.state.model import (
     Assignment,
     ConnectorType,
     ErrorClass,
     Failure,
+    OffsetEntry,
     Plugin,
     PluginKind,
     RunState,
@@ -108,6 +110,14 @@ def failure_to_proto(value: Failure | None) -> common.Failure | None:
     if value is None:
         return None
     return common.Failure(message=value.message, trace=value.trace, error_class=ERROR_CLASSES[value.error_class])
+
+
+def offset(message: offset_pb.OffsetEntry) -> OffsetEntry:
+    return OffsetEntry(message.partition_json, message.offset_json if message.HasField("offset_json") else None)
+
+
+def offset_to_proto(value: OffsetEntry) -> offset_pb.OffsetEntry:
+    return offset_pb.OffsetEntry(partition_json=value.partition_json, offset_json=value.offset_json)
 
 
 def plugin(message: common.Plugin) -> Plugin | None:

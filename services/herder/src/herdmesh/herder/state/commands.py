@@ -1,0 +1,83 @@
+"""Questions on their way to workers: who is asked, and what becomes of a question whose worker goes.
+
+Owns the choice of a worker and the table of what is under way. Owns no answer: `sessions.py` hands replies on.
+
+Invariant: a question under way belongs to a call or to a connector's own affairs, and is forgotten with it; a reply is
+taken once, and only over the session it was asked on.
+"""
+
+from __future__ import annotations
+
+from herdmesh.herder.state.configs import plugins_text
+from herdmesh.herder.state.instructions import Ask
+from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.model import CLASS_KEY
+from herdmesh.herder.state.questions import AlterOffsets, PlanTaskConfigs, Question, ValidateOnWorker
+from herdmesh.herder.state.records import Call, Command, Member
+from herdmesh.rpc.errors import FieldViolation, InvalidConfig, NoWorker
+
+
+def ask_able(mesh: Mesh, call: Call, question: ValidateOnWorker | PlanTaskConfigs | AlterOffsets) -> None:
+    """Ask a worker that has the class of the question's config; the least loaded, by id where equal.
+
+    Raises NoWorker, or InvalidConfig when no worker has the class.
+    """
+    class_name = question.config.get(CLASS_KEY)
+    ask(mesh, call, _able(mesh, class_name if isinstance(class_name, str) else ""), question)
+
+
+def ask(mesh: Mesh, call: Call, member: Member, question: Question) -> None:
+    """Ask a connected worker for a call."""
+    call.asked.add(_send(mesh, member, question, call=call.id))
+
+
+def ask_for(mesh: Mesh, connector: str, member: Member, question: Question) -> None:
+    """Ask a connected worker for a connector's own affairs."""
+    _send(mesh, member, question, connector=connector)
+
+
+def take(mesh: Mesh, session: int, command_id: str) -> Command | None:
+    """The question a reply answers; None when nobody waits for it any more, or it was asked elsewhere meanwhile."""
+    command = mesh.commands.get(command_id)
+    if command is None or command.session != session:
+        return None
+    return mesh.commands.pop(command_id)
+
+
+def orphans(mesh: Mesh, session: int) -> list[Command]:
+    """Take what was asked over a session that ended, in the order it was asked."""
+    gone = [command_id for command_id, command in mesh.commands.items() if command.session == session]
+    return [mesh.commands.pop(command_id) for command_id in gone]
+
+
+def forget(mesh: Mesh, call: Call) -> None:
+    """A call is over: nobody waits for what was asked for it."""
+    for command_id in call.asked:
+        mesh.commands.pop(command_id, None)
+
+
+def _send(mesh: Mesh, member: Member, question: Question, call: int | None = None, connector: str = "") -> str:
+    assert member.session is not None
+    command_id = f"{type(question).__name__}-{mesh.next_number()}"
+    mesh.commands[command_id] = Command(member.session, member.worker_id, question, call, connector)
+    mesh.send(member.session, Ask(command_id, question))
+    return command_id
+
+
+def _able(mesh: Mesh, class_name: str) -> Member:
+    members = [member for member in mesh.members.values() if member.session is not None]
+    if not members:
+        raise NoWorker("no worker is connected, so the config cannot be validated; start a worker and try again")
+    if not class_name.strip():
+        text = f'Missing required configuration "{CLASS_KEY}" which has no default value; {plugins_text(mesh)}'
+        raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
+    able = [member for member in members if class_name in member.connectors]
+    if not able and any(lease.live and lease.worker_id not in mesh.members for lease in mesh.leases.values()):
+        raise NoWorker(f"no worker with {class_name} is connected, but not all live workers have dialled in yet")
+    if not able:
+        text = (
+            "Failed to find any class that implements Connector and which name matches "
+            f"{class_name}; {plugins_text(mesh)}"
+        )
+        raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
+    return min(able, key=lambda item: (len(item.load), item.worker_id))
