@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from herdmesh.engine.contract import ErrorClass, Progress
-from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions, questions
 from herdmesh.worker.state.model import (
     Assignment,
     ConnectorSpec,
@@ -243,7 +243,9 @@ def test_a_newer_connector_waits_for_the_older_to_stop() -> None:
     assert state.holdings()[0].assignment == assignment(2)
 
 
-def test_a_fence_command_is_carried_out_and_answered() -> None:
+def test_a_question_is_answered_without_the_state_and_not_for_an_older_leader() -> None:
     state = machine()
-    assert state.handle(events.FenceCommand(1, "7", "c", 3), 1.0) == [instructions.FenceIds("7", "c", 3)]
-    assert state.handle(events.CommandDone("7"), 1.1) == [instructions.SendReply("7")]
+    fence = questions.FenceIds("c", 3)
+    assert state.handle(events.Asked(1, "7", fence), 1.0) == [instructions.Answer("7", fence)]
+    state.handle(events.SessionOpened(2, frozenset()), 1.1)
+    assert state.handle(events.Asked(1, "8", fence), 1.2) == []

@@ -63,7 +63,7 @@ async def _serve(settings: WorkerSettings, spark: SparkHost, stop: asyncio.Event
     loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)))
     watch = IdleWatch(settings.bootstrap_servers, settings.watch_interval_ms, specs, loop.emit)
     runs = Runs(spark, specs, watch.remember_sign, loop.emit)
-    commands = Commands(settings, specs, loop.emit)
+    commands = Commands(settings, specs)
     server = _server(settings, WorkerServicer(loop, commands, specs), RunServicer(runs, loop.emit))
     port = await server.start()
     address = f"{settings.listen.rpartition(':')[0]}:{port}"

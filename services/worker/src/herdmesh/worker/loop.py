@@ -143,9 +143,6 @@ class WorkerLoop:
                 session.send(wire.report_to(unit, assignment, state, failure))
             case instructions.SendTaskConfigs(connector=name, assignment=assignment, tasks=tasks, failure=failure):
                 session.send(wire.task_configs_to(name, assignment, tasks, failure))
-            case instructions.SendReply(command_id=command_id, failure=failure):
-                reply = session_pb2.CommandReply(command_id=command_id, failure=wire.failure_to(failure))
-                session.send(session_pb2.SessionRequest(reply=reply))
             case instructions.SendHeartbeat(moved=moved):
                 heartbeat = session_pb2.WorkerHeartbeat(progress=self._progress(moved))
                 session.send(session_pb2.SessionRequest(heartbeat=heartbeat))
@@ -153,10 +150,8 @@ class WorkerLoop:
                 session.send(session_pb2.SessionRequest(leaving=session_pb2.WorkerLeaving()))
             case instructions.DropSession(reason=reason):
                 session.drop(reason)
-            case instructions.FenceIds():
-                effects.commands.fence(instruction)
-            case instructions.ValidateConfig():
-                effects.commands.validate(instruction, session.send)
+            case instructions.Answer(command_id=command_id, question=question):
+                effects.commands.answer(command_id, question, session.send)
             case _:
                 self._drained.set()
 

@@ -17,7 +17,7 @@ from herdmesh.engine import contract
 from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import RequestInvalid
-from herdmesh.worker.state import events
+from herdmesh.worker.state import events, questions
 from herdmesh.worker.state.model import (
     Assignment,
     Config,
@@ -129,13 +129,40 @@ def command_from(response: session_pb2.SessionResponse) -> events.Command | None
         case "generate_task_configs":
             ask = response.generate_task_configs
             return events.GenerateTaskConfigs(epoch, ask.connector, assignment_from(ask.assignment), ask.tasks_max)
-        case "fence":
-            fence = response.fence
-            return events.FenceCommand(epoch, fence.command_id, fence.connector, fence.task_count)
-        case "validate":
-            return events.ValidateCommand(epoch, response.validate.command_id, config_from(response.validate.config))
         case "released":
             return events.Released(epoch)
+        case _:
+            return _asked_from(epoch, response)
+
+
+def _asked_from(epoch: int, response: session_pb2.SessionResponse) -> events.Asked | None:
+    match response.WhichOneof("message"):
+        case "fence":
+            fence = response.fence
+            return events.Asked(epoch, fence.command_id, questions.FenceIds(fence.connector, fence.task_count))
+        case "validate":
+            question = questions.ValidateConfig(config_from(response.validate.config))
+            return events.Asked(epoch, response.validate.command_id, question)
+        case "describe_plugin":
+            describe = response.describe_plugin
+            return events.Asked(epoch, describe.command_id, questions.DescribePlugin(describe.class_name))
+        case "list_loggers":
+            ask = response.list_loggers
+            return events.Asked(epoch, ask.command_id, questions.ListLoggers(ask.logger))
+        case "set_logger":
+            change = response.set_logger
+            return events.Asked(epoch, change.command_id, questions.SetLogger(change.logger, change.level))
+        case "alter_offsets":
+            alter = response.alter_offsets
+            offsets = tuple(
+                (one.partition_json, one.offset_json if one.HasField("offset_json") else None) for one in alter.offsets
+            )
+            wanted = questions.AlterOffsets(alter.connector, config_from(alter.config), offsets)
+            return events.Asked(epoch, alter.command_id, wanted)
+        case "plan_task_configs":
+            plan = response.plan_task_configs
+            wanted_plan = questions.PlanTaskConfigs(config_from(plan.config), plan.tasks_max)
+            return events.Asked(epoch, plan.command_id, wanted_plan)
         case _:
             return None
 

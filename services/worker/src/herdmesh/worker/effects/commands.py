@@ -1,15 +1,14 @@
-"""Commands that are not about one unit: fencing task ids and validating configs, for the herder and for others.
+"""Answering what the leading herder asks besides running units, and the same for callers of `WorkerService`.
 
-Owns the calls under way and nothing else; each runs in threads and ends in a reply.
+Owns the answers under way and nothing else; each is found in threads and ends in one reply, also when authors' code
+raises. Invariant: no answer changes anything of what the worker holds.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
-
-from confluent_kafka import KafkaException
 
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
@@ -21,30 +20,23 @@ from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.effects.validation import validate
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state import questions
 from herdmesh.worker.state.model import Failure
 
 
 class Commands:
-    """Carries out commands of the session and of `WorkerService`."""
+    """Answers questions of the session and of `WorkerService`."""
 
-    def __init__(
-        self, settings: WorkerSettings, specs: RunSpecs, emit: Callable[[events.Event], Awaitable[None]]
-    ) -> None:
+    def __init__(self, settings: WorkerSettings, specs: RunSpecs) -> None:
         self._settings = settings
         self._specs = specs
-        self._emit = emit
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def fence(self, instruction: instructions.FenceIds) -> None:
-        """Fence, then CommandDone."""
-        self._spawn(self._fence(instruction))
-
-    def validate(
-        self, instruction: instructions.ValidateConfig, send: Callable[[session_pb2.SessionRequest], None]
+    def answer(
+        self, command_id: str, question: questions.Question, send: Callable[[session_pb2.SessionRequest], None]
     ) -> None:
-        """Validate, then send the reply."""
-        self._spawn(self._validate(instruction, send))
+        """Find the answer, then send it; without a `command_id` only do what was asked."""
+        self._spawn(self._answer(command_id, question, send))
 
     async def fence_tasks(self, connector: str, task_count: int) -> None:
         """Initialise the ids of tasks 0 to task_count - 1. Raises KafkaException."""
@@ -67,22 +59,23 @@ class Commands:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _fence(self, instruction: instructions.FenceIds) -> None:
-        failure: Failure | None = None
-        try:
-            await self.fence_tasks(instruction.connector, instruction.task_count)
-        except KafkaException as error:
-            failure = Failure(*classify(error))
-        await self._emit(events.CommandDone(instruction.command_id, failure))
-
-    async def _validate(
-        self, instruction: instructions.ValidateConfig, send: Callable[[session_pb2.SessionRequest], None]
+    async def _answer(
+        self, command_id: str, question: questions.Question, send: Callable[[session_pb2.SessionRequest], None]
     ) -> None:
-        command_id = instruction.command_id
         try:
-            validation = await self.validated(instruction.config)
-            reply = session_pb2.CommandReply(command_id=command_id, validation=validation)
-        except Exception as error:  # noqa: BLE001 - an author's validate may raise anything
-            failure = wire.failure_to(Failure(*classify(error)))
-            reply = session_pb2.CommandReply(command_id=command_id, failure=failure)
-        send(session_pb2.SessionRequest(reply=reply))
+            reply = await self._reply(question)
+        except Exception as error:  # noqa: BLE001 - an author's code may raise anything
+            reply = session_pb2.CommandReply(failure=wire.failure_to(Failure(*classify(error))))
+        if command_id:
+            reply.command_id = command_id
+            send(session_pb2.SessionRequest(reply=reply))
+
+    async def _reply(self, question: questions.Question) -> session_pb2.CommandReply:
+        match question:
+            case questions.FenceIds(connector=connector, task_count=task_count):
+                await self.fence_tasks(connector, task_count)
+                return session_pb2.CommandReply()
+            case questions.ValidateConfig(config=config):
+                return session_pb2.CommandReply(validation=await self.validated(config))
+            case _:
+                raise ValueError(f"this worker cannot answer {question}")

@@ -18,6 +18,7 @@ from herdmesh.worker.state.model import (
     TaskSpec,
     UnitId,
 )
+from herdmesh.worker.state.questions import Question
 
 # --- commands of the leading herder; the session checks nothing, the state compares epochs
 
@@ -77,22 +78,12 @@ class GenerateTaskConfigs:
 
 
 @dataclass(frozen=True, slots=True)
-class FenceCommand:
-    """Initialise the transactional ids of tasks 0 to task_count - 1."""
+class Asked:
+    """Answer a question. An empty `command_id` wants no reply."""
 
     epoch: int
     command_id: str
-    connector: str
-    task_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class ValidateCommand:
-    """Validate a config; the result goes back without passing through the state."""
-
-    epoch: int
-    command_id: str
-    config: Config
+    question: Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +93,7 @@ class Released:
     epoch: int
 
 
-Command = (
-    SessionOpened
-    | StartUnit
-    | StopUnit
-    | SetUnitTargetState
-    | GenerateTaskConfigs
-    | FenceCommand
-    | ValidateCommand
-    | Released
-)
+Command = SessionOpened | StartUnit | StopUnit | SetUnitTargetState | GenerateTaskConfigs | Asked | Released
 
 # --- runs
 
@@ -201,14 +183,6 @@ class TaskConfigsMade:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandDone:
-    """A fence or validate command was carried out."""
-
-    command_id: str
-    failure: Failure | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class StatusStale:
     """The status store says that another worker incarnation owns the unit under a newer generation."""
 
@@ -257,7 +231,6 @@ Event = (
     | ConnectorStarted
     | ConnectorStopped
     | TaskConfigsMade
-    | CommandDone
     | StatusStale
     | HeartbeatDue
     | DrainRequested

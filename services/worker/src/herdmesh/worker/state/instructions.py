@@ -19,6 +19,7 @@ from herdmesh.worker.state.model import (
     TaskSpec,
     UnitId,
 )
+from herdmesh.worker.state.questions import Question
 
 # --- runs
 
@@ -141,14 +142,6 @@ class SendTaskConfigs:
 
 
 @dataclass(frozen=True, slots=True)
-class SendReply:
-    """Answer a fence command."""
-
-    command_id: str
-    failure: Failure | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SendHeartbeat:
     """Keep the session; `moved` are the tasks whose progress changed."""
 
@@ -184,20 +177,11 @@ class WriteStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class FenceIds:
-    """Initialise transactional ids, then CommandDone."""
+class Answer:
+    """Find the answer to a question and send it over the session."""
 
     command_id: str
-    connector: str
-    task_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class ValidateConfig:
-    """Validate, then send the reply with the validation."""
-
-    command_id: str
-    config: Config
+    question: Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,13 +209,11 @@ Instruction = (
     | AbandonConnector
     | SendReport
     | SendTaskConfigs
-    | SendReply
     | SendHeartbeat
     | SendLeaving
     | DropSession
     | WriteStatus
-    | FenceIds
-    | ValidateConfig
+    | Answer
     | Drained
     | Exit
 )

@@ -92,10 +92,8 @@ class WorkerState:
                 return self.tasks.set_target(unit, target, now)
             case events.GenerateTaskConfigs():
                 return self.connectors.generate(event, now)
-            case events.FenceCommand(command_id=command_id, connector=connector, task_count=task_count):
-                return [instructions.FenceIds(command_id, connector, task_count)]
-            case events.ValidateCommand(command_id=command_id, config=config):
-                return [instructions.ValidateConfig(command_id, config)]
+            case events.Asked(command_id=command_id, question=question):
+                return [instructions.Answer(command_id, question)]
             case events.Released():
                 return self._stop_all("released", now) if self._exit_code is not None else []
 
@@ -127,8 +125,6 @@ class WorkerState:
             case events.SessionClosed():
                 self.session_open = False
                 return self._stop_all("leaving, and no herder to ask", now) if self._exit_code is not None else []
-            case events.CommandDone(command_id=command_id, failure=failure):
-                return [instructions.SendReply(command_id, failure)]
             case events.StatusStale(unit=unit, generation=generation):
                 return self._stale(unit, generation, now)
             case events.HeartbeatDue(only_if_moved=only_if_moved):

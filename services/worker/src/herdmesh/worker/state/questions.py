@@ -1,0 +1,69 @@
+"""What the leading herder may ask a worker besides running units, as data. Each is answered by one reply of the
+effects, without passing through the state again: an answer changes nothing of what is held.
+
+Owns the vocabulary only. The wire's commands say the same; `herdmesh.worker.wire` translates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from herdmesh.worker.state.model import Config
+
+
+@dataclass(frozen=True, slots=True)
+class FenceIds:
+    """Initialise the transactional ids of tasks 0 to task_count - 1."""
+
+    connector: str
+    task_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateConfig:
+    """Everything wrong with a config."""
+
+    config: Config
+
+
+@dataclass(frozen=True, slots=True)
+class DescribePlugin:
+    """The fields of a plugin's config definition."""
+
+    class_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListLoggers:
+    """Levels of a logger and its children. Empty = of all."""
+
+    logger: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetLogger:
+    """Change the level of a logger and its children."""
+
+    logger: str
+    level: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterOffsets:
+    """Write offsets of a connector that does not run, all or none: pairs of partition and offset in the JSON forms of
+    KIP-875, an offset of None forgets the partition's."""
+
+    connector: str
+    config: Config
+    offsets: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTaskConfigs:
+    """The task configs that an instance of its own makes of a config."""
+
+    config: Config
+    tasks_max: int
+
+
+Question = FenceIds | ValidateConfig | DescribePlugin | ListLoggers | SetLogger | AlterOffsets | PlanTaskConfigs
