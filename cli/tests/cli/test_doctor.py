@@ -45,7 +45,7 @@ class _Status(status_grpc.StatusReadServiceServicer):
 
 class _Herder(herder_grpc.ConnectorServiceServicer):
     async def GetCluster(self, request: Any, context: Any) -> admin_pb.GetClusterResponse:
-        return admin_pb.GetClusterResponse(leader_id="herder-1", leader_address="127.0.0.1:7203")
+        return admin_pb.GetClusterResponse(leader_id="herder-1", leader_address="127.0.0.1:7203", epoch=1)
 
 
 def config(status: store_pb2.StoreStatus) -> Any:

@@ -21,7 +21,9 @@ from herdmesh.cli.errors import CommandError
 from herdmesh.cli.output import CONNECTOR_COLUMNS, TASK_COLUMNS, colored, connector_rows, table, task_rows
 from herdmesh.devstack.layout import StackState
 
-_RECONNECT_S = 0.5
+_RECONNECT_S = 0.1
+#: How long the picture may be silently old while a leader is looked for; the search goes on after it.
+_PATIENCE_S = 1.0
 
 
 class Board:
@@ -33,15 +35,16 @@ class Board:
         self.updated_s = 0.0
         self._names = list(names)
 
-    async def follow(self, address: str, changed: Callable[[str, views.Json | None], None] | None = None) -> None:
-        """Follow the leader's watch, over any number of fail-overs. `changed(name, connector or None)` per event."""
-        while True:
-            try:
-                async with HerderClient(address) as client:
+    async def follow(self, addresses: str, changed: Callable[[str, views.Json | None], None] | None = None) -> None:
+        """Follow the leader's watch, over any number of fail-overs. `addresses` as `HerderClient` takes them;
+        `changed(name, connector or None)` per event."""
+        async with HerderClient(addresses, patience_s=_PATIENCE_S) as client:
+            while True:
+                try:
                     await self._follow_once(client, changed)
-            except CommandError as error:
-                self.trouble = error.message
-            await asyncio.sleep(_RECONNECT_S)
+                except CommandError as error:
+                    self.trouble = error.message
+                await asyncio.sleep(_RECONNECT_S)
 
     async def _follow_once(
         self, client: HerderClient, changed: Callable[[str, views.Json | None], None] | None

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as service
 from herdmesh.cli.errors import CommandError, from_reason, unreachable
 from herdmesh.devstack.layout import StackLayout
 from herdmesh.rpc import errors as rpc_errors
 from herdmesh.rpc.client import connect
+from herdmesh.rpc.leader import LeaderSearch
 
 if TYPE_CHECKING:
     from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
@@ -30,15 +32,22 @@ DEFAULT_STATUS_STORE = "127.0.0.1:7202"
 DEFAULT_DATA_DIR = Path(".herd")
 #: A fail-over of the leader takes under 5 s; waiting longer hides a real outage.
 PATIENCE_S = 10.0
-_RETRY_S = 0.25
-#: Nothing was applied under these: the same call may be sent again.
+#: A herder that says nothing for so long is asked whether it is there, and has as long to answer.
+_SILENCE_S = 2.0
+#: The same call may be sent again.
 _RETRIED = frozenset(
-    {"NO_LEADER", "STORE_REPLAYING", "NOT_WRITER", "WRITER_FENCED", "SHUTTING_DOWN", "TOPIC_RECREATED", "NO_WORKER"}
+    {
+        *("NOT_LEADER", "NO_LEADER", "SHUTTING_DOWN", "NO_WORKER"),
+        *("STORE_REPLAYING", "NOT_WRITER", "WRITER_FENCED", "TOPIC_RECREATED"),
+        # every mutation of the CLI has a request id, so that repeating one of unknown outcome is safe
+        "UNREACHABLE",
+    }
 )
+_ANOTHER_MAY_LEAD = frozenset({"NO_LEADER", "SHUTTING_DOWN", "UNREACHABLE"})
 
 
 def find_herder(option: str | None) -> str:
-    """The address to dial: the flag, HERDMESH_HERDER, the stack in ./.herd, else the usual port."""
+    """Addresses of herders, comma separated: the flag, HERDMESH_HERDER, the stack in ./.herd, else the usual port."""
     if option:
         return option
     if address := os.environ.get("HERDMESH_HERDER"):
@@ -66,18 +75,24 @@ def _split(addresses: str) -> list[str]:
 
 
 class HerderClient:
-    """One connection to whoever leads. `async with HerderClient(address) as client`."""
+    """One connection to whoever leads. `async with HerderClient(addresses) as client`.
 
-    def __init__(self, address: str, patience_s: float = PATIENCE_S) -> None:
-        self.address = address
-        self._configured = address
+    `addresses`: any herders of the cluster, comma separated; a follower is enough to find the leader.
+    """
+
+    def __init__(self, addresses: str, patience_s: float = PATIENCE_S) -> None:
+        self._search = LeaderSearch(addresses)
+        self._configured = addresses
         self._patience_s = patience_s
         # one channel per herder ever followed: closing one would cancel other calls still on it
         self._channels: dict[str, grpc.aio.Channel] = {}
-        self._stub: ConnectorServiceAsyncStub | None = None
+
+    @property
+    def address(self) -> str:
+        """The herder asked last, or to be asked next."""
+        return self._search.address
 
     async def __aenter__(self) -> Self:
-        self._dial(self.address)
         return self
 
     async def __aexit__(
@@ -96,52 +111,99 @@ class HerderClient:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + self._patience_s
         while True:
-            assert self._stub is not None
+            address = self._search.address
+            stub = self._stub(address)
             try:
-                return await pick(self._stub)(request, timeout=timeout_s)
-            except rpc_errors.NotLeader as error:
-                await self._follow(error.metadata.get("leader_address", ""))
-                if loop.time() > deadline_s:
-                    raise from_reason("NO_LEADER", str(error)) from None
-            except rpc_errors.Unreachable as error:
-                # every mutation of the CLI has a request id, so that repeating one of unknown outcome is safe
-                if loop.time() > deadline_s:
-                    raise unreachable(self.address, error.message) from None
-                if self.address != self._configured:
-                    await self._follow(self._configured)
-                await asyncio.sleep(_RETRY_S)
+                reply = await self._while_alive(stub, pick(stub)(request, timeout=timeout_s))
+                if isinstance(reply, admin.GetClusterResponse):
+                    _must_be_the_leaders(reply)
             except rpc_errors.HerdmeshError as error:
-                if error.reason not in _RETRIED or loop.time() > deadline_s:
-                    raise _command_error(error) from None
-                await asyncio.sleep(_RETRY_S)
+                wait_s = self._after(error, address)
+                if wait_s is None or loop.time() + wait_s > deadline_s:
+                    raise self._given_up(error) from None
+                await asyncio.sleep(wait_s)
+            else:
+                self._search.reached()
+                return reply
 
     async def stream(
         self, pick: Callable[[ConnectorServiceAsyncStub], Callable[..., Any]], request: Any
     ) -> AsyncIterator[Any]:
-        """A stream from the leader. Ends with `CommandError` when it breaks; the caller decides about another."""
-        assert self._stub is not None
+        """A stream from the leader; finds it as `call` does. Once it has begun it ends with `CommandError` when it
+        breaks or its herder falls silent: the caller decides about another."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + self._patience_s
+        begun = False
+        while True:
+            address = self._search.address
+            stub = self._stub(address)
+            messages = aiter(pick(stub)(request))
+            try:
+                while (message := await self._while_alive(stub, anext(messages, None))) is not None:
+                    begun = True
+                    self._search.reached()
+                    yield message
+            except rpc_errors.HerdmeshError as error:
+                wait_s = self._after(error, address)
+                if begun or wait_s is None or loop.time() + wait_s > deadline_s:
+                    raise self._given_up(error) from None
+                await asyncio.sleep(wait_s)
+            else:
+                return
+
+    async def _while_alive(self, stub: ConnectorServiceAsyncStub, answer: Awaitable[Any]) -> Any:
+        """Await the answer. A herder that is frozen or cut off breaks no connection for long: while it says nothing it
+        is asked whether it is there. Raises `Unreachable` when it is not."""
+        waiting = asyncio.ensure_future(answer)
         try:
-            async for message in pick(self._stub)(request):
-                yield message
-        except rpc_errors.NotLeader as error:
-            await self._follow(error.metadata.get("leader_address", ""))
-            raise from_reason("NO_LEADER", str(error)) from None
-        except rpc_errors.Unreachable as error:
-            raise unreachable(self.address, error.message) from None
-        except rpc_errors.HerdmeshError as error:
-            raise _command_error(error) from None
+            while True:
+                await asyncio.wait({waiting}, timeout=_SILENCE_S)
+                if waiting.done():
+                    return waiting.result()
+                try:
+                    await stub.GetCluster(admin.GetClusterRequest(), timeout=_SILENCE_S)
+                except (rpc_errors.Unreachable, rpc_errors.Timeout) as error:
+                    if not waiting.done():
+                        raise rpc_errors.Unreachable(f"it fell silent: {error.message}") from None
+        finally:
+            if not waiting.done():
+                waiting.cancel()
+                await asyncio.gather(waiting, return_exceptions=True)
 
-    async def _follow(self, leader_address: str) -> None:
-        if not leader_address:
-            await asyncio.sleep(_RETRY_S)
-        self._dial(leader_address or self._configured)
+    def _after(self, error: rpc_errors.HerdmeshError, address: str) -> float | None:
+        """How long to wait before the next attempt, None when there is to be none. Calls run side by side: only what
+        is heard of the address asked now moves the search."""
+        if error.reason not in _RETRIED:
+            return None
+        if address != self._search.address:
+            return 0.0
+        if isinstance(error, rpc_errors.NotLeader):
+            return self._search.follows(error.metadata.get("leader_address", ""))
+        if error.reason in _ANOTHER_MAY_LEAD:
+            return self._search.unanswered()
+        return self._search.again()
 
-    def _dial(self, address: str) -> None:
-        self.address = address
+    def _given_up(self, error: rpc_errors.HerdmeshError) -> CommandError:
+        if isinstance(error, rpc_errors.Unreachable):
+            return unreachable(self._configured, error.message)
+        if isinstance(error, rpc_errors.NotLeader):
+            return from_reason("NO_LEADER", str(error))
+        return _command_error(error)
+
+    def _stub(self, address: str) -> ConnectorServiceAsyncStub:
         channel = self._channels.get(address)
         if channel is None:
             channel = self._channels[address] = connect(address)
-        self._stub = service.ConnectorServiceStub(channel)
+        return service.ConnectorServiceStub(channel)
+
+
+def _must_be_the_leaders(reply: admin.GetClusterResponse) -> None:
+    """The one call a follower answers too, without the leader's counts; only a leader tells an epoch."""
+    if reply.epoch:
+        return
+    if reply.leader_address:
+        raise rpc_errors.NotLeader(reply.leader_address)
+    raise rpc_errors.NoLeader("no herder leads at the moment; try again")
 
 
 def _command_error(error: rpc_errors.HerdmeshError) -> CommandError:

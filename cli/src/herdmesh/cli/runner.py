@@ -19,7 +19,8 @@ HerderOption = Annotated[
     typer.Option(
         "--herder",
         metavar="HOST:PORT",
-        help="Any herder of the cluster. Default: HERDMESH_HERDER, the stack in ./.herd, else 127.0.0.1:7203.",
+        help="Any herder of the cluster, or several, comma separated. Default: HERDMESH_HERDER, the stack in ./.herd, "
+        "else 127.0.0.1:7203.",
     ),
 ]
 OutputOption = Annotated[Format, typer.Option("-o", "--output", help="table for people, json for programs.")]

@@ -17,7 +17,7 @@ from typing import Any
 
 import psutil
 
-#: The ports everybody expects; others are taken when these are busy, and remembered.
+#: The ports everybody expects; others are taken when these are busy, and remembered. A second replica is 10 above.
 USUAL_PORTS = {"config-store": 7201, "status-store": 7202, "herder": 7203}
 WORKER_PORT_FIRST = 7204
 LOOPBACK = "127.0.0.1"
@@ -66,6 +66,7 @@ class StackState:
     supervisor: ProcessMark | None = None
     ready: bool = False
     bootstrap_servers: str = ""
+    # of each role all replicas, host:port, comma separated
     herder: str = ""
     config_store: str = ""
     status_store: str = ""
@@ -147,7 +148,8 @@ def _any_free_port(taken: Iterable[int]) -> int:
 def _usual_port(name: str) -> int:
     if name.startswith("worker-"):
         return WORKER_PORT_FIRST + int(name.removeprefix("worker-")) - 1
-    return USUAL_PORTS[name]
+    role, _, number = name.rpartition("-")
+    return USUAL_PORTS[role] + 10 * (int(number) - 1) if number.isdigit() else USUAL_PORTS[name]
 
 
 def _replace(path: Path, text: str) -> None:

@@ -18,6 +18,7 @@ from grpc_health.v1 import health_pb2
 
 from herdmesh.api.common.v1 import store_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2, config_read_service_pb2_grpc
+from herdmesh.api.herder.v1 import admin_messages_pb2, connector_service_pb2_grpc
 from herdmesh.api.statusstore.v1 import status_read_service_pb2, status_read_service_pb2_grpc
 
 _REQUEST_TIMEOUT_S = 2.0
@@ -57,6 +58,19 @@ async def serves(channel: grpc.aio.Channel, timeout_s: float = 2.0) -> bool:
     except grpc.aio.AioRpcError:
         return False
     return reply.status == health_pb2.HealthCheckResponse.SERVING
+
+
+async def follows(channel: grpc.aio.Channel, own_address: str, timeout_s: float = 2.0) -> bool:
+    """True when the herder behind `channel` names another as the leader, and that one answers SERVING."""
+    ask: Callable[..., Awaitable[Any]] = connector_service_pb2_grpc.ConnectorServiceStub(channel).GetCluster
+    try:
+        leader_address: str = (await ask(admin_messages_pb2.GetClusterRequest(), timeout=timeout_s)).leader_address
+    except grpc.aio.AioRpcError:
+        return False
+    if leader_address in ("", own_address):
+        return False
+    async with grpc.aio.insecure_channel(leader_address) as leader:
+        return await serves(leader, timeout_s)
 
 
 @dataclass(frozen=True, slots=True)

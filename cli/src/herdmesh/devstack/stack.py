@@ -2,7 +2,10 @@
 
 Owns the order of start and stop, the environment each service gets, and the state file others read. Owns nothing of
 the mesh: each service is the ordinary `python -m herdmesh.<part>`. Invariant: `ready` in the state file is true only
-when every service answered SERVING, and after `stop()` nothing the stack started is alive.
+when every service answered SERVING (a herder that does not lead: when it follows one that does), and after `stop()`
+nothing the stack started is alive.
+
+Replicas are named by number: `herder`, `herder-2`, ...; `config-store`, `config-store-2`, ...; workers from `worker-1`.
 
 The supervisor can be killed too. The next start then adopts the broker that still runs, ends the services left behind
 (they belong to nobody) and starts new ones: what users asked for is in Kafka, not in these processes.
@@ -24,7 +27,7 @@ from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.layout import LOOPBACK, ProcessMark, ServiceState, StackLayout, StackState
 from herdmesh.devstack.process import ManagedProcess, end_tree
-from herdmesh.devstack.readiness import serves, store_trouble
+from herdmesh.devstack.readiness import follows, serves, store_trouble
 
 MODULES = {
     "config-store": "herdmesh.configstore",
@@ -57,6 +60,9 @@ class StackSettings:
 
     data_dir: Path
     workers: int = 1
+    herders: int = 1
+    store_replicas: int = 1
+    """How many of each store."""
     restart: bool = True
     usual_ports: bool = True
     service_env: Mapping[str, str] = field(default_factory=lambda: {})
@@ -89,14 +95,13 @@ class Stack:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._start_broker()
-                names = ["config-store", "status-store", "herder"]
-                workers = [f"worker-{number}" for number in range(1, self.settings.workers + 1)]
-                ports = self.layout.choose_ports([*names, *workers], usual=self.settings.usual_ports)
+                names = self._names()
+                ports = self.layout.choose_ports(names, usual=self.settings.usual_ports)
                 self._remember_addresses(ports)
                 # All at once: every client of ours waits for its servers, and Spark needs the time for itself.
-                for name in [*names, *workers]:
+                for name in names:
                     await self._start_service(name, ports[name])
-                await self._all_serving([*names, *workers])
+                await self._all_serving(names)
         except TimeoutError:
             waiting = [name for name, one in self._services.items() if one.state != "serving"]
             tails = "\n".join(
@@ -133,19 +138,20 @@ class Stack:
         self._broker_serves()
 
     async def wait_serving(self, name: str) -> None:
-        """Until the service answers SERVING. Raises `ServiceNotReady` when it ends and is not restarted."""
-        address = self._services[name].address
+        """Until the service answers SERVING, or is a herder that follows one that does. Raises `ServiceNotReady` when
+        it ends and is not restarted."""
+        address, role = self._services[name].address, role_of(name)
         async with grpc.aio.insecure_channel(address) as channel:
             while True:
                 process = self.processes[name]
                 if process.exit_code is not None and not self.settings.restart:
                     tail = process.log_tail()
                     raise ServiceNotReady(f"{name} ended with exit code {process.exit_code} while starting\n{tail}")
-                if await serves(channel):
+                if await serves(channel) or (role == "herder" and await follows(channel, address)):
                     self._services[name].detail = ""
                     self._set(name, "serving")
                     return
-                if role_of(name) in STORES and (trouble := await store_trouble(channel, role_of(name))) is not None:
+                if role in STORES and (trouble := await store_trouble(channel, role)) is not None:
                     self._services[name].detail = f"{trouble.condition}: {trouble.message}"
                     self._publish()
                 await asyncio.sleep(_PROBE_INTERVAL_S)
@@ -153,7 +159,7 @@ class Stack:
     async def _all_serving(self, names: Sequence[str]) -> None:
         """Until all of them serve, or a store says what somebody has to mend first: waiting on would not."""
         serving = asyncio.gather(*(self.wait_serving(name) for name in names))
-        mending = [asyncio.create_task(self._until_to_be_mended(name)) for name in STORES]
+        mending = [asyncio.create_task(self._until_to_be_mended(name)) for name in names if role_of(name) in STORES]
         try:
             await asyncio.wait([serving, *mending], return_when=asyncio.FIRST_COMPLETED)
             for one in mending:
@@ -169,7 +175,7 @@ class Stack:
         """What the store says, once it says something that stays until somebody mends it."""
         async with grpc.aio.insecure_channel(self._services[name].address) as channel:
             while True:
-                trouble = await store_trouble(channel, name)
+                trouble = await store_trouble(channel, role_of(name))
                 if trouble is not None and trouble.lasting:
                     return f"{name}: {trouble.condition}: {trouble.message}"
                 await asyncio.sleep(_PROBE_INTERVAL_S)
@@ -177,6 +183,14 @@ class Stack:
     def addresses(self, role: str) -> Sequence[str]:
         """host:port of each service of a role, in order of their names."""
         return [one.address for name, one in self._services.items() if role_of(name) == role]
+
+    def _names(self) -> Sequence[str]:
+        """Every service of this stack, in the order of their start."""
+        replicas = {"config-store": self.settings.store_replicas, "status-store": self.settings.store_replicas}
+        replicas["herder"] = self.settings.herders
+        numbered = [(role, number) for role, count in replicas.items() for number in range(1, count + 1)]
+        names = [role if number == 1 else f"{role}-{number}" for role, number in numbered]
+        return [*names, *(f"worker-{number}" for number in range(1, self.settings.workers + 1))]
 
     async def _take_folder(self) -> None:
         previous = self.layout.read_state()
@@ -228,9 +242,12 @@ class Stack:
                 await asyncio.sleep(2.0)
 
     def _remember_addresses(self, ports: Mapping[str, int]) -> None:
-        self.state.herder = f"{LOOPBACK}:{ports['herder']}"
-        self.state.config_store = f"{LOOPBACK}:{ports['config-store']}"
-        self.state.status_store = f"{LOOPBACK}:{ports['status-store']}"
+        def all_of(role: str) -> str:
+            return ",".join(f"{LOOPBACK}:{port}" for name, port in ports.items() if role_of(name) == role)
+
+        self.state.herder = all_of("herder")
+        self.state.config_store = all_of("config-store")
+        self.state.status_store = all_of("status-store")
 
     async def _start_service(self, name: str, port: int) -> None:
         address = f"{LOOPBACK}:{port}"
@@ -241,6 +258,7 @@ class Stack:
             "HERDMESH_CONFIG_STORE": self.state.config_store,
             "HERDMESH_STATUS_STORE": self.state.status_store,
             "HERDMESH_HERDER": self.state.herder,
+            **({"HERDMESH_PEERS": self.state.status_store} if self.settings.store_replicas > 1 else {}),
             # one broker: the topics cannot have three replicas
             "HERDMESH_CONFIG_STORAGE_REPLICATION_FACTOR": "1",
             "HERDMESH_STATUS_STORAGE_REPLICATION_FACTOR": "1",
@@ -289,5 +307,6 @@ class Stack:
 
 
 def role_of(name: str) -> str:
-    """`worker` for `worker-2`, else the name itself."""
-    return "worker" if name.startswith("worker-") else name
+    """`worker` for `worker-2`, `config-store` for `config-store` and `config-store-2`."""
+    role, _, number = name.rpartition("-")
+    return role if number.isdigit() else name

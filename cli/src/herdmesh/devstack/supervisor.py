@@ -3,7 +3,7 @@
 Owns the life of one `Stack` from SIGTERM or SIGINT to the last process. Prints nothing but errors: the state file in
 the data folder tells the rest.
 
-    python -m herdmesh.devstack.supervisor --data DIR --workers N
+    python -m herdmesh.devstack.supervisor --data DIR --workers N --herders N --store-replicas N
 """
 
 from __future__ import annotations
@@ -47,15 +47,20 @@ async def run(settings: StackSettings) -> None:
     await stack.stop()
 
 
-async def start_detached(data_dir: Path, workers: int) -> StackState:
-    """Start a supervisor that outlives this process and wait until its stack is ready.
+async def start_detached(settings: StackSettings) -> StackState:
+    """Start a supervisor that outlives this process and wait until its stack is ready. Of the settings the folder and
+    the counts reach it.
 
     Raises `DevstackError` with the supervisor's own words when it ends before that.
     """
-    layout = StackLayout(data_dir)
+    layout = StackLayout(settings.data_dir)
     layout.create()
     log_path = layout.logs_dir / "supervisor.log"
-    command = [sys.executable, "-m", "herdmesh.devstack.supervisor", "--data", str(data_dir), "--workers", str(workers)]
+    command = [
+        *(sys.executable, "-m", "herdmesh.devstack.supervisor", "--data", str(settings.data_dir)),
+        *("--workers", str(settings.workers), "--herders", str(settings.herders)),
+        *("--store-replicas", str(settings.store_replicas)),
+    ]
     with log_path.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -91,9 +96,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m herdmesh.devstack.supervisor")
     parser.add_argument("--data", type=Path, required=True, metavar="DIR")
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--herders", type=int, default=1)
+    parser.add_argument("--store-replicas", type=int, default=1)
     options = parser.parse_args()
+    settings = StackSettings(options.data, options.workers, options.herders, options.store_replicas)
     try:
-        asyncio.run(run(StackSettings(options.data, options.workers)))
+        asyncio.run(run(settings))
     except DevstackError as error:
         print(error, file=sys.stderr)
         return 1

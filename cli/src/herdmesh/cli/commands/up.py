@@ -7,7 +7,6 @@ import contextlib
 import signal
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,12 +25,17 @@ _REFRESH_S = 0.25
 
 def up(
     workers: Annotated[int, typer.Option("--workers", min=1, metavar="N", help="How many workers.")] = 1,
+    herders: Annotated[int, typer.Option("--herders", min=1, metavar="N", help="How many herders; one leads.")] = 1,
+    store_replicas: Annotated[
+        int, typer.Option("--store-replicas", min=1, metavar="N", help="How many of each store; one of each writes.")
+    ] = 1,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when everything serves.")] = False,
     data: DataOption = DATA_DIR,
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Start broker, stores, herder and workers; Ctrl-C stops them in order. The data folder keeps everything."""
-    run(output, lambda: _detached(data, workers, output) if detach else _foreground(data, workers, output))
+    settings = StackSettings(data, workers, herders, store_replicas)
+    run(output, lambda: _detached(settings, output) if detach else _foreground(settings, output))
 
 
 def down(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> None:
@@ -47,9 +51,9 @@ def down(data: DataOption = DATA_DIR, output: OutputOption = Format.TABLE) -> No
     run(output, work)
 
 
-async def _detached(data: Path, workers: int, output: Format) -> None:
+async def _detached(settings: StackSettings, output: Format) -> None:
     with contextlib.nullcontext() if output is Format.JSON else err.status("starting broker, stores, herder, workers"):
-        state = await start_detached(data, workers)
+        state = await start_detached(settings)
     if output is Format.JSON:
         print_json(asdict(state))
         return
@@ -57,12 +61,12 @@ async def _detached(data: Path, workers: int, output: Format) -> None:
     out.print(f"\nKafka serves at {state.bootstrap_servers}, the herder at {state.herder}. `herd down` stops all.")
 
 
-async def _foreground(data: Path, workers: int, output: Format) -> None:
+async def _foreground(settings: StackSettings, output: Format) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopping.set)
-    stack = Stack(StackSettings(data, workers))
+    stack = Stack(settings)
     board = Board()
     following: asyncio.Task[None] | None = None
     phase = "starting"
