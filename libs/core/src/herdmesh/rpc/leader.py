@@ -1,0 +1,65 @@
+"""Finding the leading herder: whom to ask next, and how long to wait before.
+
+Owns the addresses, the hint of a NOT_LEADER answer and the backoff. Makes no call and keeps no time. Invariant: a hint
+is followed at once, but only one between two pauses, so that two herders that name each other, or one that names a dead
+one, are asked at the pace of the backoff: at most `PAUSE_S_MAX` apart.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+PAUSE_S_FIRST: Final = 0.05
+PAUSE_S_MAX: Final = 0.5
+
+
+class LeaderSearch:
+    """`addresses`: any herders of the cluster, host:port, comma separated; one that follows is enough.
+
+    `address` is the one to ask now. Each method that hears how it went returns the seconds to wait before asking again.
+    Raises ValueError for no address.
+    """
+
+    def __init__(self, addresses: str) -> None:
+        self._addresses = [one.strip() for one in addresses.split(",") if one.strip()]
+        if not self._addresses:
+            raise ValueError("no address of a herder")
+        self.address = self._addresses[0]
+        self._turn = 0
+        self._hinted = False
+        self._pause_s = 0.0
+
+    def reached(self) -> None:
+        """The leader answered."""
+        self._hinted = False
+        self._pause_s = 0.0
+
+    def follows(self, leader_address: str) -> float:
+        """It does not lead and names who does (empty: nobody it knows)."""
+        if not leader_address or leader_address == self.address:
+            return self.unanswered()
+        self.address = leader_address
+        if self._hinted:
+            return self._pause()
+        self._hinted = True
+        return 0.0
+
+    def unanswered(self) -> float:
+        """It is gone, or knows of no leader: the next address, which is another one where there is one."""
+        gone = self.address
+        for _ in self._addresses:
+            self._turn = (self._turn + 1) % len(self._addresses)
+            if self._addresses[self._turn] != gone:
+                break
+        self.address = self._addresses[self._turn]
+        self._hinted = False
+        return self._pause()
+
+    def again(self) -> float:
+        """It leads, but cannot do it now: the same address."""
+        return self._pause()
+
+    def _pause(self) -> float:
+        self._pause_s = min(max(PAUSE_S_FIRST, self._pause_s * 2), PAUSE_S_MAX)
+        return random.uniform(self._pause_s / 2, self._pause_s)

@@ -1,0 +1,60 @@
+"""Whom a client asks next: hints at once, never a spin, never the dead one twice while there is another."""
+
+from __future__ import annotations
+
+import pytest
+
+from herdmesh.rpc.leader import PAUSE_S_FIRST, PAUSE_S_MAX, LeaderSearch
+
+
+def test_a_hint_is_followed_at_once() -> None:
+    search = LeaderSearch("f:1, g:1")
+    assert search.address == "f:1"
+    assert search.follows("leader:1") == 0
+    assert search.address == "leader:1"
+
+
+def test_herders_that_name_each_other_are_asked_at_the_pace_of_the_backoff() -> None:
+    search = LeaderSearch("a:1")
+    assert search.follows("b:1") == 0
+    pauses = [search.follows("a:1" if turn % 2 else "b:1") for turn in range(1, 12)]
+    assert all(PAUSE_S_FIRST / 2 <= one <= PAUSE_S_MAX for one in pauses)
+    assert pauses[-1] >= PAUSE_S_MAX / 2
+
+
+def test_a_follower_that_names_a_dead_leader_is_not_asked_without_pause() -> None:
+    search = LeaderSearch("f:1")
+    waited = [search.follows("dead:1") + search.unanswered() for _ in range(8)]
+    assert search.address == "f:1"
+    assert all(waited)
+    assert max(waited) <= PAUSE_S_MAX
+
+
+def test_after_silence_another_is_asked_first() -> None:
+    search = LeaderSearch("f:1,leader:1")
+    search.follows("leader:1")
+    search.reached()
+    search.unanswered()
+    assert search.address == "f:1"  # not the next in the list, which is the silent one
+    search.unanswered()
+    assert search.address == "leader:1"
+
+
+def test_one_address_is_asked_again() -> None:
+    search = LeaderSearch("only:1")
+    assert search.follows("only:1") > 0
+    assert search.unanswered() > 0
+    assert search.address == "only:1"
+
+
+def test_an_answer_resets_the_backoff() -> None:
+    search = LeaderSearch("a:1")
+    for _ in range(10):
+        search.again()
+    search.reached()
+    assert search.again() <= PAUSE_S_FIRST
+
+
+def test_no_address_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no address"):
+        LeaderSearch(" , ")
