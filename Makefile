@@ -80,6 +80,11 @@ bench-stores: setup ## The two stores against Java Connect's backing stores on o
 	@$(BIN)/python -m herdmesh.devstack.jars connect
 	@$(BIN)/python -m bench.stores $(ARGS)
 
+.PHONY: bench-herder
+bench-herder: setup ## The control plane against Java Connect's on one broker, side by side
+	@$(BIN)/python -m herdmesh.devstack.jars connect
+	@$(BIN)/python -m bench.herder $(ARGS)
+
 .PHONY: soak
 soak: setup ## The long tests at full size, and docs/soak.md with what they did (ARGS="sim real" = these parts)
 	@$(BIN)/python -m herdmesh.devstack.jars connect

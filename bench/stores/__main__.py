@@ -16,8 +16,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.stores.figures import FIGURES, FULL, QUICK, Bench, Row
+from bench.stores.figures import FIGURES, FULL, QUICK, Bench
 from bench.stores.java import JavaStores
+from bench.table import Row, table
 from herdmesh.devstack.broker import Broker
 
 
@@ -40,18 +41,6 @@ async def main(only: Sequence[str], *, quick: bool) -> list[Row]:
         finally:
             await broker.stop()
     return rows
-
-
-def table(rows: Sequence[Row]) -> str:
-    """The table as text."""
-    cells = [("figure", "ours", "Java", "ratio", "goal", "")]
-    for row in rows:
-        ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-        met = "" if row.met is None else "met" if row.met else "NOT MET"
-        cells.append((row.figure, row.ours, row.java, ratio, row.goal, met))
-    widths = [max(len(line[column]) for line in cells) for column in range(6)]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
-    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
 if __name__ == "__main__":

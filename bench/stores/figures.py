@@ -20,24 +20,12 @@ import psutil
 
 from bench.stores import workload
 from bench.stores.java import Answer, JavaStores
+from bench.table import Row
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as config_read
 from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.statusstore_process import StatusStoreProcess
 
 _ANSWER_BYTES_MAX = 64 * 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One line of the table. `java` None = there is nothing of Java's to compare with; `against` then is what `ours` is
-    divided by. `goal` "" = told for comparison only."""
-
-    figure: str
-    ours: str
-    java: str
-    ratio: float | None
-    goal: str = ""
-    met: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

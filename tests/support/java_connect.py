@@ -199,6 +199,11 @@ class JavaConnect:
             self._process.wait()
             self._process = None
 
+    @property
+    def pid(self) -> int | None:
+        """None when it does not run."""
+        return None if self._process is None else self._process.pid
+
     def log(self) -> str:
         """Everything it has logged, over all its lives."""
         return self.log_path.read_text(errors="replace")

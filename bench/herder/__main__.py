@@ -1,0 +1,58 @@
+"""The control plane against Java Connect 4.3.1 on one broker, in one run: what a user waits for, and what idling costs.
+
+    make bench-herder
+    make bench-herder ARGS="--quick"
+
+Prints a table: figure, ours, Java's, ratio ours / Java's (lower is better). Run it alone: the ratios cancel the
+machine's own speed, not another load on it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from bench.herder.figures import FULL, QUICK, TOPIC, Answers, Sizes, ask, rows, write_one
+from bench.herder.sides import JavaSide, OurSide, Side
+from bench.table import table
+from herdmesh.devstack.broker import Broker
+
+
+async def main(sizes: Sizes) -> None:
+    """Measure both and print the table."""
+    with tempfile.TemporaryDirectory(prefix="herdmesh-bench-herder-") as name:
+        folder = Path(name)
+        broker = Broker(folder / "kafka", port=0)
+        await broker.start()
+        try:
+            admin: Any = AdminClient({"bootstrap.servers": broker.bootstrap})
+            for future in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():
+                await asyncio.to_thread(future.result)
+            await asyncio.to_thread(write_one, broker.bootstrap)
+            ours = await _measure(OurSide(broker, folder / "stack"), broker, folder / "ours", sizes)
+            java = await _measure(JavaSide(broker, folder), broker, folder / "theirs", sizes)
+        finally:
+            await broker.stop()
+    print(table(rows(ours, java, sizes)), flush=True)
+
+
+async def _measure(side: Side, broker: Broker, folder: Path, sizes: Sizes) -> Answers:
+    await asyncio.to_thread(folder.mkdir)
+    await side.start()
+    try:
+        return await ask(side, broker.bootstrap, folder, sizes, lambda line: print(line, flush=True))
+    finally:
+        await side.stop()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m bench.herder", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it run, not how fast")
+    options = parser.parse_args()
+    asyncio.run(main(QUICK if options.quick else FULL))

@@ -1,0 +1,251 @@
+"""The two clusters that are compared: ours as a stack of processes, Java Connect as its workers.
+
+Owns how each is started, asked, watched and harmed, so that `figures.py` asks both the same. Both sides run on one
+broker, one after the other, with the session timeout of `SESSION_MS` and no delay before a lost worker's work moves.
+
+Invariant: RUNNING means the same on both sides: the cluster's own API says RUNNING for the connector and all its tasks,
+on a worker that is alive. Ours is told by the watch; Java has none, so its status is asked for without a pause between
+two questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.cli import views
+from herdmesh.cli.board import Board
+from herdmesh.cli.client import HerderClient
+from herdmesh.cli.commands.apply import to_properties
+from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.stack import Stack, StackSettings
+from herdmesh.rpc.request_ids import new_request_id
+from tests.support.java_connect import JavaConnect, RestError
+
+SESSION_MS = 6_000
+#: A JVM as an operator would start it.
+JAVA_JVM = ("-Xms256M", "-Xmx2G", "-XX:+UseG1GC")
+_WAIT_S = 300.0
+
+
+class Side(Protocol):
+    """One of the two clusters, with two workers at first."""
+
+    name: str
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def put(self, name: str, config: Mapping[str, str]) -> None:
+        """Create or replace; returns when the cluster says that it is stored."""
+        ...
+
+    async def delete(self, name: str) -> None: ...
+
+    async def until_running(self, names: Collection[str]) -> None:
+        """Until each of these and its one task is RUNNING on a worker that is alive."""
+        ...
+
+    async def until_gone(self, name: str) -> None:
+        """Until nothing is shown of it: no connector, no status."""
+        ...
+
+    async def list_with_status(self) -> int:
+        """How many connectors one list names, with the state of each task."""
+        ...
+
+    async def kill_a_worker(self) -> int:
+        """kill -9 of one worker; how many connectors or tasks it held."""
+        ...
+
+    def control_plane(self) -> list[psutil.Process]:
+        """The processes that decide and remember."""
+        ...
+
+    def everything(self) -> list[psutil.Process]:
+        """All processes but the broker."""
+        ...
+
+
+class OurSide:
+    """Two stores, a herder and two workers with Spark."""
+
+    name = "herdmesh"
+
+    def __init__(self, broker: Broker, folder: Path) -> None:
+        env = {"HERDMESH_SESSION_TIMEOUT_MS": str(SESSION_MS), "HERDMESH_GROUP_ID": "bench-herder"}
+        self._stack = Stack(
+            StackSettings(folder, workers=2, usual_ports=False, restart=False, service_env=env, broker=broker)
+        )
+        self._board = Board()
+        self._changed = asyncio.Event()
+        self._dead: set[str] = set()
+        self._exits = contextlib.AsyncExitStack()
+
+    async def start(self) -> None:
+        await self._stack.start(timeout_s=150)
+        address = self._stack.state.herder
+        self._client = await self._exits.enter_async_context(HerderClient(address))
+        self._following = asyncio.create_task(self._board.follow(address, self._note))
+
+    async def stop(self) -> None:
+        self._following.cancel()
+        await self._exits.aclose()
+        await self._stack.stop()
+
+    async def put(self, name: str, config: Mapping[str, str]) -> None:
+        request = messages.UpdateConnectorRequest(
+            request_id=new_request_id(), name=name, config=to_properties(dict(config)), allow_missing=True
+        )
+        await self._client.call(lambda stub: stub.UpdateConnector, request)
+
+    async def delete(self, name: str) -> None:
+        request = messages.DeleteConnectorRequest(request_id=new_request_id(), name=name)
+        await self._client.call(lambda stub: stub.DeleteConnector, request)
+
+    async def until_running(self, names: Collection[str]) -> None:
+        left = set(names)
+        async with asyncio.timeout(_WAIT_S):
+            while True:
+                self._changed.clear()
+                left = {name for name in left if not self._runs(self._board.connectors.get(name))}
+                if not left:
+                    return
+                await self._changed.wait()
+
+    async def until_gone(self, name: str) -> None:
+        async with asyncio.timeout(_WAIT_S):
+            while True:
+                self._changed.clear()
+                if name not in self._board.connectors:
+                    return
+                await self._changed.wait()
+
+    async def list_with_status(self) -> int:
+        request = messages.ListConnectorsRequest(view=messages.CONNECTOR_VIEW_STATUS)
+        return len((await self._client.call(lambda stub: stub.ListConnectors, request)).connectors)
+
+    async def kill_a_worker(self) -> int:
+        victim = self._stack.processes["worker-1"]
+        assert victim.mark is not None
+        address = next(one.address for one in self._stack.state.services if one.name == "worker-1")
+        held = sum(
+            (one["connector"]["worker_id"] == address) + sum(task["worker_id"] == address for task in one["tasks"])
+            for one in self._board.connectors.values()
+        )
+        self._dead.add(address)
+        doomed = psutil.Process(victim.mark.pid)
+        for one in [doomed, *doomed.children(recursive=True)]:
+            one.kill()
+        return held
+
+    def control_plane(self) -> list[psutil.Process]:
+        return [one for name, one in self._processes() if not name.startswith("worker")]
+
+    def everything(self) -> list[psutil.Process]:
+        found: list[psutil.Process] = []
+        for _name, process in self._processes():
+            found += [process, *process.children(recursive=True)]
+        return found
+
+    def _processes(self) -> list[tuple[str, psutil.Process]]:
+        marks = [(name, process.mark) for name, process in self._stack.processes.items()]
+        return [(name, psutil.Process(mark.pid)) for name, mark in marks if mark is not None]
+
+    def _runs(self, shown: views.Json | None) -> bool:
+        if shown is None or len(shown["tasks"]) != 1:
+            return False
+        units = [shown["connector"], *shown["tasks"]]
+        return all(unit["state"] == "RUNNING" and unit["worker_id"] not in self._dead for unit in units)
+
+    def _note(self, _name: str, _connector: views.Json | None) -> None:
+        self._changed.set()
+
+
+class JavaSide:
+    """Two Java Connect workers, each store, herder and tasks in one."""
+
+    name = "Java Connect"
+
+    def __init__(self, broker: Broker, folder: Path) -> None:
+        settings = {
+            "session.timeout.ms": str(SESSION_MS),
+            "heartbeat.interval.ms": "1000",
+            # the default is five minutes of idle tasks
+            "scheduled.rebalance.max.delay.ms": "0",
+        }
+        self._workers = [
+            JavaConnect(broker.bootstrap, folder / f"java-{number}", settings=settings, jvm=JAVA_JVM)
+            for number in (1, 2)
+        ]
+        self._asked = self._workers[1]
+
+    async def start(self) -> None:
+        for worker in self._workers:
+            await asyncio.to_thread(worker.start)
+
+    async def stop(self) -> None:
+        for worker in self._workers:
+            await asyncio.to_thread(worker.stop)
+
+    async def put(self, name: str, config: Mapping[str, str]) -> None:
+        await asyncio.to_thread(self._asked.put_config, name, config)
+
+    async def delete(self, name: str) -> None:
+        await asyncio.to_thread(self._asked.delete, name)
+
+    async def until_running(self, names: Collection[str]) -> None:
+        async with asyncio.timeout(_WAIT_S):
+            while not await asyncio.to_thread(self._all_run, names):
+                pass
+
+    async def until_gone(self, name: str) -> None:
+        async with asyncio.timeout(_WAIT_S):
+            while await asyncio.to_thread(self._asked.status, name) is not None:
+                pass
+
+    async def list_with_status(self) -> int:
+        return len(await asyncio.to_thread(self._asked.connectors))
+
+    async def kill_a_worker(self) -> int:
+        victim = self._workers[0]
+        shown = await asyncio.to_thread(self._asked.connectors)
+        units = [unit for one in shown.values() for unit in _units(one["status"])]
+        await asyncio.to_thread(victim.kill)
+        return sum(unit["worker_id"] == victim.worker_id for unit in units)
+
+    def control_plane(self) -> list[psutil.Process]:
+        return self.everything()
+
+    def everything(self) -> list[psutil.Process]:
+        return [psutil.Process(worker.pid) for worker in self._workers if worker.pid is not None]
+
+    def _all_run(self, names: Collection[str]) -> bool:
+        alive = {worker.worker_id for worker in self._workers if worker.pid is not None}
+        try:
+            if len(names) == 1:
+                statuses = [self._asked.status(name) for name in names]
+            else:
+                shown = self._asked.connectors()
+                statuses = [shown[name]["status"] if name in shown else None for name in names]
+        except RestError as error:
+            if error.status not in (404, 409, 500):
+                raise
+            return False  # in the midst of a rebalance
+        return all(status is not None and _runs(status, alive) for status in statuses)
+
+
+def _units(status: dict[str, Any]) -> list[dict[str, Any]]:
+    return [status["connector"], *status["tasks"]]
+
+
+def _runs(status: dict[str, Any], alive: Collection[str]) -> bool:
+    units = _units(status)
+    return len(units) == 2 and all(unit["state"] == "RUNNING" and unit["worker_id"] in alive for unit in units)

@@ -1,0 +1,34 @@
+"""What a comparison prints: rows of a figure, ours, Java's, their ratio and whether the goal is met.
+
+Owns the shape and the text of the table, and no figure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the table. `java` None = there is nothing of Java's to compare with; `against` then is what `ours` is
+    divided by. `goal` "" = told for comparison only."""
+
+    figure: str
+    ours: str
+    java: str
+    ratio: float | None
+    goal: str = ""
+    met: bool | None = None
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The table as text."""
+    cells = [("figure", "ours", "Java", "ratio", "goal", "")]
+    for row in rows:
+        ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
+        met = "" if row.met is None else "met" if row.met else "NOT MET"
+        cells.append((row.figure, row.ours, row.java, ratio, row.goal, met))
+    widths = [max(len(line[column]) for line in cells) for column in range(6)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
+    return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
