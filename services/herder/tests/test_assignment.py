@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.herder.state.assignment import Move, assign
@@ -121,6 +122,47 @@ def test_plugins_limit_who_takes_what(data: st.DataObject) -> None:
     counts = dict(zip(workers, loads(workers, places), strict=True))
     for unit, place in places.items():
         assert all(counts[other] >= counts[place] - 1 for other in allowed[unit]), "one move would balance better"
+
+
+@st.composite
+def small_cases(draw: st.DrawFn) -> tuple[list[str], dict[UnitId, list[str]], dict[UnitId, str]]:
+    """Up to three workers and six units, some of which only some workers can take, some held by who is no more."""
+    workers = WORKERS[: draw(st.integers(1, 3))]
+    units = units_of(draw(st.integers(0, 6)))
+    kinds = draw(st.lists(st.sets(st.sampled_from(workers), min_size=1), min_size=1, max_size=3))
+    able = {unit: sorted(draw(st.sampled_from(kinds))) for unit in units}
+    places = [*workers, "gone", None]
+    previous = {unit: place for unit in units if (place := draw(st.sampled_from(places))) is not None}
+    return workers, able, previous
+
+
+@settings(max_examples=200)
+@given(small_cases())
+def test_no_placement_is_more_even_nor_as_even_with_fewer_moves(
+    case: tuple[list[str], dict[UnitId, list[str]], dict[UnitId, str]],
+) -> None:
+    """Against every placement there is: the squares of the loads first, then how many units leave their place."""
+    workers, able, previous = case
+
+    def cost(places: dict[UnitId, str]) -> tuple[int, int]:
+        moved = sum(1 for unit, place in places.items() if previous.get(unit) in able[unit] and previous[unit] != place)
+        return sum(load**2 for load in loads(workers, places)), moved
+
+    found = apply(list(able), previous, assign(workers, able, previous))
+    every = itertools.product(*able.values())
+    best = min(cost(dict(zip(able, places, strict=True))) for places in every)
+    assert cost(found) == best
+
+
+@given(placements(), st.sets(st.sampled_from(WORKERS)))
+def test_nothing_stays_or_goes_where_nobody_takes_work(
+    case: tuple[list[str], list[UnitId], dict[UnitId, str]], draining: set[str]
+) -> None:
+    workers, units, previous = case
+    takers = [worker for worker in workers if worker not in draining]
+    places = apply(units, previous, assign(takers, dict.fromkeys(units, workers), previous))
+    assert set(places.values()) <= set(takers)
+    assert set(places) == (set(units) if takers else set())
 
 
 def test_nobody_can_take_it() -> None:

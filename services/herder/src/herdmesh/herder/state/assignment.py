@@ -3,22 +3,30 @@
 Owns the choice of places and nothing about how a unit gets there (stop, ack, start: `placement.py`). Connectors and
 tasks are balanced by separate calls.
 
-Promises (each a hypothesis property in tests/test_assignment.py), where every worker can take every unit:
-- balanced: the fullest and the emptiest worker differ by at most one unit;
-- fewest moves: no balanced result keeps more units in their places;
-- deterministic: equal input gives an equal answer, whatever order dictionaries have.
-Where plugins limit who can take what, no unit goes where it cannot run, and no chain of moves could lower the load of a
-worker that is two or more above another (an optimal semi-matching: Harvey, Ladner, Lovasz, Tamir 2003).
+Promises (each a hypothesis property in tests/test_assignment.py, the second also against brute force):
+- balanced: no other placement is more even; where every worker can take every unit, the fullest and the emptiest
+  differ by at most one. Where plugins limit who can take what: an optimal semi-matching (Harvey, Ladner, Lovasz, Tamir
+  2003);
+- fewest moves: no placement as even as this one keeps more units in their places;
+- deterministic: equal input gives an equal answer, whatever order dictionaries have;
+- nothing goes where it cannot run.
+
+How: units that the same workers can take are alike, so only their numbers per worker matter. A placement is a flow with
+convex costs (a worker's n-th unit costs 2n - 1, and a move a little), and a flow is cheapest when no cycle of changes
+costs less than nothing (Klein 1967). So: level greedily, many units at a time, then cancel what cycles are left.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from herdmesh.herder.state.model import UnitId
 
-Group = frozenset[str]
+#: costs of a change: by how much the sum of squared loads changes first, then by how many moves.
+_Cost = tuple[int, int]
+_FREE: _Cost = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,95 +48,205 @@ def assign(
 
     `units` maps each unit to the workers that have its plugin; `previous` to where it is now. A unit whose worker is
     not among `workers` or lacks the plugin must move. With `rebalance` false only those and the new ones get a
-    place, and nothing that can stay moves.
+    place, and nothing that can stay moves. Takes O(units + moves x log workers + workers^3).
     """
-    loads = _Loads(workers)
-    usable = frozenset(workers)
-    free: list[tuple[UnitId, Group]] = []
-    for unit in sorted(units, key=lambda item: item.order):
-        group = usable.intersection(units[unit])
-        place = previous.get(unit)
-        if place is not None and place in group:
-            loads.put(unit, group, place)
-        else:
-            free.append((unit, group))
-    for unit, group in free:
-        if group:
-            loads.put(unit, group, loads.emptiest(group))
-    fresh = {unit for unit, _ in free}
+    loads = _Loads(sorted(workers), _groups(workers, units, previous))
+    loads.place_homeless()
     if rebalance:
-        while loads.improve(fresh):
+        while loads.level() or loads.cancel():
             pass
-    places = dict(loads.places())
-    return [
-        Move(unit, previous.get(unit), places.get(unit))
-        for unit in sorted(units, key=lambda item: item.order)
-        if previous.get(unit) != places.get(unit)
+    moves = [
+        Move(unit, previous.get(unit), target)
+        for group in loads.groups
+        for unit, target in group.moves()
+        if previous.get(unit) != target
     ]
+    return sorted(moves, key=lambda move: move.unit.order)
+
+
+@dataclass(slots=True)
+class _Group:
+    """The units that the same workers can take: who has them, who has none, and how many each worker is to have."""
+
+    able: tuple[str, ...]
+    held: dict[str, list[UnitId]]
+    homeless: list[UnitId] = field(default_factory=list[UnitId])
+    count: dict[str, int] = field(default_factory=dict[str, int])
+
+    def extra(self, worker: str) -> int:
+        """How many it is to have more than it has."""
+        return self.count[worker] - len(self.held[worker])
+
+    def moves(self) -> Iterator[tuple[UnitId, str | None]]:
+        """Units that change place, and those that have no place to go to."""
+        pool = self.homeless
+        for worker in self.able:
+            surplus = -self.extra(worker)
+            if surplus > 0:
+                pool = pool + heapq.nlargest(surplus, self.held[worker], key=lambda unit: unit.order)
+        takers = [(-extra, worker) for worker in self.able if (extra := self.extra(worker)) > 0]
+        heapq.heapify(takers)
+        for unit in sorted(pool, key=lambda unit: unit.order):
+            if not takers:
+                yield unit, None
+                continue
+            needs, worker = heapq.heappop(takers)
+            yield unit, worker
+            if needs < -1:
+                heapq.heappush(takers, (needs + 1, worker))
+
+
+def _groups(
+    workers: Collection[str], units: Mapping[UnitId, Collection[str]], previous: Mapping[UnitId, str]
+) -> list[_Group]:
+    usable = frozenset(workers)
+    by_given: dict[int, _Group] = {}
+    by_able: dict[frozenset[str], _Group] = {}
+    for unit, given in units.items():
+        group = by_given.get(id(given))
+        if group is None:
+            able = usable.intersection(given)
+            group = by_able.get(able)
+            if group is None:
+                group = by_able[able] = _Group(tuple(sorted(able)), {worker: [] for worker in able})
+            by_given[id(given)] = group
+        place = previous.get(unit)
+        held = group.held.get(place) if place is not None else None
+        (group.homeless if held is None else held).append(unit)
+    return [by_able[able] for able in sorted(by_able, key=sorted)]
 
 
 class _Loads:
-    """Who has what during one call. Units with the same possible workers are alike, so they are kept together."""
+    """How many units of each group each worker is to have, during one call."""
 
-    def __init__(self, workers: Collection[str]) -> None:
-        self._held: dict[str, dict[Group, list[UnitId]]] = {worker: {} for worker in sorted(workers)}
-        self._count: dict[str, int] = dict.fromkeys(self._held, 0)
+    def __init__(self, workers: list[str], groups: list[_Group]) -> None:
+        self.groups = groups
+        self._load = dict.fromkeys(workers, 0)
+        for group in groups:
+            for worker in group.able:
+                group.count[worker] = len(group.held[worker])
+                self._load[worker] += group.count[worker]
 
-    def put(self, unit: UnitId, group: Group, worker: str) -> None:
-        self._held[worker].setdefault(group, []).append(unit)
-        self._count[worker] += 1
+    def place_homeless(self) -> None:
+        """Each to the emptiest worker that can take it; the choosiest units first."""
+        for group in sorted(self.groups, key=lambda group: (len(group.able), group.able)):
+            emptiest = [(self._load[worker], worker) for worker in group.able]
+            heapq.heapify(emptiest)
+            for _ in group.homeless if emptiest else ():
+                load, worker = emptiest[0]
+                heapq.heapreplace(emptiest, (load + 1, worker))
+                group.count[worker] += 1
+                self._load[worker] += 1
 
-    def emptiest(self, group: Group) -> str:
-        return min(group, key=lambda worker: (self._count[worker], worker))
-
-    def places(self) -> Iterator[tuple[UnitId, str]]:
-        for worker, groups in self._held.items():
-            for units in groups.values():
-                for unit in units:
-                    yield unit, worker
-
-    def improve(self, fresh: Collection[UnitId]) -> bool:
-        """Lower the load of one worker by one, through as few moves as do it; False when no worker's can be."""
-        for source in sorted(self._count, key=lambda worker: (-self._count[worker], worker)):
-            path = self._path_down(source)
-            if path:
-                for giver, taker in reversed(path):
-                    self._shift(giver, taker, fresh)
+    def level(self) -> bool:
+        """Lower one worker's load along a shortest chain of moves to one that is two or more below it; False when
+        there is no such pair."""
+        for source in sorted(self._load, key=lambda worker: (-self._load[worker], worker)):
+            chain = self._chain_down(source)
+            if chain:
+                unit_count = (self._load[source] - self._load[chain[-1][1]]) // 2
+                self._shift(chain, min(unit_count, *(group.count[giver] for giver, _, group in chain)))
                 return True
         return False
 
-    def _path_down(self, source: str) -> list[tuple[str, str]]:
-        """The shortest chain of moves from `source` to the emptiest worker that is at least two below it."""
-        steps: dict[str, tuple[str, str]] = {}
+    def _chain_down(self, source: str) -> list[tuple[str, str, _Group]]:
+        steps: dict[str, tuple[str, str, _Group]] = {}
         frontier = [source]
         while frontier:
             found: list[str] = []
             for giver in frontier:
-                for taker in sorted(self._takers(giver)):
-                    if taker != source and taker not in steps:
-                        steps[taker] = (giver, taker)
-                        found.append(taker)
-            lower = [worker for worker in found if self._count[worker] <= self._count[source] - 2]
+                for group in self.groups:
+                    if not group.count.get(giver):
+                        continue
+                    for taker in group.able:
+                        if taker != source and taker not in steps:
+                            steps[taker] = (giver, taker, group)
+                            found.append(taker)
+            lower = [worker for worker in found if self._load[worker] <= self._load[source] - 2]
             if lower:
-                return self._trace(steps, min(lower, key=lambda worker: (self._count[worker], worker)), source)
+                return _trace(steps, min(lower, key=lambda worker: (self._load[worker], worker)), source)
             frontier = found
         return []
 
-    def _takers(self, giver: str) -> set[str]:
-        return {taker for group, units in self._held[giver].items() if units for taker in group}
+    def cancel(self) -> bool:
+        """Make one change that keeps the loads as even and saves a move; False when there is none.
 
-    def _trace(self, steps: Mapping[str, tuple[str, str]], last: str, source: str) -> list[tuple[str, str]]:
-        path: list[tuple[str, str]] = []
-        while last != source:
-            path.append(steps[last])
-            last = steps[last][0]
-        path.reverse()
-        return path
+        Bellman-Ford over the workers and one node that stands for "a load that nobody has": from it to a worker means
+        that this one's load falls, to it that it rises. A cycle through it swaps two neighbouring loads.
+        """
+        edges = list(self._edges())
+        cost: dict[str, _Cost] = dict.fromkeys([*self._load, ""], _FREE)
+        steps: dict[str, tuple[str, str, _Group | None]] = {}
+        for _ in range(len(cost)):
+            changed = ""
+            last: str | None = None
+            for giver, taker, group, (evenness, moves) in edges:
+                reached = (cost[giver][0] + evenness, cost[giver][1] + moves)
+                if reached < cost[taker]:
+                    cost[taker], steps[taker] = reached, (giver, taker, group)
+                    last = changed = taker
+            if last is None:
+                return False
+            cycle = _cycle(steps, changed)
+            if cycle:
+                chain = [(giver, taker, group) for giver, taker, group in cycle if group is not None]
+                # Through the node of loads each further unit costs more; around workers only, as long as it saves.
+                self._shift(chain, 1 if len(chain) < len(cycle) else min(map(_saving, chain)))
+                return True
+        return False
 
-    def _shift(self, giver: str, taker: str, fresh: Collection[UnitId]) -> None:
-        """Move one unit: one that has no place to lose if there is, else the last in order."""
-        candidates = [(group, unit) for group, units in self._held[giver].items() if taker in group for unit in units]
-        group, unit = max(candidates, key=lambda item: (item[1] in fresh, item[1].order))
-        self._held[giver][group].remove(unit)
-        self._count[giver] -= 1
-        self.put(unit, group, taker)
+    def _edges(self) -> Iterator[tuple[str, str, _Group | None, _Cost]]:
+        for worker, load in self._load.items():
+            yield worker, "", None, (2 * load + 1, 0)
+            if load:
+                yield "", worker, None, (1 - 2 * load, 0)
+        cheapest: dict[tuple[str, str], tuple[int, _Group]] = {}
+        for group in self.groups:
+            gives = [(giver, -1 if group.extra(giver) > 0 else 0) for giver in group.able if group.count[giver]]
+            takes = [(taker, 1 if group.extra(taker) >= 0 else 0) for taker in group.able]
+            for giver, saved in gives:
+                for taker, moved in takes:
+                    known = cheapest.get((giver, taker))
+                    if taker != giver and (known is None or saved + moved < known[0]):
+                        cheapest[giver, taker] = (saved + moved, group)
+        for (giver, taker), (moves, group) in cheapest.items():
+            yield giver, taker, group, (0, moves)
+
+    def _shift(self, chain: list[tuple[str, str, _Group]], unit_count: int) -> None:
+        for giver, taker, group in chain:
+            group.count[giver] -= unit_count
+            group.count[taker] += unit_count
+            self._load[giver] -= unit_count
+            self._load[taker] += unit_count
+
+
+def _saving(step: tuple[str, str, _Group]) -> int:
+    """How many units can take this step at the cost that the first one has."""
+    giver, taker, group = step
+    to_spare = group.extra(giver) if group.extra(giver) > 0 else group.count[giver]
+    return min(to_spare, -group.extra(taker)) if group.extra(taker) < 0 else to_spare
+
+
+def _trace(steps: Mapping[str, tuple[str, str, _Group]], last: str, source: str) -> list[tuple[str, str, _Group]]:
+    path: list[tuple[str, str, _Group]] = []
+    while last != source:
+        path.append(steps[last])
+        last = steps[last][0]
+    path.reverse()
+    return path
+
+
+def _cycle(steps: Mapping[str, tuple[str, str, _Group | None]], start: str) -> list[tuple[str, str, _Group | None]]:
+    """The cycle that the steps back from `start` run into; empty when they end."""
+    seen: set[str] = set()
+    node = start
+    while node in steps and node not in seen:
+        seen.add(node)
+        node = steps[node][0]
+    if node not in steps:
+        return []
+    cycle, first = [steps[node]], node
+    while cycle[-1][0] != first:
+        cycle.append(steps[cycle[-1][0]])
+    cycle.reverse()
+    return cycle
