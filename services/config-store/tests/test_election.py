@@ -13,6 +13,7 @@ from herdmesh.configstore.state.config import leadership_of, next_epoch
 from herdmesh.configstore.state.election import (
     LEASE_MS,
     RETRY_MS,
+    RETURN_MS,
     CandidateJoined,
     CandidateLeft,
     Election,
@@ -115,10 +116,26 @@ def test_a_broken_stream_keeps_the_lease_and_comes_back_with_its_epoch() -> None
     judge = led_by("a")
     judge.join(2, "b")
     assert judge.tell(CandidateLeft(1)) == []
-    judge.wait(LEASE_MS - 500, 2)
+    judge.wait(RETURN_MS - 500, 2)
     assert judge.stored is not None
     assert judge.join(3, "a", held(judge)) == [SendGranted(3, judge.stored)]
     assert judge.wait(LEASE_MS, 3)[0] == SendHeartbeat(3)
+
+
+def test_a_leader_whose_stream_broke_is_replaced_sooner_than_a_silent_one() -> None:
+    judge = led_by("a")
+    judge.join(2, "b")
+    judge.tell(CandidateLeft(1))
+    assert [one for one in judge.wait(RETURN_MS - 250, 2) if isinstance(one, WriteEpoch)] == []
+    assert judge.wait(250, 2)[-1] == WriteEpoch(2, "b", "b:1")
+
+
+def test_a_broken_stream_gives_a_silent_leader_no_more_time() -> None:
+    judge = led_by("a")
+    judge.join(2, "b")
+    judge.wait(LEASE_MS - 500, 2)
+    judge.tell(CandidateLeft(1))
+    assert judge.wait(500, 2)[-1] == WriteEpoch(2, "b", "b:1")
 
 
 def test_a_second_stream_of_the_leader_replaces_the_first() -> None:

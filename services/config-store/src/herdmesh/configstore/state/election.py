@@ -23,6 +23,9 @@ from herdmesh.configstore.state.changes import Leadership
 from herdmesh.configstore.state.mutations import LeaderToken
 
 LEASE_MS = 4_000
+#: What is left of the lease once the leader's stream broke. A herder that lives is back within 500 ms or less; a killed
+#: one is replaced after this instead of after the whole lease. The herder counts in the same way (its campaign).
+RETURN_MS = 2_000
 #: A pause of our own longer than this is not held against the herders, whose heartbeats we could not hear.
 STALL_MS = 1_000
 RETRY_MS = 500
@@ -59,7 +62,7 @@ class HeartbeatReceived:
 
 @dataclass(frozen=True, slots=True)
 class CandidateLeft:
-    """A stream ended. Its lease runs on: the herder may come back."""
+    """A stream ended. The herder may come back: its lease runs on, but not longer than `RETURN_MS`."""
 
     session: int
 
@@ -209,7 +212,7 @@ class Election:
                 instructions += self._expire(now_ms)
                 instructions += self._hear(event.session, now_ms)
             case CandidateLeft():
-                self._leave(event.session)
+                self._leave(event.session, now_ms)
             case Resigned():
                 instructions += self._resign(event.token)
             case EpochWritten():
@@ -251,7 +254,7 @@ class Election:
             return [EndSession(event.session, not_writer=True)]
         instructions: list[Instruction] = []
         for other in [one for one in self._candidates.values() if one.herder_id == event.herder_id]:
-            self._leave(other.session)
+            self._leave(other.session, now_ms)
             instructions.append(EndSession(other.session, not_writer=False))
         self._candidates[event.session] = _Candidate(event.session, event.herder_id, event.address, now_ms)
         if self._takes_up_again(event):
@@ -288,10 +291,12 @@ class Election:
             return [SendHeartbeat(session)]
         return [SendFollowing(session, incumbent.leadership)]
 
-    def _leave(self, session: int) -> None:
+    def _leave(self, session: int, now_ms: int) -> None:
         self._candidates.pop(session, None)
-        if self._incumbent is not None and self._incumbent.session == session:
-            self._incumbent.session = None
+        incumbent = self._incumbent
+        if incumbent is not None and incumbent.session == session:
+            incumbent.session = None
+            incumbent.lease_until_ms = min(incumbent.lease_until_ms, now_ms + RETURN_MS)
 
     def _resign(self, token: LeaderToken) -> Sequence[Instruction]:
         incumbent = self._incumbent

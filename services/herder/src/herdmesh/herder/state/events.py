@@ -52,6 +52,13 @@ class LeaseExtended:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseShortened:
+    """The connection to the config store broke: unless it answers again, this herder leads until `until_ms` at most."""
+
+    until_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeadershipFollowing:
     """Another herder leads."""
 
@@ -273,6 +280,7 @@ class Tick:
 Event = (
     LeadershipGranted
     | LeaseExtended
+    | LeaseShortened
     | LeadershipFollowing
     | LeadershipLost
     | ConfigSnapshot

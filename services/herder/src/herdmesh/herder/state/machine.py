@@ -52,6 +52,8 @@ class Herder:
             self._tick_ms = mesh.now
         if isinstance(event, ev.LeaseExtended):
             mesh.lease_until_ms = max(mesh.lease_until_ms, event.until_ms)
+        elif isinstance(event, ev.LeaseShortened):
+            mesh.lease_until_ms = min(mesh.lease_until_ms, event.until_ms)
         if mesh.role is not Role.FOLLOWING and mesh.now >= mesh.lease_until_ms:
             mesh.out.append(RenewEpoch(mesh.epoch, give_up=False))
             leadership.step_down(mesh, "the config store did not confirm its leadership in time")
@@ -108,7 +110,7 @@ class Herder:
                 leadership.following(mesh, event)
             case ev.LeadershipLost():
                 leadership.step_down(mesh, event.reason)
-            case ev.LeaseExtended():
+            case ev.LeaseExtended() | ev.LeaseShortened():
                 pass  # taken in before the check of the lease
             case (
                 ev.ConfigSnapshot()
