@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, TypeAlias
 
@@ -19,14 +18,13 @@ from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2_grpc as session_pb2_grpc
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError, NotLeader
+from herdmesh.rpc.leader import LeaderSearch
 from herdmesh.worker import wire
 from herdmesh.worker.state import events
 
 _QUEUE_MAX: Final = 10_000
 _WELCOME_TIMEOUT_S: Final = 5.0
 _CLOSE_TIMEOUT_S: Final = 1.0
-_BACKOFF_S_FIRST: Final = 0.05
-_BACKOFF_S_MAX: Final = 0.5
 _MOVED_INTERVAL_S: Final = 0.25
 _HEARTBEAT_EVERY: Final = 4
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -45,7 +43,7 @@ class HerderSession:
         hello: Callable[[], session_pb2.WorkerHello],
         emit: Callable[[events.Event], Awaitable[None]],
     ) -> None:
-        self._addresses = [one.strip() for one in addresses.split(",") if one.strip()]
+        self._search = LeaderSearch(addresses)
         self._hello = hello
         self._emit = emit
         self._outbox: _Outbox | None = None
@@ -96,33 +94,31 @@ class HerderSession:
                 await self._emit(events.HeartbeatDue(only_if_moved=count % _HEARTBEAT_EVERY != 0))
 
     async def _dial_for_ever(self) -> None:
-        hint: str | None = None
-        turn = 0
-        backoff_s = 0.0
+        quiet = False
         while True:
-            address = hint or self._addresses[turn % len(self._addresses)]
+            address = self._search.address
             self._stream = asyncio.create_task(self._one(address), name=f"session with {address}")
             try:
                 await self._stream
-                backoff_s = 0.0
+                wait_s = self._search.again()
             except NotLeader as error:
-                leader = error.metadata.get("leader_address", "")
-                # Two herders may name each other for a moment; the pause below keeps that from spinning.
-                hint = leader if leader and leader != address else None
+                wait_s = self._search.follows(error.leader_address)
             except (HerdmeshError, TimeoutError) as error:
-                hint = None
-                _log.log(20 if backoff_s else 30, "no_session", herder=address, error=str(error) or "no answer")
+                # Also one that welcomed us and then fell silent: whoever leads in its place is another.
+                wait_s = self._search.unanswered()
+                _log.log(20 if quiet else 30, "no_session", herder=address, error=str(error) or "no answer")
+                quiet = True
             except asyncio.CancelledError:
                 current = asyncio.current_task()
                 if current is not None and current.cancelling():
                     self._stream.cancel()
                     raise
+                wait_s = self._search.again()
+            else:
+                quiet = False
             if self._closing:
                 return
-            if hint is None:
-                turn += 1
-            backoff_s = min(max(_BACKOFF_S_FIRST, backoff_s * 2), _BACKOFF_S_MAX)
-            await asyncio.sleep(random.uniform(backoff_s / 2, backoff_s))
+            await asyncio.sleep(wait_s)
 
     async def _one(self, address: str) -> None:
         """One stream from hello to its end."""
@@ -145,6 +141,7 @@ class HerderSession:
                     timeout = response.welcome.session_timeout
                     silence_s = timeout.ToTimedelta().total_seconds() or silence_s
                     opened = True
+                    self._search.reached()
                     _log.info("session_open", herder=address, leader=response.welcome.leader_id, epoch=response.epoch)
                 event = wire.command_from(response)
                 if event is not None:
