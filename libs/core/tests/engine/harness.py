@@ -70,12 +70,17 @@ class Link:
 
     say: Callable[[Progress], Sequence[Command]] = lambda _progress: ()
     reports: list[Progress] = field(default_factory=lambda: list[Progress]())
+    stored: dict[bytes, bytes | None] = field(default_factory=lambda: dict[bytes, bytes | None]())
+    """What a worker with an offsets file would have in it."""
 
     def progress(self, progress: Progress) -> None:
         self.reports.append(progress)
 
     def commands(self) -> Sequence[Command]:
         return self.say(self.reports[-1] if self.reports else Progress())
+
+    def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
+        self.stored |= offsets
 
 
 def run_here(spec: RunSpec, link: Link | None = None) -> RunOutcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import pickle
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -224,6 +224,9 @@ class ScriptedLink:
 
     def commands(self) -> Sequence[Command]:
         return self._said.pop(0) if self._said else []
+
+    def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
+        raise AssertionError("nothing is stored here")
 
 
 def test_a_run_ends_when_told_and_remembers_it() -> None:

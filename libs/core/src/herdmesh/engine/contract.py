@@ -78,6 +78,9 @@ class RunSpec:
     """True = a quiet run goes on (`herdmesh.trigger=continuous`)."""
     has_committed: bool = False
     """True when this task is known to have committed offsets: a missing offset is then a loss."""
+    source_offsets: Mapping[bytes, bytes] | None = None
+    """The source connector's offsets, in the bytes of the offsets topic, where the worker keeps them in a file
+    (standalone mode, ADR 0003); None = they are in the offsets topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +151,7 @@ class RunOutcome:
 class RunLink(Protocol):
     """The run's line to its worker, called from the loop's thread only.
 
-    No method may block, or raise because the line is broken.
+    No method but `store_offsets` may block, or raise because the line is broken.
     """
 
     def progress(self, progress: Progress) -> None:
@@ -157,4 +160,13 @@ class RunLink(Protocol):
 
     def commands(self) -> Sequence[Command]:
         """Return what the worker said since the last call, oldest first."""
+        ...
+
+    def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
+        """Have the worker keep source offsets in its file; None forgets one. Called only where the spec has
+        `source_offsets`. Returns when they survive a kill of everything.
+
+        Raises:
+            TaskFailed: RETRIABLE, when they could not be stored, or nobody says so in time.
+        """
         ...

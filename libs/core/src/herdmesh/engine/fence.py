@@ -50,7 +50,16 @@ class Fence:
             TaskFenced: somebody else took over at the same moment.
             TaskFailed: RETRIABLE when the broker does not answer in time.
         """
+        self._until_done(self._connect, "connecting")
         self._until_done(lambda: self.producer.init_transactions(CALL_TIMEOUT_S), "taking over")
+
+    def _connect(self) -> None:
+        """Have a connection first: asked for its coordinator without one, the client looks again only after 500 ms (one
+        take-over in three, measured). A bootstrap address answers as broker -1 and is dropped once its broker is known.
+        The topic asked about is the one that the take-over itself needs; the answer does not matter."""
+        for _ in range(3):
+            if self.producer.list_topics("__transaction_state", CALL_TIMEOUT_S).orig_broker_id >= 0:
+                return
 
     def begin(self) -> None:
         """Open a transaction. Raises TaskFenced."""

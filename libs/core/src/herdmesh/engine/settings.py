@@ -90,6 +90,8 @@ class SourceSettings:
     transaction_interval_ms: int
     """A transaction is committed after so long, or as soon as the source has nothing more."""
     producer: ClientConfig
+    topic_creation: bool
+    """False = topics are left to the broker's auto-creation (the worker's `topic.creation.enable`)."""
     topic_partitions: int
     """For topics the run creates; -1 = the broker's default."""
     topic_replication_factor: int
@@ -141,6 +143,7 @@ def source_settings(spec: RunSpec) -> SourceSettings:
         offsets_topic=_text(config, "offsets.storage.topic") or spec.offset_storage_topic,
         transaction_interval_ms=interval_ms,
         producer=overrides,
+        topic_creation=_text(spec.worker_config, "topic.creation.enable").lower() != "false",
         topic_partitions=_number(config, prefix + "partitions", -1, minimum=-1),
         topic_replication_factor=_number(config, prefix + "replication.factor", -1, minimum=-1),
         topic_config={key: value for key, value in _under(config, prefix) if key not in own},

@@ -5,7 +5,11 @@ Owns one run: take over, read where the last run left off, poll, transform and c
 Records and their offsets always share a transaction (ADR 0003): the fence is a transactional producer anyway, so a
 stale owner's records never become visible, and nothing is sent twice to readers of committed records.
 
-Invariant: an offset is in the offsets topic exactly when every record before it is in its topic.
+In standalone mode the offsets are not in Kafka but in the worker's file: they are stored there once the transaction
+of their records is committed, so that a crash between the two sends records again and never loses one.
+
+Invariant: an offset is in the offsets topic exactly when every record before it is in its topic; an offset is in the
+file only when every record before it is in its topic.
 """
 
 from __future__ import annotations
@@ -129,6 +133,11 @@ class SourceLoop:
         )
 
     def _read_offsets(self) -> source_offsets.SourceOffsets:
+        if self._spec.source_offsets is not None:
+            offsets = source_offsets.SourceOffsets(self._spec.connector)
+            for key, value in self._spec.source_offsets.items():
+                offsets.apply(key, value)
+            return offsets
         topic = self._settings.offsets_topic
         partitions, replication_factor = offsets_topic_settings(self._spec)
         source_offsets.ensure_topic(self._admin, topic, partitions, replication_factor, _OFFSETS_TOPIC_CONFIG)
@@ -182,17 +191,19 @@ class SourceLoop:
 
     def _ensure_topic(self, topic: str) -> None:
         settings = self._settings
-        source_offsets.ensure_topic(
-            self._admin, topic, settings.topic_partitions, settings.topic_replication_factor, settings.topic_config
-        )
+        if settings.topic_creation:
+            source_offsets.ensure_topic(
+                self._admin, topic, settings.topic_partitions, settings.topic_replication_factor, settings.topic_config
+            )
         self._topics.add(topic)
 
     def _commit(self) -> None:
         """Commit the records produced so far together with their offsets."""
         if not self._fence.in_transaction:
             return
-        offsets = [{"key": key, "value": value} for key, value in self._pending.items()]
-        _produce_all(self._fence.producer, self._settings.offsets_topic, offsets)
+        if self._spec.source_offsets is None:
+            offsets = [{"key": key, "value": value} for key, value in self._pending.items()]
+            _produce_all(self._fence.producer, self._settings.offsets_topic, offsets)
         try:
             self._fence.commit()
         except TaskFenced:
@@ -200,6 +211,8 @@ class SourceLoop:
         except (TaskFailed, KafkaException):
             self._failures.raise_first()  # says more than the transaction's own error
             raise
+        if self._spec.source_offsets is not None:
+            self._link.store_offsets(self._pending)
         self._pending.clear()
         self._has_committed = True
         self._commit_time_ms = time.time_ns() // 1_000_000

@@ -9,6 +9,7 @@ closes itself ends the process: whoever supervises it starts it anew on what is 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import structlog
 
@@ -30,8 +31,13 @@ _DRAIN_S = 1.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-async def serve(settings: ConfigStoreSettings, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set or the store closes itself. Raises what ended it, or RuntimeError."""
+async def serve(
+    settings: ConfigStoreSettings, stop: asyncio.Event, on_listening: Callable[[int], None] = lambda _: None
+) -> None:
+    """Serve until `stop` is set or the store closes itself; `on_listening` is told the port.
+
+    Raises what ended it, or RuntimeError.
+    """
     store = open_store(settings)
     campaigns = Campaigns(store, monotonic_ms)
     write_servicer = ConfigWriteServicer(store, settings.audit_topic, wall_clock_ms, fresh_id)
@@ -46,7 +52,7 @@ async def serve(settings: ConfigStoreSettings, stop: asyncio.Event) -> None:
         ],
         metrics=settings.metrics,
     )
-    await server.start()
+    on_listening(await server.start())
     background: list[asyncio.Task[object]] = []
     try:
         starting = asyncio.create_task(start_when_possible(store))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from importlib.metadata import version
 from typing import Any
 
@@ -31,8 +31,13 @@ _DRAIN_S = 1.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-async def serve(settings: HerderSettings, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set. Raises OSError when the port is taken, and whatever ends a part that must not end."""
+async def serve(
+    settings: HerderSettings, stop: asyncio.Event, on_listening: Callable[[int], None] = lambda _: None
+) -> None:
+    """Serve until `stop` is set; `on_listening` is told the port.
+
+    Raises OSError when the port is taken, and whatever ends a part that must not end.
+    """
     herder_id = uuid.uuid4().hex
     role_changed = asyncio.Event()
     loop = HerderLoop(Herder(settings.rules(herder_id)), role_changed.set)
@@ -54,6 +59,7 @@ async def serve(settings: HerderSettings, stop: asyncio.Event) -> None:
             await server.set_all_serving(loop.herder.refusal is None)
 
     port = await server.start()
+    on_listening(port)
     address = settings.advertised_address or f"{settings.listen.rpartition(':')[0]}:{port}"
     campaign = Campaign(settings.config_store, herder_id, address, loop.post)
     writes = StoreWrites(settings.config_store, settings.status_store, herder_id, loop.post, campaign.renew)

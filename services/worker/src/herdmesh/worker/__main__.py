@@ -1,7 +1,8 @@
 """Wiring of a worker process: `python -m herdmesh.worker`. Owns the order of start and stop, and nothing else.
 
-Start: Spark first, then the server, then the herder; a worker that answers can run tasks. Stop, each stage bounded:
-leave (the herder moves everything), flush statuses and end the lease, close the session, the server, Spark.
+Start: the offsets file if there is one, Spark, then the server, then the herder; a worker that answers can run tasks.
+Stop, each stage bounded: leave (the herder moves everything), flush statuses and end the lease, close the session, the
+server, Spark, the offsets file.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import structlog
@@ -24,6 +25,7 @@ from herdmesh.worker import wire
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.idle_watch import IdleWatch
+from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.runs import Runs
 from herdmesh.worker.effects.session import HerderSession
 from herdmesh.worker.effects.specs import RunSpecs
@@ -44,28 +46,43 @@ _SPARK_STOP_S: Final = 6.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-async def serve(stop: asyncio.Event) -> None:
-    """Run a worker until `stop` is set. Raises SparkUnavailable when Spark does not start, or dies."""
-    settings = WorkerSettings.load()
-    _log.info("settings", **settings.redacted())
+async def serve(
+    settings: WorkerSettings, stop: asyncio.Event, on_listening: Callable[[int], None] = lambda _: None
+) -> None:
+    """Run a worker until `stop` is set; `on_listening` is told the port.
+
+    Raises SparkUnavailable when Spark does not start, or dies; OffsetFileUnusable.
+    """
+    offsets = OffsetFile(settings.offset_storage_file) if settings.offset_storage_file else None
+    if offsets is not None:
+        offsets.open()
     spark = SparkHost(spark_conf(settings.spark_master, settings.slots, settings.spark_driver_memory))
     try:
         await _unless(stop, spark.start())
         if not stop.is_set():
-            await _serve(settings, spark, stop)
+            await _serve(settings, spark, offsets, stop, on_listening)
     finally:
         await spark.stop(_SPARK_STOP_S)
+        if offsets is not None:
+            offsets.close()
 
 
-async def _serve(settings: WorkerSettings, spark: SparkHost, stop: asyncio.Event) -> None:
-    specs = RunSpecs(settings, PluginRegistry.discover())
+async def _serve(
+    settings: WorkerSettings,
+    spark: SparkHost,
+    offsets: OffsetFile | None,
+    stop: asyncio.Event,
+    on_listening: Callable[[int], None],
+) -> None:
+    specs = RunSpecs(settings, PluginRegistry.discover(), offsets.of if offsets is not None else None)
     incarnation = uuid.uuid4().hex
     loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)))
     watch = IdleWatch(settings.bootstrap_servers, settings.watch_interval_ms, specs, loop.emit)
     runs = Runs(spark, specs, watch.remember_sign, loop.emit)
     commands = Commands(settings, specs)
-    server = _server(settings, WorkerServicer(loop, commands, specs), RunServicer(runs, loop.emit))
+    server = _server(settings, WorkerServicer(loop, commands, specs), RunServicer(runs, loop.emit, offsets))
     port = await server.start()
+    on_listening(port)
     address = f"{settings.listen.rpartition(':')[0]}:{port}"
     runs.address = address
     worker = identity_pb2.WorkerIdentity(worker_id=settings.worker_id or address, incarnation=incarnation)
@@ -171,7 +188,13 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
 
 def main() -> None:
     """Entry point of the console script."""
-    process.run(serve, os.environ.get("HERDMESH_LOG_LEVEL"))
+
+    async def with_settings(stop: asyncio.Event) -> None:
+        settings = WorkerSettings.load()
+        _log.info("settings", **settings.redacted())
+        await serve(settings, stop)
+
+    process.run(with_settings, os.environ.get("HERDMESH_LOG_LEVEL"))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
     WorkerError
     ├── SparkUnavailable   Spark did not start, or its JVM is gone; the process ends and its supervisor starts it anew
     ├── RunLost            a run's process ended without a word (crash, kill -9, Spark failure); the task is run again
+    ├── OffsetFileUnusable the file that keeps source offsets is locked, unreadable, or no offsets file
     └── PluginUnusable     a connector class was found but cannot be loaded or asked for its task class
 
 Invariant: an error of an author's code is never one of these; it travels as a `Failure`, which is data.
@@ -21,6 +22,10 @@ class SparkUnavailable(WorkerError):
 
 class RunLost(WorkerError):
     """A run ended without finishing or failing."""
+
+
+class OffsetFileUnusable(WorkerError):
+    """The offsets file cannot be used; the message names it and says why."""
 
 
 class PluginUnusable(WorkerError):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from pydantic import Field
+from pydantic import Field, SecretStr, field_validator
 
-from herdmesh.rpc.settings import ServiceSettings
+from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
 
 
 def default_slots() -> int:
@@ -26,9 +26,16 @@ class WorkerSettings(ServiceSettings):
     offset_storage_topic: str = Field(default="connect-offsets", description="Connect's offsets topic, for sources")
     offset_storage_partitions: int = Field(default=25, ge=1, description="partitions it is created with")
     offset_storage_replication_factor: int = Field(default=3, ge=1, description="replicas it is created with")
+    offset_storage_file: str = Field(
+        default="", description="Connect's standalone offsets file; set, source offsets are there and not in the topic"
+    )
     offset_flush_interval_ms: int = Field(default=60_000, ge=1, description="how often tasks commit offsets")
     key_converter: str = Field(default="org.apache.kafka.connect.json.JsonConverter", description="default for keys")
     value_converter: str = Field(default="org.apache.kafka.connect.json.JsonConverter", description="same for values")
+    worker_properties: SecretStr = Field(
+        default=SecretStr(""),
+        description="further properties of a Connect worker, such as consumer.fetch.min.bytes: name=value,name=value",
+    )
     linger_ms: int = Field(default=5_000, ge=0, description="a run ends after so long without a record")
     slots: int = Field(default_factory=default_slots, ge=1, description="runs at a time")
     share_ms: int = Field(default=2_000, ge=0, description="how long a run goes on once another task waits")
@@ -38,14 +45,24 @@ class WorkerSettings(ServiceSettings):
     spark_master: str = Field(default="", description="empty = local[slots]")
     spark_driver_memory: str = Field(default="512m", description="heap of the JVM; no record passes through it")
 
+    @field_validator("worker_properties")
+    @classmethod
+    def _pairs(cls, value: SecretStr) -> SecretStr:
+        name_value_pairs(value.get_secret_value())
+        return value
+
     def worker_config(self) -> dict[str, str | None]:
         """Defaults that a connector's config overrides, under Connect's names."""
         schemas_default = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
-        return {
+        config: dict[str, str | None] = {
             "key.converter": self.key_converter,
             "value.converter": self.value_converter,
             **schemas_default,
             "offset.flush.interval.ms": str(self.offset_flush_interval_ms),
             "offset.storage.partitions": str(self.offset_storage_partitions),
             "offset.storage.replication.factor": str(self.offset_storage_replication_factor),
+            **name_value_pairs(self.worker_properties.get_secret_value()),
         }
+        if self.offset_storage_file:
+            config["offset.storage.file.filename"] = self.offset_storage_file
+        return config

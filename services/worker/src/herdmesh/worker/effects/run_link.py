@@ -1,8 +1,9 @@
 """The run's end of `RunService`: lives in the executor's Python process, next to the record loop.
 
 Owns the stream to the worker. Makes its channel only when used, that is after the fork. Invariants: nothing the loop's
-thread calls ever blocks or raises for a broken line; what waits to be sent is one progress (the latest wins) and one
-last word; a broken line becomes a `Stop`, because a run without a worker has nobody to work for.
+thread calls ever blocks or raises for a broken line, but `store_offsets`, which must know; what waits to be sent is one
+progress (the latest wins), offsets to store, and one last word; a broken line becomes a `Stop`, because a run without a
+worker has nobody to work for.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,12 +19,14 @@ import grpc
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
-from herdmesh.engine.contract import Command, Progress, Rate, RunSpec, Share, Stop
+from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, RunSpec, Share, Stop
+from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker import wire
 from herdmesh.worker.errors import RunLost
 
 _ACCEPT_TIMEOUT_S: Final = 10.0
 _LAST_WORD_TIMEOUT_S: Final = 5.0
+_STORE_TIMEOUT_S: Final = 30.0
 _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_send_message_length", 64 * 1024 * 1024),
@@ -52,6 +55,9 @@ class WorkerLink:
         self._changed = threading.Condition()
         self._latest: Progress | None = None
         self._last_word: run_service_pb2.RunRequest | None = None
+        self._to_store: run_service_pb2.StoreOffsets | None = None
+        self._store_number = 0
+        self._stored: run_service_pb2.OffsetsStored | None = None
         self._broken: str | None = None
         self._accepted = threading.Event()
         self._over = threading.Event()
@@ -87,6 +93,26 @@ class WorkerLink:
             found.append(self._commands.popleft())
         return found
 
+    def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
+        """Send them and wait for the answer. Raises TaskFailed."""
+        with self._changed:
+            self._store_number += 1
+            number = self._store_number
+            entries = [run_service_pb2.StoredOffset(key=key, value=value) for key, value in offsets.items()]
+            self._to_store = run_service_pb2.StoreOffsets(number=number, offsets=entries)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._is_stored(number) or self._broken, _STORE_TIMEOUT_S)
+            stored = self._stored if self._is_stored(number) else None
+        if stored is None or stored.error:
+            why = stored.error if stored is not None else self._broken or f"no answer in {_STORE_TIMEOUT_S:g} s"
+            raise TaskFailed(
+                f"the offsets could not be stored: {why}; the records after the last stored offset are sent again",
+                ErrorClass.RETRIABLE,
+            )
+
+    def _is_stored(self, number: int) -> bool:
+        return self._stored is not None and self._stored.number == number
+
     def last_word(self, request: run_service_pb2.RunRequest) -> bool:
         """Send `finished` or `failed`, after what still waits. False when the worker did not take it in time."""
         with self._changed:
@@ -107,13 +133,16 @@ class WorkerLink:
         yield run_service_pb2.RunRequest(hello=hello)
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._latest or self._last_word or self._broken)
+                self._changed.wait_for(lambda: self._latest or self._to_store or self._last_word or self._broken)
                 if self._broken is not None:
                     return
                 progress, self._latest = self._latest, None
+                to_store, self._to_store = self._to_store, None
                 last_word = self._last_word
             if progress is not None:
                 yield run_service_pb2.RunRequest(progress=wire.progress_to(progress))
+            if to_store is not None:
+                yield run_service_pb2.RunRequest(store_offsets=to_store)
             if last_word is not None:
                 yield last_word
                 return
@@ -145,5 +174,9 @@ class WorkerLink:
                 self._commands.append(Rate(response.rate.records_per_second))
             case "share":
                 self._commands.append(Share(response.share.run_ms))
+            case "offsets_stored":
+                with self._changed:
+                    self._stored = response.offsets_stored
+                    self._changed.notify_all()
             case _:
                 return

@@ -116,6 +116,10 @@ class Runs:
         line.opened = True
         return line
 
+    def is_current(self, line: RunLine) -> bool:
+        """False once the run is over for the worker: what its process still says counts no more."""
+        return self._lines.get(line.run_id) is line
+
     async def close(self, timeout_s: float) -> None:
         """Wait for runs that are about to end, then stop waiting."""
         if self._tasks:

@@ -6,6 +6,7 @@ the author's class, so it is called in a thread.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import structlog
@@ -27,9 +28,16 @@ TRIGGERS = ("available", "continuous")
 class RunSpecs:
     """Makes run specs for this worker's cluster."""
 
-    def __init__(self, settings: WorkerSettings, plugins: PluginRegistry) -> None:
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        plugins: PluginRegistry,
+        source_offsets: Callable[[str], Mapping[bytes, bytes]] | None = None,
+    ) -> None:
+        """`source_offsets` tells a source connector's offsets where they are in a file; None = the offsets topic."""
         self.plugins = plugins
         self._settings = settings
+        self._source_offsets = source_offsets
 
     def plugin(self, connector_config: Properties) -> PluginDescriptor:
         """The connector's plugin. Raises ConfigError naming `connector.class`."""
@@ -62,7 +70,10 @@ class RunSpecs:
         """Everything a run needs. Raises ConfigError, and whatever the author's `task_class` raises."""
         task_class = self.plugin(spec.connector_config).load().task_class()
         bare = self.without_class(unit, spec)
-        return replace(bare, run_id=run_id, task_class=task_class, has_committed=has_committed)
+        offsets: Mapping[bytes, bytes] | None = None
+        if self._source_offsets is not None and bare.kind is TaskKind.SOURCE:
+            offsets = self._source_offsets(unit.connector)
+        return replace(bare, run_id=run_id, task_class=task_class, has_committed=has_committed, source_offsets=offsets)
 
     def without_class(self, unit: UnitId, spec: TaskSpec) -> RunSpec:
         """The spec of no run in particular, made without calling the author's code. Raises ConfigError."""

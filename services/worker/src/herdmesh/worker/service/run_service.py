@@ -1,6 +1,7 @@
 """`worker.v1.RunService`: where the processes of runs dial in. Owns one stream per run, for as long as it lasts.
 
-Invariant: a process whose run id or token this worker did not give out hears STALE_GENERATION and does nothing.
+Invariants: a process whose run id or token this worker did not give out hears STALE_GENERATION and does nothing;
+offsets are stored for a run only while it is the task's own, and in the order in which it hands them over.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import grpc.aio
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker import wire
+from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.runs import RunLine, Runs
 from herdmesh.worker.state import events
 
@@ -21,9 +23,13 @@ from herdmesh.worker.state import events
 class RunServicer(run_service_pb2_grpc.RunServiceServicer):
     """Serves `RunService`."""
 
-    def __init__(self, runs: Runs, emit: Callable[[events.Event], Awaitable[None]]) -> None:
+    def __init__(
+        self, runs: Runs, emit: Callable[[events.Event], Awaitable[None]], offsets: OffsetFile | None = None
+    ) -> None:
+        """`offsets` keeps the offsets of sources where they are in a file."""
         self._runs = runs
         self._emit = emit
+        self._offsets = offsets
 
     async def Run(
         self, request_iterator: AsyncIterator[run_service_pb2.RunRequest], context: grpc.aio.ServicerContext[Any, Any]
@@ -47,6 +53,9 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
     async def _read(self, requests: AsyncIterator[run_service_pb2.RunRequest], line: RunLine) -> None:
         try:
             async for request in requests:
+                if request.WhichOneof("message") == "store_offsets":
+                    await self._store(request.store_offsets, line)
+                    continue
                 event = wire.run_event_from(line.run_id, request)
                 if event is not None:
                     await self._emit(event)
@@ -55,3 +64,18 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
             return
         finally:
             line.end()
+
+    async def _store(self, wanted: run_service_pb2.StoreOffsets, line: RunLine) -> None:
+        offsets = {one.key: one.value if one.HasField("value") else None for one in wanted.offsets}
+        error = ""
+        if self._offsets is None:
+            error = "this worker keeps offsets in the offsets topic"
+        elif not self._runs.is_current(line):
+            error = "the task was started anew"
+        else:
+            try:
+                await self._offsets.store(offsets)
+            except OSError as failed:
+                error = str(failed) or type(failed).__name__
+        stored = run_service_pb2.OffsetsStored(number=wanted.number, error=error)
+        line.say(run_service_pb2.RunResponse(offsets_stored=stored))

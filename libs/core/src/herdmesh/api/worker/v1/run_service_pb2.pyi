@@ -3,8 +3,10 @@
 isort:skip_file
 How a run (the process that executes one task's record loop in a Spark task) talks to its worker."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from herdmesh.api.common.v1 import connector_pb2 as _connector_pb2
 from herdmesh.api.worker.v1 import task_pb2 as _task_pb2
@@ -57,6 +59,7 @@ class RunRequest(_message.Message):
     PROGRESS_FIELD_NUMBER: _builtins.int
     FAILED_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
+    STORE_OFFSETS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___RunHello:
         """hello opens the stream."""
@@ -73,6 +76,12 @@ class RunRequest(_message.Message):
     def finished(self) -> Global___RunFinished:
         """finished ends the run without one."""
 
+    @_builtins.property
+    def store_offsets(self) -> Global___StoreOffsets:
+        """store_offsets hands source offsets to a worker that keeps them in a file (standalone mode), after the records
+        they speak of were acknowledged by Kafka.
+        """
+
     def __init__(
         self,
         *,
@@ -80,12 +89,13 @@ class RunRequest(_message.Message):
         progress: _task_pb2.TaskProgress | None = ...,
         failed: Global___RunFailed | None = ...,
         finished: Global___RunFinished | None = ...,
+        store_offsets: Global___StoreOffsets | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "finished", b"finished", "hello", b"hello", "message", b"message", "progress", b"progress"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "finished", b"finished", "hello", b"hello", "message", b"message", "progress", b"progress", "store_offsets", b"store_offsets"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "finished", b"finished", "hello", b"hello", "message", b"message", "progress", b"progress"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "finished", b"finished", "hello", b"hello", "message", b"message", "progress", b"progress", "store_offsets", b"store_offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "progress", "failed", "finished"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "progress", "failed", "finished", "store_offsets"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -193,6 +203,7 @@ class RunResponse(_message.Message):
     STOP_FIELD_NUMBER: _builtins.int
     RATE_FIELD_NUMBER: _builtins.int
     SHARE_FIELD_NUMBER: _builtins.int
+    OFFSETS_STORED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def accepted(self) -> Global___RunAccepted:
         """accepted answers hello."""
@@ -209,6 +220,10 @@ class RunResponse(_message.Message):
     def share(self) -> Global___RunShare:
         """share tells the run that other tasks wait for its slot."""
 
+    @_builtins.property
+    def offsets_stored(self) -> Global___OffsetsStored:
+        """offsets_stored answers store_offsets, in its order."""
+
     def __init__(
         self,
         *,
@@ -216,16 +231,99 @@ class RunResponse(_message.Message):
         stop: Global___RunStop | None = ...,
         rate: Global___RunRate | None = ...,
         share: Global___RunShare | None = ...,
+        offsets_stored: Global___OffsetsStored | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "message", b"message", "rate", b"rate", "share", b"share", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "message", b"message", "offsets_stored", b"offsets_stored", "rate", b"rate", "share", b"share", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "message", b"message", "rate", b"rate", "share", b"share", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "message", b"message", "offsets_stored", b"offsets_stored", "rate", b"rate", "share", b"share", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["accepted", "stop", "rate", "share"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["accepted", "stop", "rate", "share", "offsets_stored"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
 Global___RunResponse: _TypeAlias = RunResponse  # noqa: Y015
+
+@_typing.final
+class StoreOffsets(_message.Message):
+    """StoreOffsets asks the worker to keep source offsets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """number of the request, rising by one within a run."""
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoredOffset]:
+        """offsets by source partition."""
+
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        offsets: _abc.Iterable[Global___StoredOffset] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["number", b"number", "offsets", b"offsets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StoreOffsets: _TypeAlias = StoreOffsets  # noqa: Y015
+
+@_typing.final
+class StoredOffset(_message.Message):
+    """StoredOffset is one source partition, in the bytes of Connect's offsets topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    key: _builtins.bytes
+    """key is the connector and the source partition."""
+    value: _builtins.bytes
+    """value is the offset. Unset = forget it."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.bytes = ...,
+        value: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___StoredOffset: _TypeAlias = StoredOffset  # noqa: Y015
+
+@_typing.final
+class OffsetsStored(_message.Message):
+    """OffsetsStored says what became of a StoreOffsets."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NUMBER_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    number: _builtins.int
+    """number of the request."""
+    error: _builtins.str
+    """error in one line. Empty = the offsets survive a kill -9 of everything."""
+    def __init__(
+        self,
+        *,
+        number: _builtins.int = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "number", b"number"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffsetsStored: _TypeAlias = OffsetsStored  # noqa: Y015
 
 @_typing.final
 class RunAccepted(_message.Message):
