@@ -54,9 +54,9 @@ def ready(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
 
 
 def able(mesh: Mesh, entry: ConnectorEntry, worker_id: str) -> bool:
-    """True when the worker takes work and has the connector's plugin."""
+    """True when the worker takes work and has the connector's plugin, in the version it asks for."""
     member = mesh.members.get(worker_id)
-    return member is not None and member.takes_work and entry.class_name in member.connectors
+    return member is not None and member.takes_work and member.has_plugin(entry.plugin)
 
 
 def start_at_destination(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit) -> None:

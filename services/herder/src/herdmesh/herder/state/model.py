@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
+from typing import NamedTuple
 
 from herdmesh.rpc.errors import FieldViolation
 from herdmesh.rpc.properties import PropertyValue
@@ -19,6 +20,7 @@ from herdmesh.topicstore.contract import Revision
 Properties = Mapping[str, PropertyValue]
 
 CLASS_KEY = "connector.class"
+PLUGIN_VERSION_KEY = "connector.plugin.version"
 NAME_KEY = "name"
 TASKS_MAX_KEY = "tasks.max"
 TASKS_MAX_ENFORCE_KEY = "tasks.max.enforce"
@@ -71,9 +73,8 @@ class ConnectorType(StrEnum):
     SINK = "SINK"
 
 
-@dataclass(frozen=True, slots=True)
-class UnitId:
-    """A connector (task None) or one of its tasks: what is assigned to workers."""
+class UnitId(NamedTuple):
+    """A connector (task None) or one of its tasks: what is assigned to workers. A tuple, because thousands are keys."""
 
     connector: str
     task: int | None = None
@@ -181,6 +182,12 @@ class ConnectorEntry:
     def class_name(self) -> str:
         value = self.config.get(CLASS_KEY)
         return value if isinstance(value, str) else ""
+
+    @property
+    def plugin(self) -> tuple[str, str]:
+        """The class and the version of it that is asked for; empty = any version."""
+        version = self.config.get(PLUGIN_VERSION_KEY)
+        return self.class_name, version if isinstance(version, str) else ""
 
     @property
     def tasks_max(self) -> int:

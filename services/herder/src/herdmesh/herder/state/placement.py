@@ -6,7 +6,8 @@ Who takes part: workers with an open stream that are not draining. A worker whos
 with everything it holds until it returns or is lost: neither its units nor its place are given away. While workers of
 the leader before may still dial in, nothing that runs is moved for balance alone: what is missing may be with them.
 
-Invariant: nothing is moved unless it must be (its worker drains or lacks the plugin) or balance needs it.
+Invariant: nothing is moved unless it must be (its worker drains or lacks the plugin) or balance needs it; and nothing
+is stopped to be moved while no other worker can take it, unless its worker leaves for good.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from herdmesh.herder.state import holds, lifecycle, reign
-from herdmesh.herder.state.assignment import assign
+from herdmesh.herder.state.assignment import Move, assign
 from herdmesh.herder.state.mesh import Mesh, Role
-from herdmesh.herder.state.model import UnitId
+from herdmesh.herder.state.model import ConnectorEntry, UnitId
 from herdmesh.herder.state.records import Connector, Unit
 
 
@@ -32,51 +33,60 @@ class _Round:
 def place(mesh: Mesh) -> None:
     """Give every unit that needs one a place, and balance."""
     workers = [member.worker_id for member in mesh.members.values() if member.takes_work]
+    listening = {member.worker_id for member in mesh.members.values() if member.session is not None}
     connectors, tasks = _Round(), _Round()
-    able: dict[str, frozenset[str]] = {}
+    able: dict[tuple[str, str], frozenset[str]] = {}
     for connector in mesh.connectors.values():
         entry = connector.stored
         if entry is None:
             continue
-        class_name = entry.class_name
-        if class_name not in able:
-            able[class_name] = frozenset(worker for worker in workers if lifecycle.able(mesh, entry, worker))
+        plugin = entry.plugin
+        if plugin not in able:
+            able[plugin] = frozenset(worker for worker in workers if lifecycle.able(mesh, entry, worker))
         for unit in connector.units.values():
-            _enter(mesh, connector, unit, able[class_name], connectors if unit.id.task is None else tasks)
+            held_by = unit.hold.worker_id if unit.hold is not None else None
+            if held_by is not None and held_by not in listening:
+                continue
+            if held_by is None and not _looks_for_place(mesh, entry, unit):
+                continue
+            round_ = connectors if unit.id.task is None else tasks
+            place_now = held_by or unit.destination
+            round_.units[unit.id] = able[plugin]
+            round_.records[unit.id] = (connector, unit)
+            if place_now is not None:
+                round_.places[unit.id] = place_now
     rebalance = not reign.adopting(mesh)
-    for round_ in (connectors, tasks):
-        for move in assign(workers, round_.units, round_.places, rebalance):
-            connector, unit = round_.records[move.unit]
-            if unit.hold is not None:
-                reason = f"moves to {move.target}" if move.target else "its worker drains and no other can take it"
-                holds.stop(mesh, connector, unit, reason, destination=move.target)
-            else:
-                unit.destination = move.target
-    for round_ in (connectors, tasks):
+    moves = [(round_, assign(workers, round_.units, round_.places, rebalance)) for round_ in (connectors, tasks)]
+    for round_, found in moves:
+        for move in found:
+            _begin(mesh, move, *round_.records[move.unit])
+    for round_, _ in moves:
         for connector, unit in round_.records.values():
+            if unit.hold is not None or unit.destination is None:
+                continue
             entry = connector.stored
-            if unit.destination is None or entry is None or not lifecycle.ready(mesh, entry, unit):
+            if entry is None or not lifecycle.ready(mesh, entry, unit):
                 continue
             lifecycle.start_at_destination(mesh, connector, entry, unit)
             if mesh.role is not Role.LEADING:
                 return
 
 
-def _enter(mesh: Mesh, connector: Connector, unit: Unit, able: frozenset[str], round_: _Round) -> None:
-    """Let the unit take part, unless its place must not be decided now."""
-    entry = connector.stored
-    assert entry is not None
-    place = unit.destination
-    if unit.hold is not None:
-        member = mesh.members.get(unit.hold.worker_id)
-        if member is None or member.session is None:
-            return
-        place = unit.hold.worker_id
-    elif not holds.wanted(entry, unit.id):
+def _looks_for_place(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
+    """False for a unit nobody holds whose place must not be decided now: it is not wanted, or waits for its set, for
+    its old worker, or for its backoff; it gets a place when it may start."""
+    if unit.destination is not None or unit.strays:
+        return holds.wanted(entry, unit.id)
+    return lifecycle.ready(mesh, entry, unit)
+
+
+def _begin(mesh: Mesh, move: Move, connector: Connector, unit: Unit) -> None:
+    if unit.hold is None:
+        unit.destination = move.target
         return
-    elif place is None and not unit.strays and not lifecycle.ready(mesh, entry, unit):
-        return  # waits for its set, for its old worker, or for its backoff; it gets a place when it may start
-    round_.units[unit.id] = able
-    round_.records[unit.id] = (connector, unit)
-    if place is not None:
-        round_.places[unit.id] = place
+    if move.target is not None:
+        holds.stop(mesh, connector, unit, f"moves to {move.target}", destination=move.target)
+        return
+    member = mesh.members[unit.hold.worker_id]
+    if member.leaving:
+        holds.stop(mesh, connector, unit, "its worker leaves and no other can take it")

@@ -23,6 +23,7 @@ from herdmesh.herder.state.model import (
     TaskProgress,
     UnitId,
 )
+from herdmesh.herder.state.plugin_versions import meets
 from herdmesh.herder.state.questions import Question
 from herdmesh.herder.state.requests import Request, WriteOptions
 from herdmesh.topicstore.contract import Revision
@@ -44,6 +45,8 @@ class Member:
     draining: bool = False
     leaving: bool = False
     connectors: dict[str, Plugin] = field(default_factory=dict[str, Plugin])
+    #: the versions of each connector, by class and alias.
+    versions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     #: units held and strays, by unit: how many holds and strays of it this worker has.
     load: dict[UnitId, int] = field(default_factory=dict[UnitId, int])
 
@@ -51,10 +54,17 @@ class Member:
         for plugin in self.plugins:
             if plugin.is_connector:
                 self.connectors.update(dict.fromkeys((plugin.class_name, *plugin.aliases), plugin))
+                for name in (plugin.class_name, *plugin.aliases):
+                    self.versions.setdefault(name, set()).add(plugin.version)
 
     @property
     def takes_work(self) -> bool:
         return self.session is not None and not self.draining
+
+    def has_plugin(self, plugin: tuple[str, str]) -> bool:
+        """True when it can load the class in the version asked for (`ConnectorEntry.plugin`)."""
+        class_name, wanted = plugin
+        return any(meets(version, wanted) for version in self.versions.get(class_name, ()))
 
 
 @dataclass(slots=True)
