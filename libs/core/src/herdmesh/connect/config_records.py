@@ -104,7 +104,8 @@ class ManifestRecord(msgspec.Struct, frozen=True, gc=False):
     `incarnation` changes when a deleted connector is created anew. `applied_config` is the connector config the task
     set was made from (None before the first). `task_digests[n]` is `task_config_digest` of task n; `task_count` their
     number. `stray_digests` are of the committed configs of other numbers, left over from a larger set, which Connect
-    keeps. `config_digest` is the same digest of the connector config in force, "" when there is none. `revisions`
+    keeps. `restarts[n]` is the generation from which task n (-1 = the connector itself) is to run since its restart was
+    asked for. `config_digest` is the same digest of the connector config in force, "" when there is none. `revisions`
     holds the revision per object ("config", "target_state", "tasks") as the next offset after its record. `deleted`
     marks a connector that is gone, so that compaction cannot bring it back.
     """
@@ -119,6 +120,7 @@ class ManifestRecord(msgspec.Struct, frozen=True, gc=False):
     config_digest: str = ""
     revisions: Mapping[str, int] = {}  # msgspec gives each record its own
     stray_digests: Mapping[int, str] = {}
+    restarts: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True)

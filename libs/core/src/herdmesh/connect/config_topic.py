@@ -278,17 +278,27 @@ def _decode_manifest(name: str, _task: int | None, value: Any) -> Decoded:
         deleted=members.get("deleted") is True,
         config_digest=_text(members, "config_digest"),
         revisions={key: _integer(cast(_Json, revisions), key) for key in cast(_Json, revisions)},
-        stray_digests=_stray_digests(members.get("stray_digests")),
+        stray_digests={number: str(digest) for number, digest in _numbered(members, "stray_digests").items()},
+        restarts=_restarts(members),
     )
 
 
-def _stray_digests(value: Any) -> dict[int, str]:
+def _numbered(members: _Json, name: str) -> dict[int, Any]:
+    """A member that is an object by task number; empty where it is missing."""
+    value = members.get(name)
     if value is None:
         return {}
-    numbered = {parse_int32(number): digest for number, digest in _map(value).items()}
+    numbered = {parse_int32(number): item for number, item in _map(value).items()}
     if None in numbered:
-        raise _Refused("'stray_digests' has a member that is no task number")
-    return {number: str(digest) for number, digest in numbered.items() if number is not None}
+        raise _Refused(f"'{name}' has a member that is no task number")
+    return {number: item for number, item in numbered.items() if number is not None}
+
+
+def _restarts(members: _Json) -> dict[int, int]:
+    numbered = _numbered(members, "restarts")
+    if any(type(generation) is not int for generation in numbered.values()):
+        raise _Refused("'restarts' has a member that is no generation")
+    return {number: wrap_int32(generation) for number, generation in numbered.items()}
 
 
 def _decode_epoch(_name: str, _task: int | None, value: Any) -> Decoded:
@@ -341,6 +351,8 @@ def _encode_manifest(record: ManifestRecord) -> tuple[str, _Json]:
     }
     if record.stray_digests:  # few connectors have any
         value["stray_digests"] = {str(number): digest for number, digest in record.stray_digests.items()}
+    if record.restarts:
+        value["restarts"] = {str(number): record.restarts[number] for number in sorted(record.restarts)}
     return f"herdmesh-connector-{record.connector}", value
 
 

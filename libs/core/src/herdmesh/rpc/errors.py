@@ -377,7 +377,7 @@ class ForeignWriter(HerdmeshError):
 
 
 class RequestIdExpired(HerdmeshError):
-    """The request id is older than outcomes are kept; nothing was applied."""
+    """No outcome is kept under the request id (any more); nothing was applied."""
 
     reason = "REQUEST_ID_EXPIRED"
 

@@ -15,11 +15,11 @@ from typing import Any, cast
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from herdmesh.api.common.v1 import connector_pb2, identity_pb2, revision_pb2
-from herdmesh.api.configstore.v1 import config_pb2, config_read_service_pb2
+from herdmesh.api.configstore.v1 import config_pb2, config_read_service_pb2, config_write_service_pb2
 from herdmesh.configstore.state import changes
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ChangeKind, ConnectorState
-from herdmesh.configstore.state.mutations import LeaderToken
+from herdmesh.configstore.state.mutations import LeaderToken, RequestRestart
 from herdmesh.configstore.state.redaction import redacted_names
 from herdmesh.connect import jackson
 from herdmesh.connect.audit_topic import AuditRecord
@@ -70,6 +70,7 @@ def entry(state: ConnectorState, store_id: str) -> config_pb2.ConnectorEntry:
         task_count_record=state.task_count_record,
         pending_fencing=state.pending_fencing,
         foreign=state.foreign,
+        restarts=state.restarts,
         stray_tasks={
             number: properties_to_proto(task.properties)
             for number, task in state.task_configs.items()
@@ -122,9 +123,24 @@ def session_key_from_proto(message: config_pb2.SessionKey) -> SessionKeyRecord:
     return SessionKeyRecord(message.key, message.algorithm, message.create_time.ToMilliseconds())
 
 
-def restart_from_proto(message: config_pb2.RestartRequest) -> RestartRecord:
-    """The record of a restart request."""
-    return RestartRecord(message.connector, message.include_tasks, message.only_failed)
+def request_restart_from_proto(message: config_write_service_pb2.RequestRestartRequest) -> RequestRestart:
+    """A restart request. What its caller is told goes through the store as it is: task number or null, state, and
+    whether it is restarted."""
+    restart, items = message.restart, message.items
+    return RequestRestart(
+        RestartRecord(restart.connector, restart.include_tasks, restart.only_failed),
+        message.task if message.HasField("task") else None,
+        [item.task if item.HasField("task") else -1 for item in items if item.restarted],
+        message.generation,
+        [[item.task if item.HasField("task") else None, item.state, item.restarted] for item in items],
+    )
+
+
+def restart_items_to_proto(told: Any) -> list[config_pb2.RestartItem]:
+    """What the caller of a restart is told, as the outcome of its request keeps it."""
+    return [
+        config_pb2.RestartItem(task=task, state=state, restarted=restarted) for task, state, restarted in told or ()
+    ]
 
 
 def logger_from_proto(message: config_pb2.LoggerLevel) -> LoggerRecord:

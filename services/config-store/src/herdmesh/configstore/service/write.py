@@ -105,9 +105,10 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
         return pb.PutTaskCountResponse(meta=revisions.meta(applied.revision))
 
     async def RequestRestart(self, request: pb.RequestRestartRequest, context: _Context) -> pb.RequestRestartResponse:
-        mutation = mutations.RequestRestart(wire.restart_from_proto(request.restart))
+        mutation = wire.request_restart_from_proto(request)
         applied = await self._apply("RequestRestart", mutation, request.restart.connector, request.options)
-        return pb.RequestRestartResponse(meta=revisions.meta(applied.revision))
+        items = wire.restart_items_to_proto(applied.outcome.get("items"))
+        return pb.RequestRestartResponse(meta=revisions.meta(applied.revision), items=items)
 
     async def PutSessionKey(self, request: pb.PutSessionKeyRequest, context: _Context) -> pb.PutSessionKeyResponse:
         mutation = mutations.PutSessionKey(wire.session_key_from_proto(request.session_key))
@@ -164,6 +165,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
             expected_revision=revisions.from_proto(options.expected_revision),
             caller=options.caller,
             leader=wire.leader_token(options.leader) if options.HasField("leader") else None,
+            retry_only=options.retry_only,
         )
 
 

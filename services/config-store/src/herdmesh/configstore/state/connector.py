@@ -100,6 +100,8 @@ class ConnectorState(msgspec.Struct, frozen=True, gc=False):
     pending_fencing: bool = False
     #: From the manifest in force; "" = none.
     incarnation: str = ""
+    #: By task number, -1 = the connector itself: what runs below this generation was asked to restart since.
+    restarts: Mapping[int, int] = {}
     #: Connect's records of this name follow the last manifest that held, or there is none.
     foreign: bool = False
     #: The latest record of each task number, in force or not.
@@ -156,6 +158,7 @@ def _visible(state: ConnectorState) -> tuple[Any, ...]:
         state.task_count_record,
         state.pending_fencing,
         state.incarnation,
+        state.restarts,
         state.foreign,
     )
 
@@ -186,6 +189,7 @@ def removed(state: ConnectorState) -> ConnectorState:
         tasks_revision=0,
         applied_config=None,
         incarnation="",
+        restarts={},
         connects=None if state.connects is None else removed(state.connects),
     )
 

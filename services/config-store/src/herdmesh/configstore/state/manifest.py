@@ -78,6 +78,7 @@ def build(state: ConnectorState, new_incarnation: str) -> ManifestRecord:
             for number, task in sorted(state.task_configs.items())
             if not 0 <= number < len(tasks) and _is_latest(state, number, task)
         },
+        restarts=state.restarts,
         task_config_generation=state.task_config_generation,
         config_digest=task_config_digest(state.config),
         revisions={
@@ -143,6 +144,7 @@ def _in_force(shown: ConnectorState, connects: ConnectorState, manifest: Manifes
     common = {
         "incarnation": "" if manifest.deleted else manifest.incarnation,
         "task_config_generation": manifest.task_config_generation,
+        "restarts": manifest.restarts,
         "foreign": False,
     }
     shown, connects = replace(shown, **common), replace(connects, **common)

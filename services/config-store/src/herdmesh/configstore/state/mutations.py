@@ -36,9 +36,9 @@ class LeaderToken:
 class WriteContext:
     """What every mutation brings along.
 
-    `expected_revision` is of the object's own record, None = unconditional. `now_ms` is the wall clock and
-    `new_incarnation` a fresh id, both taken when the request came: a plan may be made several times and must come out
-    the same.
+    `expected_revision` is of the object's own record, None = unconditional. With `retry_only` nothing but the outcome
+    of an earlier request of the same id is wanted. `now_ms` is the wall clock and `new_incarnation` a fresh id, both
+    taken when the request came: a plan may be made several times and must come out the same.
     """
 
     operation: str
@@ -50,6 +50,7 @@ class WriteContext:
     expected_revision: Revision | None = None
     caller: str = ""
     leader: LeaderToken | None = None
+    retry_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +130,19 @@ class PutTaskCount:
 
 @dataclass(frozen=True, slots=True)
 class RequestRestart:
-    """Store a restart request for whoever watches."""
+    """Store a restart request for whoever watches, and from which `generation` on what is restarted is to run (0 =
+    nothing of the kind). `task` None = as `request` says. `restarted` are task numbers, -1 = the connector itself;
+    `told` is what the caller hears of it, as plain JSON."""
 
     request: RestartRecord
+    task: int | None = None
+    restarted: Sequence[int] = ()
+    generation: int = 0
+    told: Any = None
 
     def asked(self) -> Any:
-        return [self.request.include_tasks, self.request.only_failed]
+        flags = [self.request.include_tasks, self.request.only_failed]
+        return flags if self.task is None else [*flags, self.task]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec.structs import replace
+
 from herdmesh.configstore import errors
 from herdmesh.configstore.state import audit, manifest
 from herdmesh.configstore.state.config import ConfigState, next_epoch
@@ -103,6 +105,8 @@ def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan:
     first = state.requests.find(context.request_id, (context.operation, connector, payload), context.now_ms)
     if first is not None:
         return Plan((), first.outcome)
+    if context.retry_only:
+        raise RequestIdExpired(f"no outcome is kept under request_id {context.request_id!r}; nothing was applied")
     decided = _decide(state, mutation, context)
     if context.audit_topic is None:
         return Plan(decided.records, decided.outcome)
@@ -144,12 +148,8 @@ def _decide(state: ConfigState, mutation: Mutation, context: WriteContext) -> _D
             return _commit_tasks(state, mutation, context)
         case PutTaskCount():
             return _put_task_count(state, mutation, context)
-        case RequestRestart(request=request):
-            _require_leader(state, context)
-            before = _existing(state, request.connector)
-            _require_revision(before.config_revision, context)
-            told = {"include_tasks": request.include_tasks, "only_failed": request.only_failed}
-            return _Decided([_encoded(request)], {"restart": told})
+        case RequestRestart():
+            return _request_restart(state, mutation, context)
         case PutSessionKey(key=key):
             _require_leader(state, context)
             _require_revision(state.session_key_revision, context)
@@ -234,6 +234,26 @@ def _commit_tasks(state: ConfigState, mutation: CommitTaskConfigs, context: Writ
     ]
     records.append(CommitRecord(before.name, len(mutation.tasks)))
     return _Decided(_transaction(before, records, context), {"tasks": len(mutation.tasks)})
+
+
+def _request_restart(state: ConfigState, mutation: RequestRestart, context: WriteContext) -> _Decided:
+    _require_leader(state, context)
+    request = mutation.request
+    before = _existing(state, request.connector)
+    _require_revision(before.config_revision, context)
+    changes: dict[str, Any] = {"include_tasks": request.include_tasks, "only_failed": request.only_failed}
+    if not mutation.generation:
+        if mutation.task is not None:
+            raise RequestInvalid("the restart of a task needs a generation", "generation")
+        return _Decided([_encoded(request)], {"restart": changes})
+    if mutation.task is not None:
+        changes["task"] = mutation.task
+    # Connect keeps a record of a restart that is for the whole cluster to carry out, not of one of a single instance.
+    whole = mutation.task is None and (request.include_tasks or request.only_failed)
+    kept = {task: at for task, at in before.restarts.items() if task < (before.task_count or 0)}
+    after = replace(before, restarts={**kept, **dict.fromkeys(mutation.restarted, mutation.generation)})
+    records = _transaction(after, [request] if whole else [], context)
+    return _Decided(records, {"restart": changes}, {"items": mutation.told})
 
 
 def _put_task_count(state: ConfigState, mutation: PutTaskCount, context: WriteContext) -> _Decided:

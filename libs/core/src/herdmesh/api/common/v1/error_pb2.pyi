@@ -87,7 +87,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_FOREIGN_WRITER: _ErrorReason.ValueType  # 31
     """ERROR_REASON_FOREIGN_WRITER (FAILED_PRECONDITION): a live Java Connect cluster owns the topics; stop it first."""
     ERROR_REASON_REQUEST_ID_EXPIRED: _ErrorReason.ValueType  # 32
-    """ERROR_REASON_REQUEST_ID_EXPIRED (FAILED_PRECONDITION): the request id is older than outcomes are kept; nothing was applied."""
+    """ERROR_REASON_REQUEST_ID_EXPIRED (FAILED_PRECONDITION): no outcome is kept under the request id (any more); nothing was applied."""
     ERROR_REASON_UNREACHABLE: _ErrorReason.ValueType  # 33
     """ERROR_REASON_UNREACHABLE (UNAVAILABLE): no answer from the server, or from a part it needs; a write's outcome is unknown."""
     ERROR_REASON_HISTORY_NOT_FOUND: _ErrorReason.ValueType  # 34
@@ -173,7 +173,7 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 30
 ERROR_REASON_FOREIGN_WRITER: ErrorReason.ValueType  # 31
 """ERROR_REASON_FOREIGN_WRITER (FAILED_PRECONDITION): a live Java Connect cluster owns the topics; stop it first."""
 ERROR_REASON_REQUEST_ID_EXPIRED: ErrorReason.ValueType  # 32
-"""ERROR_REASON_REQUEST_ID_EXPIRED (FAILED_PRECONDITION): the request id is older than outcomes are kept; nothing was applied."""
+"""ERROR_REASON_REQUEST_ID_EXPIRED (FAILED_PRECONDITION): no outcome is kept under the request id (any more); nothing was applied."""
 ERROR_REASON_UNREACHABLE: ErrorReason.ValueType  # 33
 """ERROR_REASON_UNREACHABLE (UNAVAILABLE): no answer from the server, or from a part it needs; a write's outcome is unknown."""
 ERROR_REASON_HISTORY_NOT_FOUND: ErrorReason.ValueType  # 34

@@ -27,7 +27,7 @@ from herdmesh.api.common.v1 import connector_pb2 as herdmesh_dot_api_dot_common_
 from herdmesh.api.common.v1 import revision_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_revision__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(herdmesh/api/configstore/v1/config.proto\x12\x1bherdmesh.api.configstore.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\"\xc4\x06\n\x0e\x43onnectorEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nhas_config\x18\x02 \x01(\x08\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x39\n\x0f\x63onfig_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x39\n\x0ctarget_state\x18\x05 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12?\n\x15target_state_revision\x18\x06 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x31\n\x05tasks\x18\x07 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x14\n\x0ctask_digests\x18\x08 \x03(\t\x12\x38\n\x0etasks_revision\x18\t \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x12\n\ntask_count\x18\n \x01(\x05\x12\x14\n\x0cinconsistent\x18\x0b \x01(\x08\x12:\n\x0e\x61pplied_config\x18\x0c \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x13\n\x0bincarnation\x18\r \x01(\t\x12\x1e\n\x16task_config_generation\x18\x0e \x01(\x03\x12\x1e\n\x11task_count_record\x18\x0f \x01(\x05H\x00\x88\x01\x01\x12\x17\n\x0fpending_fencing\x18\x10 \x01(\x08\x12\x0f\n\x07\x66oreign\x18\x11 \x01(\x08\x12P\n\x0bstray_tasks\x18\x12 \x03(\x0b\x32;.herdmesh.api.configstore.v1.ConnectorEntry.StrayTasksEntry\x1aU\n\x0fStrayTasksEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\x31\n\x05value\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties:\x02\x38\x01\x42\x14\n\x12_task_count_record\"z\n\nLeadership\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x11\n\tleader_id\x18\x02 \x01(\t\x12\x16\n\x0eleader_address\x18\x03 \x01(\t\x12\x18\n\x10generation_first\x18\x04 \x01(\x05\x12\x18\n\x10generation_limit\x18\x05 \x01(\x05\"\x91\x01\n\nSessionKey\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\talgorithm\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x08revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"O\n\x0eRestartRequest\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x15\n\rinclude_tasks\x18\x02 \x01(\x08\x12\x13\n\x0bonly_failed\x18\x03 \x01(\x08\",\n\x0bLoggerLevel\x12\x0e\n\x06logger\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(herdmesh/api/configstore/v1/config.proto\x12\x1bherdmesh.api.configstore.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\"\xc2\x07\n\x0e\x43onnectorEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\nhas_config\x18\x02 \x01(\x08\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x39\n\x0f\x63onfig_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x39\n\x0ctarget_state\x18\x05 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12?\n\x15target_state_revision\x18\x06 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x31\n\x05tasks\x18\x07 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x14\n\x0ctask_digests\x18\x08 \x03(\t\x12\x38\n\x0etasks_revision\x18\t \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x12\n\ntask_count\x18\n \x01(\x05\x12\x14\n\x0cinconsistent\x18\x0b \x01(\x08\x12:\n\x0e\x61pplied_config\x18\x0c \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x13\n\x0bincarnation\x18\r \x01(\t\x12\x1e\n\x16task_config_generation\x18\x0e \x01(\x03\x12\x1e\n\x11task_count_record\x18\x0f \x01(\x05H\x00\x88\x01\x01\x12\x17\n\x0fpending_fencing\x18\x10 \x01(\x08\x12\x0f\n\x07\x66oreign\x18\x11 \x01(\x08\x12P\n\x0bstray_tasks\x18\x12 \x03(\x0b\x32;.herdmesh.api.configstore.v1.ConnectorEntry.StrayTasksEntry\x12K\n\x08restarts\x18\x13 \x03(\x0b\x32\x39.herdmesh.api.configstore.v1.ConnectorEntry.RestartsEntry\x1aU\n\x0fStrayTasksEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\x31\n\x05value\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties:\x02\x38\x01\x1a/\n\rRestartsEntry\x12\x0b\n\x03key\x18\x01 \x01(\x05\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\x42\x14\n\x12_task_count_record\"z\n\nLeadership\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x11\n\tleader_id\x18\x02 \x01(\t\x12\x16\n\x0eleader_address\x18\x03 \x01(\t\x12\x18\n\x10generation_first\x18\x04 \x01(\x05\x12\x18\n\x10generation_limit\x18\x05 \x01(\x05\"\x91\x01\n\nSessionKey\x12\x0b\n\x03key\x18\x01 \x01(\x0c\x12\x11\n\talgorithm\x18\x02 \x01(\t\x12/\n\x0b\x63reate_time\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x32\n\x08revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"O\n\x0eRestartRequest\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x15\n\rinclude_tasks\x18\x02 \x01(\x08\x12\x13\n\x0bonly_failed\x18\x03 \x01(\x08\"m\n\x0bRestartItem\x12\x11\n\x04task\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12/\n\x05state\x18\x02 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x11\n\trestarted\x18\x03 \x01(\x08\x42\x07\n\x05_task\",\n\x0bLoggerLevel\x12\x0e\n\x06logger\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,16 +36,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CONNECTORENTRY_STRAYTASKSENTRY']._loaded_options = None
   _globals['_CONNECTORENTRY_STRAYTASKSENTRY']._serialized_options = b'8\001'
+  _globals['_CONNECTORENTRY_RESTARTSENTRY']._loaded_options = None
+  _globals['_CONNECTORENTRY_RESTARTSENTRY']._serialized_options = b'8\001'
   _globals['_CONNECTORENTRY']._serialized_start=186
-  _globals['_CONNECTORENTRY']._serialized_end=1022
-  _globals['_CONNECTORENTRY_STRAYTASKSENTRY']._serialized_start=915
-  _globals['_CONNECTORENTRY_STRAYTASKSENTRY']._serialized_end=1000
-  _globals['_LEADERSHIP']._serialized_start=1024
-  _globals['_LEADERSHIP']._serialized_end=1146
-  _globals['_SESSIONKEY']._serialized_start=1149
-  _globals['_SESSIONKEY']._serialized_end=1294
-  _globals['_RESTARTREQUEST']._serialized_start=1296
-  _globals['_RESTARTREQUEST']._serialized_end=1375
-  _globals['_LOGGERLEVEL']._serialized_start=1377
-  _globals['_LOGGERLEVEL']._serialized_end=1421
+  _globals['_CONNECTORENTRY']._serialized_end=1148
+  _globals['_CONNECTORENTRY_STRAYTASKSENTRY']._serialized_start=992
+  _globals['_CONNECTORENTRY_STRAYTASKSENTRY']._serialized_end=1077
+  _globals['_CONNECTORENTRY_RESTARTSENTRY']._serialized_start=1079
+  _globals['_CONNECTORENTRY_RESTARTSENTRY']._serialized_end=1126
+  _globals['_LEADERSHIP']._serialized_start=1150
+  _globals['_LEADERSHIP']._serialized_end=1272
+  _globals['_SESSIONKEY']._serialized_start=1275
+  _globals['_SESSIONKEY']._serialized_end=1420
+  _globals['_RESTARTREQUEST']._serialized_start=1422
+  _globals['_RESTARTREQUEST']._serialized_end=1501
+  _globals['_RESTARTITEM']._serialized_start=1503
+  _globals['_RESTARTITEM']._serialized_end=1612
+  _globals['_LOGGERLEVEL']._serialized_start=1614
+  _globals['_LOGGERLEVEL']._serialized_end=1658
 # @@protoc_insertion_point(module_scope)

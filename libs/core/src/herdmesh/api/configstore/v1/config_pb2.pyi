@@ -48,6 +48,26 @@ class ConnectorEntry(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class RestartsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     NAME_FIELD_NUMBER: _builtins.int
     HAS_CONFIG_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
@@ -66,6 +86,7 @@ class ConnectorEntry(_message.Message):
     PENDING_FENCING_FIELD_NUMBER: _builtins.int
     FOREIGN_FIELD_NUMBER: _builtins.int
     STRAY_TASKS_FIELD_NUMBER: _builtins.int
+    RESTARTS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """name of the connector."""
     has_config: _builtins.bool
@@ -120,6 +141,12 @@ class ConnectorEntry(_message.Message):
         inconsistent one has. What Connect's rawTaskConfig would find.
         """
 
+    @_builtins.property
+    def restarts(self) -> _containers.ScalarMap[_builtins.int, _builtins.int]:
+        """restarts asked for through RequestRestart, by task number, -1 = the connector itself: what runs under a generation
+        below the one given here was started before it was asked to restart, and must not go on.
+        """
+
     def __init__(
         self,
         *,
@@ -141,10 +168,11 @@ class ConnectorEntry(_message.Message):
         pending_fencing: _builtins.bool = ...,
         foreign: _builtins.bool = ...,
         stray_tasks: _abc.Mapping[_builtins.int, _connector_pb2.Properties] | None = ...,
+        restarts: _abc.Mapping[_builtins.int, _builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_task_count_record", b"_task_count_record", "applied_config", b"applied_config", "config", b"config", "config_revision", b"config_revision", "target_state_revision", b"target_state_revision", "task_count_record", b"task_count_record", "tasks_revision", b"tasks_revision"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task_count_record", b"_task_count_record", "applied_config", b"applied_config", "config", b"config", "config_revision", b"config_revision", "foreign", b"foreign", "has_config", b"has_config", "incarnation", b"incarnation", "inconsistent", b"inconsistent", "name", b"name", "pending_fencing", b"pending_fencing", "stray_tasks", b"stray_tasks", "target_state", b"target_state", "target_state_revision", b"target_state_revision", "task_config_generation", b"task_config_generation", "task_count", b"task_count", "task_count_record", b"task_count_record", "task_digests", b"task_digests", "tasks", b"tasks", "tasks_revision", b"tasks_revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task_count_record", b"_task_count_record", "applied_config", b"applied_config", "config", b"config", "config_revision", b"config_revision", "foreign", b"foreign", "has_config", b"has_config", "incarnation", b"incarnation", "inconsistent", b"inconsistent", "name", b"name", "pending_fencing", b"pending_fencing", "restarts", b"restarts", "stray_tasks", b"stray_tasks", "target_state", b"target_state", "target_state_revision", b"target_state_revision", "task_config_generation", b"task_config_generation", "task_count", b"task_count", "task_count_record", b"task_count_record", "task_digests", b"task_digests", "tasks", b"tasks", "tasks_revision", b"tasks_revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__task_count_record: _TypeAlias = _typing.Literal["task_count_record"]  # noqa: Y015
     _WhichOneofArgType__task_count_record: _TypeAlias = _typing.Literal["_task_count_record", b"_task_count_record"]  # noqa: Y015
@@ -257,6 +285,38 @@ class RestartRequest(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RestartRequest: _TypeAlias = RestartRequest  # noqa: Y015
+
+@_typing.final
+class RestartItem(_message.Message):
+    """RestartItem is one unit of a restart, as its caller is told."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    RESTARTED_FIELD_NUMBER: _builtins.int
+    task: _builtins.int
+    """task number. Unset = the connector itself."""
+    state: _connector_pb2.RunState.ValueType
+    """state before the restart, RESTARTING if it is restarted."""
+    restarted: _builtins.bool
+    """restarted is true when it is restarted."""
+    def __init__(
+        self,
+        *,
+        task: _builtins.int | None = ...,
+        state: _connector_pb2.RunState.ValueType = ...,
+        restarted: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "restarted", b"restarted", "state", b"state", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__task: _TypeAlias = _typing.Literal["task"]  # noqa: Y015
+    _WhichOneofArgType__task: _TypeAlias = _typing.Literal["_task", b"_task"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__task) -> _WhichOneofReturnType__task | None: ...
+
+Global___RestartItem: _TypeAlias = RestartItem  # noqa: Y015
 
 @_typing.final
 class LoggerLevel(_message.Message):

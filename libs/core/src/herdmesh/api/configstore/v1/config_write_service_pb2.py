@@ -28,7 +28,7 @@ from herdmesh.api.common.v1 import revision_pb2 as herdmesh_dot_api_dot_common_d
 from herdmesh.api.configstore.v1 import config_pb2 as herdmesh_dot_api_dot_configstore_dot_v1_dot_config__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n6herdmesh/api/configstore/v1/config_write_service.proto\x12\x1bherdmesh.api.configstore.v1\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/identity.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a(herdmesh/api/configstore/v1/config.proto\"\xa4\x01\n\x0cWriteOptions\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12;\n\x11\x65xpected_revision\x18\x02 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x0e\n\x06\x63\x61ller\x18\x03 \x01(\t\x12\x33\n\x06leader\x18\x04 \x01(\x0b\x32#.herdmesh.api.common.v1.LeaderToken\"\xc0\x02\n\x19PutConnectorConfigRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x16\n\x0emust_not_exist\x18\x04 \x01(\x08\x12\x41\n\x14initial_target_state\x18\x05 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12\x12\n\nmust_exist\x18\x06 \x01(\x08\x12\x31\n\x05patch\x18\x07 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\xa1\x01\n\x1aPutConnectorConfigResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\"g\n\x16\x44\x65leteConnectorRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\"M\n\x17\x44\x65leteConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\xa1\x01\n\x15SetTargetStateRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x39\n\x0ctarget_state\x18\x03 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\"\x8c\x01\n\x16SetTargetStateResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\"\xd7\x01\n\x18\x43ommitTaskConfigsRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x31\n\x05tasks\x18\x03 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x39\n\x0f\x63onfig_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"\x8f\x01\n\x19\x43ommitTaskConfigsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\"x\n\x13PutTaskCountRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x12\n\ntask_count\x18\x03 \x01(\x05\"J\n\x14PutTaskCountResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x91\x01\n\x15RequestRestartRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12<\n\x07restart\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.RestartRequest\"L\n\x16RequestRestartResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x90\x01\n\x14PutSessionKeyRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12<\n\x0bsession_key\x18\x02 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.SessionKey\"K\n\x15PutSessionKeyResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x93\x01\n\x15PutLoggerLevelRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12>\n\x0clogger_level\x18\x02 \x01(\x0b\x32(.herdmesh.api.configstore.v1.LoggerLevel\"L\n\x16PutLoggerLevelResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\xd1\x01\n\x17RestoreConnectorRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x08revision\x18\x03 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x33\n\x07secrets\x18\x04 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\xbd\x01\n\x18RestoreConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x1c\n\x14secrets_from_current\x18\x04 \x03(\t2\xfe\x08\n\x12\x43onfigWriteService\x12\x85\x01\n\x12PutConnectorConfig\x12\x36.herdmesh.api.configstore.v1.PutConnectorConfigRequest\x1a\x37.herdmesh.api.configstore.v1.PutConnectorConfigResponse\x12|\n\x0f\x44\x65leteConnector\x12\x33.herdmesh.api.configstore.v1.DeleteConnectorRequest\x1a\x34.herdmesh.api.configstore.v1.DeleteConnectorResponse\x12y\n\x0eSetTargetState\x12\x32.herdmesh.api.configstore.v1.SetTargetStateRequest\x1a\x33.herdmesh.api.configstore.v1.SetTargetStateResponse\x12\x82\x01\n\x11\x43ommitTaskConfigs\x12\x35.herdmesh.api.configstore.v1.CommitTaskConfigsRequest\x1a\x36.herdmesh.api.configstore.v1.CommitTaskConfigsResponse\x12s\n\x0cPutTaskCount\x12\x30.herdmesh.api.configstore.v1.PutTaskCountRequest\x1a\x31.herdmesh.api.configstore.v1.PutTaskCountResponse\x12y\n\x0eRequestRestart\x12\x32.herdmesh.api.configstore.v1.RequestRestartRequest\x1a\x33.herdmesh.api.configstore.v1.RequestRestartResponse\x12v\n\rPutSessionKey\x12\x31.herdmesh.api.configstore.v1.PutSessionKeyRequest\x1a\x32.herdmesh.api.configstore.v1.PutSessionKeyResponse\x12y\n\x0ePutLoggerLevel\x12\x32.herdmesh.api.configstore.v1.PutLoggerLevelRequest\x1a\x33.herdmesh.api.configstore.v1.PutLoggerLevelResponse\x12\x7f\n\x10RestoreConnector\x12\x34.herdmesh.api.configstore.v1.RestoreConnectorRequest\x1a\x35.herdmesh.api.configstore.v1.RestoreConnectorResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n6herdmesh/api/configstore/v1/config_write_service.proto\x12\x1bherdmesh.api.configstore.v1\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/identity.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a(herdmesh/api/configstore/v1/config.proto\"\xb8\x01\n\x0cWriteOptions\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12;\n\x11\x65xpected_revision\x18\x02 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x0e\n\x06\x63\x61ller\x18\x03 \x01(\t\x12\x33\n\x06leader\x18\x04 \x01(\x0b\x32#.herdmesh.api.common.v1.LeaderToken\x12\x12\n\nretry_only\x18\x05 \x01(\x08\"\xc0\x02\n\x19PutConnectorConfigRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x16\n\x0emust_not_exist\x18\x04 \x01(\x08\x12\x41\n\x14initial_target_state\x18\x05 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12\x12\n\nmust_exist\x18\x06 \x01(\x08\x12\x31\n\x05patch\x18\x07 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\xa1\x01\n\x1aPutConnectorConfigResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\"g\n\x16\x44\x65leteConnectorRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\"M\n\x17\x44\x65leteConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\xa1\x01\n\x15SetTargetStateRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x39\n\x0ctarget_state\x18\x03 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\"\x8c\x01\n\x16SetTargetStateResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\"\xd7\x01\n\x18\x43ommitTaskConfigsRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x31\n\x05tasks\x18\x03 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x39\n\x0f\x63onfig_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\"\x8f\x01\n\x19\x43ommitTaskConfigsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\"x\n\x13PutTaskCountRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x12\n\ntask_count\x18\x03 \x01(\x05\"J\n\x14PutTaskCountResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\xfa\x01\n\x15RequestRestartRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12<\n\x07restart\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.RestartRequest\x12\x11\n\x04task\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x37\n\x05items\x18\x04 \x03(\x0b\x32(.herdmesh.api.configstore.v1.RestartItem\x12\x12\n\ngeneration\x18\x05 \x01(\x05\x42\x07\n\x05_task\"\x85\x01\n\x16RequestRestartResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x37\n\x05items\x18\x02 \x03(\x0b\x32(.herdmesh.api.configstore.v1.RestartItem\"\x90\x01\n\x14PutSessionKeyRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12<\n\x0bsession_key\x18\x02 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.SessionKey\"K\n\x15PutSessionKeyResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x93\x01\n\x15PutLoggerLevelRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12>\n\x0clogger_level\x18\x02 \x01(\x0b\x32(.herdmesh.api.configstore.v1.LoggerLevel\"L\n\x16PutLoggerLevelResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\xd1\x01\n\x17RestoreConnectorRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x08revision\x18\x03 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x33\n\x07secrets\x18\x04 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\xbd\x01\n\x18RestoreConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x1c\n\x14secrets_from_current\x18\x04 \x03(\t2\xfe\x08\n\x12\x43onfigWriteService\x12\x85\x01\n\x12PutConnectorConfig\x12\x36.herdmesh.api.configstore.v1.PutConnectorConfigRequest\x1a\x37.herdmesh.api.configstore.v1.PutConnectorConfigResponse\x12|\n\x0f\x44\x65leteConnector\x12\x33.herdmesh.api.configstore.v1.DeleteConnectorRequest\x1a\x34.herdmesh.api.configstore.v1.DeleteConnectorResponse\x12y\n\x0eSetTargetState\x12\x32.herdmesh.api.configstore.v1.SetTargetStateRequest\x1a\x33.herdmesh.api.configstore.v1.SetTargetStateResponse\x12\x82\x01\n\x11\x43ommitTaskConfigs\x12\x35.herdmesh.api.configstore.v1.CommitTaskConfigsRequest\x1a\x36.herdmesh.api.configstore.v1.CommitTaskConfigsResponse\x12s\n\x0cPutTaskCount\x12\x30.herdmesh.api.configstore.v1.PutTaskCountRequest\x1a\x31.herdmesh.api.configstore.v1.PutTaskCountResponse\x12y\n\x0eRequestRestart\x12\x32.herdmesh.api.configstore.v1.RequestRestartRequest\x1a\x33.herdmesh.api.configstore.v1.RequestRestartResponse\x12v\n\rPutSessionKey\x12\x31.herdmesh.api.configstore.v1.PutSessionKeyRequest\x1a\x32.herdmesh.api.configstore.v1.PutSessionKeyResponse\x12y\n\x0ePutLoggerLevel\x12\x32.herdmesh.api.configstore.v1.PutLoggerLevelRequest\x1a\x33.herdmesh.api.configstore.v1.PutLoggerLevelResponse\x12\x7f\n\x10RestoreConnector\x12\x34.herdmesh.api.configstore.v1.RestoreConnectorRequest\x1a\x35.herdmesh.api.configstore.v1.RestoreConnectorResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,43 +36,43 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.configstore.v1
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_WRITEOPTIONS']._serialized_start=248
-  _globals['_WRITEOPTIONS']._serialized_end=412
-  _globals['_PUTCONNECTORCONFIGREQUEST']._serialized_start=415
-  _globals['_PUTCONNECTORCONFIGREQUEST']._serialized_end=735
-  _globals['_PUTCONNECTORCONFIGRESPONSE']._serialized_start=738
-  _globals['_PUTCONNECTORCONFIGRESPONSE']._serialized_end=899
-  _globals['_DELETECONNECTORREQUEST']._serialized_start=901
-  _globals['_DELETECONNECTORREQUEST']._serialized_end=1004
-  _globals['_DELETECONNECTORRESPONSE']._serialized_start=1006
-  _globals['_DELETECONNECTORRESPONSE']._serialized_end=1083
-  _globals['_SETTARGETSTATEREQUEST']._serialized_start=1086
-  _globals['_SETTARGETSTATEREQUEST']._serialized_end=1247
-  _globals['_SETTARGETSTATERESPONSE']._serialized_start=1250
-  _globals['_SETTARGETSTATERESPONSE']._serialized_end=1390
-  _globals['_COMMITTASKCONFIGSREQUEST']._serialized_start=1393
-  _globals['_COMMITTASKCONFIGSREQUEST']._serialized_end=1608
-  _globals['_COMMITTASKCONFIGSRESPONSE']._serialized_start=1611
-  _globals['_COMMITTASKCONFIGSRESPONSE']._serialized_end=1754
-  _globals['_PUTTASKCOUNTREQUEST']._serialized_start=1756
-  _globals['_PUTTASKCOUNTREQUEST']._serialized_end=1876
-  _globals['_PUTTASKCOUNTRESPONSE']._serialized_start=1878
-  _globals['_PUTTASKCOUNTRESPONSE']._serialized_end=1952
-  _globals['_REQUESTRESTARTREQUEST']._serialized_start=1955
-  _globals['_REQUESTRESTARTREQUEST']._serialized_end=2100
-  _globals['_REQUESTRESTARTRESPONSE']._serialized_start=2102
-  _globals['_REQUESTRESTARTRESPONSE']._serialized_end=2178
-  _globals['_PUTSESSIONKEYREQUEST']._serialized_start=2181
-  _globals['_PUTSESSIONKEYREQUEST']._serialized_end=2325
-  _globals['_PUTSESSIONKEYRESPONSE']._serialized_start=2327
-  _globals['_PUTSESSIONKEYRESPONSE']._serialized_end=2402
-  _globals['_PUTLOGGERLEVELREQUEST']._serialized_start=2405
-  _globals['_PUTLOGGERLEVELREQUEST']._serialized_end=2552
-  _globals['_PUTLOGGERLEVELRESPONSE']._serialized_start=2554
-  _globals['_PUTLOGGERLEVELRESPONSE']._serialized_end=2630
-  _globals['_RESTORECONNECTORREQUEST']._serialized_start=2633
-  _globals['_RESTORECONNECTORREQUEST']._serialized_end=2842
-  _globals['_RESTORECONNECTORRESPONSE']._serialized_start=2845
-  _globals['_RESTORECONNECTORRESPONSE']._serialized_end=3034
-  _globals['_CONFIGWRITESERVICE']._serialized_start=3037
-  _globals['_CONFIGWRITESERVICE']._serialized_end=4187
+  _globals['_WRITEOPTIONS']._serialized_end=432
+  _globals['_PUTCONNECTORCONFIGREQUEST']._serialized_start=435
+  _globals['_PUTCONNECTORCONFIGREQUEST']._serialized_end=755
+  _globals['_PUTCONNECTORCONFIGRESPONSE']._serialized_start=758
+  _globals['_PUTCONNECTORCONFIGRESPONSE']._serialized_end=919
+  _globals['_DELETECONNECTORREQUEST']._serialized_start=921
+  _globals['_DELETECONNECTORREQUEST']._serialized_end=1024
+  _globals['_DELETECONNECTORRESPONSE']._serialized_start=1026
+  _globals['_DELETECONNECTORRESPONSE']._serialized_end=1103
+  _globals['_SETTARGETSTATEREQUEST']._serialized_start=1106
+  _globals['_SETTARGETSTATEREQUEST']._serialized_end=1267
+  _globals['_SETTARGETSTATERESPONSE']._serialized_start=1270
+  _globals['_SETTARGETSTATERESPONSE']._serialized_end=1410
+  _globals['_COMMITTASKCONFIGSREQUEST']._serialized_start=1413
+  _globals['_COMMITTASKCONFIGSREQUEST']._serialized_end=1628
+  _globals['_COMMITTASKCONFIGSRESPONSE']._serialized_start=1631
+  _globals['_COMMITTASKCONFIGSRESPONSE']._serialized_end=1774
+  _globals['_PUTTASKCOUNTREQUEST']._serialized_start=1776
+  _globals['_PUTTASKCOUNTREQUEST']._serialized_end=1896
+  _globals['_PUTTASKCOUNTRESPONSE']._serialized_start=1898
+  _globals['_PUTTASKCOUNTRESPONSE']._serialized_end=1972
+  _globals['_REQUESTRESTARTREQUEST']._serialized_start=1975
+  _globals['_REQUESTRESTARTREQUEST']._serialized_end=2225
+  _globals['_REQUESTRESTARTRESPONSE']._serialized_start=2228
+  _globals['_REQUESTRESTARTRESPONSE']._serialized_end=2361
+  _globals['_PUTSESSIONKEYREQUEST']._serialized_start=2364
+  _globals['_PUTSESSIONKEYREQUEST']._serialized_end=2508
+  _globals['_PUTSESSIONKEYRESPONSE']._serialized_start=2510
+  _globals['_PUTSESSIONKEYRESPONSE']._serialized_end=2585
+  _globals['_PUTLOGGERLEVELREQUEST']._serialized_start=2588
+  _globals['_PUTLOGGERLEVELREQUEST']._serialized_end=2735
+  _globals['_PUTLOGGERLEVELRESPONSE']._serialized_start=2737
+  _globals['_PUTLOGGERLEVELRESPONSE']._serialized_end=2813
+  _globals['_RESTORECONNECTORREQUEST']._serialized_start=2816
+  _globals['_RESTORECONNECTORREQUEST']._serialized_end=3025
+  _globals['_RESTORECONNECTORRESPONSE']._serialized_start=3028
+  _globals['_RESTORECONNECTORRESPONSE']._serialized_end=3217
+  _globals['_CONFIGWRITESERVICE']._serialized_start=3220
+  _globals['_CONFIGWRITESERVICE']._serialized_end=4370
 # @@protoc_insertion_point(module_scope)

@@ -32,6 +32,7 @@ class WriteOptions(_message.Message):
     EXPECTED_REVISION_FIELD_NUMBER: _builtins.int
     CALLER_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
+    RETRY_ONLY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """request_id makes a retry return the first outcome for 24 h; later it is refused with REQUEST_ID_EXPIRED. A retry must
     ask for the same (secrets are not compared), else REQUEST_INVALID. Best is a UUID of version 7: its time tells an id
@@ -39,6 +40,10 @@ class WriteOptions(_message.Message):
     """
     caller: _builtins.str
     """caller for the audit: the user or service on whose behalf this is written. Empty = unknown."""
+    retry_only: _builtins.bool
+    """retry_only asks for the outcome of an earlier request of this request_id and writes nothing: refused with
+    REQUEST_ID_EXPIRED when there is none.
+    """
     @_builtins.property
     def expected_revision(self) -> _revision_pb2.Revision:
         """expected_revision of the object's own record; which object that is each request says. Unset = unconditional."""
@@ -54,10 +59,11 @@ class WriteOptions(_message.Message):
         expected_revision: _revision_pb2.Revision | None = ...,
         caller: _builtins.str = ...,
         leader: _identity_pb2.LeaderToken | None = ...,
+        retry_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["expected_revision", b"expected_revision", "leader", b"leader"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "expected_revision", b"expected_revision", "leader", b"leader", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caller", b"caller", "expected_revision", b"expected_revision", "leader", b"leader", "request_id", b"request_id", "retry_only", b"retry_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -393,31 +399,51 @@ Global___PutTaskCountResponse: _TypeAlias = PutTaskCountResponse  # noqa: Y015
 
 @_typing.final
 class RequestRestartRequest(_message.Message):
-    """RequestRestartRequest stores a restart request."""
+    """RequestRestartRequest stores a restart request. A retry is told by restart and task; its items and generation are not
+    looked at.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
     OPTIONS_FIELD_NUMBER: _builtins.int
     RESTART_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    task: _builtins.int
+    """task to restart alone; needs a generation. Unset = as restart says."""
+    generation: _builtins.int
+    """generation above every one that runs now. 0 = Connect's record alone is written."""
     @_builtins.property
     def options(self) -> Global___WriteOptions:
         """options of the write; expected_revision is of the config; leader is required."""
 
     @_builtins.property
     def restart(self) -> _config_pb2.RestartRequest:
-        """restart to request."""
+        """restart to request. With a generation, Connect's record of it is written where Connect writes one: with include_tasks
+        or only_failed, and without task.
+        """
+
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[_config_pb2.RestartItem]:
+        """items as the caller is told; those restarted go into the connector's entry."""
 
     def __init__(
         self,
         *,
         options: Global___WriteOptions | None = ...,
         restart: _config_pb2.RestartRequest | None = ...,
+        task: _builtins.int | None = ...,
+        items: _abc.Iterable[_config_pb2.RestartItem] | None = ...,
+        generation: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "restart", b"restart"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "options", b"options", "restart", b"restart", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "restart", b"restart"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "generation", b"generation", "items", b"items", "options", b"options", "restart", b"restart", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__task: _TypeAlias = _typing.Literal["task"]  # noqa: Y015
+    _WhichOneofArgType__task: _TypeAlias = _typing.Literal["_task", b"_task"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__task) -> _WhichOneofReturnType__task | None: ...
 
 Global___RequestRestartRequest: _TypeAlias = RequestRestartRequest  # noqa: Y015
 
@@ -428,18 +454,24 @@ class RequestRestartResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     META_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision after the write."""
+
+    @_builtins.property
+    def items(self) -> _containers.RepeatedCompositeFieldContainer[_config_pb2.RestartItem]:
+        """items of the request that was applied; of a retry the first one's."""
 
     def __init__(
         self,
         *,
         meta: _revision_pb2.ResponseMeta | None = ...,
+        items: _abc.Iterable[_config_pb2.RestartItem] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["items", b"items", "meta", b"meta"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

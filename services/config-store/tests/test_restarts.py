@@ -1,0 +1,105 @@
+"""Restarts as the store keeps them: Connect's record where Connect writes one, the generation from which on what was
+restarted is to run, and the first outcome for a retry, whoever leads by then."""
+
+from __future__ import annotations
+
+import pytest
+
+from herdmesh.configstore.state.mutations import (
+    CommitTaskConfigs,
+    DeleteConnector,
+    PutConnectorConfig,
+    PutTaskCount,
+    RequestRestart,
+    SetTargetState,
+)
+from herdmesh.connect.config_records import RestartRecord, TargetState
+from herdmesh.rpc.errors import RequestIdExpired, RequestInvalid
+from tests.support.config_topic import ConfigTopic, compacted, replay
+
+TOLD = [[None, 5, True], [0, 4, False], [1, 5, True]]
+
+
+def restart(
+    *, include_tasks: bool = True, only_failed: bool = False, task: int | None = None, generation: int = 7
+) -> RequestRestart:
+    restarted = [-1, 1] if task is None else [task]
+    record = RestartRecord("c1", include_tasks=include_tasks, only_failed=only_failed)
+    return RequestRestart(record, task, restarted, generation, TOLD)
+
+
+@pytest.fixture
+def topic() -> ConfigTopic:
+    """A connector c1 of two tasks."""
+    made = ConfigTopic()
+    leader = made.lead()
+    made.write(PutConnectorConfig("c1", {"name": "c1"}))
+    made.write(CommitTaskConfigs("c1", [{}, {}]), leader=leader)
+    return made
+
+
+def restart_records(topic: ConfigTopic) -> int:
+    return sum((record.key or b"").startswith(b"restart-connector-") for record in topic.records)
+
+
+@pytest.mark.parametrize(
+    ("include_tasks", "only_failed", "task", "records"),
+    [(True, False, None, 1), (False, True, None, 1), (False, False, None, 0), (False, False, 1, 0)],
+)
+def test_connects_record_is_written_where_connect_writes_one(
+    topic: ConfigTopic, include_tasks: bool, only_failed: bool, task: int | None, records: int
+) -> None:
+    leader = topic.lead()
+    topic.write(restart(include_tasks=include_tasks, only_failed=only_failed, task=task), leader=leader)
+    assert restart_records(topic) == records
+    assert topic.connector("c1").restarts == ({1: 7} if task is not None else {-1: 7, 1: 7})
+
+
+def test_restarts_of_several_requests_add_up_and_outlive_replay_compaction_and_other_writes(topic: ConfigTopic) -> None:
+    leader = topic.lead()
+    topic.write(restart(task=0, generation=5), leader=leader)
+    topic.write(restart(generation=7), leader=leader)
+    topic.write(SetTargetState("c1", TargetState.PAUSED))
+    topic.write(PutTaskCount("c1", 2), leader=leader)
+    kept = {-1: 7, 0: 5, 1: 7}
+    assert topic.connector("c1").restarts == kept
+    assert replay(topic.records).connector("c1").restarts == kept
+    assert replay(compacted(topic.records, len(topic.records))).connector("c1").restarts == kept
+    assert not topic.connector("c1").foreign
+
+
+def test_tasks_that_are_gone_are_forgotten_and_so_is_a_deleted_connector(topic: ConfigTopic) -> None:
+    leader = topic.lead()
+    topic.write(restart(), leader=leader)
+    topic.write(CommitTaskConfigs("c1", [{}]), leader=leader)
+    topic.write(restart(task=0, generation=9), leader=leader)
+    assert topic.connector("c1").restarts == {-1: 7, 0: 9}
+    topic.write(DeleteConnector("c1"))
+    topic.write(PutConnectorConfig("c1", {"name": "c1"}))
+    assert topic.connector("c1").restarts == {}
+
+
+def test_a_retry_is_told_what_the_first_was_told_by_another_leader_too(topic: ConfigTopic) -> None:
+    first = topic.write(restart(), leader=topic.lead("first"), request_id="r1")
+    assert first.outcome == {"items": TOLD}
+    later = RequestRestart(restart().request, None, [-1], 1_007, [[None, 5, True]])
+    again = topic.write(later, leader=topic.lead("second"), request_id="r1")
+    assert (again.records, again.outcome) == ((), {"items": TOLD})
+    assert topic.connector("c1").restarts == {-1: 7, 1: 7}
+    with pytest.raises(RequestInvalid):
+        topic.write(restart(task=1), leader=topic.lead("third"), request_id="r1")
+
+
+def test_an_outcome_can_be_asked_for_without_writing(topic: ConfigTopic) -> None:
+    pause = SetTargetState("c1", TargetState.PAUSED)
+    with pytest.raises(RequestIdExpired):
+        topic.write(pause, request_id="p1", retry_only=True)
+    assert topic.connector("c1").target_state is TargetState.STARTED
+    topic.write(pause, request_id="p1")
+    topic.write(DeleteConnector("c1"))
+    assert topic.write(pause, request_id="p1", retry_only=True).records == ()
+
+
+def test_a_task_is_restarted_from_a_generation_on(topic: ConfigTopic) -> None:
+    with pytest.raises(RequestInvalid):
+        topic.write(restart(task=0, generation=0), leader=topic.lead())
