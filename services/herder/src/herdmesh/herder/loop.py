@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
@@ -29,6 +30,8 @@ from herdmesh.rpc.errors import HerdmeshError, QueueFull
 QUEUE_MAX: Final = 10_000
 OUTBOX_MAX: Final = 10_000
 TICK_S: Final = 0.1
+#: a step that takes longer holds up heartbeats and callers, and is logged.
+STEP_MS_MAX: Final = 50
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -132,11 +135,13 @@ class HerderLoop:
         try:
             while True:
                 wait_s = max(0.0, (next_tick_ms - monotonic_ms()) / 1000)
-                event = await self._next(wait_s)
+                event = await self._next(0.0 if self.herder.unsettled else wait_s)
                 if event is not None:
                     self._handle(event)
                     # Sessions and callers get their turn between events, however many wait.
                     await asyncio.sleep(0)
+                elif self.herder.unsettled:
+                    self._handle(ev.Settle())
                 if monotonic_ms() >= next_tick_ms:
                     self._handle(ev.Tick())
                     next_tick_ms = monotonic_ms() + int(TICK_S * 1000)
@@ -219,8 +224,14 @@ class HerderLoop:
         return event
 
     def _handle(self, event: ev.Event) -> None:
-        for instruction in self.herder.handle(event, monotonic_ms()):
+        begun_ns = time.monotonic_ns()
+        instructions = self.herder.handle(event, monotonic_ms())
+        for instruction in instructions:
             self._carry_out(instruction)
+        took_ms = (time.monotonic_ns() - begun_ns) / 1_000_000
+        if took_ms > STEP_MS_MAX:
+            name = type(event).__name__
+            _log.warning("slow_step", event_name=name, took_ms=round(took_ms), instructions=len(instructions))
 
     def _carry_out(self, instruction: ins.Instruction) -> None:
         match instruction:

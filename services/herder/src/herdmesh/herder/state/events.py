@@ -277,6 +277,11 @@ class Tick:
     """Time passed; comes several times a second."""
 
 
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """Nothing happened; go on with what the events before left over (`Herder.unsettled`)."""
+
+
 Event = (
     LeadershipGranted
     | LeaseExtended
@@ -305,4 +310,5 @@ Event = (
     | WriteDone
     | WriteFailed
     | Tick
+    | Settle
 )

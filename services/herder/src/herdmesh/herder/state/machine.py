@@ -3,7 +3,9 @@
 Owns the dispatch of events and the order of work within one event; the concepts stand in their own files.
 
 Invariants: the only mutator is `handle`. No clock, no randomness, no I/O: the same events at the same times give the
-same instructions. Each event ends with everything settled that can be settled now.
+same instructions. Each event ends with everything settled that can be settled now, unless so much changed at once that
+one step would hold up everybody: then `unsettled` is true, and any event, `Settle` at the latest, goes on with it.
+Nothing gets a place before every connector has been looked at.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from herdmesh.topicstore.contract import Revision
 #: One change of ours is several records, the manifest last; in between the watch shows the connector as foreign. An
 #: entry is believed to be a foreign writer's only after it stayed so for this time: a transaction is read in far less.
 FOREIGN_SETTLE_MS = 1_000
+#: connectors looked at in one step: what many changes at once leave over is done in the next ones.
+SETTLE_MAX = 150
 #: a tick that comes this much late means that this process stood still, and heard nobody meanwhile.
 STALL_MS = 1_000
 
@@ -62,6 +66,12 @@ class Herder:
         return mesh.flush()
 
     # --- reading
+
+    @property
+    def unsettled(self) -> bool:
+        """True when there is more to do at once: hand in `Settle` if nothing else comes."""
+        mesh = self._mesh
+        return mesh.role is Role.LEADING and bool(mesh.dirty or mesh.place_again)
 
     @property
     def refusal(self) -> HerdmeshError | None:
@@ -112,6 +122,8 @@ class Herder:
                 leadership.step_down(mesh, event.reason)
             case ev.LeaseExtended() | ev.LeaseShortened():
                 pass  # taken in before the check of the lease
+            case ev.Settle():
+                pass  # every event settles
             case (
                 ev.ConfigSnapshot()
                 | ev.ConfigChanged()
@@ -295,7 +307,8 @@ class Herder:
                 mesh.touch(name)
 
     def _settle(self) -> None:
-        """Look at every connector that something happened to, then place; a reign may end in between."""
+        """Look at the connectors that something happened to, at most `SETTLE_MAX`, and when none is left, place. A
+        reign may end in between."""
         mesh = self._mesh
         adopting = mesh.role is Role.LEADING and reign.adopting(mesh)
         if self._was_adopting and not adopting and mesh.role is Role.LEADING:
@@ -303,13 +316,16 @@ class Herder:
             for name in mesh.connectors:
                 mesh.touch(name)
         self._was_adopting = adopting
-        while mesh.role is Role.LEADING and (mesh.dirty or mesh.place_again):
-            names, mesh.dirty = sorted(mesh.dirty), set()
+        left = SETTLE_MAX
+        while left > 0 and self.unsettled:
+            names = sorted(mesh.dirty)[:left]
+            left -= max(1, len(names))
+            mesh.dirty.difference_update(names)
             for name in names:
                 connector = mesh.connectors.get(name)
                 if connector is not None and mesh.role is Role.LEADING:
                     lifecycle.settle(mesh, connector)
-            if mesh.place_again and mesh.role is Role.LEADING:
+            if mesh.place_again and not mesh.dirty and mesh.role is Role.LEADING:
                 mesh.place_again = False
                 placement.place(mesh)
         if mesh.role is Role.LEADING:

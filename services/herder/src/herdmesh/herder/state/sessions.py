@@ -67,8 +67,9 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
         if _adopt(mesh, member, holding, counted=holding.unit not in known)
     ]
     mesh.send(event.session, Welcome(tuple(adopted), mesh.rules.session_timeout_ms, mesh.rules.herder_id))
+    kept = frozenset(adopted)
     for holding in event.holdings:
-        if holding.unit not in adopted:
+        if holding.unit not in kept:
             mesh.send(event.session, StopUnit(holding.unit, holding.assignment, "not wanted here any more"))
     mesh.place_again = True
     mesh.show_worker(member.worker_id)
