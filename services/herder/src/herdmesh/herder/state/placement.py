@@ -12,6 +12,7 @@ is stopped to be moved while no other worker can take it, unless its worker leav
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from herdmesh.herder.state import holds, lifecycle, reign
@@ -32,13 +33,61 @@ class _Round:
 
 def place(mesh: Mesh) -> None:
     """Give every unit that needs one a place, and balance."""
-    workers = [member.worker_id for member in mesh.members.values() if member.takes_work]
+    workers = _takers(mesh)
+    connectors, tasks = _rounds(mesh, workers)
+    rebalance = not reign.adopting(mesh)
+    moves = [(round_, assign(workers, round_.units, round_.places, rebalance)) for round_ in (connectors, tasks)]
+    for round_, found in moves:
+        for move in found:
+            _begin(mesh, move, *round_.records[move.unit])
+    for round_, _ in moves:
+        for connector, unit in round_.records.values():
+            if unit.hold is not None or unit.destination is None:
+                continue
+            entry = connector.stored
+            if entry is None or not lifecycle.ready(mesh, entry, unit):
+                continue
+            lifecycle.start_at_destination(mesh, connector, entry, unit)
+            if mesh.role is not Role.LEADING:
+                return
+
+
+def places(mesh: Mesh, entry: ConnectorEntry, wanted: Collection[UnitId]) -> dict[UnitId, str | None]:
+    """Where the `wanted` units of a connector would be if `entry` were stored and everything else stayed as it is;
+    None = nowhere. Changes nothing."""
+    workers = _takers(mesh)
+    rounds = _rounds(mesh, workers, without=entry.name)
+    known = mesh.connectors.get(entry.name)
+    able = frozenset(worker for worker in workers if lifecycle.able(mesh, entry, worker))
+    found: dict[UnitId, str | None] = {}
+    for unit_id in wanted:
+        unit = known.units.get(unit_id.task) if known is not None else None
+        held_by = unit.hold.worker_id if unit is not None and unit.hold is not None else None
+        now = held_by or (unit.destination if unit is not None else None)
+        round_ = rounds[0] if unit_id.task is None else rounds[1]
+        round_.units[unit_id] = able
+        found[unit_id] = now if now in able else None
+        if now is not None:
+            round_.places[unit_id] = now
+    for round_ in rounds:
+        for move in assign(workers, round_.units, round_.places, not reign.adopting(mesh)):
+            if move.unit in found:
+                found[move.unit] = move.target
+    return found
+
+
+def _takers(mesh: Mesh) -> list[str]:
+    return [member.worker_id for member in mesh.members.values() if member.takes_work]
+
+
+def _rounds(mesh: Mesh, workers: list[str], without: str = "") -> tuple[_Round, _Round]:
+    """The connectors and the tasks that take part; `without` leaves one connector out."""
     listening = {member.worker_id for member in mesh.members.values() if member.session is not None}
     connectors, tasks = _Round(), _Round()
     able: dict[tuple[str, str], frozenset[str]] = {}
     for connector in mesh.connectors.values():
         entry = connector.stored
-        if entry is None:
+        if entry is None or connector.name == without:
             continue
         plugin = entry.plugin
         if plugin not in able:
@@ -55,21 +104,7 @@ def place(mesh: Mesh) -> None:
             round_.records[unit.id] = (connector, unit)
             if place_now is not None:
                 round_.places[unit.id] = place_now
-    rebalance = not reign.adopting(mesh)
-    moves = [(round_, assign(workers, round_.units, round_.places, rebalance)) for round_ in (connectors, tasks)]
-    for round_, found in moves:
-        for move in found:
-            _begin(mesh, move, *round_.records[move.unit])
-    for round_, _ in moves:
-        for connector, unit in round_.records.values():
-            if unit.hold is not None or unit.destination is None:
-                continue
-            entry = connector.stored
-            if entry is None or not lifecycle.ready(mesh, entry, unit):
-                continue
-            lifecycle.start_at_destination(mesh, connector, entry, unit)
-            if mesh.role is not Role.LEADING:
-                return
+    return connectors, tasks
 
 
 def _looks_for_place(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
