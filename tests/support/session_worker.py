@@ -24,6 +24,7 @@ from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.rpc import properties
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError, NotLeader
+from herdmesh.rpc.leader import LeaderSearch
 
 if TYPE_CHECKING:
     from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import WorkerSessionServiceAsyncStub
@@ -37,10 +38,12 @@ _STATES = {
 }
 
 Key = tuple[str, int | None]
+#: As a real worker: a herder sends a heartbeat a second.
+SILENCE_S = 6.0
 
 
 class SessionWorker:
-    """`async with SessionWorker("w1:1", herder, status_store)`; leaves cleanly, or dies by `kill`."""
+    """`async with SessionWorker("w1:1", herders, status_store)`; leaves cleanly, or dies by `kill`."""
 
     def __init__(self, worker_id: str, herder: str, status_store: str) -> None:
         self.identity = identity_pb2.WorkerIdentity(worker_id=worker_id, incarnation=uuid.uuid4().hex)
@@ -51,7 +54,7 @@ class SessionWorker:
         self.fences: list[tuple[str, int]] = []
         self.epoch_max = 0
         self.released = asyncio.Event()
-        self._herder = herder
+        self._search = LeaderSearch(herder)
         self._status_channel = connect(status_store)
         self._statuses: StatusWriteServiceAsyncStub = StatusWriteServiceStub(self._status_channel)
         self._outbox: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
@@ -74,8 +77,8 @@ class SessionWorker:
         await asyncio.gather(*self._background, return_exceptions=True)
 
     def follow(self, herder: str) -> None:
-        """Dial this herder from the next time on, as a worker does that was given several."""
-        self._herder = herder
+        """Dial this herder from the next time on."""
+        self._search = LeaderSearch(herder)
 
     async def leave(self) -> None:
         """Ask to be relieved, and wait until the leader says so."""
@@ -83,18 +86,19 @@ class SessionWorker:
         await self.released.wait()
 
     async def _dial(self) -> None:
-        address = self._herder
         while not self.released.is_set():
-            channel = connect(address)
+            search = self._search
+            channel = connect(search.address)
             try:
                 await self._session(WorkerSessionServiceStub(channel))
+                wait_s = search.again()
             except NotLeader as error:
-                address = error.leader_address or self._herder
-            except HerdmeshError:
-                address = self._herder
+                wait_s = search.follows(error.leader_address)
+            except (HerdmeshError, TimeoutError):
+                wait_s = search.unanswered()
             finally:
                 await channel.close()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(wait_s)
 
     async def _session(self, stub: WorkerSessionServiceAsyncStub) -> None:
         self._outbox = asyncio.Queue()
@@ -108,7 +112,13 @@ class SessionWorker:
             epoch_max=self.epoch_max,
         )
         self._outbox.put_nowait(pb.SessionRequest(hello=hello))
-        async for response in stub.Session(self._requests()):
+        responses = aiter(stub.Session(self._requests()))
+        while True:
+            async with asyncio.timeout(SILENCE_S):
+                response = await anext(responses, None)
+            if response is None:
+                return
+            self._search.reached()
             if response.epoch >= self.epoch_max:
                 self.epoch_max = response.epoch
                 await self._hear(response)
