@@ -1,14 +1,17 @@
-"""JsonConverter without schemas: JSON is the value, in Connect's numbers and Jackson's bytes.
+"""JsonConverter: JSON is the value, in Connect's numbers and Jackson's bytes; with `schemas.enable`, in an envelope.
 
-Owns the converter's settings and the rules about null. Reading and writing JSON: `jackson`.
+Owns the converter's settings, the rules about null and the envelope `{"schema":...,"payload":...}`, written for
+primitive values and read for text, numbers and booleans, which is what Connect's file connectors exchange; values of
+other schemas are refused record by record. Reading and writing JSON: `jackson`.
 
-Invariant: a JSON `null` is a value when read (None) and a tombstone when written schemaless, as in Connect.
+Invariant: a JSON `null` is a value when read (None) and a tombstone when written schemaless, as in Connect; what is
+read from an envelope is schemaless from then on, and is never anything else than Java's value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from herdmesh.connect import jackson
 from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
@@ -17,7 +20,24 @@ from herdmesh.connect.data import Schema
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.validators import one_of_ignoring_case
 
-_PRIMITIVES = ("INT8", "INT16", "INT32", "INT64", "FLOAT32", "FLOAT64", "BOOLEAN", "STRING", "BYTES")
+_JSON_TYPES = {
+    "INT8": "int8",
+    "INT16": "int16",
+    "INT32": "int32",
+    "INT64": "int64",
+    "FLOAT32": "float",
+    "FLOAT64": "double",
+    "BOOLEAN": "boolean",
+    "STRING": "string",
+    "BYTES": "bytes",
+}
+_PRIMITIVES = frozenset(_JSON_TYPES)
+_READ_AS: dict[str, type] = {"string": str, "boolean": bool, "int32": int, "int64": int, "double": float}
+_INT32_MAX = 2**31 - 1
+_ENVELOPE_NEEDED = (
+    'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
+    "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
+)
 
 
 def _key(
@@ -28,7 +48,7 @@ def _key(
 
 
 class JsonConverter(Converter):
-    """`org.apache.kafka.connect.json.JsonConverter` with `schemas.enable=false` (reference transforms-converters 4)."""
+    """`org.apache.kafka.connect.json.JsonConverter` (reference transforms-converters 4)."""
 
     java_class = "org.apache.kafka.connect.json.JsonConverter"
     config_def = ConfigDef(
@@ -50,12 +70,7 @@ class JsonConverter(Converter):
     )  # fmt: skip
 
     def _set_up(self, settings: dict[str, Any]) -> None:
-        if settings["schemas.enable"]:
-            raise ConfigError(
-                "Invalid value true for configuration schemas.enable: JSON with embedded schemas is not built yet",
-                field="schemas.enable",
-                fix="set it to false (Connect's default is true, so it has to be written)",
-            )
+        self._schemas: bool = settings["schemas.enable"]
         content = settings["schema.content"]
         if content:
             raise ConfigError(
@@ -65,16 +80,75 @@ class JsonConverter(Converter):
             )
 
     def to_connect(self, data: bytes | None, /) -> Any:
-        return jackson.loads(data)
+        if not self._schemas or data is None:
+            return jackson.loads(data)
+        return _opened(jackson.loads(data))
 
     def from_connect(self, value: Any, /, schema: Schema | None = None) -> bytes | None:
         if schema is None:
-            return None if value is None else jackson.dumps(value)
+            if value is None:
+                return None
+            return b'{"schema":null,"payload":%b}' % jackson.dumps(value) if self._schemas else jackson.dumps(value)
         if schema.type not in _PRIMITIVES or schema.name is not None:
             raise DataError(f"JsonConverter cannot write values of schema type {schema.type} yet")
         if value is None and schema.default is None and not schema.optional:
             raise DataError("Conversion error: null value for field that is required and has no default value")
-        return jackson.dumps(schema.default if value is None else value)
+        payload = jackson.dumps(schema.default if value is None else value)
+        return b'{"schema":%b,"payload":%b}' % (_schema_json(schema), payload) if self._schemas else payload
+
+    def from_connect_many(self, values: Sequence[Any], /, schema: Schema | None = None) -> list[bytes | None]:
+        if schema != _TEXT or not self._schemas or not _ONLY_TEXT.issuperset(map(type, values)):
+            return super().from_connect_many(values, schema)
+        head = b'{"schema":%b,"payload":' % _schema_json(_TEXT)
+        return [b"%b%b}" % (head, jackson.dumps(value)) for value in values]
 
     def to_connect_many(self, data: Sequence[bytes | None], /) -> list[Any]:
-        return jackson.loads_many(data)
+        values = jackson.loads_many(data)
+        if not self._schemas:
+            return values
+        return [None if raw is None else _opened(value) for raw, value in zip(data, values, strict=True)]
+
+
+_TEXT = Schema("STRING")
+_ONLY_TEXT = frozenset((str,))
+
+
+def _schema_json(schema: Schema) -> bytes:
+    """A primitive schema in the envelope's order of members."""
+    members: dict[str, Any] = {"type": _JSON_TYPES[schema.type], "optional": schema.optional}
+    if schema.version is not None:
+        members["version"] = schema.version
+    if schema.doc is not None:
+        members["doc"] = schema.doc
+    if schema.parameters:
+        members["parameters"] = dict(schema.parameters)
+    if schema.default is not None:
+        members["default"] = schema.default
+    return jackson.dumps(members)
+
+
+def _opened(envelope: Any) -> Any:
+    """The payload of an envelope. Raises DataError for anything else, and for what is not read yet."""
+    if not isinstance(envelope, dict):
+        raise DataError(_ENVELOPE_NEEDED)
+    members = cast("dict[str, Any]", envelope)
+    if members.keys() != {"schema", "payload"}:
+        raise DataError(_ENVELOPE_NEEDED)
+    schema: Any = members["schema"]
+    payload: Any = members["payload"]
+    if schema is None:
+        return payload
+    if not isinstance(schema, dict) or "type" not in schema:
+        raise DataError("Schema must contain 'type' field")
+    described = cast("dict[str, Any]", schema)
+    kind: Any = described["type"]
+    if payload is None and described.keys() == {"type", "optional"} and described["optional"] is True:
+        return None
+    # Java narrows, rounds and blanks what does not fit; here only what fits is read.
+    if "name" not in described and isinstance(kind, str) and type(payload) is _READ_AS.get(kind):
+        number: Any = payload
+        if kind == "double":
+            return number + 0.0  # Java reads -0.0 as 0.0 here
+        if kind != "int32" or -_INT32_MAX - 1 <= number <= _INT32_MAX:
+            return number
+    raise DataError(f"JsonConverter cannot read a value of the schema {jackson.dumps(described).decode()} yet")
