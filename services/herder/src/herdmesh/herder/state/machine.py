@@ -328,5 +328,7 @@ class Herder:
             if mesh.place_again and not mesh.dirty and mesh.role is Role.LEADING:
                 mesh.place_again = False
                 placement.place(mesh)
+                if mesh.place_again:
+                    break  # it has done what one step may
         if mesh.role is Role.LEADING:
             sessions.release_leavers(mesh)

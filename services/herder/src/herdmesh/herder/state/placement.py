@@ -12,7 +12,6 @@ is stopped to be moved while no other worker can take it, unless its worker leav
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from herdmesh.herder.state import holds, lifecycle, reign
@@ -20,6 +19,9 @@ from herdmesh.herder.state.assignment import Move, assign
 from herdmesh.herder.state.mesh import Mesh, Role
 from herdmesh.herder.state.model import ConnectorEntry, UnitId
 from herdmesh.herder.state.records import Connector, Unit
+
+#: moves begun and units started in one step; the rest follow in the next, decided anew.
+CHANGES_MAX = 400
 
 
 @dataclass(slots=True)
@@ -36,17 +38,25 @@ def place(mesh: Mesh) -> None:
     workers = _takers(mesh)
     connectors, tasks = _rounds(mesh, workers)
     rebalance = not reign.adopting(mesh)
-    moves = [(round_, assign(workers, round_.units, round_.places, rebalance)) for round_ in (connectors, tasks)]
-    for round_, found in moves:
-        for move in found:
-            _begin(mesh, move, *round_.records[move.unit])
-    for round_, _ in moves:
+    left = CHANGES_MAX
+    for round_ in (connectors, tasks):
+        for move in assign(workers, round_.units, round_.places, rebalance):
+            connector, unit = round_.records[move.unit]
+            if unit.hold is None:
+                unit.destination = move.target
+            elif left > 0:
+                left -= _stop_to_move(mesh, move, connector, unit)
+            else:
+                mesh.place_again = True
+    for round_ in (connectors, tasks):
         for connector, unit in round_.records.values():
-            if unit.hold is not None or unit.destination is None:
-                continue
             entry = connector.stored
-            if entry is None or not lifecycle.ready(mesh, entry, unit):
+            if unit.destination is None or entry is None or not lifecycle.ready(mesh, entry, unit):
                 continue
+            if left == 0:
+                mesh.place_again = True
+                return
+            left -= 1
             lifecycle.start_at_destination(mesh, connector, entry, unit)
             if mesh.role is not Role.LEADING:
                 return
@@ -115,13 +125,13 @@ def _looks_for_place(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
     return lifecycle.ready(mesh, entry, unit)
 
 
-def _begin(mesh: Mesh, move: Move, connector: Connector, unit: Unit) -> None:
-    if unit.hold is None:
-        unit.destination = move.target
-        return
+def _stop_to_move(mesh: Mesh, move: Move, connector: Connector, unit: Unit) -> bool:
+    """Stop a held unit that is to be elsewhere; False when it runs on, because nobody else can take it."""
+    assert unit.hold is not None
     if move.target is not None:
         holds.stop(mesh, connector, unit, f"moves to {move.target}", destination=move.target)
-        return
-    member = mesh.members[unit.hold.worker_id]
-    if member.leaving:
+    elif mesh.members[unit.hold.worker_id].leaving:
         holds.stop(mesh, connector, unit, "its worker leaves and no other can take it")
+    else:
+        return False
+    return True
