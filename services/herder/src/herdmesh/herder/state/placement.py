@@ -12,6 +12,7 @@ is stopped to be moved while no other worker can take it, unless its worker leav
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from herdmesh.herder.state import holds, lifecycle, reign
