@@ -113,6 +113,7 @@ class World:
         """The process starts again, with empty hands."""
         worker = self.workers[name]
         worker.alive, worker.life, worker.session, worker.released = True, worker.life + 1, None, False
+        worker.draining = False
         worker.dial()
         return worker
 

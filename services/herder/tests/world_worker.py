@@ -75,6 +75,7 @@ class Worker:
     held: dict[UnitId, Held] = field(default_factory=dict[UnitId, Held])
     epoch_max: int = 0
     stop_silently: bool = False
+    draining: bool = False
     released: bool = False
     fail_starts: Failure | None = None
     fences: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
@@ -95,7 +96,15 @@ class Worker:
         )
         self.say(
             ev.WorkerHello(
-                self.session, self.id, self.incarnation, f"{self.id}:1", 8, self.plugins, holdings, self.epoch_max
+                self.session,
+                self.id,
+                self.incarnation,
+                f"{self.id}:1",
+                8,
+                self.plugins,
+                holdings,
+                self.epoch_max,
+                self.draining,
             )
         )
 
@@ -155,6 +164,8 @@ class Worker:
                 self.say(self._answer(ev.CommandReplied(session, command_id), question))
             case ins.Heartbeat():
                 pass
+            case ins.SetDraining(draining=draining):
+                self.draining = draining
             case ins.Released():
                 self.released = True
 

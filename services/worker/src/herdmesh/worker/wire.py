@@ -129,6 +129,8 @@ def command_from(response: session_pb2.SessionResponse) -> events.Command | None
         case "generate_task_configs":
             ask = response.generate_task_configs
             return events.GenerateTaskConfigs(epoch, ask.connector, assignment_from(ask.assignment), ask.tasks_max)
+        case "set_draining":
+            return events.SetDraining(epoch, response.set_draining.draining)
         case "released":
             return events.Released(epoch)
         case _:

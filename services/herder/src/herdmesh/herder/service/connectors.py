@@ -178,10 +178,15 @@ class ConnectorServicer(NotBuiltRpcs):
         if not request.worker_id:
             raise RequestInvalid("name the worker to drain", "worker_id")
         await self._call(rq.DrainWorker(request.worker_id), rq.Draining, request.request_id, None, context)
-        view = self._herder.worker(request.worker_id)
-        if view is None:
-            raise WorkerNotFound(request.worker_id)
-        return admin_pb.DrainWorkerResponse(meta=self._meta(), worker=views.worker(view))
+        return admin_pb.DrainWorkerResponse(meta=self._meta(), worker=self._worker(request.worker_id))
+
+    async def UndrainWorker(
+        self, request: admin_pb.UndrainWorkerRequest, context: _Context
+    ) -> admin_pb.UndrainWorkerResponse:
+        if not request.worker_id:
+            raise RequestInvalid("name the worker that is to take work again", "worker_id")
+        await self._call(rq.UndrainWorker(request.worker_id), rq.Draining, request.request_id, None, context)
+        return admin_pb.UndrainWorkerResponse(meta=self._meta(), worker=self._worker(request.worker_id))
 
     async def GetCluster(self, request: admin_pb.GetClusterRequest, context: _Context) -> admin_pb.GetClusterResponse:
         return views.cluster(self._herder.cluster(), self._version, self._herder.config_revision)
@@ -238,6 +243,12 @@ class ConnectorServicer(NotBuiltRpcs):
 
     def _meta(self) -> revision_pb2.ResponseMeta:
         return revisions.meta(self._herder.config_revision)
+
+    def _worker(self, worker_id: str) -> connector_pb2.Worker:
+        view = self._herder.worker(worker_id)
+        if view is None:
+            raise WorkerNotFound(worker_id)
+        return views.worker(view)
 
     def _view(self, name: str) -> connector_pb2.Connector:
         view = self._herder.connector(name)

@@ -53,11 +53,6 @@ class NotBuiltRpcs(pb_grpc.ConnectorServiceServicer):
     ) -> admin_pb.ResetTopicsResponse:
         raise NotBuilt("ResetTopics")
 
-    async def UndrainWorker(
-        self, request: admin_pb.UndrainWorkerRequest, context: _Context
-    ) -> admin_pb.UndrainWorkerResponse:
-        raise NotBuilt("UndrainWorker")
-
     async def ListDeadLetters(
         self, request: admin_pb.ListDeadLettersRequest, context: _Context
     ) -> admin_pb.ListDeadLettersResponse:

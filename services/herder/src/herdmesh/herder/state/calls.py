@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from herdmesh.herder.state import commands, restarts
+from herdmesh.herder.state import commands, drains, restarts
 from herdmesh.herder.state.configs import checked_name, merged
 from herdmesh.herder.state.events import CommandReplied, RequestReceived
 from herdmesh.herder.state.instructions import (
@@ -42,6 +42,7 @@ from herdmesh.herder.state.requests import (
     RestartItem,
     RestartTask,
     SetTarget,
+    UndrainWorker,
     UpdateConnector,
     ValidateConfig,
     Validated,
@@ -58,7 +59,6 @@ from herdmesh.rpc.errors import (
     RevisionMismatch,
     TaskNotFound,
     Timeout,
-    WorkerNotFound,
 )
 from herdmesh.topicstore.contract import Revision
 
@@ -99,8 +99,9 @@ def _begin(mesh: Mesh, call: Call) -> None:
             _write(mesh, call)
         case RestartConnector() | RestartTask():
             _restart(mesh, call, call.request)
-        case DrainWorker(worker_id=worker_id):
-            _drain(mesh, call, worker_id)
+        case DrainWorker(worker_id=worker_id) | UndrainWorker(worker_id=worker_id):
+            drains.ask(mesh, worker_id, draining=isinstance(call.request, DrainWorker))
+            _reply(mesh, call, Draining(worker_id))
 
 
 def answered(mesh: Mesh, call_id: int, command: Command, reply: CommandReplied) -> None:
@@ -281,16 +282,6 @@ def _restart(mesh: Mesh, call: Call, request: RestartConnector | RestartTask) ->
         while len(mesh.restart_memo) > RESTART_MEMO_MAX:
             del mesh.restart_memo[next(iter(mesh.restart_memo))]
     _reply(mesh, call, Restarting(items))
-
-
-def _drain(mesh: Mesh, call: Call, worker_id: str) -> None:
-    member = mesh.members.get(worker_id)
-    if member is None:
-        raise WorkerNotFound(worker_id)
-    member.draining = True
-    mesh.place_again = True
-    mesh.show_worker(worker_id)
-    _reply(mesh, call, Draining(worker_id))
 
 
 def _reply(mesh: Mesh, call: Call, answer: Answer | HerdmeshError) -> None:

@@ -80,11 +80,18 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class SetDraining:
+    """Whether the worker is to say in its hellos that it wants no work."""
+
+    draining: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Released:
     """Everything was moved; the worker may go."""
 
 
-Message = Welcome | StartUnit | StopUnit | SetUnitTarget | GenerateTaskConfigs | Ask | Heartbeat | Released
+Message = Welcome | StartUnit | StopUnit | SetUnitTarget | GenerateTaskConfigs | Ask | Heartbeat | SetDraining | Released
 
 
 @dataclass(frozen=True, slots=True)

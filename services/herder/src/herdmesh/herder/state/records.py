@@ -43,6 +43,8 @@ class Member:
     heard_ms: int
     broken_ms: int | None = None
     draining: bool = False
+    #: what this leader was asked last: to drain it, or not to. None = nothing.
+    drain_asked: bool | None = None
     leaving: bool = False
     connectors: dict[str, Plugin] = field(default_factory=dict[str, Plugin])
     #: the versions of each connector, by class and alias.

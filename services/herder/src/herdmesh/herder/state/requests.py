@@ -93,6 +93,13 @@ class DrainWorker:
     worker_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class UndrainWorker:
+    """Let a draining or drained worker take work again."""
+
+    worker_id: str
+
+
 Request = (
     CreateConnector
     | UpdateConnector
@@ -103,6 +110,7 @@ Request = (
     | RestartTask
     | ValidateConfig
     | DrainWorker
+    | UndrainWorker
 )
 
 
@@ -140,7 +148,7 @@ class Validated:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """The answer to DrainWorker."""
+    """The answer to DrainWorker and UndrainWorker."""
 
     worker_id: str
 

@@ -9,7 +9,7 @@ incarnation of the same worker id frees units, and only that worker's.
 
 from __future__ import annotations
 
-from herdmesh.herder.state import calls, commands, holds, restarts, tasksets
+from herdmesh.herder.state import calls, commands, drains, holds, restarts, tasksets
 from herdmesh.herder.state.events import (
     CommandReplied,
     StreamBroken,
@@ -53,8 +53,8 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
         session=event.session,
         connected_ms=mesh.now,
         heard_ms=mesh.now,
-        draining=event.draining or (before is not None and before.draining and before.incarnation == event.incarnation),
     )
+    drains.greet(mesh, member, before, event.draining)
     if before is not None:
         member.load = before.load
     mesh.members[event.worker_id] = member
@@ -71,6 +71,7 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
     for holding in event.holdings:
         if holding.unit not in kept:
             mesh.send(event.session, StopUnit(holding.unit, holding.assignment, "not wanted here any more"))
+    drains.remind(mesh, member, event.draining)
     mesh.place_again = True
     mesh.show_worker(member.worker_id)
 

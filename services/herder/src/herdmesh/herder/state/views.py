@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum, unique
 
-from herdmesh.herder.state import configs, holds, reign, tasksets
+from herdmesh.herder.state import configs, drains, holds, reign, tasksets
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import (
     Condition,
@@ -85,6 +85,8 @@ class WorkerView:
     connectors: tuple[str, ...]
     tasks: tuple[UnitId, ...]
     connected_ms: int
+    #: one line for a state other than CONNECTED.
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +151,13 @@ def unit_view(mesh: Mesh, connector: Connector, unit: Unit) -> UnitView:
 
 def worker_views(mesh: Mesh) -> tuple[WorkerView, ...]:
     """All workers, sorted by id."""
-    return tuple(_worker_view(mesh.members[worker_id]) for worker_id in sorted(mesh.members))
+    return tuple(_worker_view(mesh, mesh.members[worker_id]) for worker_id in sorted(mesh.members))
 
 
 def worker_view(mesh: Mesh, worker_id: str) -> WorkerView | None:
     """One worker; None when it is gone."""
     member = mesh.members.get(worker_id)
-    return _worker_view(member) if member is not None else None
+    return _worker_view(mesh, member) if member is not None else None
 
 
 def cluster_view(mesh: Mesh) -> ClusterView:
@@ -232,7 +234,7 @@ def _lag(type_: ConnectorType, tasks: tuple[TaskView, ...]) -> int:
     return total
 
 
-def _worker_view(member: Member) -> WorkerView:
+def _worker_view(mesh: Mesh, member: Member) -> WorkerView:
     if member.session is None:
         state = WorkerState.LOST
     elif not member.draining:
@@ -249,4 +251,5 @@ def _worker_view(member: Member) -> WorkerView:
         tuple(unit.connector for unit in units if unit.task is None),
         tuple(unit for unit in units if unit.task is not None),
         member.connected_ms,
+        drains.reason(mesh, member),
     )

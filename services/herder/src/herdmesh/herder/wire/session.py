@@ -115,6 +115,8 @@ def response(sent: ins.Send) -> pb.SessionResponse:
             _ask(result, command_id, question)
         case ins.Heartbeat():
             result.heartbeat.SetInParent()
+        case ins.SetDraining(draining=draining):
+            result.set_draining.CopyFrom(pb.SetDraining(draining=draining))
         case ins.Released():
             result.released.SetInParent()
     return result

@@ -50,6 +50,7 @@ def worker(view: WorkerView) -> pb.Worker:
         connectors=view.connectors,
         tasks=[_task_id(task) for task in view.tasks],
         connect_time=values.wall_time(view.connected_ms),
+        reason=view.reason,
     )
 
 

@@ -87,13 +87,23 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
+class SetDraining:
+    """Want no work, or work again: the leader moves what is held, and every later hello says it."""
+
+    epoch: int
+    draining: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Released:
     """The leader moved everything away after we said that we leave."""
 
     epoch: int
 
 
-Command = SessionOpened | StartUnit | StopUnit | SetUnitTargetState | GenerateTaskConfigs | Asked | Released
+Command = (
+    SessionOpened | StartUnit | StopUnit | SetUnitTargetState | GenerateTaskConfigs | Asked | SetDraining | Released
+)
 
 # --- runs
 

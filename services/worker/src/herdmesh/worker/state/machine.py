@@ -94,6 +94,9 @@ class WorkerState:
                 return self.connectors.generate(event, now)
             case events.Asked(command_id=command_id, question=question):
                 return [instructions.Answer(command_id, question)]
+            case events.SetDraining(draining=draining):
+                self.draining = draining
+                return []
             case events.Released():
                 return self._stop_all("released", now) if self._exit_code is not None else []
 

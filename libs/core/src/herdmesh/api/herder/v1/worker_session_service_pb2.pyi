@@ -436,6 +436,7 @@ class SessionResponse(_message.Message):
     SET_LOGGER_FIELD_NUMBER: _builtins.int
     ALTER_OFFSETS_FIELD_NUMBER: _builtins.int
     PLAN_TASK_CONFIGS_FIELD_NUMBER: _builtins.int
+    SET_DRAINING_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """epoch of the leader; a worker drops anything below the highest it has seen."""
     @_builtins.property
@@ -494,6 +495,10 @@ class SessionResponse(_message.Message):
     def plan_task_configs(self) -> Global___PlanTaskConfigsCommand:
         """plan_task_configs asks which task configs a config would make."""
 
+    @_builtins.property
+    def set_draining(self) -> Global___SetDraining:
+        """set_draining tells the worker whether it is to want no work, which it says in every later hello."""
+
     def __init__(
         self,
         *,
@@ -512,12 +517,13 @@ class SessionResponse(_message.Message):
         set_logger: Global___SetLoggerCommand | None = ...,
         alter_offsets: Global___AlterOffsetsCommand | None = ...,
         plan_task_configs: Global___PlanTaskConfigsCommand | None = ...,
+        set_draining: Global___SetDraining | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "released", b"released", "set_logger", b"set_logger", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "released", b"released", "set_draining", b"set_draining", "set_logger", b"set_logger", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "epoch", b"epoch", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "released", b"released", "set_logger", b"set_logger", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "epoch", b"epoch", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "released", b"released", "set_draining", b"set_draining", "set_logger", b"set_logger", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "start", "stop", "set_target_state", "generate_task_configs", "fence", "validate", "heartbeat", "released", "describe_plugin", "list_loggers", "set_logger", "alter_offsets", "plan_task_configs"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "start", "stop", "set_target_state", "generate_task_configs", "fence", "validate", "heartbeat", "released", "describe_plugin", "list_loggers", "set_logger", "alter_offsets", "plan_task_configs", "set_draining"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -571,6 +577,7 @@ class StartUnit(_message.Message):
     TASK_COUNT_FIELD_NUMBER: _builtins.int
     TASKS_MAX_FIELD_NUMBER: _builtins.int
     HAS_COMMITTED_FIELD_NUMBER: _builtins.int
+    CONDITIONS_FIELD_NUMBER: _builtins.int
     target_state: _connector_pb2.TargetState.ValueType
     """target_state to start in; STOPPED is never sent for a task."""
     task_count: _builtins.int
@@ -595,6 +602,10 @@ class StartUnit(_message.Message):
     def task_config(self) -> _connector_pb2.Properties:
         """task_config of the task. Unset for a connector."""
 
+    @_builtins.property
+    def conditions(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Condition]:
+        """conditions that every status written under this assignment carries as they are, so that none loses them. Empty = none."""
+
     def __init__(
         self,
         *,
@@ -606,10 +617,11 @@ class StartUnit(_message.Message):
         task_count: _builtins.int = ...,
         tasks_max: _builtins.int = ...,
         has_committed: _builtins.bool = ...,
+        conditions: _abc.Iterable[_connector_pb2.Condition] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "connector_config", b"connector_config", "task_config", b"task_config", "unit", b"unit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "connector_config", b"connector_config", "has_committed", b"has_committed", "target_state", b"target_state", "task_config", b"task_config", "task_count", b"task_count", "tasks_max", b"tasks_max", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "conditions", b"conditions", "connector_config", b"connector_config", "has_committed", b"has_committed", "target_state", b"target_state", "task_config", b"task_config", "task_count", b"task_count", "tasks_max", b"tasks_max", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -676,6 +688,28 @@ class SetUnitTargetState(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetUnitTargetState: _TypeAlias = SetUnitTargetState  # noqa: Y015
+
+@_typing.final
+class SetDraining(_message.Message):
+    """SetDraining begins or ends a drain. The worker stops nothing by itself: the herder moves its units."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DRAINING_FIELD_NUMBER: _builtins.int
+    draining: _builtins.bool
+    """draining is true when the worker is to get no more work."""
+    def __init__(
+        self,
+        *,
+        draining: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetDraining: _TypeAlias = SetDraining  # noqa: Y015
 
 @_typing.final
 class GenerateTaskConfigs(_message.Message):
