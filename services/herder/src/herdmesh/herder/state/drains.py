@@ -1,7 +1,7 @@
 """Draining: a worker that is to hold nothing, and may be stopped afterwards without anybody noticing.
 
 Owns who drains, and the words for how far it is. Moving the units is placement's work (`placement.py`): a draining
-worker takes nothing, and each unit leaves it as soon as somebody else can take it; one that nobody else can take runs on.
+worker takes nothing, and each unit leaves it as soon as somebody else can take it; what nobody else can take runs on.
 
 A drain belongs to one life of a worker. The leader tells the worker, which says so in every later hello: so the next
 leader knows it, though nothing is stored.
