@@ -27,13 +27,16 @@ from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_messages
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.api.herder.v1 import connector_service_pb2_grpc
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_messages
 from herdmesh.cli import views
 from herdmesh.cli.board import Board
-from herdmesh.cli.client import HerderClient
+from herdmesh.cli.client import DEFAULT_HERDER, HerderClient
 from herdmesh.cli.commands.apply import to_properties
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.stack import Stack, StackSettings, role_of
+from herdmesh.rpc.client import connect
+from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.rpc.request_ids import new_request_id
 
 WAIT_S = 60.0
@@ -45,7 +48,7 @@ class Mesh:
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
         self.board = Board()
-        self.client = HerderClient("", patience_s=45.0)
+        self.client = HerderClient(DEFAULT_HERDER, patience_s=45.0)  # replaced once the stack has its ports
         self._changed = asyncio.Event()
         self._lag_consumers: dict[str, Consumer] = {}
         self._failpoints = Path(stack.settings.worker_env["HERDMESH_FAILPOINTS"].removeprefix("@"))
@@ -88,6 +91,27 @@ class Mesh:
     async def cluster(self) -> views.Json:
         reply = await self.client.call(lambda stub: stub.GetCluster, admin_messages.GetClusterRequest())
         return views.cluster(reply)
+
+    async def connectors(self) -> dict[str, views.Json]:
+        """Every connector by name, as the leader sees it now."""
+        reply = await self.client.call(lambda stub: stub.ListConnectors, messages.ListConnectorsRequest())
+        return {one.name: views.connector(one) for one in reply.connectors}
+
+    async def leader_address(self) -> str:
+        """The herder that leads at this moment, empty while none says so."""
+
+        async def leads(address: str) -> bool:
+            async with connect(address) as channel:
+                stub = connector_service_pb2_grpc.ConnectorServiceStub(channel)
+                try:
+                    cluster = await stub.GetCluster(admin_messages.GetClusterRequest(), timeout=1.0)
+                except HerdmeshError:
+                    return False
+                return cluster.epoch > 0
+
+        addresses = self.stack.addresses("herder")
+        found = await asyncio.gather(*(leads(address) for address in addresses))
+        return next((address for address, leading in zip(addresses, found, strict=True) if leading), "")
 
     async def lifecycle(self, rpc: str, name: str) -> None:
         """PauseConnector, ResumeConnector or StopConnector."""
@@ -381,8 +405,17 @@ def _brief(shown: views.Json | None) -> object:
 
 
 @contextlib.asynccontextmanager
-async def running_mesh(data_dir: Path, broker: Broker, workers: int = 2, group: str = "") -> AsyncGenerator[Mesh]:
-    """A mesh of a group (default: its own) on a shared broker; stopped at the end."""
+async def running_mesh(
+    data_dir: Path,
+    broker: Broker | None,
+    workers: int = 2,
+    group: str = "",
+    *,
+    herders: int = 1,
+    store_replicas: int = 1,
+    slots: int | None = None,
+) -> AsyncGenerator[Mesh]:
+    """A mesh of a group (default: its own) on a shared broker, or on one of its own (None); stopped at the end."""
     group = group or f"mesh-{data_dir.name}"
     env = {
         "HERDMESH_GROUP_ID": group,
@@ -391,15 +424,23 @@ async def running_mesh(data_dir: Path, broker: Broker, workers: int = 2, group: 
         "HERDMESH_OFFSET_STORAGE_TOPIC": f"{group}-offsets",
         "HERDMESH_OFFSET_STORAGE_PARTITIONS": "5",
         "HERDMESH_OFFSET_FLUSH_INTERVAL_MS": "500",
-        # the shared broker allows it, and what stores do while nobody writes is measured elsewhere
-        "HERDMESH_ELECTION_SESSION_TIMEOUT_MS": "1500",
     }
+    if broker is not None:
+        # the shared broker allows it, and what stores do while nobody writes is measured elsewhere
+        env["HERDMESH_ELECTION_SESSION_TIMEOUT_MS"] = "1500"
     failpoints = {
         "HERDMESH_FAILPOINTS": f"@{data_dir / 'failpoints'}",
         "HERDMESH_FAILPOINT_LOG": str(data_dir / "failpoints.log"),
     }
     settings = StackSettings(
-        data_dir, workers, usual_ports=False, service_env=env, worker_env=failpoints, broker=broker
+        data_dir,
+        workers,
+        herders,
+        store_replicas,
+        usual_ports=False,
+        service_env=env,
+        worker_env=failpoints | ({} if slots is None else {"HERDMESH_SLOTS": str(slots)}),
+        broker=broker,
     )
     mesh = Mesh(Stack(settings))
     await mesh.start()

@@ -1,0 +1,63 @@
+"""What is done to the mesh, drawn from a seed. Owns the draw, not the doing.
+
+Invariant: the same seed gives the same rounds; every kind of fault comes once before any comes again, so that a run of
+a few minutes has seen nearly all of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Way(StrEnum):
+    """How a process is harmed."""
+
+    KILL = "kill -9"
+    STOP = "SIGTERM"
+    FREEZE = "SIGSTOP"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`target` is a role: worker, jvm, run, leader, follower, config-store, status-store or broker. `pick` in [0, 1)
+    says which process of it, `freeze_s` for how long, `gap_s` how long after the fault before."""
+
+    way: Way
+    target: str
+    pick: float
+    freeze_s: float
+    gap_s: float
+
+
+#: Shorter than any time-out of ours, and longer than all of them (a worker's session: 6 s).
+_BLINK_S = (0.3, 2.0)
+_LONG_S = (6.5, 9.0)
+
+_CARDS: Sequence[tuple[Way, str, tuple[float, float]]] = (
+    *((Way.KILL, target, (0, 0)) for target in ("worker", "worker", "jvm", "run", "run", "leader", "leader")),
+    *((Way.KILL, target, (0, 0)) for target in ("follower", "config-store", "config-store", "status-store", "broker")),
+    *((Way.STOP, target, (0, 0)) for target in ("worker", "leader", "config-store", "status-store", "broker")),
+    *((Way.FREEZE, target, _BLINK_S) for target in ("worker", "jvm", "run", "leader", "config-store", "broker")),
+    *((Way.FREEZE, target, _LONG_S) for target in ("worker", "run", "leader", "config-store", "status-store")),
+    (Way.FREEZE, "broker", _LONG_S),
+)
+_SIZES = (1, 1, 2, 2, 3)
+_GAP_S_MAX = 3.0
+
+
+def rounds(seed: int) -> Iterator[Sequence[Fault]]:
+    """Without end: some faults at a time, to be followed by a look at what became of it."""
+    draw = random.Random(seed)
+    deck: list[tuple[Way, str, tuple[float, float]]] = []
+    while True:
+        faults: list[Fault] = []
+        for number in range(draw.choice(_SIZES)):
+            if not deck:
+                deck = draw.sample(_CARDS, len(_CARDS))
+            way, target, (shortest_s, longest_s) = deck.pop()
+            gap_s = draw.uniform(0, _GAP_S_MAX) if number else 0.0
+            faults.append(Fault(way, target, draw.random(), round(draw.uniform(shortest_s, longest_s), 1), gap_s))
+        yield faults

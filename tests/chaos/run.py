@@ -1,0 +1,282 @@
+"""One run of chaos: 3 workers, 2 herders, 2 replicas of each store, a broker, 12 connectors under load, and harm.
+
+Owns the order of a run and the judging. Faults come in rounds from a seed; after each round, when its harm is over:
+
+- every connector and task is RUNNING again within `SETTLE_S` of the last fault or of the first worker ready, whichever
+  is later (a freeze ends when it is woken; the broker's fault when it serves again);
+- a task that ran on a worker that was not harmed was not restarted (its generation is the same), unless the broker was
+  harmed, or it was moved onto a worker that came back, to balance.
+
+In the end: nothing acknowledged is lost, the data is exact (`traffic`), and no process is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc.aio
+
+from herdmesh.cli.errors import CommandError
+from herdmesh.devstack.readiness import serves
+from tests.chaos.faults import Fault, rounds
+from tests.chaos.harm import Harm, own_sessions
+from tests.chaos.traffic import TASKS, Traffic
+from tests.support.control import ControlWriter
+from tests.support.mesh import Mesh, role_of, running_mesh
+
+WORKERS, HERDERS, REPLICAS = 3, 2, 2
+#: All tasks fit on one worker, should the others be dead.
+SLOTS = 20
+#: What the issue promises.
+SETTLE_S = 10.0
+#: How long a run waits, beyond the promise, before it gives up on a task; only to tell late from never.
+GIVEN_UP_S = 60.0
+
+Unit = tuple[str, int | None]
+"""A connector's instance (None) or one of its tasks."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a unit is, as the leader says."""
+
+    state: str
+    worker_id: str
+    generation: int
+
+
+@dataclass
+class Outcome:
+    """What a run did and found. It is good when `violations` is empty."""
+
+    seed: int
+    rounds: int = 0
+    faults: int = 0
+    settle_s: list[float] = field(default_factory=lambda: list[float]())
+    worker_ready_s: list[float] = field(default_factory=lambda: list[float]())
+    violations: list[str] = field(default_factory=lambda: list[str]())
+    timeline: list[str] = field(default_factory=lambda: list[str]())
+    data: str = ""
+
+    def summary(self) -> str:
+        """A few lines for people."""
+        settled = sorted(self.settle_s)
+        ready = sorted(self.worker_ready_s)
+        lines = [
+            f"chaos: seed {self.seed}, {self.rounds} rounds, {self.faults} faults, {len(self.violations)} violations",
+            f"RUNNING again after (s): median {_at(settled, 0.5)}, worst {_at(settled, 1.0)}",
+            f"a worker was ready after (s): median {_at(ready, 0.5)}, worst {_at(ready, 1.0)}",
+            self.data,
+        ]
+        return "\n".join([*lines, *(f"VIOLATION {one}" for one in self.violations)])
+
+
+class Workers:
+    """When each worker became ready, seen from outside."""
+
+    def __init__(self, mesh: Mesh, outcome: Outcome) -> None:
+        self._mesh, self._outcome = mesh, outcome
+        self.ready_s: dict[str, float] = {}
+        """Since when a worker serves without a break; absent while it does not."""
+
+    async def watch(self) -> None:
+        """Until cancelled."""
+        names = [name for name in self._mesh.stack.processes if role_of(name) == "worker"]
+        await asyncio.gather(*(self._watch(name) for name in names))
+
+    async def _watch(self, name: str) -> None:
+        address = next(one.address for one in self._mesh.stack.state.services if one.name == name)
+        lost_s = time.monotonic()
+        async with grpc.aio.insecure_channel(address) as channel:
+            while True:
+                if await serves(channel, timeout_s=0.5):
+                    if name not in self.ready_s:
+                        self.ready_s[name] = time.monotonic()
+                        self._outcome.worker_ready_s.append(self.ready_s[name] - lost_s)
+                elif self.ready_s.pop(name, None) is not None:
+                    lost_s = time.monotonic()
+                await asyncio.sleep(0.1)
+
+
+class Chaos:
+    """A run on a mesh that is up."""
+
+    def __init__(self, mesh: Mesh, seed: int, folder: Path) -> None:
+        self.outcome = Outcome(seed)
+        self.harm = Harm(mesh)
+        self._mesh = mesh
+        self._traffic = Traffic(mesh, folder)
+        self._workers = Workers(mesh, self.outcome)
+        self._pauses = random.Random(seed ^ 1)
+        self._addresses: dict[str, str] = {}
+
+    async def run(self, seconds: float) -> Outcome:
+        """Harm for about so long. Raises what went wrong in the harness; what the mesh did wrong is in the outcome."""
+        self._addresses = {one.address: one.name for one in self._mesh.stack.state.services}
+        await self._traffic.start()
+        self.harm.note("all connectors run")
+        watching = asyncio.create_task(self._workers.watch())
+        try:
+            async with ControlWriter(self._mesh, "control") as control:
+                until_s = time.monotonic() + seconds
+                for faults in rounds(self.outcome.seed):
+                    if time.monotonic() > until_s or any("never" in one for one in self.outcome.violations):
+                        break
+                    await self._round(faults)
+                    self._traffic.check()
+            self.harm.note("harm is over, counting")
+            await asyncio.to_thread(self._traffic.finish)
+            try:
+                self.outcome.data = await self._traffic.assert_exact()
+                await control.assert_nothing_lost()
+                self.outcome.data += f"; {control.acknowledged} changes acknowledged, none lost"
+            except (AssertionError, CommandError) as error:
+                self._violated(str(error))
+        finally:
+            self.harm.wake_all()
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+        self.outcome.faults, self.outcome.timeline = self.harm.count, self.harm.timeline
+        return self.outcome
+
+    async def _round(self, faults: Sequence[Fault]) -> None:
+        """Some faults, and the look after them."""
+        before = await self._places()
+        self.outcome.rounds += 1
+        begun_s = time.monotonic()
+        for fault in faults:
+            await self._wait(fault.gap_s)
+            await self.harm.do(fault)
+        await self.harm.over()
+        after = await self._settled()
+        if after is not None:
+            self._judge(before, after, begun_s)
+        # Also while a worker is still starting: it need not be ready when the next is harmed.
+        await self._wait(self._pauses.uniform(0, 4))
+
+    async def _settled(self) -> dict[Unit, Place] | None:
+        """Wait until everything runs; notes how long it took."""
+        seen: dict[Unit, Place] = {}
+        while True:
+            try:
+                seen = await self._places()
+            except CommandError as error:
+                trouble = f"no leader answers: {error.message}"
+            else:
+                trouble = _not_running(seen)
+                if not trouble:
+                    break
+            if time.monotonic() - self._since_s() > GIVEN_UP_S:
+                self._violated(f"never RUNNING again within {GIVEN_UP_S:g} s: {trouble}")
+                return None
+            await asyncio.sleep(0.1)
+        took_s = time.monotonic() - self._since_s()
+        self.outcome.settle_s.append(max(0.0, took_s))
+        self.harm.note(f"all RUNNING {took_s:.1f} s after the last fault (or the first worker ready)")
+        if took_s > SETTLE_S:
+            self._violated(f"RUNNING again only after {took_s:.1f} s")
+        return seen
+
+    def _since_s(self) -> float:
+        """The last fault, or the first worker ready after it when none was ready at it."""
+        last_s = self.harm.last_s
+        ready = sorted(self._workers.ready_s.values())
+        if not ready:
+            return time.monotonic()
+        return max(last_s, ready[0])
+
+    def _judge(self, before: dict[Unit, Place], after: dict[Unit, Place], begun_s: float) -> None:
+        """No task restarted that no fault of this round, nor a worker that came back in it, explains."""
+        if self._harmed("broker", begun_s):
+            return
+        for unit, was in before.items():
+            now = after[unit]
+            if unit[0] not in TASKS or now.generation == was.generation:
+                continue
+            left, took = self._addresses.get(was.worker_id, ""), self._addresses.get(now.worker_id, "")
+            if was.state != "RUNNING" or self._harmed(left, begun_s):
+                continue
+            if took != left and (self._harmed(took, begun_s) or self._workers.ready_s.get(took, 0.0) > begun_s):
+                continue  # balance: moved onto a worker that came back
+            self._violated(
+                f"{_named(unit)} was restarted (generation {was.generation} -> {now.generation}, {left} -> {took}), "
+                f"and neither was harmed"
+            )
+
+    def _harmed(self, service: str, since_s: float) -> bool:
+        return self.harm.harmed.get(service, 0.0) >= since_s
+
+    async def _places(self) -> dict[Unit, Place]:
+        found: dict[Unit, Place] = {}
+        for name, connector in (await self._mesh.connectors()).items():
+            if name in TASKS:
+                units = [(None, connector["connector"]), *((task["id"], task) for task in connector["tasks"])]
+                found |= {
+                    (name, number): Place(one["state"], one["worker_id"] or "", one["generation"])
+                    for number, one in units
+                }
+        return found
+
+    def _violated(self, what: str) -> None:
+        self.outcome.violations.append(what)
+        self.harm.note(f"VIOLATION {what}")
+
+    async def _wait(self, seconds: float) -> None:
+        """Let the schedule's time pass."""
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            self._traffic.check()
+            await asyncio.sleep(0.05)
+
+
+async def run_chaos(folder: Path, seed: int, seconds: float) -> Outcome:
+    """A whole run in this folder: mesh up, harm, mesh down. Logs of all processes stay in `folder`/stack/logs."""
+    print(f"chaos: seed {seed}, {seconds:g} s, logs in {folder / 'stack' / 'logs'}", flush=True)
+    begun_s = time.monotonic()
+    sessions: set[int] = set()
+    async with running_mesh(
+        folder / "stack", None, WORKERS, "chaos", herders=HERDERS, store_replicas=REPLICAS, slots=SLOTS
+    ) as mesh:
+        print(f"the mesh serves after {time.monotonic() - begun_s:.1f} s", flush=True)
+        chaos = Chaos(mesh, seed, folder / "data")
+        noting = asyncio.create_task(_note_sessions(mesh, sessions))
+        try:
+            outcome = await chaos.run(seconds)
+        finally:
+            noting.cancel()
+        stopping_s = time.monotonic()
+    print(f"the mesh stopped in {time.monotonic() - stopping_s:.1f} s", flush=True)
+    left = own_sessions(sorted(sessions))
+    if left:
+        outcome.violations.append(f"left behind: {[(one.pid, one.name()) for one in left]}")
+    return outcome
+
+
+async def _note_sessions(mesh: Mesh, sessions: set[int]) -> None:
+    """Every service leads a session of its own, in which all it starts lives."""
+    while True:
+        sessions |= {process.mark.pid for process in mesh.stack.processes.values() if process.mark is not None}
+        if (pid := mesh.stack.broker.pid) is not None:
+            sessions.add(pid)
+        await asyncio.sleep(0.2)
+
+
+def _not_running(seen: dict[Unit, Place]) -> str:
+    """What does not run, empty when everything does."""
+    wanted = [(name, number) for name, tasks in TASKS.items() for number in (None, *range(tasks))]
+    missing = [unit for unit in wanted if unit not in seen]
+    bad = [f"{_named(unit)} {seen[unit].state}" for unit in wanted if unit in seen and seen[unit].state != "RUNNING"]
+    return ", ".join([*(f"{_named(unit)} absent" for unit in missing), *bad])
+
+
+def _named(unit: Unit) -> str:
+    return unit[0] if unit[1] is None else f"{unit[0]}-{unit[1]}"
+
+
+def _at(ordered: Sequence[float], share: float) -> str:
+    return f"{ordered[int(share * (len(ordered) - 1))]:.1f}" if ordered else "-"
