@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from herdmesh.cli.commands import apply, demo, doctor, get, lifecycle, up, watch
+from herdmesh.cli.commands import apply, demo, doctor, get, lifecycle, run, up, watch
 
 app = typer.Typer(
     name="herd",
@@ -15,6 +15,7 @@ app = typer.Typer(
 )
 app.command()(up.up)
 app.command()(up.down)
+app.command("run")(run.run_standalone)
 app.command()(apply.apply)
 app.add_typer(get.get_app, name="get")
 app.add_typer(get.describe_app, name="describe")

@@ -1,0 +1,197 @@
+"""`herd run`: Connect's standalone mode, with Connect's own files.
+
+Owns the command: reading the files, telling what is wrong in them, creating the connectors in the order given, and
+lines of progress. The process itself is `herdmesh.standalone`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+from rich.markup import escape
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.cli import views
+from herdmesh.cli.board import Board
+from herdmesh.cli.client import DEFAULT_HERDER, HerderClient
+from herdmesh.cli.commands.apply import to_properties
+from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_USAGE, CommandError
+from herdmesh.cli.output import Format, colored, err, out, print_json_line
+from herdmesh.cli.runner import OutputOption, run
+from herdmesh.rpc.process import EXIT_FORCED, configure_logging
+from herdmesh.rpc.request_ids import new_request_id
+from herdmesh.standalone.errors import BadFiles, PartEnded, Problem
+from herdmesh.standalone.files import ConnectorFile, not_latin, read_connectors, read_properties
+from herdmesh.standalone.worker_properties import WorkerPlan, plan_worker
+
+_EXIT_CONFIG: Final = 5
+_LOG_LEVEL = "HERDMESH_LOG_LEVEL"
+
+
+def run_standalone(
+    worker: Annotated[str, typer.Argument(metavar="WORKER.properties", help="Connect's worker file.")],
+    connectors: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CONNECTOR.properties|CONNECTOR.json]...", help="One connector each."),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Where the gRPC API listens; port 0 = any free one.")
+    ] = DEFAULT_HERDER,
+    log_level: Annotated[
+        str, typer.Option("--log-level", envvar=_LOG_LEVEL, help="debug, info, warning or error; logs go to stderr.")
+    ] = "warning",
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Run connectors in this one process, as connect-standalone.sh does; Ctrl-C stops in order and keeps offsets."""
+    try:
+        import herdmesh.standalone.process as standalone  # its services are not installed with every `herd`
+    except ImportError as error:
+        message = f"`herd run` needs all services in this environment, and {error.name} is missing"
+        step = "Install herdmesh-cli[standalone]."
+        missing = CommandError("USAGE", message, step, EXIT_USAGE)
+
+        async def refuse() -> None:
+            raise missing
+
+        run(output, refuse)
+        return
+    os.environ[_LOG_LEVEL] = log_level  # for the processes of the runs
+    configure_logging(log_level)
+
+    async def work() -> None:
+        plan, files = _read(worker, connectors or (), output)
+        problems = standalone.invalid_connectors(plan, files)
+        if problems:
+            raise _refused("CONFIG_INVALID", problems, _EXIT_CONFIG)
+        stop = _stop_on_signals()
+        show = _Progress(output)
+        ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        serving = asyncio.create_task(standalone.serve(plan, listen, stop, ready.set_result))
+        starting = asyncio.create_task(_create_all(ready, files, show))
+        try:
+            await asyncio.wait({serving, starting}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done() and starting.exception() is not None:
+                stop.set()
+            await serving
+            if starting.done():
+                starting.result()
+        except PartEnded as ended:
+            raise CommandError("STANDALONE", str(ended), exit_code=EXIT_INTERNAL) from None
+        finally:
+            starting.cancel()
+            show.close()
+            await asyncio.gather(starting, return_exceptions=True)
+        show.say("stopped", {"event": "stopped"})
+
+    run(output, work)
+
+
+class _Progress:
+    """What a user sees while connectors start and run: one line for each change of a connector's state."""
+
+    def __init__(self, output: Format) -> None:
+        self._json = output is Format.JSON
+        self._shown: dict[str, str] = {}
+        self._following: asyncio.Task[None] | None = None
+
+    def say(self, text: str, document: views.Json) -> None:
+        if self._json:
+            print_json_line(document)
+        else:
+            out.print(text, soft_wrap=True)
+
+    def follow(self, address: str) -> None:
+        """Tell of every connector's changes from now on."""
+        self._following = asyncio.create_task(Board().follow(address, self._changed))
+
+    def close(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+
+    def _changed(self, name: str, connector: views.Json | None) -> None:
+        if connector is None:
+            if self._shown.pop(name, None) is not None:
+                self.say(f"[bold]{escape(name)}[/] deleted", {"event": "deleted", "name": name})
+            return
+        states = [task["state"] for task in connector["tasks"]]
+        own: str = connector["connector"]["state"]
+        running = states.count("RUNNING")
+        word = "FAILED" if "FAILED" in (own, *states) else own
+        summary = f"{colored(word)}, {running} of {len(states)} tasks running"
+        errors = [one["error"] for one in (connector["connector"], *connector["tasks"]) if one.get("error")]
+        if errors and word == "FAILED":
+            summary += f": {escape(errors[0])}"
+        if self._shown.get(name) == summary:
+            return
+        self._shown[name] = summary
+        document: views.Json = {"event": "connector", "name": name, "state": word, "tasks": states}
+        if errors:
+            document["error"] = errors[0]
+        self.say(f"[bold]{escape(name)}[/] {summary}", document)
+
+
+def _read(worker: str, connectors: Sequence[str], output: Format) -> tuple[WorkerPlan, list[ConnectorFile]]:
+    """Everything in the files; tells the warnings. Raises CommandError with everything wrong."""
+    try:
+        plan = plan_worker(worker, read_properties(worker))
+        files = read_connectors(connectors)
+    except BadFiles as bad:
+        raise _refused("USAGE", bad.problems, EXIT_USAGE) from None
+    paths = [worker, *(one.path for one in files if one.lines)]
+    for warning in (*plan.warnings, *filter(None, map(not_latin, paths))):
+        if output is Format.TABLE:
+            err.print(f"[yellow]warning[/] {escape(warning.place)}: {escape(warning.message)}", soft_wrap=True)
+        else:
+            print_json_line({"event": "warning", "place": warning.place, "message": warning.message})
+    return plan, files
+
+
+def _refused(reason: str, problems: Sequence[Problem], exit_code: int) -> CommandError:
+    paths = list(dict.fromkeys(one.path for one in problems))
+    fields = tuple((one.place, one.message) for one in problems)
+    message = f"nothing was started: {', '.join(paths)} cannot be run"
+    return CommandError(reason, message, "Mend what is named above and run again.", exit_code, fields)
+
+
+async def _create_all(ready: asyncio.Future[str], files: Sequence[ConnectorFile], show: _Progress) -> None:
+    address = await ready
+    document: views.Json = {"event": "listening", "address": address, "pid": os.getpid()}
+    show.say(f"the gRPC API listens on {address}; Ctrl-C stops", document)
+    show.follow(address)
+    async with HerderClient(address) as client:
+        for one in files:
+            request = messages.CreateConnectorRequest(
+                request_id=new_request_id(),
+                name=one.name,
+                config=to_properties(dict(one.config)),
+                initial_state=common.TargetState.Value(f"TARGET_STATE_{one.initial_state}"),
+            )
+            try:
+                await client.call(lambda stub: stub.CreateConnector, request)
+            except CommandError as error:
+                fields = tuple((one.problem(key, "").place, text) for key, text in error.fields)
+                raise CommandError(
+                    error.reason, f"{one.path}: {error.message}", error.next_step, error.exit_code, fields
+                ) from None
+
+
+def _stop_on_signals() -> asyncio.Event:
+    """Set by the first Ctrl-C or SIGTERM; the second ends the command at once."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def signalled() -> None:
+        if stop.is_set():
+            err.print("stopped by force; what was not committed is done again", style="yellow")
+            os._exit(EXIT_FORCED)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, signalled)
+    return stop

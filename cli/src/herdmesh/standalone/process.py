@@ -1,0 +1,159 @@
+"""Everything of a standalone worker in one process: config store and status store with the memory engine, herder,
+worker with its SparkSession; each is the service's own `serve`, and they talk over loopback gRPC as always.
+
+Owns the order of start and stop, and the settings each part gets. Owns no connector: clients create them over the API,
+as `herd run` does.
+
+Invariant: what this process leaves behind is in Kafka and in the offsets file; stopping is staged (worker, herder,
+stores) and bounded, and a part that ends by itself ends the process with the reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+from pydantic import SecretStr
+
+from herdmesh.configstore.__main__ import serve as serve_config_store
+from herdmesh.configstore.settings import ConfigStoreSettings
+from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.herder.__main__ import serve as serve_herder
+from herdmesh.herder.settings import HerderSettings
+from herdmesh.standalone.errors import PartEnded, Problem
+from herdmesh.standalone.files import ConnectorFile
+from herdmesh.standalone.worker_properties import WorkerPlan
+from herdmesh.statusstore.__main__ import serve as serve_status_store
+from herdmesh.statusstore.effects.store import make_store
+from herdmesh.statusstore.settings import StatusStoreSettings
+from herdmesh.worker.__main__ import serve as serve_worker
+from herdmesh.worker.effects.validation import validate
+from herdmesh.worker.settings import WorkerSettings
+
+LOOPBACK: Final = "127.0.0.1"
+_ANY_PORT: Final = f"{LOOPBACK}:0"
+_STORE_END_S: Final = 5.0
+_HERDER_END_S: Final = 5.0
+#: Beyond what the tasks may take: statuses, the session, the server, Spark.
+_WORKER_END_EXTRA_S: Final = 15.0
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+Serve = Callable[[asyncio.Event, Callable[[int], None]], Awaitable[None]]
+
+
+def invalid_connectors(plan: WorkerPlan, connectors: Sequence[ConnectorFile]) -> list[Problem]:
+    """Everything the worker would refuse in any of the connectors; asked before anything starts."""
+    plugins = PluginRegistry.discover()
+    worker = _worker_settings(plan, "", "").worker_config()
+    problems: list[Problem] = []
+    for connector in connectors:
+        validation = validate(connector.config, plugins, worker)
+        problems += [connector.problem(one.name, error) for one in validation.fields for error in one.errors]
+    return problems
+
+
+async def serve(plan: WorkerPlan, listen: str, stop: asyncio.Event, on_ready: Callable[[str], None]) -> None:
+    """Run until `stop` is set; `on_ready` is told the API's address once clients can create connectors.
+
+    Raises:
+        PartEnded: something did not start, or ended by itself.
+    """
+    parts: list[_Part] = []
+    starting = asyncio.create_task(_start(plan, listen, parts))
+    stopped = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            return
+        on_ready(starting.result())
+        await asyncio.wait({stopped, *(part.task for part in parts)}, return_when=asyncio.FIRST_COMPLETED)
+        if not stop.is_set():
+            raise next(part.why_ended() for part in parts if part.task.done())
+    finally:
+        starting.cancel()
+        stopped.cancel()
+        await asyncio.gather(starting, stopped, return_exceptions=True)
+        for part in reversed(parts):
+            await part.end()
+
+
+class _Part:
+    """One service's `serve`, in a task."""
+
+    def __init__(self, name: str, run: Serve, end_s: float) -> None:
+        self._name = name
+        self._end_s = end_s
+        self._stop = asyncio.Event()
+        self._port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self.task = asyncio.ensure_future(run(self._stop, self._port.set_result))
+
+    async def listening(self) -> int:
+        """The port, once there is one. Raises PartEnded."""
+        await asyncio.wait({self.task, self._port}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._port.done():
+            raise self.why_ended()
+        return self._port.result()
+
+    def why_ended(self) -> PartEnded:
+        """Of a part whose task is done."""
+        error = None if self.task.cancelled() else self.task.exception()
+        if error is None:
+            return PartEnded(f"the {self._name} ended by itself")
+        ended = PartEnded(f"the {self._name} ended: {error or type(error).__name__}")
+        ended.__cause__ = error
+        return ended
+
+    async def end(self) -> None:
+        """Ask it to stop and wait for it; cut it off when it takes too long."""
+        self._stop.set()
+        done, _ = await asyncio.wait({self.task}, timeout=self._end_s)
+        if not done:
+            _log.warning("cut_off", part=self._name, after_s=self._end_s)
+            self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+async def _start(plan: WorkerPlan, listen: str, parts: list[_Part]) -> str:
+    """Start all parts in their order; the API's address."""
+    identity = _identity(plan.offsets_file)
+    config = ConfigStoreSettings(listen=_ANY_PORT, memory=True, metrics=False, group_id=identity)
+    status = StatusStoreSettings(listen=_ANY_PORT, memory=True, metrics=False, group_id=identity)
+    parts.append(_Part("config store", lambda end, told: serve_config_store(config, end, told), _STORE_END_S))
+    parts.append(
+        _Part("status store", lambda end, told: serve_status_store(end, status, make_store(status), told), _STORE_END_S)
+    )
+    stores = [f"{LOOPBACK}:{await part.listening()}" for part in parts]
+    herder = HerderSettings(listen=listen, config_store=stores[0], status_store=stores[1])
+    parts.append(_Part("herder", lambda end, told: serve_herder(herder, end, told), _HERDER_END_S))
+    address = f"{listen.rpartition(':')[0]}:{await parts[-1].listening()}"
+    worker = _worker_settings(plan, address, stores[1])
+    end_s = worker.leave_timeout_ms / 1000 + _WORKER_END_EXTRA_S
+    parts.append(_Part("worker", lambda end, told: serve_worker(worker, end, told), end_s))
+    await parts[-1].listening()
+    return address
+
+
+def _worker_settings(plan: WorkerPlan, herder: str, status_store: str) -> WorkerSettings:
+    pairs = (f"{name}={value}".replace(",", "\\,") for name, value in plan.passed.items())
+    return WorkerSettings(
+        listen=_ANY_PORT,
+        metrics=False,
+        worker_id=herder,
+        herder=herder,
+        status_store=status_store,
+        group_id=_identity(plan.offsets_file),
+        worker_properties=SecretStr(",".join(pairs)),
+        **plan.settings,  # pyright: ignore[reportArgumentType] - by name; the table is tested against the settings
+    )
+
+
+def _identity(offsets_file: str) -> str:
+    """Stands for `group.id` in the names of fences: the same for the next process on the same offsets, and nobody
+    else's, so that a killed process' last runs cannot write on beside it."""
+    place = f"{socket.gethostname()}:{os.path.realpath(offsets_file)}"
+    return f"standalone-{hashlib.sha256(place.encode()).hexdigest()[:12]}"

@@ -1,0 +1,186 @@
+"""A Connect worker's properties file as settings of ours: which property does what here, and what the others get said.
+
+Owns that table (docs/standalone.md shows it). Reads no file and starts nothing.
+
+Invariant: every property of the file is used, or named in a warning; none is dropped silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from herdmesh.connect import chain_config
+from herdmesh.connect.config import Type, parse_value
+from herdmesh.connect.errors import ConfigError
+from herdmesh.standalone.errors import BadFiles, Problem
+from herdmesh.standalone.java_properties import Property
+
+REQUIRED = ("bootstrap.servers", "key.converter", "value.converter", "offset.storage.file.filename")
+#: Handed to every run as they are, under their own names.
+PASSED = ("key.converter", "value.converter", "topic.creation.enable")
+PASSED_PREFIXES = ("key.converter.", "value.converter.", "consumer.", "producer.")
+#: Whole numbers: property -> (our worker setting, least value).
+NUMBERS = {
+    "offset.flush.interval.ms": ("offset_flush_interval_ms", 1),
+    "task.shutdown.graceful.timeout.ms": ("stop_timeout_ms", 0),
+}
+#: Taken when they say what is done anyway, else warned about: property -> (accepted values, lower case; why not more).
+FIXED = {
+    "header.converter": (
+        ("org.apache.kafka.connect.storage.simpleheaderconverter", "simpleheaderconverter"),
+        "header converters are not built yet: headers are not converted",
+    ),
+    "connector.client.config.override.policy": (("all",), "connectors may override any client setting (policy All)"),
+}
+
+_REST = "there is no REST server in this process; the same API is served over gRPC (--listen)"
+_TLS = "it is of the REST server, which this process does not have; clients take it as consumer.* and producer.*"
+_PLUGINS = "Java plugins cannot be loaded; connectors are Python packages that are installed beside herdmesh"
+_METRICS = "metrics are served for Prometheus, on the port of --listen + 1000"
+_PROVIDERS = "config providers are not built yet: ${...} in a value is taken as it is written"
+_VERSIONS = "there is one version of each converter: the installed one"
+_TRACKING = "which topics a connector uses is always tracked and may always be reset"
+#: Of Connect's standalone worker, without meaning here: property -> why.
+UNUSED = {
+    **dict.fromkeys(
+        (
+            *("listeners", "admin.listeners", "rest.advertised.host.name", "rest.advertised.port"),
+            *("rest.advertised.listener", "rest.extension.classes", "access.control.allow.origin"),
+            *("access.control.allow.methods", "response.http.headers.config", "ssl.client.auth"),
+        ),
+        _REST,
+    ),
+    **dict.fromkeys(("plugin.path", "plugin.discovery"), _PLUGINS),
+    **dict.fromkeys(
+        ("metrics.sample.window.ms", "metrics.num.samples", "metrics.recording.level", "metric.reporters"), _METRICS
+    ),
+    **dict.fromkeys(("topic.tracking.enable", "topic.tracking.allow.reset"), _TRACKING),
+    "config.providers": _PROVIDERS,
+    "client.dns.lookup": "clients try every address of a name (use_all_dns_ips)",
+    "offset.flush.timeout.ms": "a commit takes as long as Kafka and the disk need, at most a minute",
+    "header.converter.plugin.version": _VERSIONS,
+    "key.converter.plugin.version": _VERSIONS,
+    "value.converter.plugin.version": _VERSIONS,
+    "internal.key.converter": "Connect ignores it too",
+    "internal.value.converter": "Connect ignores it too",
+}
+UNUSED_PREFIXES = {
+    "ssl.": _TLS,
+    "sasl.": "put it under consumer. and producer., which is what Connect's clients of connectors read",
+    "listeners.https.": _REST,
+    "admin.listeners.https.": _REST,
+    "config.providers.": _PROVIDERS,
+    "metrics.context.": _METRICS,
+    "internal.key.converter.": "Connect ignores it too",
+    "internal.value.converter.": "Connect ignores it too",
+    "header.converter.": "header converters are not built yet",
+    "admin.": "admin clients take no settings of their own yet",
+}
+#: Of Connect's distributed worker only.
+DISTRIBUTED = frozenset(
+    (
+        *("group.id", "session.timeout.ms", "rebalance.timeout.ms", "heartbeat.interval.ms", "client.id"),
+        *("exactly.once.source.support", "metadata.max.age.ms", "send.buffer.bytes", "receive.buffer.bytes"),
+        *("reconnect.backoff.ms", "reconnect.backoff.max.ms", "socket.connection.setup.timeout.ms"),
+        *("socket.connection.setup.timeout.max.ms", "retry.backoff.ms", "retry.backoff.max.ms", "request.timeout.ms"),
+        *("connections.max.idle.ms", "security.protocol", "worker.sync.timeout.ms", "worker.unsync.backoff.ms"),
+        *("connect.protocol", "scheduled.rebalance.max.delay.ms", "metadata.recovery.strategy"),
+        *("metadata.recovery.rebootstrap.trigger.ms", "security.providers"),
+    )
+)
+DISTRIBUTED_PREFIXES = ("offset.storage.", "config.storage.", "status.storage.", "inter.worker.")
+_LEAVE_EXTRA_MS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPlan:
+    """What a worker's properties come to. `settings` are of `WorkerSettings`; `passed` are handed on to runs."""
+
+    settings: Mapping[str, str | int]
+    passed: Mapping[str, str]
+    warnings: tuple[Problem, ...]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return str(self.settings["bootstrap_servers"])
+
+    @property
+    def offsets_file(self) -> str:
+        return str(self.settings["offset_storage_file"])
+
+
+def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
+    """Read a worker's properties. Raises BadFiles with everything wrong."""
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+    settings: dict[str, str | int] = {}
+    passed: dict[str, str] = {}
+    for key in REQUIRED:
+        if key not in properties or not properties[key].value.strip():
+            message = f'Missing required configuration "{key}" which has no default value.'
+            problems.append(Problem(path, properties[key].line if key in properties else 0, key, message))
+    for key, one in properties.items():
+        value = one.value.strip()
+        try:
+            if key in NUMBERS:
+                name, least = NUMBERS[key]
+                settings[name] = _number(key, value, least)
+            elif key == "bootstrap.servers":
+                settings["bootstrap_servers"] = ",".join(part.strip() for part in value.split(","))
+            elif key == "offset.storage.file.filename":
+                settings["offset_storage_file"] = value
+            elif key == "topic.creation.enable":
+                passed[key] = "true" if parse_value(key, value, Type.BOOLEAN) else "false"
+            elif _is_passed(key):
+                passed[key] = one.value
+            elif (why := _unused(key, value)) is not None:
+                warnings.append(Problem(path, one.line, key, why))
+        except ConfigError as error:
+            problems.append(Problem(path, one.line, key, str(error)))
+    if not problems:
+        problems += _converter_problems(path, properties, passed)
+    if problems:
+        raise BadFiles(problems)
+    for name in ("key.converter", "value.converter"):
+        # Connect's default; a worker of ours alone would say false.
+        passed.setdefault(f"{name}.schemas.enable", "true")
+    stop_ms = int(settings.get("stop_timeout_ms", 5_000))
+    settings["stop_timeout_ms"] = stop_ms
+    settings["leave_timeout_ms"] = stop_ms + _LEAVE_EXTRA_MS
+    return WorkerPlan(settings, passed, tuple(warnings))
+
+
+def _is_passed(key: str) -> bool:
+    return key in PASSED or (key.startswith(PASSED_PREFIXES) and key not in UNUSED)
+
+
+def _unused(key: str, value: str) -> str | None:
+    """Why a property has no effect; None = it says what is done anyway."""
+    if key in FIXED:
+        accepted, why = FIXED[key]
+        return None if value.lower() in accepted else why
+    if key in UNUSED:
+        return UNUSED[key]
+    if key in DISTRIBUTED or key.startswith(DISTRIBUTED_PREFIXES):
+        return "it is of Connect's distributed worker; a standalone one does not read it"
+    for prefix, why in UNUSED_PREFIXES.items():
+        if key.startswith(prefix):
+            return why
+    return "neither Connect nor Herdmesh knows this property; is it misspelt?"
+
+
+def _number(key: str, value: str, least: int) -> int:
+    number = parse_value(key, value, Type.LONG)
+    if number is None or number < least:
+        raise ConfigError(f"Invalid value {value} for configuration {key}: Value must be at least {least}", field=key)
+    return int(number)
+
+
+def _converter_problems(path: str, properties: Mapping[str, Property], passed: Mapping[str, str]) -> list[Problem]:
+    try:
+        chain_config.converters(passed)
+    except ConfigError as error:
+        line = properties[error.field].line if error.field in properties else 0
+        return [Problem(path, line, error.field, f"{error}{f' ({error.fix})' if error.fix else ''}")]
+    return []
