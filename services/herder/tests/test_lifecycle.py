@@ -19,7 +19,7 @@ from herdmesh.herder.state.requests import (
     Written,
 )
 from herdmesh.rpc.errors import TaskNotFound
-from services.herder.tests.world import BROKEN, FENCED, World, sink
+from services.herder.tests.world import BROKEN, World, sink
 
 
 @pytest.fixture
@@ -203,19 +203,6 @@ def test_restart_with_tasks_restarts_all_where_they_are(world: World) -> None:
     world.ask(RestartConnector("a", include_tasks=True))
     assert sorted(str(start.unit) for _, start in world.starts[before:]) == ["a", "a-0", "a-1", "a-2"]
     assert world.running() == where
-
-
-def test_a_fence_that_hit_the_owner_heals_once_a_minute(world: World) -> None:
-    world.ask(CreateConnector("a", sink(1)))
-    unit = UnitId("a", 0)
-    worker = next(worker for worker in world.workers.values() if unit in worker.held)
-    world.fail(worker, unit, FENCED)
-    assert unit not in worker.held
-    world.advance(1_500)
-    assert states(world, "a") == [RunState.RUNNING] * 2
-    world.fail(worker, unit, FENCED)
-    world.advance(30_000)
-    assert states(world, "a") == [RunState.RUNNING, RunState.FAILED]
 
 
 def test_a_unit_given_up_unasked_comes_back_after_a_pause(world: World) -> None:

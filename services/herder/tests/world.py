@@ -13,6 +13,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from herdmesh.herder.state import Herder, Rules
 from herdmesh.herder.state import events as ev
@@ -23,13 +24,14 @@ from herdmesh.herder.state.model import (
     Lease,
     Plugin,
     Properties,
+    RestartNote,
     RunState,
     StatusEntry,
     UnitId,
 )
 from herdmesh.herder.state.requests import Answer, Request, WriteOptions
-from herdmesh.rpc.errors import HerdmeshError
-from services.herder.tests.world_store import ConfigStore, revision
+from herdmesh.rpc.errors import HerdmeshError, Unreachable
+from services.herder.tests.world_store import ConfigStore, Outcome, revision
 from services.herder.tests.world_worker import SINK, SOURCE, Worker
 
 TICK_MS = 100
@@ -52,6 +54,11 @@ class World:
         self.role: HerdmeshError | str | None = "never led"
         self.herder: Herder = Herder(self.rules)
         self.store_down = False
+        self.status_store_down = False
+        #: how much longer than other messages a herder's writes to the status store travel.
+        self.status_delay_ms = 0
+        #: what a herder wrote into the status store, in order.
+        self.told: list[tuple[UnitId, RunState, RestartNote | None]] = []
         #: sessions the herder gave up, whether their workers know it or not.
         self.closed: set[int] = set()
         #: what was told to stop over which session, and not to start again.
@@ -65,6 +72,8 @@ class World:
         self._next_tick = self.now
         self._next_beat = self.now
         self._leases: dict[str, int] = {}
+        self._said: dict[tuple[str, UnitId], RunState] = {}
+        self._status_offset = 0
         self._reign = 0
 
     # --- what tests do
@@ -78,6 +87,18 @@ class World:
         self.config.next()
         self.post(ev.StatusSnapshot(list(self.statuses.values())))
         self.post(ev.LeasesChanged(self.leases()))
+        self._grant()
+
+    def lead_blind(self) -> None:
+        """As `lead`, but the status store cannot be read."""
+        self._reign += 1
+        self._end_sessions()
+        self.herder = Herder(self.rules)
+        self.config.epoch += 1
+        self.config.next()
+        self._grant()
+
+    def _grant(self) -> None:
         entries, at = list(self.config.entries.values()), revision(self.config.offset)
         self.post(ev.ConfigSnapshot(entries, at, self.config.epoch, self.config.session_key(self.now)))
         first = self.config.epoch * self.generations_per_epoch
@@ -131,6 +152,12 @@ class World:
         assert worker.session is not None
         worker.say(ev.UnitReported(worker.session, unit, held.assignment, RunState.FAILED, failure))
         self.run()
+
+    def fail_unheard(self, worker: Worker, unit: UnitId, failure: Failure) -> None:
+        """A unit fails while nobody leads: its worker can only write it down."""
+        held = worker.held[unit]
+        held.state, held.failure = RunState.FAILED, failure
+        self._status(worker, ev.UnitReported(0, unit, held.assignment, RunState.FAILED, failure))
 
     def give_up(self, worker: Worker, unit: UnitId) -> None:
         """A worker gives a unit up unasked."""
@@ -283,6 +310,8 @@ class World:
                 pass  # the lease ended: a test grants leadership again by itself
             case ins.RenewEpoch():
                 self._later("renew", self.lead)
+            case ins.PutStatus():
+                self._later("status", lambda: self._put_status(instruction), self._reign, self.status_delay_ms)
             case ins.DeleteStatuses():
                 self._later("status", lambda: self._delete_statuses(instruction), self._reign)
             case _:
@@ -309,41 +338,67 @@ class World:
     def _write(self, wanted: ins.Write) -> None:
         if self.store_down:
             return
-        names, created, key = list[str](), False, None
+        outcome, key = Outcome(), None
         try:
             if isinstance(wanted, ins.RotateSessionKey):
                 self.config.put_session_key(wanted, self.now)
                 key = self.config.session_key(self.now)
             else:
-                names, created = self.config.write(wanted)
+                outcome = self.config.write(wanted)
         except HerdmeshError as error:
             failed = ev.WriteFailed(wanted.op, error)
             self._later("config-out", lambda: self._handle(failed), self._reign)
             return
         at = revision(self.config.offset)
-        done = ev.WriteDone(wanted.op, at, created)
+        done = ev.WriteDone(wanted.op, at, outcome.created, outcome.restarted)
         self._later("config-out", lambda: self._handle(done), self._reign)
         if key is not None:
             recorded = ev.SessionKeyRecorded(key, at)
             self._later("watch", lambda: self._handle(recorded), self._reign)
-        for name in names:
+        if isinstance(wanted, ins.RequestRestart) and outcome.record is not None:
+            record = ev.RestartRecorded(wanted.connector, *outcome.record, None)
+            self._later("watch", lambda: self._handle(record), self._reign)
+        for name in outcome.names:
             changed = ev.ConfigChanged(name, self.config.entries[name], at)
             self._later("watch", lambda changed=changed: self._handle(changed), self._reign)
 
     def _status(self, worker: Worker, event: ev.UnitReported) -> None:
         stored = self.statuses.get(event.unit)
+        said = self._said.get((worker.incarnation, event.unit))
+        self._said[worker.incarnation, event.unit] = event.state
+        if event.state is RunState.UNASSIGNED and said is RunState.FAILED:
+            return  # a failure stays readable after its unit is given up
+        held = worker.held.get(event.unit)
         status = StatusEntry(
             event.unit,
             event.state,
             worker.id,
             worker.incarnation,
             event.assignment.generation,
+            trace=event.failure.trace or event.failure.message if event.failure is not None else None,
             has_committed=stored is not None and stored.has_committed,
+            note=held.note if held is not None and held.assignment == event.assignment else None,
         )
-        if stored is not None and stored.generation > status.generation:
+        if stored is None or stored.generation <= status.generation:
+            self._store_status(status)
+
+    def _store_status(self, status: StatusEntry) -> None:
+        self._status_offset += 1
+        stored = self.statuses[status.unit] = replace(status, revision=revision(self._status_offset))
+        self._later("statuses", lambda: self._handle(ev.StatusPut(stored)), self._reign)
+
+    def _put_status(self, wanted: ins.PutStatus) -> None:
+        """Each change over exactly the record it names, as the status store does."""
+        if self.status_store_down:
+            failed = ev.WriteFailed(wanted.op, Unreachable("the status store is away"))
+            self._later("statuses", lambda: self._handle(failed), self._reign)
             return
-        self.statuses[event.unit] = status
-        self._later("statuses", lambda: self._handle(ev.StatusPut(status)), self._reign)
+        for change in wanted.changes:
+            unit = change.over.unit
+            if self.statuses.get(unit) == change.over:
+                self._store_status(replace(change.over, state=change.state, trace=change.trace, note=change.note))
+                self.told.append((unit, change.state, change.note))
+        self._later("statuses", lambda: self._handle(ev.WriteDone(wanted.op)), self._reign)
 
     def _delete_statuses(self, wanted: ins.DeleteStatuses) -> None:
         gone = [
@@ -370,14 +425,14 @@ class World:
         if self.leases() != before:
             self.post(ev.LeasesChanged(self.leases()))
 
-    def _later(self, channel: object, deliver: Callable[[], None], reign: int | None = None) -> None:
+    def _later(self, channel: object, deliver: Callable[[], None], reign: int | None = None, more_ms: int = 0) -> None:
         """Deliver after a delay, in the order of the channel; dropped when its herder's reign is over by then."""
 
         def if_still() -> None:
             if reign is None or reign == self._reign:
                 deliver()
 
-        due = max(self.now + self.delay_ms(), self._last.get(channel, 0))
+        due = max(self.now + self.delay_ms() + more_ms, self._last.get(channel, 0))
         self._last[channel] = due
         heapq.heappush(self._queue, (due, next(self._numbers), if_still))
 
@@ -388,4 +443,6 @@ def sink(tasks: int = 2, **more: str) -> Mapping[str, str]:
 
 
 FENCED = Failure("another owner took over", error_class=ErrorClass.FENCED)
-BROKEN = Failure("it broke", "Traceback", ErrorClass.UNKNOWN)
+BROKEN = Failure("it broke", "Traceback", ErrorClass.FATAL)
+"""Not restarted by itself: the same input would fail again."""
+FLAKY = Failure("it broke this time", "Traceback", ErrorClass.UNKNOWN)

@@ -19,6 +19,7 @@ from herdmesh.herder.state.model import (
     Plugin,
     PluginKind,
     Properties,
+    RestartNote,
     RunState,
     TargetState,
     UnitId,
@@ -50,6 +51,7 @@ class Held:
     failure: Failure | None = None
     starts: int = 1
     since_ms: int = 0
+    note: RestartNote | None = None
 
     @property
     def task_set(self) -> str:
@@ -187,6 +189,7 @@ class Worker:
         held = Held(start.assignment, state, start.target, start.task_count, self.fail_starts, starts)
         self.held[start.unit] = held
         held.since_ms = self.world.now
+        held.note = start.note
         self.world.started(self, start)
         self.say(ev.UnitReported(session, start.unit, start.assignment, state, self.fail_starts))
 

@@ -17,6 +17,9 @@ from herdmesh.connect.connector_keys import COMMON, HERDMESH, SINK, SOURCE
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
 
+_RESTART_BACKOFF_MS = "herdmesh.restart.backoff.ms"
+_RESTART_BACKOFF_MAX_MS = "herdmesh.restart.backoff.max.ms"
+
 
 def validate_connector(
     config: RawConfig, plugins: PluginRegistry, *, worker: RawConfig | None = None
@@ -44,6 +47,7 @@ def validate_connector(
     seen = {violation.field for violation in violations}
     violations.extend(v for v in chain_config.violations(config, worker=worker) if v.field not in seen)
     violations.extend(violation for violation in _not_built(config) if violation.field not in seen)
+    violations.extend(violation for violation in _restart_rules(config) if violation.field not in seen)
     if sink:
         violations.extend(_topic_rules(config))
     if plugin is not None:
@@ -68,6 +72,18 @@ def _topic_rules(config: RawConfig) -> list[FieldViolation]:
         message = "Must configure one of topics or topics.regex"
         return [FieldViolation(field, message, "name the topics to consume") for field in ("topics", "topics.regex")]
     return []
+
+
+def _restart_rules(config: RawConfig) -> list[FieldViolation]:
+    """The longest wait before a restart is not shorter than the first."""
+    longest, first = _text(config, _RESTART_BACKOFF_MAX_MS), _text(config, _RESTART_BACKOFF_MS)
+    if not (longest.isdecimal() and first.isdecimal()) or int(longest) >= int(first):
+        return []
+    message = (
+        f"Invalid value {longest} for configuration {_RESTART_BACKOFF_MAX_MS}: must not be below {_RESTART_BACKOFF_MS} "
+        f"({first})"
+    )
+    return [FieldViolation(_RESTART_BACKOFF_MAX_MS, message, f"write {first} or more")]
 
 
 def _text(config: RawConfig, field: str) -> str:

@@ -19,6 +19,7 @@ from herdmesh.connect.validators import (
     one_of,
     one_of_ignoring_case,
     optional_at_least,
+    optional_between,
     regex,
     unique_aliases,
 )
@@ -134,5 +135,19 @@ HERDMESH = ConfigDef(
     _herdmesh.key(3, "herdmesh.offsets.missing", Type.STRING, "fail", _LOW, "SHORT", "Missing offsets",
                   "What to do when committed offsets are gone: fail, or reset to the beginning.",
                   one_of("fail", "reset")),
+    _herdmesh.key(4, "herdmesh.restart.enabled", Type.BOOLEAN, None, _LOW, "SHORT", "Restart when failed",
+                  "Whether tasks that failed are restarted by themselves; default: the herder's setting."),
+    _herdmesh.key(5, "herdmesh.restart.attempts.max", Type.INT, None, _LOW, "SHORT", "Restarts",
+                  "So many restarts within the window, then a task stays FAILED; default: the herder's setting.",
+                  optional_between(1, 1_000)),
+    _herdmesh.key(6, "herdmesh.restart.window.ms", Type.LONG, None, _LOW, "SHORT", "Restart window",
+                  "The window in which restarts are counted, in milliseconds; default: the herder's setting.",
+                  optional_at_least(1_000)),
+    _herdmesh.key(7, "herdmesh.restart.backoff.ms", Type.LONG, None, _LOW, "SHORT", "Restart backoff",
+                  "Time before the first restart, in milliseconds; doubles each time; default: the herder's setting.",
+                  optional_at_least(1)),
+    _herdmesh.key(8, "herdmesh.restart.backoff.max.ms", Type.LONG, None, _LOW, "SHORT", "Longest restart backoff",
+                  "Longest time before a restart, in milliseconds; default: the herder's setting.",
+                  optional_at_least(1)),
 )  # fmt: skip
 """Keys of our own."""

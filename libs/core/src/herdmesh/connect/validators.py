@@ -40,6 +40,21 @@ def optional_at_least(minimum: int) -> Validator:
     return Validator(inner.text, check)
 
 
+def optional_between(minimum: int, maximum: int) -> Validator:
+    """A number from `minimum` to `maximum`; null passes."""
+    inner = at_least(minimum)
+
+    def check(field: str, value: Any) -> None:
+        if value is None:
+            return
+        inner.check(field, value)
+        if value > maximum:
+            message = f"Value must be no more than {maximum}"
+            raise ConfigError.for_value(field, value, message, fix=f"write {maximum} or less")
+
+    return Validator(f"[{minimum},...,{maximum}]", check)
+
+
 def one_of(*choices: str) -> Validator:
     """One of the texts, exactly; null fails."""
 

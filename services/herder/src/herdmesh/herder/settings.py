@@ -5,9 +5,13 @@ Owns names, defaults and units, and the state's rules made of them. Invariant: f
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator
+import zlib
+from typing import Self
+
+from pydantic import Field, field_validator, model_validator
 
 from herdmesh.herder.state import Rules
+from herdmesh.herder.state.model import RestartPolicy
 from herdmesh.rpc.settings import ServiceSettings
 
 #: What Java's key generators make when no size is set (JDK 17).
@@ -55,6 +59,26 @@ class HerderSettings(ServiceSettings):
         default=60_000, ge=100, description="deadline of a request whose caller sets none, in ms"
     )
 
+    restart_enabled: bool = Field(default=True, description="whether tasks and connectors that failed are restarted")
+    restart_attempts_max: int = Field(
+        default=10, ge=1, le=1_000, description="restarts of one unit within the window; then it stays FAILED"
+    )
+    restart_window_ms: int = Field(default=3_600_000, ge=1_000, description="the window of that budget, in ms")
+    restart_backoff_ms: int = Field(
+        default=1_000, ge=1, description="time before the first restart, in ms; doubles with each in a row"
+    )
+    restart_backoff_max_ms: int = Field(
+        default=300_000,
+        ge=1,
+        description="longest time before a restart, and time RUNNING after which the backoff begins anew, in ms",
+    )
+    restart_jitter: float = Field(
+        default=0.2,
+        ge=0.0,
+        le=0.5,
+        description="share of a backoff that chance may take off, so that not all come at once",
+    )
+
     inter_worker_key_generation_algorithm: str = Field(
         default="HmacSHA256",
         description="of the key that signs Connect's internal requests, as Java names it",
@@ -80,6 +104,15 @@ class HerderSettings(ServiceSettings):
             raise ValueError(f"must be at least {_KEY_BITS_MIN}, or 0 for the algorithm's own size")
         return value
 
+    @model_validator(mode="after")
+    def _backoff_fits(self) -> Self:
+        if self.restart_backoff_max_ms < self.restart_backoff_ms:
+            raise ValueError(
+                f"restart_backoff_max_ms ({self.restart_backoff_max_ms}) must not be below restart_backoff_ms "
+                f"({self.restart_backoff_ms})"
+            )
+        return self
+
     def rules(self, herder_id: str) -> Rules:
         """What the state needs of these."""
         return Rules(
@@ -92,4 +125,13 @@ class HerderSettings(ServiceSettings):
             session_key_bytes=(self.inter_worker_key_size + 7) // 8
             or _KEY_BYTES[self.inter_worker_key_generation_algorithm],
             session_key_ttl_ms=self.inter_worker_key_ttl_ms,
+            restart=RestartPolicy(
+                self.restart_enabled,
+                self.restart_attempts_max,
+                self.restart_window_ms,
+                self.restart_backoff_ms,
+                self.restart_backoff_max_ms,
+                self.restart_jitter,
+            ),
+            seed=zlib.crc32(herder_id.encode()),
         )

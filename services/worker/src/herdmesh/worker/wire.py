@@ -20,6 +20,7 @@ from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker.state import events, questions
 from herdmesh.worker.state.model import (
     Assignment,
+    Condition,
     Config,
     ConnectorSpec,
     Failure,
@@ -179,7 +180,11 @@ def _start_from(epoch: int, message: session_pb2.StartUnit) -> events.StartUnit:
         spec = TaskSpec(config, config_from(message.task_config), max(1, message.task_count))
     assignment = assignment_from(message.assignment)
     target = target_from(message.target_state)
-    return events.StartUnit(epoch, unit, assignment, target, spec, message.has_committed)
+    conditions = tuple(
+        Condition(one.type, one.message, one.since.ToMilliseconds() if one.HasField("since") else 0)
+        for one in message.conditions
+    )
+    return events.StartUnit(epoch, unit, assignment, target, spec, message.has_committed, conditions)
 
 
 # --- session, worker to herder

@@ -40,8 +40,20 @@ STATUS_WRITE_SERVICE: Final = "herdmesh.api.statusstore.v1.StatusWriteService"
 WRITE_S_MAX: Final = 20.0
 DRAIN_S: Final = 1.0
 
+#: Writes under a request id of their caller.
+_OfCallers = ins.PutConfig | ins.DeleteConfig | ins.PutTarget | ins.RequestRestart | ins.PutLogger
 #: Writes whose instruction says all that is to be written.
-_Told = ins.PutConfig | ins.DeleteConfig | ins.PutTarget | ins.CommitTasks | ins.PutTaskCount | ins.DeleteStatuses
+_Told = (
+    ins.PutConfig
+    | ins.DeleteConfig
+    | ins.PutTarget
+    | ins.RequestRestart
+    | ins.CommitTasks
+    | ins.PutTaskCount
+    | ins.PutLogger
+    | ins.DeleteStatuses
+    | ins.PutStatus
+)
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -92,21 +104,23 @@ class StoreWrites:
 
     async def _write(self, wanted: ins.Write) -> None:
         request_id = ""
-        if isinstance(wanted, ins.PutConfig | ins.DeleteConfig | ins.PutTarget):
+        if isinstance(wanted, _OfCallers):
             request_id = wanted.options.request_id
         send = self._sender(wanted, request_id or new_request_id())
         outcome: ev.WriteDone | ev.WriteFailed
         try:
             response = await retrying(send, WRITE_S_MAX, retry_on=(*RETRIABLE, WriteOutcomeUnknown))
         except HerdmeshError as error:
-            connector = "" if isinstance(wanted, ins.RotateSessionKey) else wanted.connector
+            connector = "" if isinstance(wanted, ins.RotateSessionKey | ins.PutLogger) else wanted.connector
             _log.info("write_failed", write=type(wanted).__name__, connector=connector, error=str(error))
             outcome = ev.WriteFailed(wanted.op, error)
         else:
             revision = None
-            if not isinstance(wanted, ins.DeleteStatuses):
+            if not isinstance(wanted, ins.DeleteStatuses | ins.PutStatus):
                 revision = revisions.from_proto(response.meta.revision)
-            outcome = ev.WriteDone(wanted.op, revision, isinstance(wanted, ins.PutConfig) and response.created)
+            created = isinstance(wanted, ins.PutConfig) and response.created
+            restarted = wire.restarted(response) if isinstance(wanted, ins.RequestRestart) else ()
+            outcome = ev.WriteDone(wanted.op, revision, created, restarted)
         await self._post(outcome)
 
     def _sender(self, wanted: ins.Write, request_id: str) -> Callable[[], Awaitable[Any]]:
@@ -125,10 +139,16 @@ class StoreWrites:
                 return self._config.DeleteConnector(wire.delete_config(wanted, request_id))
             case ins.PutTarget():
                 return self._config.SetTargetState(wire.put_target(wanted, request_id))
+            case ins.RequestRestart():
+                return self._config.RequestRestart(wire.request_restart(wanted, request_id, self._leader_id))
             case ins.CommitTasks():
                 return self._config.CommitTaskConfigs(wire.commit_tasks(wanted, request_id, self._leader_id))
             case ins.PutTaskCount():
                 return self._config.PutTaskCount(wire.put_task_count(wanted, request_id, self._leader_id))
+            case ins.PutLogger():
+                return self._config.PutLoggerLevel(wire.put_logger(wanted, request_id))
+            case ins.PutStatus():
+                return self._status.PutStatuses(wire.put_status(wanted, request_id))
             case ins.DeleteStatuses():
                 request = status_pb.DeleteConnectorStatusesRequest(
                     request_id=request_id,

@@ -12,6 +12,7 @@ from __future__ import annotations
 from herdmesh.herder.state.instructions import StartUnit, StopUnit
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import Assignment, ConnectorEntry, RunState, TargetState, UnitId
+from herdmesh.herder.state.policy import note_of, policy_of
 from herdmesh.herder.state.records import Connector, Generate, Hold, Member, Unit
 
 #: A unit that its worker gave up unasked (it was fenced, it refused) is offered again after this time, doubled each
@@ -75,6 +76,8 @@ def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
     mesh.next_generation += 1
     target = target_of(entry, unit.id)
     mesh.take(unit, Hold(worker_id, assignment, mesh.now, target=target))
+    if unit.account is not None:
+        unit.account.next_ms = None  # whatever was due: this is it
     unit.start_count += 1
     mesh.start_count += 1
     status = mesh.status_of(unit.id)
@@ -89,6 +92,7 @@ def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
             task_count=0 if task is None else len(entry.tasks),
             tasks_max=entry.tasks_max if task is None else 0,
             has_committed=task is not None and status is not None and status.has_committed,
+            note=note_of(unit.account, policy_of(mesh.rules.restart, entry.config).attempts_max),
         ),
     )
 
@@ -132,10 +136,12 @@ def lost(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
             _forget_generation(connector)
     else:
         connector.unfenced.add(unit.id.task)
-    if was_current and mesh.rules.rebalance_delay_ms:
+    if was_current:
         unit.waits_for = hold.worker_id
         unit.waits_until_ms = mesh.now + mesh.rules.rebalance_delay_ms
-        mesh.wake(connector.name, unit.waits_until_ms)
+        if mesh.rules.rebalance_delay_ms:
+            mesh.awaited[hold.worker_id] = unit.waits_until_ms
+            mesh.wake(connector.name, unit.waits_until_ms)
     mesh.place_again = True
     mesh.touch(connector.name)
 
@@ -165,7 +171,11 @@ def said(mesh: Mesh, connector: Connector, unit: Unit, state: RunState | None) -
         return
     hold.state = state
     hold.since_ms = mesh.now
+    hold.judged = False
     unit.restarting = unit.restarting and state is None
+    unit.says_restarting = unit.says_restarting and state is None
+    if state is RunState.RUNNING and hold.ran_since_ms is None:
+        hold.ran_since_ms = mesh.now
     if state is RunState.RUNNING and unit.id.task is not None:
         # A task says RUNNING once it has taken its id over, which fenced whoever had it before.
         connector.unfenced.discard(unit.id.task)

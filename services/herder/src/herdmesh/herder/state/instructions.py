@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from herdmesh.herder.state.model import Assignment, Properties, TargetState, UnitId
+from herdmesh.herder.state.model import Assignment, Properties, RestartNote, RunState, StatusEntry, TargetState, UnitId
 from herdmesh.herder.state.questions import Question
-from herdmesh.herder.state.requests import Answer, WriteOptions
+from herdmesh.herder.state.requests import Answer, RestartItem, WriteOptions
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
 
@@ -38,6 +38,8 @@ class StartUnit:
     task_count: int
     tasks_max: int
     has_committed: bool
+    #: what every status of this assignment is to carry, so that no write of the worker loses it.
+    note: RestartNote | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,24 @@ class PutTarget:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestRestart:
+    """`ConfigWriteService.RequestRestart` under `epoch`: from `generation` on the restarted items are to run.
+
+    `task` None = as the flags say.
+    """
+
+    op: int
+    connector: str
+    options: WriteOptions
+    items: tuple[RestartItem, ...]
+    generation: int
+    epoch: int
+    include_tasks: bool = False
+    only_failed: bool = False
+    task: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class CommitTasks:
     """`ConfigWriteService.CommitTaskConfigs` under `epoch`; refused if the config moved on from `config_revision`."""
 
@@ -179,6 +199,16 @@ class RotateSessionKey:
 
 
 @dataclass(frozen=True, slots=True)
+class PutLogger:
+    """`ConfigWriteService.PutLoggerLevel`: a level for the whole cluster."""
+
+    op: int
+    logger: str
+    level: str
+    options: WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteStatuses:
     """`StatusWriteService.DeleteConnectorStatuses`; `tasks_from` None = the connector, its tasks and its topics."""
 
@@ -187,7 +217,40 @@ class DeleteStatuses:
     tasks_from: int | None = None
 
 
-Write = PutConfig | DeleteConfig | PutTarget | CommitTasks | PutTaskCount | RotateSessionKey | DeleteStatuses
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """Write `state`, `trace` and `note` over exactly the record `over`, the rest of it as it is.
+
+    Whatever else was written meanwhile, by a worker above all, stands: then this change is dropped.
+    """
+
+    over: StatusEntry
+    state: RunState
+    trace: str | None
+    note: RestartNote | None
+
+
+@dataclass(frozen=True, slots=True)
+class PutStatus:
+    """`StatusWriteService.PutStatuses`: what the leader has to say of units of one connector."""
+
+    op: int
+    connector: str
+    changes: tuple[StatusChange, ...]
+
+
+Write = (
+    PutStatus
+    | PutConfig
+    | DeleteConfig
+    | PutTarget
+    | RequestRestart
+    | CommitTasks
+    | PutTaskCount
+    | RotateSessionKey
+    | PutLogger
+    | DeleteStatuses
+)
 
 
 # --- the rest

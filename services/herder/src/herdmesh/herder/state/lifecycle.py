@@ -8,7 +8,7 @@ nothing.
 
 from __future__ import annotations
 
-from herdmesh.herder.state import holds, leadership, reign, tasksets
+from herdmesh.herder.state import holds, leadership, reign, restarts, status_notes, tasksets
 from herdmesh.herder.state.instructions import DeleteStatuses, SetUnitTarget
 from herdmesh.herder.state.mesh import Mesh, Role
 from herdmesh.herder.state.model import ConnectorEntry, TargetState
@@ -27,9 +27,11 @@ def settle(mesh: Mesh, connector: Connector) -> None:
         _make_units(connector, entry)
         _set_targets(mesh, connector, entry)
         tasksets.settle(mesh, connector)
+        restarts.settle(mesh, connector)
         _start_ready(mesh, connector, entry)
         if mesh.role is not Role.LEADING:
             return
+        status_notes.settle(mesh, connector)
     for task, unit in list(connector.units.items()):
         if unit.hold is None and not unit.strays and (entry is None or not holds.wanted(entry, unit.id)):
             del connector.units[task]
@@ -81,6 +83,8 @@ def _stop_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | Non
             # It will start again from the new config, where it is: a change of config is no reason to move.
             unit.restarting = True
             holds.stop(mesh, connector, unit, "its config changed", destination=hold.worker_id)
+        elif hold.assignment.generation < entry.restarts.get(unit.id.task, 0):
+            restarts.restart_unit(mesh, connector, unit)
 
 
 def _make_units(connector: Connector, entry: ConnectorEntry) -> None:

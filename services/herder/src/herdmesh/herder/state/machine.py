@@ -15,11 +15,13 @@ from herdmesh.herder.state import (
     configs,
     leadership,
     lifecycle,
+    loggers,
     placement,
     reign,
-    restarts,
+    restart_requests,
     session_keys,
     sessions,
+    status_notes,
     tasksets,
     views,
 )
@@ -131,6 +133,7 @@ class Herder:
                 | ev.EpochRecorded()
                 | ev.RestartRecorded()
                 | ev.SessionKeyRecorded()
+                | ev.LoggerRecorded()
             ):
                 self._config(event)
             case ev.StatusSnapshot() | ev.StatusPut() | ev.StatusDeleted() | ev.LeasesChanged():
@@ -175,7 +178,8 @@ class Herder:
         | ev.ConfigProgress
         | ev.EpochRecorded
         | ev.RestartRecorded
-        | ev.SessionKeyRecorded,
+        | ev.SessionKeyRecorded
+        | ev.LoggerRecorded,
     ) -> None:
         mesh = self._mesh
         match event:
@@ -190,11 +194,11 @@ class Herder:
             case ev.EpochRecorded():
                 mesh.epoch_seen = event.epoch
             case ev.RestartRecorded():
-                connector = mesh.connectors.get(event.connector)
-                if connector is not None and connector.stored is not None:
-                    restarts.restart_connector(mesh, connector, event.include_tasks, event.only_failed)
+                restart_requests.recorded(mesh, event)
             case ev.SessionKeyRecorded():
                 session_keys.read(mesh, event.key)
+            case ev.LoggerRecorded():
+                loggers.recorded(mesh, event)
             case ev.ConfigProgress():
                 pass
         mesh.config_revision = event.revision or mesh.config_revision
@@ -227,7 +231,9 @@ class Herder:
         else:
             mesh.entries[name] = entry
         if mesh.role is Role.LEADING:
-            mesh.connector(name).entry = entry
+            connector = mesh.connector(name)
+            before, connector.entry = connector.entry, entry
+            restart_requests.taken_in(mesh, connector, before.restarts if before is not None else {})
             mesh.touch(name)
 
     def _has_arrived(self, name: str) -> bool:
@@ -272,7 +278,7 @@ class Herder:
             return  # of an earlier reign
         if op.kind is OpKind.CALL:
             if isinstance(event, ev.WriteDone):
-                calls.written(mesh, op.call, event.revision, event.created)
+                calls.written(mesh, op.call, event)
             else:
                 calls.write_failed(mesh, op.call, event.error)
             return
@@ -285,7 +291,9 @@ class Herder:
         connector = mesh.connectors.get(op.connector)
         if connector is None:
             return
-        if op.kind is OpKind.CLEAN:
+        if op.kind is OpKind.STATUS:
+            status_notes.written(mesh, connector, event.op, failed=isinstance(event, ev.WriteFailed))
+        elif op.kind is OpKind.CLEAN:
             lifecycle.cleaned(mesh, connector)
         elif isinstance(event, ev.WriteDone):
             tasksets.written(mesh, connector, event.revision)

@@ -172,6 +172,8 @@ class ConnectorEntry:
     task_count_record: int | None = None
     pending_fencing: bool = False
     foreign: bool = False
+    #: by task (None = the connector itself): what runs below this generation was asked to restart since.
+    restarts: Mapping[int | None, int] = field(default_factory=dict[int | None, int])
 
     @property
     def wanted_state(self) -> TargetState:
@@ -211,8 +213,26 @@ class ConnectorEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartNote:
+    """A unit's restart account as its status carries it, so that the next leader goes on with it.
+
+    `tag` names the config it is about (`policy.tag_of`); `attempts_ms` are the times of the restarts within the window,
+    oldest first; `attempt` of `attempts_max` is due, under way or was last; `next_ms` is when it is due, None = it is
+    not; `since_ms` is when the unit failed.
+    """
+
+    tag: str
+    attempts_ms: tuple[int, ...] = ()
+    attempt: int = 0
+    attempts_max: int = 0
+    next_ms: int | None = None
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StatusEntry:
-    """A status as the status store has it (`statusstore.v1.Status`)."""
+    """A status as the status store has it (`statusstore.v1.Status`). `conditions` are those that `note` does not say;
+    `revision` is that of its own record."""
 
     unit: UnitId
     state: RunState
@@ -221,6 +241,10 @@ class StatusEntry:
     generation: int = 0
     trace: str | None = None
     has_committed: bool = False
+    version: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    note: RestartNote | None = None
+    revision: Revision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +312,34 @@ class SessionKey:
 
 
 @dataclass(frozen=True, slots=True)
+class AutoRestart:
+    """Where the restart policy stands with a unit, as users see it.
+
+    `attempt` is under way or comes next, from 1; attempts_max + 1 when the budget is spent. `next_ms` None = none
+    comes by itself. `under_way` = the unit is being restarted now.
+    """
+
+    attempt: int
+    attempts_max: int
+    next_ms: int | None = None
+    failure: Failure | None = None
+    under_way: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestartPolicy:
+    """The numbers of the restart policy (`policy.py`): of the herder's settings, or of one connector."""
+
+    enabled: bool = True
+    attempts_max: int = 10
+    window_ms: int = 3_600_000
+    backoff_ms: int = 1_000
+    backoff_max_ms: int = 300_000
+    #: the share of a backoff that chance may take off, 0 to 0.5.
+    jitter: float = 0.2
+
+
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The numbers the state works by; see `settings.py` for what they mean to an operator."""
 
@@ -301,3 +353,6 @@ class Rules:
     session_key_bytes: int = 32
     #: 0 = a key never expires.
     session_key_ttl_ms: int = 3_600_000
+    restart: RestartPolicy = field(default_factory=RestartPolicy)
+    #: what the jitter of restarts is drawn from, with the unit and the attempt.
+    seed: int = 0

@@ -12,20 +12,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
+from herdmesh.herder.state.instructions import StatusChange
 from herdmesh.herder.state.model import (
     Assignment,
     ConnectorEntry,
     Failure,
+    LoggerLevel,
     Plugin,
     Properties,
     RunState,
     TargetState,
     TaskProgress,
     UnitId,
+    Validation,
 )
 from herdmesh.herder.state.plugin_versions import meets
+from herdmesh.herder.state.policy import Account
 from herdmesh.herder.state.questions import Question
-from herdmesh.herder.state.requests import Request, WriteOptions
+from herdmesh.herder.state.requests import Request, RestartItem, WriteOptions
+from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
 
 
@@ -80,6 +85,10 @@ class Hold:
     failure: Failure | None = None
     target: TargetState | None = None
     stop_sent_ms: int = 0
+    #: RUNNING since this time, also while paused; None = it has not been.
+    ran_since_ms: int | None = None
+    #: FAILED by our own judgement, of which its worker knows nothing.
+    judged: bool = False
 
 
 @dataclass(slots=True)
@@ -94,11 +103,19 @@ class Unit:
     #: not started before this time: it was just given up unasked, or fenced.
     not_before_ms: int = 0
     given_up_count: int = 0
-    #: kept for this worker until this time (`scheduled.rebalance.max.delay.ms`).
+    #: lost with this worker: kept for it until this time (`scheduled.rebalance.max.delay.ms`), and its again when it
+    #: returns before anybody else took it.
     waits_for: str = ""
     waits_until_ms: int = 0
     restarting: bool = False
-    fenced_restart_ms: int | None = None
+    #: the restart policy's account; None = what its status says of it was not read yet.
+    account: Account | None = None
+    #: its status is to say RESTARTING until the next start has been reported.
+    says_restarting: bool = False
+    #: the write of its status under way, the change written last, and when a failed one may be repeated.
+    status_op: int | None = None
+    status_change: StatusChange | None = None
+    status_ms: int = 0
     start_count: int = 0
     idle_since_ms: int | None = None
     progress: TaskProgress | None = None
@@ -169,7 +186,14 @@ class Stage(StrEnum):
     """Where a call is, as a timeout tells it."""
 
     VALIDATING = "validating the config on a worker"
+    PLANNING = "making task configs on a worker"
+    DESCRIBING = "asking a worker for a plugin's config definition"
+    LOGGERS = "asking workers about their loggers"
+    WINDING_DOWN = "waiting for the tasks of an earlier connector of that name to stop"
+    FENCING = "fencing the tasks of an earlier connector of that name on a worker"
+    OFFSETS = "writing the initial offsets on a worker"
     WRITING = "writing to the config store"
+    LOOKING_BACK = "asking the config store whether an earlier request of this id was applied"
     READING_BACK = "waiting to read the write back from the config store"
 
 
@@ -186,9 +210,15 @@ class Call:
     config: Properties | None = None
     revision: Revision | None = None
     created: bool = False
+    restarted: tuple[RestartItem, ...] = ()
     attempts: int = 0
+    #: what it is refused with unless an earlier request of its id was applied.
+    refusal: HerdmeshError | None = None
     #: ids of the questions to workers under way for it.
     asked: set[str] = field(default_factory=set[str])
+    #: what workers said so far, where one question is not all.
+    validation: Validation | None = None
+    loggers: list[tuple[str, LoggerLevel]] = field(default_factory=list[tuple[str, LoggerLevel]])
 
 
 @unique
@@ -200,6 +230,7 @@ class OpKind(StrEnum):
     COUNT = "COUNT"
     CLEAN = "CLEAN"
     SESSION_KEY = "SESSION_KEY"
+    STATUS = "STATUS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +246,7 @@ class Op:
 class Command:
     """A question on its way to a worker: asked for a call, or (`call` None) for a connector's own affairs."""
 
+    id: str
     session: int
     worker_id: str
     question: Question

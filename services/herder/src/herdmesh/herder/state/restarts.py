@@ -1,57 +1,88 @@
 """Restarts, asked for (KIP-745) and by ourselves.
 
-Owns which units a restart takes and the one self-made restart of this release: a task that reports FAILED because it
-was fenced, though by our knowledge it owns its id, is restarted once a minute at most, after a second, so that a fence
-that hit the rightful owner heals. Every other failure stays with its trace until somebody asks for a restart, the
-config changes, or the unit moves, as in Connect.
+Owns how a unit is restarted, when one that FAILED is restarted by itself (the rule and the account are
+`policy.py`), and what users are shown of it. Telling the status store is `status_notes.py`.
 
-Invariant: a restart keeps a unit on its worker.
+While a unit waits for its restart its worker keeps it FAILED: whoever leads next hears so, with the failure, in the
+worker's hello, and a human sees the last error; the status adds when the restart comes. While it is under way it is
+RESTARTING. A unit that is moved or placed anew meanwhile was started by that: its restart is not due any more.
+
+Invariants: a restart keeps a unit on its worker. One failure (one assignment that FAILED) is decided once, by the first
+leader that hears of it. None is decided before the statuses are known: they hold what leaders before us did.
 """
 
 from __future__ import annotations
 
-from herdmesh.herder.state import holds, views
+import zlib
+
+from herdmesh.herder.state import holds, policy, reign
 from herdmesh.herder.state.mesh import Mesh
-from herdmesh.herder.state.model import ErrorClass, RunState
-from herdmesh.herder.state.records import Connector, Unit
-from herdmesh.herder.state.requests import RestartItem
-
-FENCED_BACKOFF_MS = 1_000
-FENCED_PAUSE_MS = 60_000
+from herdmesh.herder.state.model import Failure, RunState, TargetState
+from herdmesh.herder.state.policy import Account
+from herdmesh.herder.state.records import Connector, Hold, Unit
 
 
-def restart_connector(
-    mesh: Mesh, connector: Connector, include_tasks: bool, only_failed: bool
-) -> tuple[RestartItem, ...]:
-    """Restart what KIP-745 says and tell for each unit whether it is; a unit already RESTARTING counts as restarted."""
-    items: list[RestartItem] = []
-    for unit in [connector.unit(None), *connector.tasks()]:
-        state = views.unit_view(mesh, connector, unit).state
-        chosen = (unit.id.task is None or include_tasks) and (not only_failed or state is RunState.FAILED)
-        restarted = chosen or state is RunState.RESTARTING
-        items.append(RestartItem(unit.id.task, RunState.RESTARTING if restarted else state, restarted))
-        if chosen:
-            restart_unit(mesh, connector, unit)
-    return tuple(items)
-
-
-def restart_unit(mesh: Mesh, connector: Connector, unit: Unit, reason: str = "a restart was asked for") -> None:
-    """Stop, acknowledge, start, on the same worker. Of a unit that nobody holds only the backoff is lifted."""
+def restart_unit(mesh: Mesh, connector: Connector, unit: Unit) -> None:
+    """Somebody asks for a restart: stop, acknowledge, start, on the same worker, with a new account. Of a unit that
+    nobody holds only the backoff is lifted."""
+    unit.account = Account(unit.account.tag if unit.account is not None else "")
     unit.not_before_ms = 0
-    if unit.hold is not None:
-        unit.restarting = True
-        holds.stop(mesh, connector, unit, reason, destination=unit.hold.worker_id)
+    _restart(mesh, connector, unit, "a restart was asked for")
     mesh.touch(connector.name)
 
 
-def failed(mesh: Mesh, connector: Connector, unit: Unit) -> None:
-    """A unit reported FAILED."""
-    failure = unit.hold.failure if unit.hold is not None else None
-    if failure is None or failure.error_class is not ErrorClass.FENCED:
+def settle(mesh: Mesh, connector: Connector) -> None:
+    """Read accounts back, decide failures, carry out what is due."""
+    entry = connector.stored
+    if entry is None or not mesh.statuses_known:
         return
-    if unit.fenced_restart_ms is not None and mesh.now - unit.fenced_restart_ms < FENCED_PAUSE_MS:
+    for unit in connector.units.values():
+        if not holds.wanted(entry, unit.id):
+            continue
+        hold = unit.hold
+        tag = policy.tag_of(entry, unit.id)
+        if unit.account is None:
+            if hold is None and reign.kept_for(mesh, unit.id):
+                continue  # its worker may dial in with it, and tell how far the restarts came
+            generation = hold.assignment.generation if hold is not None else 0
+            unit.account = policy.read_back(mesh.status_of(unit.id), tag, generation, mesh.now)
+            if unit.account.next_ms is not None:
+                mesh.wake(connector.name, unit.account.next_ms)
+        elif unit.account.tag != tag or entry.wanted_state is TargetState.STOPPED:
+            unit.account = Account(tag)
+        if hold is None or hold.state is not RunState.FAILED:
+            unit.account.next_ms = None
+            continue
+        if unit.account.generation != hold.assignment.generation:
+            _decide(mesh, connector, unit, hold)
+        due_ms = unit.account.next_ms
+        member = mesh.members.get(hold.worker_id)
+        reachable = member is not None and member.session is not None
+        if due_ms is not None and mesh.now >= due_ms and reachable and entry.wanted_state is TargetState.STARTED:
+            unit.account.begin(mesh.now)
+            of = policy.policy_of(mesh.rules.restart, entry.config).attempts_max
+            _restart(mesh, connector, unit, f"it failed; restart {unit.account.attempt} of {of}")
+
+
+def _decide(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
+    account, entry = unit.account, connector.stored
+    assert account is not None
+    assert entry is not None
+    account.generation = hold.assignment.generation
+    ran_ms = hold.since_ms - hold.ran_since_ms if hold.ran_since_ms is not None else None
+
+    def chance(attempt: int) -> float:
+        return zlib.crc32(f"{mesh.rules.seed}/{unit.id}/{attempt}".encode()) / 2**32
+
+    failure = hold.failure or Failure("failed without a message")
+    account.fail(policy.policy_of(mesh.rules.restart, entry.config), failure, mesh.now, ran_ms, chance)
+    if account.next_ms is not None:
+        mesh.wake(connector.name, account.next_ms)
+    mesh.show(connector.name)
+
+
+def _restart(mesh: Mesh, connector: Connector, unit: Unit, reason: str) -> None:
+    if unit.hold is None:
         return
-    unit.fenced_restart_ms = mesh.now
-    restart_unit(mesh, connector, unit, "it was fenced though it is the owner")
-    unit.not_before_ms = mesh.now + FENCED_BACKOFF_MS
-    mesh.wake(connector.name, unit.not_before_ms)
+    unit.restarting = unit.says_restarting = True
+    holds.stop(mesh, connector, unit, reason, destination=unit.hold.worker_id)

@@ -9,7 +9,7 @@ incarnation of the same worker id frees units, and only that worker's.
 
 from __future__ import annotations
 
-from herdmesh.herder.state import calls, commands, drains, holds, restarts, tasksets
+from herdmesh.herder.state import calls, commands, drains, holds, loggers, tasksets
 from herdmesh.herder.state.events import (
     CommandReplied,
     StreamBroken,
@@ -59,6 +59,7 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
         member.load = before.load
     mesh.members[event.worker_id] = member
     mesh.sessions[event.session] = event.worker_id
+    mesh.awaited.pop(event.worker_id, None)
     claims = {holding.unit: holding for holding in event.holdings}
     known = _reconcile_known(mesh, member, claims)
     adopted = [
@@ -71,6 +72,7 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
     for holding in event.holdings:
         if holding.unit not in kept:
             mesh.send(event.session, StopUnit(holding.unit, holding.assignment, "not wanted here any more"))
+    loggers.catch_up(mesh, member, before, event.epoch_max)
     drains.remind(mesh, member, event.draining)
     mesh.place_again = True
     mesh.show_worker(member.worker_id)
@@ -186,8 +188,6 @@ def reported(mesh: Mesh, event: UnitReported) -> None:
         return  # it is being stopped; only the acknowledgement counts
     hold.failure = event.failure
     holds.said(mesh, connector, unit, event.state)
-    if event.state is RunState.FAILED:
-        restarts.failed(mesh, connector, unit)
     mesh.touch(connector.name)
 
 
@@ -255,6 +255,9 @@ def tick(mesh: Mesh, stalled_ms: int) -> None:
         away = member.session is None and mesh.now - (member.broken_ms or 0) >= rules.stream_grace_ms
         if silent or away:
             _lose(mesh, member, silent)
+    for worker_id in [worker_id for worker_id, until_ms in mesh.awaited.items() if mesh.now >= until_ms]:
+        del mesh.awaited[worker_id]
+        mesh.place_again = True
     if mesh.now - mesh.heartbeat_ms >= rules.heartbeat_ms:
         mesh.heartbeat_ms = mesh.now
         for session in mesh.sessions:

@@ -68,7 +68,7 @@ def settle(mesh: Mesh, connector: Connector) -> None:
         return
     if connector.made is not None:
         made, connector.made = connector.made, None
-        if _current_holder(connector, entry) is not None and _differs(entry, made):
+        if _current_holder(connector, entry) is not None and differs(entry, made):
             _commit(mesh, connector, entry, made)
             return
     if connector.generate is Generate.WANTED and entry.wanted_state is TargetState.STARTED:
@@ -84,18 +84,13 @@ def made(mesh: Mesh, connector: Connector, tasks: tuple[Properties, ...], failur
     hold = connector.unit(None).hold
     if entry is None or hold is None or not matches(entry, connector.unit(None).id, hold.assignment):
         return
-    if failure is None and len(tasks) > entry.tasks_max and entry.config.get(TASKS_MAX_ENFORCE_KEY) != "false":
-        failure = Failure(
-            f"The connector {connector.name} has generated {len(tasks)} tasks, which is greater than "
-            f"{entry.tasks_max}, the maximum number of tasks it is configured to create.",
-            error_class=ErrorClass.BAD_CONFIG,
-        )
+    failure = failure or too_many(entry, tasks)
     if failure is None:
         connector.made = tasks
         connector.trouble = ""
         connector.generate_attempts = 0
     elif failure.error_class in _FINAL:
-        hold.state, hold.failure, hold.since_ms = RunState.FAILED, failure, mesh.now
+        hold.state, hold.failure, hold.since_ms, hold.judged = RunState.FAILED, failure, mesh.now, True
     else:
         connector.trouble = failure.message
         connector.generate = Generate.WANTED
@@ -160,8 +155,20 @@ def _ask(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
         connector.generate = Generate.ASKED
 
 
-def _differs(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> bool:
-    """Connect's rule (reference/herder.md 4.3): count, any task config, or the connector config changed."""
+def too_many(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> Failure | None:
+    """What a connector fails with that made more task configs than it may; None = it did not."""
+    if len(tasks) <= entry.tasks_max or entry.config.get(TASKS_MAX_ENFORCE_KEY) == "false":
+        return None
+    return Failure(
+        f"The connector {entry.name} has generated {len(tasks)} tasks, which is greater than "
+        f"{entry.tasks_max}, the maximum number of tasks it is configured to create.",
+        error_class=ErrorClass.BAD_CONFIG,
+    )
+
+
+def differs(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> bool:
+    """True when a new set is to be committed. Connect's rule (reference/herder.md 4.3): count, any task config, or the
+    connector config changed."""
     if not entry.adopted or entry.inconsistent or entry.applied_config != entry.config:
         return True
     return len(entry.tasks) != len(tasks) or any(

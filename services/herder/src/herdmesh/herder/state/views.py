@@ -9,12 +9,13 @@ it has dialled in to yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum, unique
 
-from herdmesh.herder.state import configs, drains, holds, reign, tasksets
+from herdmesh.herder.state import configs, drains, explanations, holds, policy, reign, tasksets
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import (
+    AutoRestart,
     Condition,
     ConnectorEntry,
     ConnectorType,
@@ -22,6 +23,7 @@ from herdmesh.herder.state.model import (
     Properties,
     RunState,
     StatusEntry,
+    TargetState,
     TaskProgress,
     UnitId,
 )
@@ -49,6 +51,9 @@ class UnitView:
     generation: int = 0
     start_count: int = 0
     since_ms: int | None = None
+    auto_restart: AutoRestart | None = None
+    #: one line: why it is where it is and what happens next; empty = it runs as wanted.
+    explanation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,29 +128,63 @@ def names(mesh: Mesh) -> list[str]:
 
 def unit_view(mesh: Mesh, connector: Connector, unit: Unit) -> UnitView:
     """The status of a unit."""
+    return _with_restarts(mesh, connector, unit, _placed_view(mesh, connector, unit))
+
+
+def _with_restarts(mesh: Mesh, connector: Connector, unit: Unit, view: UnitView) -> UnitView:
+    """Add where the restart policy stands."""
+    account, entry = unit.account, connector.stored
+    if account is None or entry is None:
+        return view
+    rules = policy.policy_of(mesh.rules.restart, entry.config)
+    failed = view.state is RunState.FAILED
+    under_way = view.state is RunState.RESTARTING and bool(account.attempts_ms)
+    auto_restart = policy.shown(rules, account, failed, under_way, mesh.now)
+    explanation = view.explanation
+    if failed:
+        cure = f"`herd restart {unit.id.connector}`"
+        if unit.id.task is not None:
+            cure = f"`herd restart {unit.id.connector} --task {unit.id.task}`"
+        paused = entry.wanted_state is not TargetState.STARTED
+        explanation = policy.explained(rules, account, view.failure, cure, paused)
+    elif under_way:
+        explanation = f"restart {account.attempt} of {rules.attempts_max} is under way"
+    return replace(view, auto_restart=auto_restart, explanation=explanation)
+
+
+def _placed_view(mesh: Mesh, connector: Connector, unit: Unit) -> UnitView:
     hold = unit.hold
     if hold is not None:
         return _held_view(mesh, connector, unit, hold)
+    why = explanations.of_unit(mesh, connector, unit)
     status = mesh.status_of(unit.id)
     if reign.refusal(mesh) is not None:
         no_leader = Condition("NO_LEADER", "no herder leads; this is what its worker reported last")
         if status is not None and mesh.lease_lives(status.worker_id, status.worker_incarnation):
-            return _stored_view(status, no_leader)
-        return UnitView(RunState.UNASSIGNED, conditions=(no_leader,))
+            return _stored_view(status, no_leader, why)
+        return UnitView(RunState.UNASSIGNED, conditions=(no_leader,), explanation=why)
     if status is not None and not unit.strays and reign.kept_for(mesh, unit.id):
         waiting = f"worker {status.worker_id} has not dialled in to the new leader yet"
-        return _stored_view(status, Condition("WAITING_FOR_WORKER", waiting))
+        return _stored_view(status, Condition("WAITING_FOR_WORKER", waiting), why)
     if unit.strays:
         stray = unit.strays[-1]
         state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
         stopping = Condition("STOPPING", f"worker {stray.worker_id} is stopping it", stray.stop_sent_ms)
-        conditions = (stopping, *_conditions(mesh, connector, unit))
-        return UnitView(state, stray.worker_id, None, conditions, stray.assignment.generation, unit.start_count)
+        return UnitView(
+            state,
+            stray.worker_id,
+            None,
+            (stopping, *_conditions(mesh, connector, unit)),
+            stray.assignment.generation,
+            unit.start_count,
+            explanation=why,
+        )
     return UnitView(
         RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED,
         conditions=_conditions(mesh, connector, unit),
         start_count=unit.start_count,
         since_ms=unit.idle_since_ms,
+        explanation=why,
     )
 
 
@@ -193,15 +232,16 @@ def _held_view(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> Unit
         hold.assignment.generation,
         unit.start_count,
         since_ms,
+        explanation=explanations.of_unit(mesh, connector, unit),
     )
 
 
-def _stored_view(status: StatusEntry, condition: Condition) -> UnitView:
+def _stored_view(status: StatusEntry, condition: Condition, why: str) -> UnitView:
     failure = None
     if status.state is RunState.FAILED:
         trace = status.trace or ""
         failure = Failure(next(iter(trace.splitlines()), "failed"), trace)
-    return UnitView(status.state, status.worker_id, failure, (condition,), status.generation)
+    return UnitView(status.state, status.worker_id, failure, (condition,), status.generation, explanation=why)
 
 
 def _conditions(mesh: Mesh, connector: Connector, unit: Unit) -> tuple[Condition, ...]:
@@ -215,7 +255,7 @@ def _conditions(mesh: Mesh, connector: Connector, unit: Unit) -> tuple[Condition
     if unit.id.task is None and entry.inconsistent:
         found.append(Condition("INCONSISTENT_TASKS", "the stored task set is incomplete and will be made anew"))
     if unit.hold is None and holds.wanted(entry, unit.id):
-        able = [member for member in mesh.members.values() if entry.class_name in member.connectors]
+        able = [member for member in mesh.members.values() if member.has_plugin(entry.plugin)]
         if not any(member.takes_work for member in able):
             found.append(Condition("NO_WORKER", f"no connected worker can take {entry.class_name or 'it'}"))
         elif unit.id.task is not None and not tasksets.gate_open(entry):

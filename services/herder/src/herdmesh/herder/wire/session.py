@@ -14,8 +14,8 @@ from herdmesh.api.worker.v1 import task_pb2, worker_service_pb2
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state import questions as qu
-from herdmesh.herder.state.model import Holding, LoggerLevel, Properties, TaskProgress, UnitId, Validation
-from herdmesh.herder.wire import values
+from herdmesh.herder.state.model import Holding, LoggerLevel, Properties, RunState, TaskProgress, UnitId, Validation
+from herdmesh.herder.wire import restart_notes, values
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import FieldViolation, RequestInvalid
 
@@ -186,6 +186,7 @@ def _start(message: ins.StartUnit) -> pb.StartUnit:
         task_count=message.task_count,
         tasks_max=message.tasks_max,
         has_committed=message.has_committed,
+        conditions=restart_notes.conditions(message.note, RunState.RUNNING),
     )
     if message.task_config is not None:
         start.task_config.CopyFrom(_properties(message.task_config))

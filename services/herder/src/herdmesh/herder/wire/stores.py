@@ -9,10 +9,11 @@ from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.api.statusstore.v1 import status_pb2
+from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write_pb
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import ConnectorEntry, Lease, SessionKey, StatusEntry, UnitId
-from herdmesh.herder.state.requests import WriteOptions
-from herdmesh.herder.wire import values
+from herdmesh.herder.state.requests import RestartItem, WriteOptions
+from herdmesh.herder.wire import restart_notes, values
 from herdmesh.rpc import properties, revisions
 
 
@@ -35,6 +36,7 @@ def entry(message: config_pb2.ConnectorEntry) -> ConnectorEntry:
         task_count_record=message.task_count_record if message.HasField("task_count_record") else None,
         pending_fencing=message.pending_fencing,
         foreign=message.foreign,
+        restarts={None if task < 0 else task: generation for task, generation in message.restarts.items()},
     )
 
 
@@ -45,6 +47,7 @@ def status_unit(message: status_pb2.Status) -> UnitId:
 
 def status(message: status_pb2.Status) -> StatusEntry:
     """A status as written; the state joins leases itself, from the newest table."""
+    note, conditions = restart_notes.note(message.conditions)
     return StatusEntry(
         unit=status_unit(message),
         state=values.run_state(message.state),
@@ -53,6 +56,39 @@ def status(message: status_pb2.Status) -> StatusEntry:
         generation=message.generation,
         trace=message.trace if message.HasField("trace") else None,
         has_committed=message.has_committed,
+        version=message.version if message.HasField("version") else None,
+        conditions=conditions,
+        note=note,
+        revision=revisions.from_proto(message.revision) if message.HasField("revision") else None,
+    )
+
+
+def put_status(wanted: ins.PutStatus, request_id: str) -> status_write_pb.PutStatusesRequest:
+    """Each change over exactly the record it was made for, under the name of the worker that wrote that one."""
+    return status_write_pb.PutStatusesRequest(
+        request_id=request_id, puts=[_status_put(change) for change in wanted.changes]
+    )
+
+
+def _status_put(change: ins.StatusChange) -> status_write_pb.StatusPut:
+    over = change.over
+    status = status_pb2.Status(
+        connector=over.unit.connector,
+        task=over.unit.task,
+        state=values.RUN_STATES[change.state],
+        trace=change.trace,
+        worker_id=over.worker_id,
+        generation=over.generation,
+        version=over.version,
+        has_committed=over.has_committed,
+        worker_incarnation=over.worker_incarnation,
+        conditions=[values.condition(condition) for condition in over.conditions],
+    )
+    status.conditions.extend(restart_notes.conditions(change.note, change.state))
+    return status_write_pb.StatusPut(
+        status=status,
+        mode=status_write_pb.PUT_MODE_PUT_SAFE,
+        expected_revision=revisions.to_proto(over.revision),
     )
 
 
@@ -84,6 +120,38 @@ def put_target(wanted: ins.PutTarget, request_id: str) -> write_pb.SetTargetStat
         options=_options(wanted.options, request_id),
         connector=wanted.connector,
         target_state=values.TARGET_STATES[wanted.target],
+    )
+
+
+def put_logger(wanted: ins.PutLogger, request_id: str) -> write_pb.PutLoggerLevelRequest:
+    return write_pb.PutLoggerLevelRequest(
+        options=_options(wanted.options, request_id),
+        logger_level=config_pb2.LoggerLevel(logger=wanted.logger, level=wanted.level),
+    )
+
+
+def request_restart(wanted: ins.RequestRestart, request_id: str, leader_id: str) -> write_pb.RequestRestartRequest:
+    options = _options(wanted.options, request_id)
+    options.leader.CopyFrom(leader_token(wanted.epoch, leader_id))
+    return write_pb.RequestRestartRequest(
+        options=options,
+        restart=config_pb2.RestartRequest(
+            connector=wanted.connector, include_tasks=wanted.include_tasks, only_failed=wanted.only_failed
+        ),
+        task=wanted.task,
+        items=[
+            config_pb2.RestartItem(task=item.task, state=values.RUN_STATES[item.state], restarted=item.restarted)
+            for item in wanted.items
+        ],
+        generation=wanted.generation,
+    )
+
+
+def restarted(response: write_pb.RequestRestartResponse) -> tuple[RestartItem, ...]:
+    """What the first caller of a restart was told."""
+    return tuple(
+        RestartItem(item.task if item.HasField("task") else None, values.run_state(item.state), item.restarted)
+        for item in response.items
     )
 
 
@@ -124,7 +192,7 @@ def leader_token(epoch: int, leader_id: str) -> identity_pb2.LeaderToken:
 
 
 def _options(options: WriteOptions, request_id: str) -> write_pb.WriteOptions:
-    message = write_pb.WriteOptions(request_id=request_id, caller=options.caller)
+    message = write_pb.WriteOptions(request_id=request_id, caller=options.caller, retry_only=options.retry_only)
     if options.expected_revision is not None:
         message.expected_revision.CopyFrom(revisions.to_proto(options.expected_revision))
     return message

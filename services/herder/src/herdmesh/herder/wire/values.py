@@ -14,6 +14,7 @@ from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
 from herdmesh.herder.state.model import (
     Assignment,
+    Condition,
     ConnectorType,
     ErrorClass,
     Failure,
@@ -61,6 +62,16 @@ def wall_time(at_ms: int | None) -> Timestamp | None:
     moment = Timestamp()
     moment.FromMilliseconds(_WALL_AHEAD_MS + at_ms)
     return moment
+
+
+def wall_moment_ms(at_ms: int) -> int:
+    """A moment of the herder's clock as epoch milliseconds."""
+    return _WALL_AHEAD_MS + at_ms
+
+
+def clock_ms(epoch_ms: int) -> int:
+    """Epoch milliseconds as a moment of the herder's clock; below 0 when this machine was not up yet."""
+    return epoch_ms - _WALL_AHEAD_MS
 
 
 def run_state(value: common.RunState.ValueType) -> RunState:
@@ -118,6 +129,10 @@ def offset(message: offset_pb.OffsetEntry) -> OffsetEntry:
 
 def offset_to_proto(value: OffsetEntry) -> offset_pb.OffsetEntry:
     return offset_pb.OffsetEntry(partition_json=value.partition_json, offset_json=value.offset_json)
+
+
+def condition(value: Condition) -> common.Condition:
+    return common.Condition(type=value.type, message=value.message, since=wall_time(value.since_ms))
 
 
 def plugin(message: common.Plugin) -> Plugin | None:

@@ -9,13 +9,14 @@ from typing import cast
 
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.api.herder.v1 import config_messages_pb2 as config_pb
 from herdmesh.api.herder.v1 import connector_pb2 as pb
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
 from herdmesh.api.worker.v1 import task_pb2
-from herdmesh.herder.state.model import Condition, UnitId
-from herdmesh.herder.state.requests import Restarting
+from herdmesh.herder.state.model import AutoRestart, LoggerLevel, UnitId
+from herdmesh.herder.state.requests import PlanStep, Restarting
 from herdmesh.herder.state.views import ClusterView, ConnectorView, TaskView, UnitView, WorkerState, WorkerView
-from herdmesh.herder.wire import values
+from herdmesh.herder.wire import restart_notes, values
 from herdmesh.rpc import properties, revisions
 from herdmesh.topicstore.contract import Revision
 
@@ -79,6 +80,18 @@ def restart_items(answer: Restarting) -> list[lifecycle_pb.RestartPlanItem]:
     ]
 
 
+def plan_step(step: PlanStep) -> config_pb.PlanStep:
+    action = config_pb.PlanAction.Value(f"PLAN_ACTION_{step.action}")
+    return config_pb.PlanStep(action=action, task=step.task, reason=step.reason)
+
+
+def logger(worker_id: str, level: LoggerLevel) -> admin_pb.LoggerEntry:
+    message = admin_pb.LoggerEntry(worker_id=worker_id, logger=level.logger, level=level.level)
+    if level.modified_ms is not None:
+        message.modify_time.FromMilliseconds(level.modified_ms)
+    return message
+
+
 def _task(view: TaskView) -> pb.Task:
     message = pb.Task(id=_task_id(view.id), config=properties.to_proto(view.config), status=_status(view.status))
     if view.progress is not None:
@@ -91,15 +104,32 @@ def _status(view: UnitView) -> pb.UnitStatus:
         state=values.RUN_STATES[view.state],
         worker_id=view.worker_id,
         failure=values.failure_to_proto(view.failure),
-        conditions=[_condition(condition) for condition in view.conditions],
+        conditions=[*map(values.condition, view.conditions), *restart_notes.shown(view.auto_restart)],
         generation=view.generation,
         start_count=view.start_count,
         since=values.wall_time(view.since_ms),
+        auto_restart=_auto_restart(view.auto_restart),
+        explanation=_explanation(view),
     )
 
 
-def _condition(condition: Condition) -> common.Condition:
-    return common.Condition(type=condition.type, message=condition.message, since=values.wall_time(condition.since_ms))
+def _explanation(view: UnitView) -> str:
+    """What the state explains, with the time that it cannot write."""
+    next_ms = view.auto_restart.next_ms if view.auto_restart is not None else None
+    if next_ms is None or not view.explanation.endswith("follows"):
+        return view.explanation
+    return f"{view.explanation} at {restart_notes.second(next_ms)}"
+
+
+def _auto_restart(value: AutoRestart | None) -> pb.AutoRestart | None:
+    if value is None:
+        return None
+    return pb.AutoRestart(
+        attempt=value.attempt,
+        attempts_max=value.attempts_max,
+        next_time=values.wall_time(value.next_ms),
+        last_failure=values.failure_to_proto(value.failure),
+    )
 
 
 def _task_id(unit: UnitId) -> common.TaskId:

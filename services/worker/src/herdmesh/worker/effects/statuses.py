@@ -137,7 +137,7 @@ class StatusClient:
         trace = None
         if one.failure is not None:
             trace = one.failure.trace or one.failure.message
-        return status_pb2.Status(
+        status = status_pb2.Status(
             connector=one.unit.connector,
             task=one.unit.task,
             state=wire.run_state_to(one.state),
@@ -148,6 +148,11 @@ class StatusClient:
             has_committed=one.has_committed,
             worker_incarnation=self._worker.incarnation,
         )
+        for condition in one.conditions:
+            added = status.conditions.add(type=condition.type, message=condition.message)
+            if condition.since_ms:
+                added.since.FromMilliseconds(condition.since_ms)
+        return status
 
     # --- lease
 

@@ -18,6 +18,7 @@ from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import (
     Assignment,
+    Condition,
     Config,
     ConnectorSpec,
     Failure,
@@ -48,6 +49,7 @@ class Connector:
     assignment: Assignment
     spec: ConnectorSpec
     target: TargetState
+    conditions: tuple[Condition, ...] = ()
     state: RunState = RunState.UNASSIGNED
     """As reported and written."""
     failure: Failure | None = None
@@ -102,7 +104,7 @@ class Connectors:
         if held is not None:
             held.successor = event
             return self._give_up(held, now)
-        connector = Connector(event.unit, event.assignment, spec, event.target)
+        connector = Connector(event.unit, event.assignment, spec, event.target, event.conditions)
         self._connectors[name] = connector
         if event.target is not TargetState.STARTED:
             return self._say(connector, _RESTING[event.target])
@@ -259,6 +261,7 @@ class Connectors:
             connector.assignment.generation,
             connector.spec.config,
             connector.failure,
+            conditions=connector.conditions,
         )
 
     def _report(self, connector: Connector) -> Instruction:

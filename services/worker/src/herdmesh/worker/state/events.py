@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from herdmesh.engine.contract import Progress, RunEnd
 from herdmesh.worker.state.model import (
     Assignment,
+    Condition,
     Config,
     ConnectorSpec,
     Failure,
@@ -46,6 +47,7 @@ class StartUnit:
     target: TargetState
     spec: TaskSpec | ConnectorSpec
     has_committed: bool = False
+    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from herdmesh.engine.contract import Progress
 from herdmesh.worker.state.model import (
     Assignment,
+    Condition,
     Config,
     Failure,
     PutMode,
@@ -174,6 +175,7 @@ class WriteStatus:
     config: Config  # of the connector: its class gives the version
     failure: Failure | None = None
     has_committed: bool = False
+    conditions: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,15 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Condition:
+    """What the leader wants every status of an assignment to say besides; the worker only carries it."""
+
+    type: str
+    message: str
+    since_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TaskSpec:
     """What a task was started with. `task_count` is the size of its set; partitions are divided by it."""
 

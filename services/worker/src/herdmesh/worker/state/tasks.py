@@ -17,6 +17,7 @@ from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import (
     Assignment,
+    Condition,
     Failure,
     Phase,
     PutMode,
@@ -55,6 +56,7 @@ class Task:
     spec: TaskSpec
     target: TargetState
     has_committed: bool
+    conditions: tuple[Condition, ...] = ()
     phase: Phase = Phase.NEW
     state: RunState = RunState.UNASSIGNED
     """As reported and written."""
@@ -141,7 +143,7 @@ class Tasks:
         self._start_counts[event.unit] = self._start_counts.pop(event.unit, 0) + 1
         if len(self._start_counts) > _START_COUNTS_MAX:
             del self._start_counts[next(iter(self._start_counts))]
-        task = Task(event.unit, event.assignment, spec, event.target, event.has_committed)
+        task = Task(event.unit, event.assignment, spec, event.target, event.has_committed, event.conditions)
         self._tasks[event.unit] = task
         if event.target is not TargetState.STARTED:
             return self._to_paused(task)
@@ -420,6 +422,7 @@ class Tasks:
             task.spec.connector_config,
             task.failure,
             task.has_committed,
+            task.conditions,
         )
 
     def _report(self, task: Task) -> Instruction:

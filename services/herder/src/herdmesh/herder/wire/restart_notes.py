@@ -1,0 +1,108 @@
+"""A unit's restart account as conditions of its status, and back.
+
+Owns their text, which is for humans too:
+- RESTARTS: "3 restarts under config 1a2b3c4d: 2026-11-21T16:50:00.123Z ..." is the account, on every status from the
+  first restart on until another config, an operator's restart or a window without one.
+- RESTARTING: "4 of 10, next at 2026-11-21T17:00:05Z" while it waits, "4 of 10" while it is under way.
+
+Invariant: what `conditions` writes, `note` reads as the same account; times of RESTARTS to the millisecond, the next
+one rounded up to the second. A text that is none of ours is kept as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.herder.state.model import AutoRestart, Condition, RestartNote, RunState
+from herdmesh.herder.wire import values
+
+RESTARTING = "RESTARTING"
+RESTARTS = "RESTARTS"
+
+#: a message has at most 1,000 characters; of more restarts the earliest count as made when the first one listed was.
+_TIMES_MAX = 35
+_ACCOUNT = re.compile(r"(\d{1,6}) restarts? under config ([0-9a-f]{8})(?::((?: \S+)+))?")
+_NEXT = re.compile(r"(\d{1,6}) of (\d{1,6})(?:, next at (\S+))?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MS = timedelta(milliseconds=1)
+
+
+def conditions(note: RestartNote | None, state: RunState) -> list[common.Condition]:
+    """What a status in `state` says of the account."""
+    if note is None:
+        return []
+    count = len(note.attempts_ms)
+    times = "".join(f" {_text(at_ms)}" for at_ms in note.attempts_ms[-_TIMES_MAX:])
+    account = f"{count} restart{'' if count == 1 else 's'} under config {note.tag}{':' if times else ''}{times}"
+    found = [common.Condition(type=RESTARTS, message=account)]
+    if note.next_ms is not None or state is RunState.RESTARTING:
+        message = progress(note.attempt, note.attempts_max, note.next_ms)
+        found.append(common.Condition(type=RESTARTING, message=message, since=values.wall_time(note.since_ms)))
+    return found
+
+
+def note(messages: Sequence[common.Condition]) -> tuple[RestartNote | None, tuple[Condition, ...]]:
+    """The account that a status carries, and its other conditions."""
+    account: re.Match[str] | None = None
+    comes: tuple[re.Match[str], int | None, int | None] | None = None
+    others: list[Condition] = []
+    for message in messages:
+        since_ms = values.clock_ms(message.since.ToMilliseconds()) if message.HasField("since") else None
+        matched = _ACCOUNT.fullmatch(message.message) if message.type == RESTARTS else None
+        if matched is not None and None not in [_ms(text) for text in (matched[3] or "").split()]:
+            account = matched
+            continue
+        matched = _NEXT.fullmatch(message.message) if message.type == RESTARTING else None
+        if matched is not None and (matched[3] is None or _ms(matched[3]) is not None):
+            comes = matched, _ms(matched[3]), since_ms
+            continue
+        others.append(Condition(message.type, message.message, since_ms))
+    if account is None:
+        return None, tuple(others)
+    times = [at_ms for at_ms in (_ms(text) for text in (account[3] or "").split()) if at_ms is not None]
+    count = int(account[1])
+    earlier = [times[0]] * (count - len(times)) if times else []
+    attempts_ms = (*earlier, *times)
+    if comes is None:
+        return RestartNote(account[2], attempts_ms, max(1, len(attempts_ms))), tuple(others)
+    matched, next_ms, since_ms = comes
+    attempt, attempts_max = int(matched[1]), int(matched[2])
+    return RestartNote(account[2], attempts_ms, attempt, attempts_max, next_ms, since_ms), tuple(others)
+
+
+def progress(attempt: int, attempts_max: int, next_ms: int | None) -> str:
+    """ "3 of 10, next at ...", or "3 of 10"."""
+    return f"{attempt} of {attempts_max}" + (f", next at {second(next_ms)}" if next_ms is not None else "")
+
+
+def shown(auto_restart: AutoRestart | None) -> list[common.Condition]:
+    """The condition of a unit that waits for a restart or is being restarted."""
+    if auto_restart is None or not (auto_restart.under_way or auto_restart.next_ms is not None):
+        return []
+    message = progress(auto_restart.attempt, auto_restart.attempts_max, auto_restart.next_ms)
+    return [common.Condition(type=RESTARTING, message=message)]
+
+
+def second(at_ms: int) -> str:
+    """A moment of the herder's clock as text, rounded up to the second."""
+    moment = values.wall_moment_ms(at_ms)
+    return (_EPOCH + (-(-moment // 1_000) * 1_000) * _MS).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _text(at_ms: int) -> str:
+    moment = _EPOCH + values.wall_moment_ms(at_ms) * _MS
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _ms(text: str | None) -> int | None:
+    """By the herder's clock; None for what is no time."""
+    try:
+        moment = datetime.fromisoformat(text) if text is not None else None
+    except ValueError:
+        return None
+    if moment is None or moment.tzinfo is None:
+        return None
+    return values.clock_ms((moment - _EPOCH) // _MS)
