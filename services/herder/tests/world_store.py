@@ -6,16 +6,47 @@ Owns entries, revisions and who may write what. Invariant: every change is one r
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import ConnectorEntry, SessionKey
-from herdmesh.rpc.errors import ConnectorExists, ConnectorNotFound, RevisionMismatch, StaleEpoch
+from herdmesh.herder.state.requests import RestartItem, WriteOptions
+from herdmesh.rpc.errors import (
+    ConnectorExists,
+    ConnectorNotFound,
+    RequestIdExpired,
+    RequestInvalid,
+    RevisionMismatch,
+    StaleEpoch,
+)
 from herdmesh.topicstore.contract import Revision
 
 
 def revision(offset: int) -> Revision:
     return Revision("store", (offset,))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a write changed: names of entries, and the flags of a restart record; and what its answer tells besides."""
+
+    names: tuple[str, ...] = ()
+    created: bool = False
+    restarted: tuple[RestartItem, ...] = ()
+    record: tuple[bool, bool] | None = None
+
+
+def _asked(wanted: ins.Write) -> object:
+    """What of a write tells a retry from another request."""
+    match wanted:
+        case ins.PutConfig():
+            return (wanted.connector, wanted.config if wanted.patch is None else wanted.patch, wanted.initial_target)
+        case ins.PutTarget():
+            return (wanted.connector, wanted.target)
+        case ins.RequestRestart():
+            return (wanted.connector, wanted.include_tasks, wanted.only_failed, wanted.task)
+        case _:
+            return (type(wanted), getattr(wanted, "connector", ""))
 
 
 class ConfigStore:
@@ -26,6 +57,8 @@ class ConfigStore:
         self.offset = 0
         self.epoch = 0
         self.incarnations = itertools.count(1)
+        #: by request id: what was asked, and the first outcome.
+        self.outcomes: dict[str, tuple[object, Outcome]] = {}
         self.commits: list[str] = []
         self.counts: list[tuple[str, int]] = []
         #: algorithm, size in bytes and time of every session key.
@@ -48,9 +81,25 @@ class ConfigStore:
         algorithm, size_bytes, made_ms = self.keys[-1]
         return SessionKey(algorithm, size_bytes, now_ms - made_ms)
 
-    def write(self, wanted: ins.Write) -> tuple[list[str], bool]:
-        """Apply; returns the changed names and whether a connector was created. Raises as the store does."""
-        assert not isinstance(wanted, ins.RotateSessionKey | ins.DeleteStatuses), "not written here"
+    def write(self, wanted: ins.Write) -> Outcome:
+        """Apply once per request id. Raises as the store does."""
+        options = getattr(wanted, "options", WriteOptions())
+        first = self.outcomes.get(options.request_id) if options.request_id else None
+        if first is not None and first[0] != _asked(wanted):
+            raise RequestInvalid("a retry must repeat its request")
+        if first is not None:
+            return replace(first[1], names=(), record=None)
+        if options.retry_only:
+            raise RequestIdExpired("no outcome is kept under this id")
+        outcome = self._apply(wanted)
+        if options.request_id:
+            self.outcomes[options.request_id] = (_asked(wanted), outcome)
+        return outcome
+
+    def _apply(self, wanted: ins.Write) -> Outcome:
+        assert not isinstance(wanted, ins.RotateSessionKey | ins.DeleteStatuses | ins.PutStatus | ins.PutLogger), (
+            "not written here"
+        )
         before = self.entries.get(wanted.connector, ConnectorEntry(wanted.connector, has_config=False))
         match wanted:
             case ins.PutConfig():
@@ -66,6 +115,8 @@ class ConfigStore:
             case ins.PutTarget():
                 self._exists(before)
                 self.entries[before.name] = replace(before, target=wanted.target, target_revision=self.next())
+            case ins.RequestRestart():
+                return self._restart(wanted, before)
             case ins.CommitTasks():
                 self._leads(wanted.epoch)
                 self._exists(before)
@@ -87,9 +138,19 @@ class ConfigStore:
                 self.counts.append((before.name, wanted.task_count))
                 self.entries[before.name] = replace(before, task_count_record=wanted.task_count, pending_fencing=False)
         self.next()
-        return [wanted.connector], False
+        return Outcome((wanted.connector,))
 
-    def _put_config(self, wanted: ins.PutConfig, before: ConnectorEntry) -> tuple[list[str], bool]:
+    def _restart(self, wanted: ins.RequestRestart, before: ConnectorEntry) -> Outcome:
+        self._leads(wanted.epoch)
+        self._exists(before)
+        floors = {item.task: wanted.generation for item in wanted.items if item.restarted}
+        self.entries[before.name] = replace(before, restarts={**before.restarts, **floors})
+        self.next()
+        flags = (wanted.include_tasks, wanted.only_failed)
+        record = flags if wanted.task is None and any(flags) else None
+        return Outcome((before.name,), restarted=wanted.items, record=record)
+
+    def _put_config(self, wanted: ins.PutConfig, before: ConnectorEntry) -> Outcome:
         created = not before.has_config
         if wanted.must_not_exist and not created:
             raise ConnectorExists(before.name)
@@ -103,7 +164,7 @@ class ConfigStore:
         if wanted.initial_target is not None:
             after = replace(after, target=wanted.initial_target, target_revision=after.config_revision)
         self.entries[before.name] = replace(after, incarnation=incarnation)
-        return [before.name], created
+        return Outcome((before.name,), created)
 
     def _exists(self, entry: ConnectorEntry) -> None:
         if not entry.has_config:

@@ -4,30 +4,38 @@ Owns the stages of a call and its deadline. Owns no rule of the config store: wh
 expected revision is the stored one and whether the request id was seen before is decided by the store alone, in one
 place and on the newest state; so a retried create is answered with its first outcome and not with CONNECTOR_EXISTS.
 
-Order of checks as observable in Connect (reference/herder.md 4.1): leader, name, validation, existence, write. A write
-is answered only when the watch has brought it back, so that a caller's next read sees it.
+Order of checks as observable in Connect (reference/herder.md 4.1): leader, name, validation, existence, write; for a
+patch leader, existence, validation of what it makes, write; for a restart leader, existence, status, write. Connect
+validates before it looks whether it leads; here only a leader has workers to validate on. A write is answered only when
+the watch has brought it back, so that a caller's next read sees it.
 
-A write that is under way when this herder stops leading is seen through all the same: it needs no leader (only task
-sets do), the store answers it and the watch brings it back to followers too.
+What this herder itself would refuse a call with a request id for (the config is bad by now, the connector is gone, no
+worker is there) is not its answer yet: it may be the retry of one that was applied, by a leader before us. So the store
+is asked first, by the same write with `retry_only`.
 
-Invariant: every call is answered exactly once, at the latest at its deadline, with the stage it was at.
+A write that is under way when this herder stops leading is seen through all the same: the store answers it and the
+watch brings it back to followers too; a restart that came too late for its epoch was not applied, and is told so.
+
+Invariant: every call is answered exactly once, at the latest at its deadline, with the stage it was at. What it is
+answered is true whoever leads by then, or says to ask again.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from herdmesh.herder.state import commands, drains, restarts
-from herdmesh.herder.state.configs import checked_name, merged
-from herdmesh.herder.state.events import CommandReplied, RequestReceived
+from herdmesh.herder.state import commands, drains, loggers, queries, reign, restart_requests
+from herdmesh.herder.state.configs import checked_name, given_name, merged, own_name, trimmed
+from herdmesh.herder.state.events import CommandReplied, RequestReceived, WriteDone
 from herdmesh.herder.state.instructions import (
     DeleteConfig,
     PutConfig,
     PutTarget,
     Reply,
+    RequestRestart,
 )
-from herdmesh.herder.state.mesh import Mesh, Role
-from herdmesh.herder.state.model import CLASS_KEY, NAME_KEY, ErrorClass, Failure, Properties, Validation
+from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.model import NAME_KEY, Properties, Validation
 from herdmesh.herder.state.questions import ValidateOnWorker
 from herdmesh.herder.state.records import Call, Command, Op, OpKind, Stage
 from herdmesh.herder.state.requests import (
@@ -39,32 +47,37 @@ from herdmesh.herder.state.requests import (
     PatchConnector,
     RestartConnector,
     Restarting,
-    RestartItem,
     RestartTask,
+    SetLoggers,
     SetTarget,
     UndrainWorker,
     UpdateConnector,
     ValidateConfig,
     Validated,
+    WriteOptions,
     Written,
 )
 from herdmesh.rpc.errors import (
     ConnectorNotFound,
-    FieldViolation,
     HerdmeshError,
     InvalidConfig,
     NoLeader,
-    NoWorker,
     QueueFull,
+    RequestIdExpired,
+    RequestInvalid,
     RevisionMismatch,
-    TaskNotFound,
+    StaleEpoch,
     Timeout,
 )
-from herdmesh.topicstore.contract import Revision
 
-CALLS_MAX = 1_000
+#: Each keeps its request until it is answered; more are told to slow down.
+CALLS_MAX = 4_000
 PATCH_ATTEMPTS_MAX = 5
-RESTART_MEMO_MAX = 1_000
+
+#: What the config store carries out, and knows again by its request id.
+_MUTATIONS = (
+    CreateConnector | UpdateConnector | PatchConnector | DeleteConnector | SetTarget | RestartConnector | RestartTask
+)
 
 
 def begin(mesh: Mesh, event: RequestReceived) -> None:
@@ -77,31 +90,31 @@ def begin(mesh: Mesh, event: RequestReceived) -> None:
     try:
         _begin(mesh, call)
     except HerdmeshError as error:
-        _reply(mesh, call, error)
+        _refuse(mesh, call, error)
 
 
 def _begin(mesh: Mesh, call: Call) -> None:
     match call.request:
         case CreateConnector(name=name, config=config):
             given = config.get(NAME_KEY)
-            call.name = checked_name(name or (given if isinstance(given, str) else ""))
-            _validate_first(mesh, call, {**config, NAME_KEY: _own_name(config, call.name)})
+            call.name = checked_name(trimmed(name) or (trimmed(given) if isinstance(given, str) else ""))
+            _validate_first(mesh, call, {**config, NAME_KEY: own_name(config, call.name)})
         case UpdateConnector(name=name, config=config):
-            call.name = checked_name(name)
-            _validate_first(mesh, call, {**config, NAME_KEY: _own_name(config, call.name)})
+            call.name = checked_name(given_name(name))
+            _validate_first(mesh, call, {**config, NAME_KEY: own_name(config, call.name)})
         case PatchConnector(name=name):
-            call.name = checked_name(name)
+            call.name = given_name(name)
             _merge(mesh, call)
         case ValidateConfig(config=config):
             _validate_first(mesh, call, config)
-        case DeleteConnector(name=name) | SetTarget(name=name):
-            call.name = checked_name(name)
+        case DeleteConnector(name=name) | SetTarget(name=name) | RestartConnector(name=name) | RestartTask(name=name):
+            call.name = given_name(name)
             _write(mesh, call)
-        case RestartConnector() | RestartTask():
-            _restart(mesh, call, call.request)
         case DrainWorker(worker_id=worker_id) | UndrainWorker(worker_id=worker_id):
             drains.ask(mesh, worker_id, draining=isinstance(call.request, DrainWorker))
             _reply(mesh, call, Draining(worker_id))
+        case _:
+            _reply_if_known(mesh, call, queries.begin(mesh, call))
 
 
 def answered(mesh: Mesh, call_id: int, command: Command, reply: CommandReplied) -> None:
@@ -109,23 +122,21 @@ def answered(mesh: Mesh, call_id: int, command: Command, reply: CommandReplied) 
     call = mesh.calls.get(call_id)
     if call is None:
         return
-    match command.question:
-        case ValidateOnWorker():
-            _validated(mesh, call, reply.validation, reply.failure)
-        case _:
-            raise AssertionError(f"no call asks {command.question}")
+    call.asked.discard(command.id)
+    try:
+        if isinstance(call.request, queries.QUERIES):
+            _reply_if_known(mesh, call, queries.answered(mesh, call, command, reply))
+        else:
+            _validated(mesh, call, commands.verdict(reply))
+    except HerdmeshError as error:
+        _refuse(mesh, call, error)
 
 
-def _validated(mesh: Mesh, call: Call, validation: Validation | None, failure: Failure | None) -> None:
-    if validation is None:
-        message = failure.message if failure is not None else "the worker gave no result"
-        final = failure is not None and failure.error_class is not ErrorClass.RETRIABLE
-        error = InvalidConfig([FieldViolation(CLASS_KEY, message)]) if final else NoWorker(message)
-        _reply(mesh, call, error)
-    elif isinstance(call.request, ValidateConfig):
+def _validated(mesh: Mesh, call: Call, validation: Validation) -> None:
+    if isinstance(call.request, ValidateConfig):
         _reply(mesh, call, Validated(validation))
     elif validation.violations:
-        _reply(mesh, call, InvalidConfig(validation.violations))
+        raise InvalidConfig(validation.violations)
     else:
         _write(mesh, call)
 
@@ -135,49 +146,60 @@ def ask_again(mesh: Mesh, call_id: int, command: Command) -> None:
     call = mesh.calls.get(call_id)
     if call is None:
         return
+    call.asked.discard(command.id)
     try:
-        match command.question:
-            case ValidateOnWorker() as question:
-                commands.ask_able(mesh, call, question)
-            case _:
-                raise AssertionError(f"no call asks {command.question}")
+        if isinstance(call.request, queries.QUERIES):
+            _reply_if_known(mesh, call, queries.lost(mesh, call, command))
+        else:
+            assert isinstance(command.question, ValidateOnWorker)
+            commands.ask_able(mesh, call, command.question)
     except HerdmeshError as error:
-        _reply(mesh, call, error)
+        _refuse(mesh, call, error)
 
 
-def written(mesh: Mesh, call_id: int, revision: Revision | None, created: bool) -> None:
-    """The store acknowledged the call's write."""
+def written(mesh: Mesh, call_id: int, event: WriteDone) -> None:
+    """The store acknowledged the call's write, or knew it from before."""
     call = mesh.calls.get(call_id)
     if call is None:
         return
     call.stage = Stage.READING_BACK
-    call.revision, call.created = revision, created
+    call.revision, call.created, call.restarted = event.revision, event.created, event.restarted
+    mesh.reading_back.add(call.id)
     answer_applied(mesh)
 
 
 def write_failed(mesh: Mesh, call_id: int, error: HerdmeshError) -> None:
-    """The store refused the call's write. A patch that lost a race it did not ask to lose is merged anew."""
+    """The store refused the call's write, or never told its outcome."""
     call = mesh.calls.get(call_id)
     if call is None:
         return
+    if call.refusal is not None:
+        # Asked for an earlier request of this id: there is none, or one that asked for something else.
+        _reply(mesh, call, call.refusal if isinstance(error, RequestIdExpired | RequestInvalid) else error)
+        return
+    if isinstance(error, StaleEpoch):
+        _reply(mesh, call, reign.refusal(mesh) or NoLeader("another herder was elected meanwhile; try again"))
+        return
     raced = isinstance(call.request, PatchConnector) and isinstance(error, RevisionMismatch)
-    raced = raced and mesh.role is Role.LEADING
-    if raced and call.options.expected_revision is None and call.attempts < PATCH_ATTEMPTS_MAX:
-        call.attempts += 1
-        call.stage = Stage.VALIDATING
-        call.config = None
-        _merge_when_newer(mesh, call)
+    if raced and call.options.expected_revision is None:
+        _merge_anew(mesh, call, error)
         return
     _reply(mesh, call, error)
 
 
 def answer_applied(mesh: Mesh) -> None:
     """The config watch moved on: answer the calls whose write it has brought, merge patches that lost a race."""
-    for call in list(mesh.calls.values()):
-        if call.stage is Stage.READING_BACK and mesh.applied(call.revision):
-            _reply(mesh, call, Written(call.name, call.revision, call.created))
-        elif isinstance(call.request, PatchConnector) and call.config is None:
+    for call in [mesh.calls[number] for number in sorted(mesh.reading_back)]:
+        if call.stage is not Stage.READING_BACK:
             _merge_when_newer(mesh, call)
+        elif not mesh.applied(call.revision):
+            continue
+        elif isinstance(call.request, SetLoggers):
+            _reply_if_known(mesh, call, loggers.settled(mesh, call))
+        elif isinstance(call.request, RestartConnector | RestartTask):
+            _reply(mesh, call, Restarting(call.restarted))
+        else:
+            _reply(mesh, call, Written(call.name, call.revision, call.created))
 
 
 def expire(mesh: Mesh) -> None:
@@ -191,25 +213,19 @@ def cancel(mesh: Mesh, call_id: int) -> None:
     """Nobody waits for the answer any more."""
     call = mesh.calls.pop(call_id, None)
     if call is not None:
-        commands.forget(mesh, call)
+        _forget(mesh, call)
 
 
 def fail_unwritten(mesh: Mesh, why: str) -> None:
-    """This herder stops leading, and no worker will validate for it any more: nothing was written, so try elsewhere."""
+    """This herder stops leading, and no worker answers it any more: what was not written is to be tried elsewhere."""
     for call in list(mesh.calls.values()):
-        if call.stage is Stage.VALIDATING:
+        if call.stage not in (Stage.WRITING, Stage.LOOKING_BACK, Stage.READING_BACK):
             _reply(mesh, call, NoLeader(f"this herder stopped leading: {why}"))
+        call.asked.clear()
+    answer_applied(mesh)
 
 
 # --- stages
-
-
-def _own_name(config: Properties, name: str) -> str:
-    given = config.get(NAME_KEY)
-    if given is not None and given != name:
-        text = f"Connector name configuration ({given}) doesn't match connector name in the request ({name})"
-        raise InvalidConfig([FieldViolation(NAME_KEY, text)])
-    return name
 
 
 def _validate_first(mesh: Mesh, call: Call, config: Properties) -> None:
@@ -224,7 +240,22 @@ def _merge(mesh: Mesh, call: Call) -> None:
     if entry is None or not entry.has_config:
         raise ConnectorNotFound(call.name)
     call.revision = entry.config_revision
-    _validate_first(mesh, call, merged(entry.config, call.request.patch))
+    config = merged(entry.config, call.request.patch)
+    own_name(config, call.name)
+    _validate_first(mesh, call, config)
+
+
+def _merge_anew(mesh: Mesh, call: Call, error: HerdmeshError) -> None:
+    """A patch lost a race that it did not ask to lose: nothing was written."""
+    refused = reign.refusal(mesh)
+    if refused is not None or call.attempts >= PATCH_ATTEMPTS_MAX:
+        _reply(mesh, call, refused or error)
+        return
+    call.attempts += 1
+    call.stage = Stage.VALIDATING
+    call.config = None
+    mesh.reading_back.add(call.id)
+    _merge_when_newer(mesh, call)
 
 
 def _merge_when_newer(mesh: Mesh, call: Call) -> None:
@@ -232,16 +263,19 @@ def _merge_when_newer(mesh: Mesh, call: Call) -> None:
     entry = mesh.entries.get(call.name)
     if entry is not None and entry.has_config and entry.config_revision == call.revision:
         return
+    mesh.reading_back.discard(call.id)
     try:
         _merge(mesh, call)
     except HerdmeshError as error:
-        _reply(mesh, call, error)
+        _refuse(mesh, call, error)
 
 
 def _write(mesh: Mesh, call: Call) -> None:
-    call.stage = Stage.WRITING
+    if isinstance(call.request, RestartConnector | RestartTask):
+        _write_restart(mesh, call, call.request)
+        return
+    options, config = _begin_write(call), call.config or {}
     op = mesh.op(Op(OpKind.CALL, call=call.id))
-    options, config = call.options, call.config or {}
     match call.request:
         case CreateConnector(initial_target=target):
             mesh.out.append(PutConfig(op, call.name, config, options, must_not_exist=True, initial_target=target))
@@ -259,32 +293,43 @@ def _write(mesh: Mesh, call: Call) -> None:
             raise AssertionError(f"{call.request} writes nothing")
 
 
-def _restart(mesh: Mesh, call: Call, request: RestartConnector | RestartTask) -> None:
-    request_id = call.options.request_id
-    if request_id in mesh.restart_memo:
-        _reply(mesh, call, Restarting(mesh.restart_memo[request_id]))
-        return
-    call.name = checked_name(request.name)
-    connector = mesh.connectors.get(call.name)
-    entry = connector.stored if connector is not None else None
-    if connector is None or entry is None:
-        raise ConnectorNotFound(call.name)
-    items: tuple[RestartItem, ...] = ()
-    if isinstance(request, RestartConnector):
-        items = restarts.restart_connector(mesh, connector, request.include_tasks, request.only_failed)
+def _write_restart(mesh: Mesh, call: Call, request: RestartConnector | RestartTask) -> None:
+    items = restart_requests.wanted(mesh, call.name, request) if call.refusal is None else ()
+    op, options = mesh.op(Op(OpKind.CALL, call=call.id)), _begin_write(call)
+    asked = RequestRestart(op, call.name, options, items, mesh.next_generation, mesh.epoch)
+    if isinstance(request, RestartTask):
+        mesh.out.append(replace(asked, task=request.task))
     else:
-        unit = connector.units.get(request.task)
-        if unit is None or not 0 <= request.task < len(entry.tasks):
-            raise TaskNotFound(call.name, request.task)
-        restarts.restart_unit(mesh, connector, unit)
-    if request_id:
-        mesh.restart_memo[request_id] = items
-        while len(mesh.restart_memo) > RESTART_MEMO_MAX:
-            del mesh.restart_memo[next(iter(mesh.restart_memo))]
-    _reply(mesh, call, Restarting(items))
+        flags = {"include_tasks": request.include_tasks, "only_failed": request.only_failed}
+        mesh.out.append(replace(asked, **flags))
+
+
+def _begin_write(call: Call) -> WriteOptions:
+    call.stage = Stage.WRITING if call.refusal is None else Stage.LOOKING_BACK
+    return replace(call.options, retry_only=call.refusal is not None)
+
+
+def _refuse(mesh: Mesh, call: Call, error: HerdmeshError) -> None:
+    """Refuse a call, unless it is the retry of one that was applied."""
+    if isinstance(call.request, _MUTATIONS) and call.options.request_id and call.name and call.refusal is None:
+        call.refusal = error
+        mesh.reading_back.discard(call.id)
+        _write(mesh, call)
+    else:
+        _reply(mesh, call, error)
+
+
+def _reply_if_known(mesh: Mesh, call: Call, answer: Answer | None) -> None:
+    if answer is not None:
+        _reply(mesh, call, answer)
 
 
 def _reply(mesh: Mesh, call: Call, answer: Answer | HerdmeshError) -> None:
     mesh.calls.pop(call.id, None)
-    commands.forget(mesh, call)
+    _forget(mesh, call)
     mesh.out.append(Reply(call.id, answer))
+
+
+def _forget(mesh: Mesh, call: Call) -> None:
+    mesh.reading_back.discard(call.id)
+    commands.forget(mesh, call)

@@ -7,21 +7,44 @@ from __future__ import annotations
 
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import NAME_KEY, ConnectorType, Plugin, PluginKind, Properties
-from herdmesh.rpc.errors import FieldViolation, InvalidConfig
+from herdmesh.rpc.errors import FieldViolation, InvalidConfig, RequestInvalid
 from herdmesh.rpc.properties import PropertyValue
+
+#: What `String.trim` takes off both ends; a space that is none of these belongs to the name.
+_TRIMMED = "".join(map(chr, range(0x21)))
+
+
+def trimmed(name: str) -> str:
+    """The name of a new connector, as Connect takes it from a create (reference/rest-api.md 3.2)."""
+    return name.strip(_TRIMMED)
+
+
+def given_name(name: str) -> str:
+    """The name of a connector that may be there: exactly as given. Raises RequestInvalid for an empty one."""
+    if not name:
+        raise RequestInvalid("name the connector", "name")
+    return name
 
 
 def checked_name(name: str) -> str:
-    """The name, trimmed. Raises InvalidConfig for one that Connect would refuse (empty, or with control characters)."""
-    trimmed = name.strip()
-    if not trimmed:
+    """A name that Connect would take. Raises InvalidConfig for an empty one, or one with control characters."""
+    if not trimmed(name):
         raise InvalidConfig([FieldViolation(NAME_KEY, "String may not be empty: give the connector a name")])
-    codes = {ord(character) for character in trimmed}
+    codes = {ord(character) for character in name}
     control = sorted(code for code in codes if code < 0x20 or 0x7F <= code < 0xA0)
     if control:
-        text = f"String may not contain control sequences but had the following characters: {control}"
+        text = f"String may not contain control sequences but had the following ASCII chars: {control}"
         raise InvalidConfig([FieldViolation(NAME_KEY, text)])
-    return trimmed
+    return name
+
+
+def own_name(config: Properties, name: str) -> str:
+    """The name, which the config's own must equal if it has one. Raises InvalidConfig."""
+    given = config.get(NAME_KEY)
+    if given is not None and given != name:
+        text = f"Connector name configuration ({given}) doesn't match connector name in the request ({name})"
+        raise InvalidConfig([FieldViolation(NAME_KEY, text)])
+    return name
 
 
 def merged(config: Properties, patch: Properties) -> Properties:

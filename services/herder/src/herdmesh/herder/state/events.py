@@ -25,7 +25,7 @@ from herdmesh.herder.state.model import (
     UnitId,
     Validation,
 )
-from herdmesh.herder.state.requests import Request, WriteOptions
+from herdmesh.herder.state.requests import Request, RestartItem, WriteOptions
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
 
@@ -126,6 +126,15 @@ class SessionKeyRecorded:
     """Somebody, maybe we, wrote a session key."""
 
     key: SessionKey
+    revision: Revision | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoggerRecorded:
+    """Somebody, maybe we, set a logger's level for the whole cluster."""
+
+    logger: str
+    level: str
     revision: Revision | None
 
 
@@ -257,11 +266,13 @@ class RequestCancelled:
 
 @dataclass(frozen=True, slots=True)
 class WriteDone:
-    """A write was acknowledged at `revision` (of the config store; None for a status write)."""
+    """A write was acknowledged at `revision` (of the config store; None for a status write). `created` is told of a
+    config, `restarted` of a restart: what its first caller was told."""
 
     op: int
     revision: Revision | None = None
     created: bool = False
+    restarted: tuple[RestartItem, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,6 +305,7 @@ Event = (
     | EpochRecorded
     | RestartRecorded
     | SessionKeyRecorded
+    | LoggerRecorded
     | StatusSnapshot
     | StatusPut
     | StatusDeleted

@@ -18,7 +18,6 @@ from enum import StrEnum, unique
 from herdmesh.herder.state.instructions import Instruction, Message, Send, ViewsChanged
 from herdmesh.herder.state.model import ConnectorEntry, Lease, Rules, SessionKey, StatusEntry, UnitId
 from herdmesh.herder.state.records import Call, Command, Connector, Hold, Member, Op, OpKind, Unit
-from herdmesh.herder.state.requests import RestartItem
 from herdmesh.topicstore.contract import Revision
 
 
@@ -56,6 +55,8 @@ class Mesh:
         self.session_key: SessionKey | None = None
         #: by our own clock; None = never.
         self.session_key_until_ms: int | None = None
+        #: cluster-wide logger levels recorded since this process reads the config store, oldest first, and when.
+        self.logger_levels: dict[str, tuple[str, int]] = {}
         #: entries last seen in a foreign writer's hands, and since when: see `machine.FOREIGN_SETTLE_MS`.
         self.parked: dict[str, tuple[ConnectorEntry, int]] = {}
         self.statuses: dict[str, dict[int | None, StatusEntry]] = {}
@@ -69,8 +70,11 @@ class Mesh:
         self.calls: dict[int, Call] = {}
         self.ops: dict[int, Op] = {}
         self.commands: dict[str, Command] = {}
-        self.restart_memo: dict[str, tuple[RestartItem, ...]] = {}
+        #: calls that wait for the config watch.
+        self.reading_back: set[int] = set()
         self.adopting_until_ms = 0
+        #: lost workers whose units are kept for them, and until when.
+        self.awaited: dict[str, int] = {}
         self.heartbeat_ms = 0
         self.session_key_written: Revision | None = None
         self.session_key_retry_ms = 0
@@ -93,11 +97,11 @@ class Mesh:
         self.connectors.clear()
         self.ops = {number: op for number, op in self.ops.items() if op.kind is OpKind.CALL}
         self.commands.clear()
-        self.restart_memo.clear()
         self.dirty.clear()
         self.waiting.clear()
         self._wakeups.clear()
         self.place_again = False
+        self.awaited.clear()
         self.start_count = self.adopted_count = 0
         self.session_key_written = None
         self.session_key_retry_ms = 0

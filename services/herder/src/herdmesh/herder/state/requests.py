@@ -7,8 +7,17 @@ Owns the vocabulary of the public service's mutations and of the calls that need
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum, unique
 
-from herdmesh.herder.state.model import Properties, RunState, TargetState, Validation
+from herdmesh.herder.state.model import (
+    LoggerLevel,
+    OffsetEntry,
+    Plugin,
+    Properties,
+    RunState,
+    TargetState,
+    Validation,
+)
 from herdmesh.topicstore.contract import Revision
 
 
@@ -19,15 +28,21 @@ class WriteOptions:
     request_id: str = ""
     expected_revision: Revision | None = None
     caller: str = ""
+    #: write nothing, only tell the outcome of an earlier request of this id.
+    retry_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CreateConnector:
-    """`name` may be empty when the config has it. `initial_target` None = leave it (STARTED)."""
+    """`name` may be empty when the config has it. `initial_target` None = leave it (STARTED).
+
+    `initial_offsets` are written before the connector; other offsets that an earlier connector of the name left stay.
+    """
 
     name: str
     config: Properties
     initial_target: TargetState | None = None
+    initial_offsets: tuple[OffsetEntry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +102,37 @@ class ValidateConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanConfig:
+    """What a create or an update with this config would do. `name` may be empty when the config has it."""
+
+    name: str
+    config: Properties
+
+
+@dataclass(frozen=True, slots=True)
+class GetPlugin:
+    """The config definition of a plugin, by class name or alias."""
+
+    class_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class GetLoggers:
+    """Levels on every connected worker: of a logger and its children, or of all that have one of their own (empty)."""
+
+    logger: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetLoggers:
+    """Change the level of a logger and its children on one worker, or (`worker_id` empty) in the whole cluster."""
+
+    logger: str
+    level: str
+    worker_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class DrainWorker:
     """Move everything off a worker and give it nothing more."""
 
@@ -109,6 +155,10 @@ Request = (
     | RestartConnector
     | RestartTask
     | ValidateConfig
+    | PlanConfig
+    | GetPlugin
+    | GetLoggers
+    | SetLoggers
     | DrainWorker
     | UndrainWorker
 )
@@ -153,4 +203,55 @@ class Draining:
     worker_id: str
 
 
-Answer = Written | Restarting | Validated | Draining
+@unique
+class PlanAction(StrEnum):
+    """What would happen to a unit; names are those of the proto's `PlanAction`."""
+
+    START = "START"
+    STOP = "STOP"
+    RESTART = "RESTART"
+    KEEP = "KEEP"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """What would happen to the connector (task None) or a task. `worker_id` is where it would be, "" = nowhere."""
+
+    task: int | None
+    action: PlanAction
+    reason: str
+    worker_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The answer to PlanConfig: the connector first, then its tasks; no steps when the config is refused."""
+
+    validation: Validation
+    steps: tuple[PlanStep, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PluginDescribed:
+    """The answer to GetPlugin; `fields` are the wire's `ConfigField`s, unopened."""
+
+    plugin: Plugin
+    fields: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggersListed:
+    """The answer to GetLoggers: worker and logger, sorted by logger, then worker."""
+
+    loggers: tuple[tuple[str, LoggerLevel], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoggersSet:
+    """The answer to SetLoggers: the names whose level changed, on any worker, sorted."""
+
+    affected: tuple[str, ...]
+
+
+Answer = Written | Restarting | Validated | Planned | PluginDescribed | LoggersListed | LoggersSet | Draining
