@@ -75,6 +75,8 @@ class Mesh:
         self.adopting_until_ms = 0
         #: lost workers whose units are kept for them, and until when.
         self.awaited: dict[str, int] = {}
+        #: lost workers whose units are kept for them, and until when.
+        self.awaited: dict[str, int] = {}
         self.heartbeat_ms = 0
         self.session_key_written: Revision | None = None
         self.session_key_retry_ms = 0

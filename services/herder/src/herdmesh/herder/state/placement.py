@@ -4,7 +4,8 @@ Owns which workers and units take part, and turning moves into stops and starts.
 
 Who takes part: workers with an open stream that are not draining. A worker whose stream broke a moment ago is left out
 with everything it holds until it returns or is lost: neither its units nor its place are given away. While workers of
-the leader before may still dial in, nothing that runs is moved for balance alone: what is missing may be with them.
+the leader before may still dial in, or a lost worker is waited for (`scheduled.rebalance.max.delay.ms`), nothing that
+runs is moved for balance alone: what is missing may come back. A worker that returns gets back what nobody else took.
 
 Invariant: nothing is moved unless it must be (its worker drains or lacks the plugin) or balance needs it; and nothing
 is stopped to be moved while no other worker can take it, unless its worker leaves for good.
@@ -38,7 +39,7 @@ def place(mesh: Mesh) -> None:
     """Give every unit that needs one a place, and balance."""
     workers = _takers(mesh)
     connectors, tasks = _rounds(mesh, workers)
-    rebalance = not reign.adopting(mesh)
+    rebalance = _may_balance(mesh)
     left = CHANGES_MAX
     for round_ in (connectors, tasks):
         for move in assign(workers, round_.units, round_.places, rebalance):
@@ -52,6 +53,9 @@ def place(mesh: Mesh) -> None:
     for round_ in (connectors, tasks):
         for connector, unit in round_.records.values():
             entry = connector.stored
+            if unit.hold is None and unit.destination is None:
+                place = round_.places.get(unit.id, "")
+                unit.destination = place if place in round_.units[unit.id] else None
             if unit.destination is None or entry is None or not lifecycle.ready(mesh, entry, unit):
                 continue
             if left == 0:
@@ -81,10 +85,16 @@ def places(mesh: Mesh, entry: ConnectorEntry, wanted: Collection[UnitId]) -> dic
         if now is not None:
             round_.places[unit_id] = now
     for round_ in rounds:
-        for move in assign(workers, round_.units, round_.places, not reign.adopting(mesh)):
+        for move in assign(workers, round_.units, round_.places, _may_balance(mesh)):
             if move.unit in found:
                 found[move.unit] = move.target
     return found
+
+
+def _may_balance(mesh: Mesh) -> bool:
+    """False while units may still come back: with workers that have not dialled in to this leader yet, or with a lost
+    one that is waited for. What moved before would have to move again after."""
+    return not reign.adopting(mesh) and not mesh.awaited
 
 
 def _takers(mesh: Mesh) -> list[str]:
@@ -110,7 +120,7 @@ def _rounds(mesh: Mesh, workers: list[str], without: str = "") -> tuple[_Round, 
             if held_by is None and not _looks_for_place(mesh, entry, unit):
                 continue
             round_ = connectors if unit.id.task is None else tasks
-            place_now = held_by or unit.destination
+            place_now = held_by or unit.destination or unit.waits_for or None
             round_.units[unit.id] = able[plugin]
             round_.records[unit.id] = (connector, unit)
             if place_now is not None:
