@@ -83,7 +83,7 @@ async def bench() -> AsyncIterator[Bench]:
     said: asyncio.Queue[events.Event] = asyncio.Queue()
     jobs = SubprocessJobs()
     specs = RunSpecs(WorkerSettings(), PluginRegistry.discover())
-    runs = Runs(jobs, specs, lambda _unit, _spec: None, said.put)
+    runs = Runs(jobs, specs, lambda _unit, _spec: None, dict, said.put)
     add = run_service_pb2_grpc.add_RunServiceServicer_to_server
     server = Server("127.0.0.1:0", [ServiceRegistration(RunServicer(runs, said.put), add, SERVICE)], metrics=False)
     runs.address = f"127.0.0.1:{await server.start()}"

@@ -80,6 +80,17 @@ class SourceConnector(Connector):
         """True or False when the connector can tell, None when it cannot (KIP-618)."""
         return None
 
+    def alter_offsets(
+        self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
+    ) -> bool:
+        """Look at offsets, by source partition, that are about to be written from outside; None = forgotten (KIP-875).
+        Called on an instance that is not started.
+
+        Returns True when they are known to be right, False when the connector cannot tell. Raises ConfigError, or any
+        error, to refuse them.
+        """
+        return False
+
     def sign(self, task_config: Config) -> str | None:
         """A cheap look at the source from the worker: a text that changes when there may be something new, None = only
         `poll` can tell.
@@ -94,6 +105,11 @@ class SinkConnector(Connector):
     """Brings records out of Kafka."""
 
     kind = ConnectorKind.SINK
+
+    def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
+        """As `SourceConnector.alter_offsets`, by Kafka partition. A connector that keeps offsets outside of Kafka too
+        changes those here."""
+        return False
 
 
 @dataclass(frozen=True, slots=True)

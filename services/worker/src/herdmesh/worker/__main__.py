@@ -25,7 +25,10 @@ from herdmesh.worker import wire
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.idle_watch import IdleWatch
+from herdmesh.worker.effects.loggers import Loggers
 from herdmesh.worker.effects.offset_file import OffsetFile
+from herdmesh.worker.effects.offsets import Offsets
+from herdmesh.worker.effects.plugins import Plugins
 from herdmesh.worker.effects.runs import Runs
 from herdmesh.worker.effects.session import HerderSession
 from herdmesh.worker.effects.specs import RunSpecs
@@ -78,9 +81,10 @@ async def _serve(
     incarnation = uuid.uuid4().hex
     loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)))
     watch = IdleWatch(settings.bootstrap_servers, settings.watch_interval_ms, specs, loop.emit)
-    runs = Runs(spark, specs, watch.remember_sign, loop.emit)
-    commands = Commands(settings, specs)
-    server = _server(settings, WorkerServicer(loop, commands, specs), RunServicer(runs, loop.emit, offsets))
+    plugins, loggers = Plugins(specs.plugins), Loggers()
+    runs = Runs(spark, specs, watch.remember_sign, loggers.changed, loop.emit)
+    commands = Commands(settings, specs, plugins, loggers, Offsets(specs, offsets))
+    server = _server(settings, WorkerServicer(loop, commands, plugins), RunServicer(runs, loop.emit, offsets))
     port = await server.start()
     on_listening(port)
     address = f"{settings.listen.rpartition(':')[0]}:{port}"
@@ -92,10 +96,11 @@ async def _serve(
             worker=worker,
             address=address,
             slots=settings.slots,
-            plugins=[wire.plugin_to(one) for one in specs.plugins.all()],
+            plugins=plugins.all(),
             holdings=[wire.holding_to(one) for one in loop.holdings()],
             epoch_max=loop.epoch_max(),
             draining=loop.draining(),
+            drain_request_ids=loop.drain_request_ids(),
         )
 
     effects = Effects(

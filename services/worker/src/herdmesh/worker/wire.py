@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 from herdmesh.api.common.v1 import connector_pb2, revision_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import run_service_pb2, task_pb2
-from herdmesh.connect.connector import ConnectorKind
-from herdmesh.connect.plugins import PluginDescriptor
 from herdmesh.engine import contract
 from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
 from herdmesh.rpc import properties
@@ -74,17 +72,6 @@ def run_state_to(state: RunState) -> connector_pb2.RunState.ValueType:
     return connector_pb2.RunState.Value(f"RUN_STATE_{state.name}")
 
 
-def plugin_to(plugin: PluginDescriptor) -> connector_pb2.Plugin:
-    """A connector plugin."""
-    sink = plugin.kind is ConnectorKind.SINK
-    return connector_pb2.Plugin(
-        class_name=plugin.class_name,
-        aliases=plugin.aliases,
-        kind=connector_pb2.PLUGIN_KIND_SINK if sink else connector_pb2.PLUGIN_KIND_SOURCE,
-        version=plugin.version,
-    )
-
-
 # --- session, herder to worker
 
 
@@ -131,11 +118,15 @@ def command_from(response: session_pb2.SessionResponse) -> events.Command | None
             ask = response.generate_task_configs
             return events.GenerateTaskConfigs(epoch, ask.connector, assignment_from(ask.assignment), ask.tasks_max)
         case "set_draining":
-            return events.SetDraining(epoch, response.set_draining.draining)
+            return _drain_from(epoch, response.set_draining)
         case "released":
             return events.Released(epoch)
         case _:
             return _asked_from(epoch, response)
+
+
+def _drain_from(epoch: int, message: session_pb2.SetDraining) -> events.SetDraining:
+    return events.SetDraining(epoch, message.draining, message.command_id, message.request_id)
 
 
 def _asked_from(epoch: int, response: session_pb2.SessionResponse) -> events.Asked | None:

@@ -57,7 +57,7 @@ class FileStreamSource(SourceConnector):
     version = VERSION
     java_task_class = "org.apache.kafka.connect.file.FileStreamSourceTask"
     _keys = ConfigDef(
-        ConfigKey("file", Type.STRING, None, Importance.HIGH, "Source filename."),
+        ConfigKey("file", Type.STRING, None, Importance.HIGH, "Source filename. If not specified, the standard input will be used"),
         ConfigKey("topic", Type.STRING, REQUIRED, Importance.HIGH, "The topic to publish data to", non_empty_string()),
         ConfigKey(
             "batch.size",
@@ -88,6 +88,26 @@ class FileStreamSource(SourceConnector):
 
     def exactly_once_support(self, config: Config) -> bool | None:
         return not _without_file(config, "read from")
+
+    def alter_offsets(
+        self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
+    ) -> bool:
+        _require_file(config, "read from")
+        for partition, offset in offsets:
+            if partition is None:
+                raise ConfigError("Partition objects cannot be null")
+            if "filename" not in partition:
+                raise ConfigError("Partition objects should contain the key 'filename'")
+            if offset is None:
+                continue
+            if "position" not in offset:
+                raise ConfigError("Offset objects should either be null or contain the key 'position'")
+            position = offset["position"]
+            if isinstance(position, bool) or not isinstance(position, int):
+                raise ConfigError("The value for the 'position' key in the offset is expected to be a Long value")
+            if position < 0:
+                raise ConfigError("The value for the 'position' key in the offset should be a non-negative value")
+        return True
 
     def sign(self, task_config: Config) -> str | None:
         try:
@@ -202,7 +222,7 @@ class FileStreamSink(SinkConnector):
     aliases = ("FileStreamSink", "FileStreamSinkConnector")
     version = VERSION
     java_task_class = "org.apache.kafka.connect.file.FileStreamSinkTask"
-    _keys = ConfigDef(ConfigKey("file", Type.STRING, None, Importance.HIGH, "Destination filename."))
+    _keys = ConfigDef(ConfigKey("file", Type.STRING, None, Importance.HIGH, "Destination filename. If not specified, the standard output will be used"))
 
     @classmethod
     def config_def(cls) -> ConfigDef:

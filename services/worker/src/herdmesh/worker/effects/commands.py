@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
+import structlog
+
+from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
-from herdmesh.engine.contract import Properties
+from herdmesh.engine.contract import ErrorClass, Properties
+from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
+from herdmesh.rpc import properties
 from herdmesh.worker import wire
 from herdmesh.worker.effects.fence import fence
+from herdmesh.worker.effects.loggers import Loggers
+from herdmesh.worker.effects.offsets import Offsets
+from herdmesh.worker.effects.plan import planned_task_configs
+from herdmesh.worker.effects.plugins import Plugins
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.effects.validation import validate
@@ -23,13 +32,21 @@ from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import questions
 from herdmesh.worker.state.model import Failure
 
+_PLAN_TIMEOUT_S: Final = 10.0
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
 
 class Commands:
     """Answers questions of the session and of `WorkerService`."""
 
-    def __init__(self, settings: WorkerSettings, specs: RunSpecs) -> None:
+    def __init__(
+        self, settings: WorkerSettings, specs: RunSpecs, plugins: Plugins, loggers: Loggers, offsets: Offsets
+    ) -> None:
         self._settings = settings
         self._specs = specs
+        self._plugins = plugins
+        self._loggers = loggers
+        self._offsets = offsets
         self._tasks: set[asyncio.Task[None]] = set()
 
     def answer(
@@ -77,5 +94,27 @@ class Commands:
                 return session_pb2.CommandReply()
             case questions.ValidateConfig(config=config):
                 return session_pb2.CommandReply(validation=await self.validated(config))
-            case _:
-                raise ValueError(f"this worker cannot answer {question}")
+            case questions.DescribePlugin(class_name=class_name):
+                fields = await in_thread("description", lambda: self._plugins.fields(class_name))
+                return session_pb2.CommandReply(plugin_fields=fields)
+            case questions.ListLoggers(logger=logger):
+                return session_pb2.CommandReply(loggers=self._loggers.listed(logger))
+            case questions.SetLogger(logger=logger, level=level):
+                changed = self._loggers.set_level(logger, level)
+                _log.info("logger_level", logger=logger, level=level, changed=len(changed))
+                return session_pb2.CommandReply(loggers=changed)
+            case questions.AlterOffsets():
+                await self._offsets.alter(question)
+                return session_pb2.CommandReply()
+            case questions.PlanTaskConfigs(config=config, tasks_max=tasks_max):
+                return session_pb2.CommandReply(tasks=await self._planned(config, tasks_max))
+
+    async def _planned(self, config: Properties, tasks_max: int) -> list[connector_pb2.Properties]:
+        try:
+            async with asyncio.timeout(_PLAN_TIMEOUT_S):
+                made = await in_thread("plan", lambda: planned_task_configs(self._specs, config, tasks_max))
+        except TimeoutError:
+            raise TaskFailed(
+                f"the connector did not make task configs within {_PLAN_TIMEOUT_S:.0f} s", ErrorClass.RETRIABLE
+            ) from None
+        return [properties.to_proto(one) for one in made]

@@ -12,9 +12,10 @@ from typing import Any
 
 import structlog
 
-from herdmesh.connect.connector import TASK_CLASS, Connector
+from herdmesh.connect.connector import Connector
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.failure import classify
+from herdmesh.worker.effects.plan import planned_task_configs, started, task_configs
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.state import events, instructions
@@ -64,7 +65,9 @@ class ConnectorHost:
         name = instruction.connector
         failure: Failure | None = None
         try:
-            self._instances[name] = await in_thread(f"start of {name}", lambda: self._started(instruction.config))
+            self._instances[name] = await in_thread(
+                f"start of {name}", lambda: started(self._specs, instruction.config)
+            )
         except Exception as error:  # noqa: BLE001 - an author's code may raise anything
             failure = _failure(error)
         await self._emit(events.ConnectorStarted(name, instruction.op_id, failure))
@@ -90,30 +93,11 @@ class ConnectorHost:
             failure = _failure(error)
         await self._emit(events.TaskConfigsMade(name, instruction.op_id, tasks, failure))
 
-    # --- in threads
-
-    def _started(self, config: Config) -> Connector:
-        instance = self._specs.plugin(config).load()
-        instance.start(config)
-        return instance
-
     def _task_configs(self, running: Connector | None, instruction: instructions.MakeTaskConfigs) -> list[Config]:
-        instance = running or self._started(instruction.config)
-        try:
-            task_class = instance.java_task_class or instance.task_class()
-            # As Connect stores them: without it a Java worker that takes over the topics could start none of the tasks.
-            made: list[Config] = [
-                {**one, TASK_CLASS: task_class} for one in instance.task_configs(instruction.tasks_max)
-            ]
-        finally:
-            if running is None:
-                instance.stop()
-        if len(made) > instruction.tasks_max:
-            raise ValueError(
-                f"{type(instance).__name__}.task_configs made {len(made)} task configs, tasks.max is "
-                f"{instruction.tasks_max}"
-            )
-        return made
+        """In a thread."""
+        if running is not None:
+            return task_configs(running, instruction.tasks_max)
+        return planned_task_configs(self._specs, instruction.config, instruction.tasks_max)
 
 
 def _failure(error: Exception) -> Failure:

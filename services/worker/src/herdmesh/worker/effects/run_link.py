@@ -12,7 +12,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import grpc
@@ -44,6 +44,8 @@ class RunOrder:
     spec: RunSpec
     address: str
     token: str
+    log_levels: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Levels of loggers that were changed in the worker, Python's numbers by name."""
 
 
 class WorkerLink:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 import structlog
@@ -77,10 +77,12 @@ class Runs:
         jobs: JobRunner,
         specs: RunSpecs,
         before_run: Callable[[UnitId, TaskSpec], None],
+        log_levels: Callable[[], Mapping[str, int]],
         emit: Callable[[events.Event], Awaitable[None]],
     ) -> None:
         self.address = ""
         self._before_run = before_run
+        self._log_levels = log_levels
         self._jobs = jobs
         self._specs = specs
         self._emit = emit
@@ -142,7 +144,9 @@ class Runs:
         error: str | None = None
         try:
             spec = await in_thread(f"spec of {run_id}", lambda: self._prepare(instruction))
-            await self._jobs.run_job(run_id, unit.connector, RunOrder(spec, self.address, line.token))
+            await self._jobs.run_job(
+                run_id, unit.connector, RunOrder(spec, self.address, line.token, self._log_levels())
+            )
         except RunLost as lost:
             error = str(lost)
         except Exception as raised:  # noqa: BLE001 - an author's task_class may raise anything

@@ -78,23 +78,27 @@ def _type(plugin: PluginDescriptor | None) -> connector_pb2.ConnectorType.ValueT
 
 
 def _field(key: ConfigKey, config: Properties, errors: list[str]) -> worker_service_pb2.ConfigField:
-    default = None if key.default is REQUIRED else _text(key.default)
-    value = config.get(key.name, default)
-    if value is not None and key.type is Type.PASSWORD:
-        value = _SECRET
+    field = definition_field(key)
+    value = config.get(key.name, field.default_value if field.HasField("default_value") else None)
+    if value is not None:
+        field.value = _SECRET if key.type is Type.PASSWORD else value
+    field.errors.extend(errors)
+    return field
+
+
+def definition_field(key: ConfigKey) -> worker_service_pb2.ConfigField:
+    """A key of a config definition, without a value."""
     return worker_service_pb2.ConfigField(
         name=key.name,
         type=key.type.name,
         required=key.required,
-        default_value=default,
+        default_value=None if key.default is REQUIRED else _text(key.default),
         importance=key.importance.name,
         documentation=key.doc,
         group=key.group or "",
         width=key.width,
         display_name=key.display_name,
         order=key.order,
-        value=value,
-        errors=errors,
         visible=True,
     )
 

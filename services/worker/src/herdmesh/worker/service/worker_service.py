@@ -10,7 +10,7 @@ from herdmesh.api.worker.v1 import worker_service_pb2, worker_service_pb2_grpc
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker import wire
 from herdmesh.worker.effects.commands import Commands
-from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.plugins import Plugins
 from herdmesh.worker.loop import WorkerLoop
 from herdmesh.worker.state.model import UnitId
 
@@ -20,10 +20,10 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class WorkerServicer(worker_service_pb2_grpc.WorkerServiceServicer):
     """Serves `WorkerService`."""
 
-    def __init__(self, loop: WorkerLoop, commands: Commands, specs: RunSpecs) -> None:
+    def __init__(self, loop: WorkerLoop, commands: Commands, plugins: Plugins) -> None:
         self._loop = loop
         self._commands = commands
-        self._specs = specs
+        self._plugins = plugins
 
     async def ListTasks(
         self, request: worker_service_pb2.ListTasksRequest, context: _Context
@@ -59,9 +59,8 @@ class WorkerServicer(worker_service_pb2_grpc.WorkerServiceServicer):
     async def ListPlugins(
         self, request: worker_service_pb2.ListPluginsRequest, context: _Context
     ) -> worker_service_pb2.ListPluginsResponse:
-        """The connectors this worker can load."""
-        plugins = [wire.plugin_to(one) for one in self._specs.plugins.all()]
-        return worker_service_pb2.ListPluginsResponse(plugins=plugins)
+        """The plugins this worker can load."""
+        return worker_service_pb2.ListPluginsResponse(plugins=self._plugins.all())
 
     async def FenceTasks(
         self, request: worker_service_pb2.FenceTasksRequest, context: _Context

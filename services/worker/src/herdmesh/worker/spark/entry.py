@@ -18,6 +18,7 @@ from herdmesh.api.worker.v1 import run_service_pb2
 from herdmesh.engine.failure import classify
 from herdmesh.rpc.process import configure_logging
 from herdmesh.worker import wire
+from herdmesh.worker.effects import loggers
 from herdmesh.worker.effects.run_link import RunOrder, WorkerLink
 from herdmesh.worker.state.model import Failure, UnitId
 
@@ -35,6 +36,7 @@ def execute(order: RunOrder) -> None:
     """One run. Raises RunLost when the worker does not want it, and nothing else that the worker did not hear of."""
     spec = order.spec
     configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
+    loggers.apply(order.log_levels)
     unit = str(UnitId(spec.connector, spec.task))
     structlog.contextvars.clear_contextvars()
     structlog.contextvars.bind_contextvars(unit=unit, run_id=spec.run_id)
