@@ -78,7 +78,7 @@ def test_without_a_session_nothing_stops() -> None:
     running_task(state)
     assert state.handle(events.SessionClosed(), 1.0) == []
     assert state.holdings()[0].state is RunState.RUNNING
-    assert state.next_deadline(0.0) is None
+    assert state.next_deadline() is None
 
 
 def test_a_stale_status_gives_up_that_claim_only() -> None:
@@ -96,7 +96,7 @@ def test_leaving_waits_for_the_herder_then_ends() -> None:
     state = machine()
     run_id = running_task(state)
     assert state.handle(events.LeaveRequested(), 1.0) == [instructions.SendLeaving()]
-    assert state.next_deadline(0.0) == 11.0
+    assert state.next_deadline() == 11.0
     state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 1.1)
     out = state.handle(events.RunEnded(run_id), 1.2)
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
@@ -112,7 +112,7 @@ def test_leaving_is_bounded_when_the_herder_says_nothing() -> None:
     out = state.handle(events.Tick(), 11.0)
     assert only(instructions.StopRun, out).run_id == run_id
     assert only(instructions.CancelRun, state.handle(events.Tick(), 21.0))
-    assert state.next_deadline(0.0) == 22.0
+    assert state.next_deadline() == 22.0
     assert state.handle(events.Tick(), 22.0) == [instructions.Exit(0)]
 
 
@@ -227,7 +227,7 @@ def test_code_that_never_returns_is_abandoned() -> None:
     state = machine()
     call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
     assert state.handle(events.StopUnit(1, CONNECTOR, assignment(), "moved"), 1.0) == []
-    assert state.next_deadline(0.0) == 6.0
+    assert state.next_deadline() == 6.0
     out = state.handle(events.Tick(), 6.0)
     assert only(instructions.AbandonConnector, out)
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED

@@ -244,6 +244,13 @@ def test_a_run_yields_after_its_share() -> None:
     assert control.wish(15.0) is RunEnd.YIELDED
 
 
+def test_a_run_that_is_to_share_ends_once_it_has_read_all() -> None:
+    control = Control(ScriptedLink([], [Share(5_000)]), Limit(), 10.0)
+    assert control.wish(11.0, quiet_s=1.0) is None, "nobody waits"
+    assert control.wish(11.1, quiet_s=0.04) is None, "a stream of records is not quiet between two of them"
+    assert control.wish(11.2, quiet_s=0.05) is RunEnd.YIELDED
+
+
 @pytest.mark.parametrize(
     ("error", "error_class"),
     [
@@ -256,6 +263,8 @@ def test_a_run_yields_after_its_share() -> None:
         (RecordError("VALUE_CONVERTER", "s", "t", 0, 1, DataError("x")), ErrorClass.FATAL),
         (PermissionError(errno.EACCES, "no"), ErrorClass.BAD_CONFIG),
         (OSError(errno.ENOSPC, "disk full"), ErrorClass.RETRIABLE),
+        (MemoryError(), ErrorClass.RETRIABLE),
+        (KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)), ErrorClass.RETRIABLE),
         (TaskFenced("gone"), ErrorClass.FENCED),
         (OffsetsLost("gone"), ErrorClass.DATA_LOSS),
         (ZeroDivisionError(), ErrorClass.UNKNOWN),

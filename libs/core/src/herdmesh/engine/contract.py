@@ -99,7 +99,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Others wait for the slot: commit and end when the run has lasted so long."""
+    """Others wait for the slot: commit and end once all is read, at the latest when the run has lasted so long."""
 
     run_ms: int
 

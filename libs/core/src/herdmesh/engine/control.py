@@ -3,12 +3,17 @@
 Owns the reading of commands and the decision to end. Time is passed in.
 
 Invariant: a Stop wins over a Share, and neither is forgotten.
+
+A run that is to share ends as soon as it has read all there is and nothing came for `QUIET_S`: it decides that itself,
+because asking back would cost others the slot for longer than most runs have anything to do.
 """
 
 from __future__ import annotations
 
 from herdmesh.engine.contract import Rate, RunEnd, RunLink, Stop
 from herdmesh.engine.meter import Limit
+
+QUIET_S = 0.05
 
 
 class Control:
@@ -21,8 +26,9 @@ class Control:
         self._stopped = False
         self._share_s: float | None = None
 
-    def wish(self, now_s: float) -> RunEnd | None:
-        """Read new commands; why to end now, None = go on."""
+    def wish(self, now_s: float, quiet_s: float = 0.0) -> RunEnd | None:
+        """Read new commands; why to end now, None = go on. `quiet_s`: how long all was read and nothing came; 0 where
+        the run cannot know, or is never to rest."""
         for command in self._link.commands():
             if isinstance(command, Stop):
                 self._stopped = True
@@ -32,6 +38,6 @@ class Control:
                 self._share_s = command.run_ms / 1000
         if self._stopped:
             return RunEnd.STOPPED
-        if self._share_s is not None and now_s - self._started_s >= self._share_s:
+        if self._share_s is not None and (now_s - self._started_s >= self._share_s or quiet_s >= QUIET_S):
             return RunEnd.YIELDED
         return None

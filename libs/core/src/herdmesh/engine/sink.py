@@ -98,7 +98,7 @@ class SinkLoop:
         except RecordError:
             self._commit()
             raise
-        if reason is not RunEnd.QUIET or self._is_dirty() or self._published:
+        if reason is RunEnd.STOPPED or self._is_dirty() or self._published:
             self._commit()
         return RunOutcome(reason, self.progress())
 
@@ -123,7 +123,7 @@ class SinkLoop:
     def _loop(self) -> RunEnd:
         while True:
             now_s = time.monotonic()
-            end = self._control.wish(now_s)
+            end = self._control.wish(now_s, self._quiet_s(now_s))
             if end is not None:
                 return end
             wait_s = self._limit.wait_s(now_s)
@@ -310,6 +310,10 @@ class SinkLoop:
 
     def _is_quiet(self, now_s: float) -> bool:
         """Nothing for so long, and every partition read to its end: a broker that is away is no quiet."""
-        if self._spec.continuous or now_s - self._record_s < self._spec.linger_ms / 1000:
-            return False
-        return len(self._at_end) == len(self._positions)
+        return self._quiet_s(now_s) * 1000 >= self._spec.linger_ms and not self._spec.continuous
+
+    def _quiet_s(self, now_s: float) -> float:
+        """Time since the last record while all is read; 0 while it is not, and of a run that is never to rest."""
+        if self._spec.continuous or len(self._at_end) < len(self._positions):
+            return 0.0
+        return now_s - self._record_s

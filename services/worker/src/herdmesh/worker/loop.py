@@ -58,7 +58,7 @@ class WorkerLoop:
         """Handle events until the state says Exit; returns the exit code."""
         clock = asyncio.get_running_loop().time
         while True:
-            deadline = self._state.next_deadline(clock())
+            deadline = self._state.next_deadline()
             event: events.Event
             try:
                 async with asyncio.timeout_at(deadline):
@@ -79,6 +79,10 @@ class WorkerLoop:
     def draining(self) -> bool:
         """True when the worker wants no work."""
         return self._state.draining
+
+    def drain_request_ids(self) -> tuple[str, ...]:
+        """Of the last requests that made the worker drain or end it, oldest first."""
+        return self._state.drain_request_ids
 
     def holdings(self) -> list[Holding]:
         """What hello tells."""
@@ -152,6 +156,8 @@ class WorkerLoop:
                 session.drop(reason)
             case instructions.Answer(command_id=command_id, question=question):
                 effects.commands.answer(command_id, question, session.send)
+            case instructions.SendReply(command_id=command_id):
+                session.send(session_pb2.SessionRequest(reply=session_pb2.CommandReply(command_id=command_id)))
             case _:
                 self._drained.set()
 

@@ -24,6 +24,8 @@ from herdmesh.worker.state.model import (
 )
 from herdmesh.worker.state.tasks import TaskLimits, Tasks
 
+DRAIN_REQUESTS_MAX = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -48,6 +50,8 @@ class WorkerState:
         self.epoch_max = 0
         self.session_open = False
         self.draining = False
+        #: of the last requests that made the worker drain or end it, oldest first.
+        self.drain_request_ids: tuple[str, ...] = ()
         self._exit_code: int | None = None
         self._leave_by: float | None = None
         self._exit_by: float | None = None
@@ -61,9 +65,9 @@ class WorkerState:
         held = [*self.connectors, *self.tasks]
         return [Holding(one.unit, one.assignment, one.state, one.failure) for one in held]
 
-    def next_deadline(self, now: float) -> float | None:
+    def next_deadline(self) -> float | None:
         """When a Tick is due, None = never."""
-        times = [self.tasks.next_deadline(now), self.connectors.next_deadline(), self._leave_by, self._exit_by]
+        times = [self.tasks.next_deadline(), self.connectors.next_deadline(), self._leave_by, self._exit_by]
         return min((time for time in times if time is not None), default=None)
 
     # --- the one mutator
@@ -94,9 +98,11 @@ class WorkerState:
                 return self.connectors.generate(event, now)
             case events.Asked(command_id=command_id, question=question):
                 return [instructions.Answer(command_id, question)]
-            case events.SetDraining(draining=draining):
+            case events.SetDraining(draining=draining, command_id=command_id, request_id=request_id):
                 self.draining = draining
-                return []
+                if request_id and request_id not in self.drain_request_ids:
+                    self.drain_request_ids = (*self.drain_request_ids, request_id)[-DRAIN_REQUESTS_MAX:]
+                return [instructions.SendReply(command_id)] if command_id else []
             case events.Released():
                 return self._stop_all("released", now) if self._exit_code is not None else []
 

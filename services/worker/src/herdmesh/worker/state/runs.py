@@ -2,8 +2,7 @@
 
 Owns the rule of sharing. Does not own the runs (`tasks`).
 
-Invariant: a run is asked once, and not before it had `SETTLE_S` since it took over: by then it has told whether there
-is anything to read, so a task that was given a slot always gets to use it.
+Invariant: a run is asked once, and not before it took over: a task that was given a slot always gets to use it.
 """
 
 from __future__ import annotations
@@ -14,9 +13,6 @@ from dataclasses import dataclass
 from herdmesh.engine.contract import Progress
 from herdmesh.worker.state import events
 from herdmesh.worker.state.model import Failure
-from herdmesh.worker.state.progress import caught_up
-
-SETTLE_S = 0.5
 
 
 @dataclass(slots=True)
@@ -27,10 +23,8 @@ class Run:
     since: float
     base: Progress
     """Of the task's earlier runs."""
-    woken: bool
-    """Started because there was work to be seen."""
     pid: int = 0
-    took_over_at: float | None = None
+    took_over: bool = False
     progress: Progress | None = None
     """Of this run alone."""
     outcome: events.RunFinished | Failure | None = None
@@ -41,40 +35,18 @@ class Run:
     cancelled: bool = False
 
     @property
-    def may_be_asked_at(self) -> float | None:
-        """When it may be asked to share; None = not before it took over, or not at all any more."""
-        if self.took_over_at is None or self.shared or self.stop_by is not None or self.outcome is not None:
-            return None
-        return self.took_over_at + SETTLE_S
-
-    @property
-    def has_nothing_to_do(self) -> bool:
-        """It has read all there is. One that was woken must have read something first."""
-        if self.progress is None or (self.woken and not self.progress.records_in):
-            return False
-        return caught_up(self.progress) and self.progress.records_per_second == 0
+    def may_be_asked(self) -> bool:
+        """True while it moves records and was not asked or told to end."""
+        return self.took_over and not self.shared and self.stop_by is None and self.outcome is None
 
 
 def to_ask(runs: Iterable[Run], waiting: int, share_ms: int, now: float) -> list[tuple[Run, int]]:
-    """Which runs to ask, and after how long, counted from its beginning, each is to end.
+    """Which runs to ask, and after how long, counted from its beginning, each is to end at the latest.
 
-    As many as tasks wait, not counting those that were asked or told to stop already: first those with nothing to do,
-    which may end at once, then the oldest, which may go on for `share_ms`.
+    As many as tasks wait, not counting those that were asked or told to stop already, the oldest first. A run that is
+    asked ends by itself as soon as it has read all there is (`engine.control`); else it goes on for `share_ms`.
     """
     everyone = list(runs)
     wanted = waiting - sum(1 for run in everyone if run.shared or run.stop_by is not None)
-    ready = [run for run in everyone if run.may_be_asked_at is not None and run.may_be_asked_at <= now]
-    ready.sort(key=lambda run: (not run.has_nothing_to_do, run.since))
-    chosen: list[tuple[Run, int]] = []
-    for run in ready[: max(0, wanted)]:
-        run_ms = 0 if run.has_nothing_to_do else int((now - run.since) * 1000) + share_ms
-        chosen.append((run, run_ms))
-    return chosen
-
-
-def ask_again_at(runs: Iterable[Run], waiting: int, now: float) -> float | None:
-    """When more runs can be asked, None = not by waiting."""
-    if not waiting:
-        return None
-    times = [run.may_be_asked_at for run in runs]
-    return min((time for time in times if time is not None and time > now), default=None)
+    ready = sorted((run for run in everyone if run.may_be_asked), key=lambda run: run.since)
+    return [(run, int((now - run.since) * 1000) + share_ms) for run in ready[: max(0, wanted)]]

@@ -27,7 +27,7 @@ from herdmesh.worker.state.model import (
     UnitId,
 )
 from herdmesh.worker.state.progress import added, caught_up
-from herdmesh.worker.state.runs import Run, ask_again_at, to_ask
+from herdmesh.worker.state.runs import Run, to_ask
 
 _START_COUNTS_MAX = 10_000
 
@@ -68,8 +68,6 @@ class Task:
     """A run under this assignment took over and began: only then it is RUNNING."""
     lost_runs: int = 0
     retry_at: float | None = None
-    woken: bool = False
-    """Its next run begins because there is work to be seen."""
     giving_up: bool = False
     successor: events.StartUnit | None = None
     """Starts once this one is given up."""
@@ -105,14 +103,11 @@ class Tasks:
         """How often the worker was told to start it, also before it was last given up."""
         return self._start_counts.get(unit, 0)
 
-    def next_deadline(self, now: float) -> float | None:
+    def next_deadline(self) -> float | None:
         """When `tick` next has something to do."""
         times = [task.retry_at for task in self._tasks.values() if task.retry_at is not None]
         runs = [task.run for task in self._by_run.values() if task.run is not None]
         times += [run.stop_by for run in runs if run.stop_by is not None and not run.cancelled]
-        share_at = ask_again_at(runs, len(self._queue), now)
-        if share_at is not None:
-            times.append(share_at)
         return min(times, default=None)
 
     def take_moved(self) -> list[UnitId]:
@@ -196,10 +191,9 @@ class Tasks:
             task.phase = Phase.RUNNING
         if progress.records_in > 0:
             task.lost_runs = 0
-        if task.run.took_over_at is None:
-            task.run.took_over_at = now
+        task.run.took_over = True
         task.run.progress = progress
-        return self._progressed(task, task.run, progress)
+        return [*self._progressed(task, task.run, progress), *self._ask_to_share(now)]
 
     def run_said_end(self, run_id: str, outcome: events.RunFinished | Failure) -> list[Instruction]:
         """The run said how it ends; what follows waits until its process is gone (`run_ended`)."""
@@ -226,7 +220,6 @@ class Tasks:
         task = self._tasks.get(unit)
         if task is None or task.phase is not Phase.IDLE or task.run_count != idle_id:
             return []
-        task.woken = True
         return [instructions.UnwatchTask(unit), *self._to_queued(task, now)]
 
     def all_runs_gone(self, error: str, now: float) -> list[Instruction]:
@@ -238,8 +231,8 @@ class Tasks:
         return out
 
     def tick(self, now: float) -> list[Instruction]:
-        """Cancel runs that will not stop; start again what was lost; ask settled runs to share."""
-        out = self._ask_to_share(now)
+        """Cancel runs that will not stop; start again what was lost."""
+        out: list[Instruction] = []
         for run_id, task in list(self._by_run.items()):
             run = task.run
             if run is not None and run.stop_by is not None and run.stop_by <= now and not run.cancelled:
@@ -369,8 +362,7 @@ class Tasks:
         self._runs_made += 1
         task.run_count += 1
         run_id = f"{self._prefix}-{self._runs_made}"
-        task.run = Run(run_id, now, task.progress, task.woken)
-        task.woken = False
+        task.run = Run(run_id, now, task.progress)
         task.phase = Phase.STARTING
         self._by_run[run_id] = task
         self._moved[task.unit] = None

@@ -388,13 +388,13 @@ Global___RunRate: _TypeAlias = RunRate  # noqa: Y015
 
 @_typing.final
 class RunShare(_message.Message):
-    """RunShare asks the run to end after its fair share."""
+    """RunShare asks the run to end once it has read all there is, or after its fair share."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RUN_MS_FIELD_NUMBER: _builtins.int
     run_ms: _builtins.int
-    """run_ms is how long it may go on."""
+    """run_ms is how long, counted from its beginning, it may go on with what it has not read."""
     def __init__(
         self,
         *,
