@@ -114,6 +114,9 @@ class ConfigWatch(_Watch):
             case "session_key_changed":
                 key = wire.session_key(response.session_key_changed, wall_clock_ms())
                 return ev.SessionKeyRecorded(key, revision)
+            case "logger_level_changed":
+                change = response.logger_level_changed
+                return ev.LoggerRecorded(change.logger, change.level, revision)
             case _:
                 return ev.ConfigProgress(revision)
 

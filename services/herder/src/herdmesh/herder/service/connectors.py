@@ -1,7 +1,7 @@
 """`ConnectorService`: what users, the CLI and the REST gateway call.
 
 Owns the translation of requests into the state's requests and of answers and views into responses; decides nothing.
-RPCs of the contract that are not here stand in `not_built`.
+RPCs that ask workers stand in `queries`, those of the contract that are nowhere yet in `not_built`.
 
 Invariant: a view that goes out is the newest the state has at that moment, on the leader only (GetCluster tells who
 leads, from a follower too).
@@ -21,12 +21,12 @@ from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.herder.loop import HerderLoop
-from herdmesh.herder.service.not_built import NotBuiltRpcs
+from herdmesh.herder.service.queries import QueryRpcs
 from herdmesh.herder.state import requests as rq
 from herdmesh.herder.state.model import TargetState
 from herdmesh.herder.wire import values, views
 from herdmesh.rpc import properties, revisions
-from herdmesh.rpc.errors import ConnectorNotFound, NotBuilt, RequestInvalid, WorkerNotFound
+from herdmesh.rpc.errors import ConnectorNotFound, NotBuilt, RequestInvalid
 
 CONNECTOR_SERVICE: Final = "herdmesh.api.herder.v1.ConnectorService"
 PAGE_SIZE_MAX: Final = 1000
@@ -38,7 +38,7 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 AnswerT = TypeVar("AnswerT", bound=rq.Answer)
 
 
-class ConnectorServicer(NotBuiltRpcs):
+class ConnectorServicer(QueryRpcs):
     """The public service. `version` is this release's."""
 
     def __init__(self, loop: HerderLoop, request_timeout_ms: int, version: str) -> None:
@@ -246,9 +246,7 @@ class ConnectorServicer(NotBuiltRpcs):
 
     def _worker(self, worker_id: str) -> connector_pb2.Worker:
         view = self._herder.worker(worker_id)
-        if view is None:
-            raise WorkerNotFound(worker_id)
-        return views.worker(view)
+        return views.worker(view) if view is not None else views.gone_worker(worker_id)
 
     def _view(self, name: str) -> connector_pb2.Connector:
         view = self._herder.connector(name)

@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import grpc.aio
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
-from herdmesh.api.herder.v1 import config_messages_pb2 as pb
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as pb_grpc
 from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.rpc.errors import NotBuilt
@@ -20,12 +19,6 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 class NotBuiltRpcs(pb_grpc.ConnectorServiceServicer):
     """Refuses what is not built yet."""
-
-    async def PlanConfig(self, request: pb.PlanConfigRequest, context: _Context) -> pb.PlanConfigResponse:
-        raise NotBuilt("PlanConfig")
-
-    async def GetPlugin(self, request: admin_pb.GetPluginRequest, context: _Context) -> admin_pb.GetPluginResponse:
-        raise NotBuilt("GetPlugin")
 
     async def GetOffsets(self, request: offset_pb.GetOffsetsRequest, context: _Context) -> offset_pb.GetOffsetsResponse:
         raise NotBuilt("GetOffsets")
@@ -62,9 +55,3 @@ class NotBuiltRpcs(pb_grpc.ConnectorServiceServicer):
         self, request: admin_pb.ReplayDeadLettersRequest, context: _Context
     ) -> admin_pb.ReplayDeadLettersResponse:
         raise NotBuilt("ReplayDeadLetters")
-
-    async def GetLoggers(self, request: admin_pb.GetLoggersRequest, context: _Context) -> admin_pb.GetLoggersResponse:
-        raise NotBuilt("GetLoggers")
-
-    async def SetLoggers(self, request: admin_pb.SetLoggersRequest, context: _Context) -> admin_pb.SetLoggersResponse:
-        raise NotBuilt("SetLoggers")

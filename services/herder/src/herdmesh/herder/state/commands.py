@@ -9,9 +9,10 @@ taken once, and only over the session it was asked on.
 from __future__ import annotations
 
 from herdmesh.herder.state.configs import plugins_text
+from herdmesh.herder.state.events import CommandReplied
 from herdmesh.herder.state.instructions import Ask
 from herdmesh.herder.state.mesh import Mesh
-from herdmesh.herder.state.model import CLASS_KEY
+from herdmesh.herder.state.model import CLASS_KEY, ErrorClass, Validation
 from herdmesh.herder.state.questions import AlterOffsets, PlanTaskConfigs, Question, ValidateOnWorker
 from herdmesh.herder.state.records import Call, Command, Member
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, NoWorker
@@ -34,6 +35,17 @@ def ask(mesh: Mesh, call: Call, member: Member, question: Question) -> None:
 def ask_for(mesh: Mesh, connector: str, member: Member, question: Question) -> None:
     """Ask a connected worker for a connector's own affairs."""
     _send(mesh, member, question, connector=connector)
+
+
+def verdict(reply: CommandReplied) -> Validation:
+    """What a worker said of a config. Raises InvalidConfig or NoWorker when it could not tell."""
+    if reply.validation is not None:
+        return reply.validation
+    failure = reply.failure
+    message = failure.message if failure is not None else "the worker gave no result"
+    if failure is not None and failure.error_class is not ErrorClass.RETRIABLE:
+        raise InvalidConfig([FieldViolation(CLASS_KEY, message)])
+    raise NoWorker(message)
 
 
 def take(mesh: Mesh, session: int, command_id: str) -> Command | None:
@@ -59,7 +71,7 @@ def forget(mesh: Mesh, call: Call) -> None:
 def _send(mesh: Mesh, member: Member, question: Question, call: int | None = None, connector: str = "") -> str:
     assert member.session is not None
     command_id = f"{type(question).__name__}-{mesh.next_number()}"
-    mesh.commands[command_id] = Command(member.session, member.worker_id, question, call, connector)
+    mesh.commands[command_id] = Command(command_id, member.session, member.worker_id, question, call, connector)
     mesh.send(member.session, Ask(command_id, question))
     return command_id
 

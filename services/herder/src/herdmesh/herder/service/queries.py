@@ -1,0 +1,68 @@
+"""RPCs of `ConnectorService` whose answers workers give: plans, plugins, loggers.
+
+Owns the translation of these requests and answers; decides nothing.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, TypeAlias, TypeVar, cast
+
+import grpc.aio
+
+from herdmesh.api.common.v1 import revision_pb2
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.api.herder.v1 import config_messages_pb2 as pb
+from herdmesh.api.worker.v1 import worker_service_pb2
+from herdmesh.herder.service.not_built import NotBuiltRpcs
+from herdmesh.herder.state import requests as rq
+from herdmesh.herder.wire import values, views
+from herdmesh.rpc import properties
+
+_Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+AnswerT = TypeVar("AnswerT", bound=rq.Answer)
+
+
+class QueryRpcs(NotBuiltRpcs):
+    """The part of the public service that asks workers."""
+
+    async def PlanConfig(self, request: pb.PlanConfigRequest, context: _Context) -> pb.PlanConfigResponse:
+        wanted = rq.PlanConfig(request.name, properties.from_proto(request.config))
+        planned = await self._call(wanted, rq.Planned, "", None, context)
+        return pb.PlanConfigResponse(
+            meta=self._meta(),
+            validation=cast("worker_service_pb2.ConfigValidation", planned.validation.wire),
+            steps=[views.plan_step(step) for step in planned.steps],
+            notes=planned.notes,
+        )
+
+    async def GetPlugin(self, request: admin_pb.GetPluginRequest, context: _Context) -> admin_pb.GetPluginResponse:
+        described = await self._call(rq.GetPlugin(request.class_name), rq.PluginDescribed, "", None, context)
+        return admin_pb.GetPluginResponse(
+            meta=self._meta(),
+            plugin=values.plugin_to_proto(described.plugin),
+            fields=cast("tuple[worker_service_pb2.ConfigField, ...]", described.fields),
+        )
+
+    async def GetLoggers(self, request: admin_pb.GetLoggersRequest, context: _Context) -> admin_pb.GetLoggersResponse:
+        listed = await self._call(rq.GetLoggers(request.logger), rq.LoggersListed, "", None, context)
+        loggers = [views.logger(worker_id, level) for worker_id, level in listed.loggers]
+        return admin_pb.GetLoggersResponse(meta=self._meta(), loggers=loggers)
+
+    async def SetLoggers(self, request: admin_pb.SetLoggersRequest, context: _Context) -> admin_pb.SetLoggersResponse:
+        wanted = rq.SetLoggers(request.logger, request.level, request.worker_id)
+        done = await self._call(wanted, rq.LoggersSet, request.request_id, None, context)
+        return admin_pb.SetLoggersResponse(meta=self._meta(), affected=done.affected)
+
+    @abstractmethod
+    async def _call(
+        self,
+        wanted: rq.Request,
+        answer_type: type[AnswerT],
+        request_id: str,
+        expected: revision_pb2.Revision | None,
+        context: _Context,
+    ) -> AnswerT: ...
+
+    @abstractmethod
+    def _meta(self) -> revision_pb2.ResponseMeta: ...

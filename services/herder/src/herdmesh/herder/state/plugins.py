@@ -1,0 +1,45 @@
+"""Describing a plugin: any worker that has it is asked for its config definition.
+
+Owns the search by class name or alias over all kinds of plugins. The definition itself is a worker's to tell.
+"""
+
+from __future__ import annotations
+
+from herdmesh.herder.state import commands
+from herdmesh.herder.state.configs import plugins as known_plugins
+from herdmesh.herder.state.events import CommandReplied
+from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.model import Plugin
+from herdmesh.herder.state.questions import DescribePlugin
+from herdmesh.herder.state.records import Call, Member, Stage
+from herdmesh.herder.state.requests import GetPlugin, PluginDescribed
+from herdmesh.rpc.errors import NoWorker, PluginNotFound, RequestInvalid
+
+
+def ask(mesh: Mesh, call: Call, request: GetPlugin) -> None:
+    """Ask a worker that has it. Raises PluginNotFound with the known ones, NoWorker when nobody can be asked."""
+    class_name = request.class_name.strip()
+    if not class_name:
+        raise RequestInvalid("name the plugin: its class name or an alias", "class_name")
+    members = [member for member in mesh.members.values() if member.session is not None]
+    if not members:
+        raise NoWorker("no worker is connected, so no plugin can be described; start a worker and try again")
+    able = [member for member in members if _find(member, class_name) is not None]
+    if not able:
+        raise PluginNotFound(class_name, [plugin.class_name for plugin in known_plugins(mesh)])
+    call.stage = Stage.DESCRIBING
+    commands.ask(mesh, call, min(able, key=lambda item: (len(item.load), item.worker_id)), DescribePlugin(class_name))
+
+
+def described(mesh: Mesh, request: GetPlugin, worker_id: str, reply: CommandReplied) -> PluginDescribed:
+    """The worker told, or could not. Raises NoWorker with its own words."""
+    member = mesh.members.get(worker_id)
+    plugin = _find(member, request.class_name.strip()) if member is not None else None
+    if reply.failure is not None or plugin is None:
+        why = reply.failure.message if reply.failure is not None else "it does not have it any more"
+        raise NoWorker(f"worker {worker_id} could not describe {request.class_name}: {why}")
+    return PluginDescribed(plugin, reply.plugin_fields)
+
+
+def _find(member: Member, name: str) -> Plugin | None:
+    return next((plugin for plugin in member.plugins if name in (plugin.class_name, *plugin.aliases)), None)

@@ -1,0 +1,56 @@
+"""Calls that only ask: plans, plugins, loggers. Dispatches them to the file of their concept.
+
+Owns the dispatch and nothing else. Each step of such a call returns its answer, or None while something is still to be
+heard, and raises what the call is to be refused with.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from herdmesh.herder.state import loggers, plans, plugins
+from herdmesh.herder.state.events import CommandReplied
+from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.records import Call, Command
+from herdmesh.herder.state.requests import Answer, GetLoggers, GetPlugin, PlanConfig, SetLoggers
+
+QUERIES: Final = PlanConfig | GetPlugin | GetLoggers | SetLoggers
+
+
+def begin(mesh: Mesh, call: Call) -> Answer | None:
+    """Start the call."""
+    match call.request:
+        case PlanConfig():
+            plans.begin(mesh, call, call.request)
+        case GetPlugin():
+            plugins.ask(mesh, call, call.request)
+        case GetLoggers():
+            loggers.list_levels(mesh, call, call.request)
+        case SetLoggers():
+            loggers.set_level(mesh, call, call.request)
+        case _:
+            raise AssertionError(f"{call.request} is no query")
+    return None
+
+
+def answered(mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
+    """A worker answered a question of the call."""
+    match call.request:
+        case PlanConfig():
+            return plans.answered(mesh, call, command.question, reply)
+        case GetPlugin():
+            return plugins.described(mesh, call.request, command.worker_id, reply)
+        case _:
+            return loggers.answered(mesh, call, command, reply)
+
+
+def lost(mesh: Mesh, call: Call, command: Command) -> Answer | None:
+    """The worker that was asked is gone."""
+    match call.request:
+        case PlanConfig():
+            plans.ask_again(mesh, call, command.question)
+        case GetPlugin():
+            plugins.ask(mesh, call, call.request)
+        case _:
+            return loggers.lost(mesh, call, command)
+    return None
