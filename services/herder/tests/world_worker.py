@@ -78,6 +78,7 @@ class Worker:
     epoch_max: int = 0
     stop_silently: bool = False
     draining: bool = False
+    drain_request_ids: tuple[str, ...] = ()
     released: bool = False
     fail_starts: Failure | None = None
     fences: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
@@ -107,6 +108,7 @@ class Worker:
                 holdings,
                 self.epoch_max,
                 self.draining,
+                self.drain_request_ids,
             )
         )
 
@@ -166,8 +168,6 @@ class Worker:
                 self.say(self._answer(ev.CommandReplied(session, command_id), question))
             case ins.Heartbeat():
                 pass
-            case ins.SetDraining(draining=draining):
-                self.draining = draining
             case ins.Released():
                 self.released = True
 
@@ -176,6 +176,10 @@ class Worker:
             case qu.FenceTasks(connector=connector, task_count=task_count):
                 self.fences.append((connector, task_count))
                 self.world.fenced_ms.update({(connector, task): self.world.now for task in range(task_count)})
+                return reply
+            case qu.SetDraining(draining=draining, request_id=request_id):
+                self.draining = draining
+                self.drain_request_ids += (request_id,)
                 return reply
             case qu.ValidateOnWorker(config=config):
                 return replace(reply, validation=validation_of(config))

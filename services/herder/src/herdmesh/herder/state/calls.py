@@ -42,7 +42,6 @@ from herdmesh.herder.state.requests import (
     Answer,
     CreateConnector,
     DeleteConnector,
-    Draining,
     DrainWorker,
     PatchConnector,
     RestartConnector,
@@ -62,6 +61,7 @@ from herdmesh.rpc.errors import (
     HerdmeshError,
     InvalidConfig,
     NoLeader,
+    NoWorker,
     QueueFull,
     RequestIdExpired,
     RequestInvalid,
@@ -110,9 +110,8 @@ def _begin(mesh: Mesh, call: Call) -> None:
         case DeleteConnector(name=name) | SetTarget(name=name) | RestartConnector(name=name) | RestartTask(name=name):
             call.name = given_name(name)
             _write(mesh, call)
-        case DrainWorker(worker_id=worker_id) | UndrainWorker(worker_id=worker_id):
-            drains.ask(mesh, worker_id, draining=isinstance(call.request, DrainWorker))
-            _reply(mesh, call, Draining(worker_id))
+        case DrainWorker() | UndrainWorker():
+            _reply_if_known(mesh, call, drains.begin(mesh, call, call.request))
         case _:
             _reply_if_known(mesh, call, queries.begin(mesh, call))
 
@@ -126,6 +125,8 @@ def answered(mesh: Mesh, call_id: int, command: Command, reply: CommandReplied) 
     try:
         if isinstance(call.request, queries.QUERIES):
             _reply_if_known(mesh, call, queries.answered(mesh, call, command, reply))
+        elif isinstance(call.request, DrainWorker | UndrainWorker):
+            _reply(mesh, call, drains.confirmed(mesh, call, command.worker_id))
         else:
             _validated(mesh, call, commands.verdict(reply))
     except HerdmeshError as error:
@@ -150,6 +151,8 @@ def ask_again(mesh: Mesh, call_id: int, command: Command) -> None:
     try:
         if isinstance(call.request, queries.QUERIES):
             _reply_if_known(mesh, call, queries.lost(mesh, call, command))
+        elif isinstance(call.request, DrainWorker | UndrainWorker):
+            raise NoWorker(f"worker {command.worker_id} went away before it took note; try again")
         else:
             assert isinstance(command.question, ValidateOnWorker)
             commands.ask_able(mesh, call, command.question)

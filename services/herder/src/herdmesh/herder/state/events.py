@@ -182,6 +182,7 @@ class WorkerHello:
     holdings: tuple[Holding, ...] = ()
     epoch_max: int = 0
     draining: bool = False
+    drain_request_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class GenerateTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask a question; answered by a reply with the same `command_id`."""
+    """Ask a question; answered by a reply with the same `command_id`, or not at all where it is empty."""
 
     command_id: str
     question: Question
@@ -82,18 +82,11 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class SetDraining:
-    """Whether the worker is to say in its hellos that it wants no work."""
-
-    draining: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Released:
     """Everything was moved; the worker may go."""
 
 
-Message = Welcome | StartUnit | StopUnit | SetUnitTarget | GenerateTaskConfigs | Ask | Heartbeat | SetDraining | Released
+Message = Welcome | StartUnit | StopUnit | SetUnitTarget | GenerateTaskConfigs | Ask | Heartbeat | Released
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,4 +65,21 @@ class PlanTaskConfigs:
     tasks_max: int
 
 
-Question = FenceTasks | ValidateOnWorker | DescribePlugin | ListLoggers | SetLogger | AlterOffsets | PlanTaskConfigs
+@dataclass(frozen=True, slots=True)
+class SetDraining:
+    """Want no work, or work again, and say so in every later hello, with the id of the request."""
+
+    draining: bool
+    request_id: str = ""
+
+
+Question = (
+    FenceTasks
+    | ValidateOnWorker
+    | DescribePlugin
+    | ListLoggers
+    | SetLogger
+    | AlterOffsets
+    | PlanTaskConfigs
+    | SetDraining
+)

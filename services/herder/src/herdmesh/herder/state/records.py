@@ -50,6 +50,8 @@ class Member:
     draining: bool = False
     #: what this leader was asked last: to drain it, or not to. None = nothing.
     drain_asked: bool | None = None
+    #: by request id of drains and their ends, oldest first: whether the worker has confirmed it.
+    drain_requests: dict[str, bool] = field(default_factory=dict[str, bool])
     leaving: bool = False
     connectors: dict[str, Plugin] = field(default_factory=dict[str, Plugin])
     #: the versions of each connector, by class and alias.
@@ -192,6 +194,7 @@ class Stage(StrEnum):
     WINDING_DOWN = "waiting for the tasks of an earlier connector of that name to stop"
     FENCING = "fencing the tasks of an earlier connector of that name on a worker"
     OFFSETS = "writing the initial offsets on a worker"
+    DRAINING = "waiting for the worker to take note of it"
     WRITING = "writing to the config store"
     LOOKING_BACK = "asking the config store whether an earlier request of this id was applied"
     READING_BACK = "waiting to read the write back from the config store"

@@ -54,12 +54,11 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
         connected_ms=mesh.now,
         heard_ms=mesh.now,
     )
-    drains.greet(mesh, member, before, event.draining)
+    drains.greet(mesh, member, before, event)
     if before is not None:
         member.load = before.load
     mesh.members[event.worker_id] = member
     mesh.sessions[event.session] = event.worker_id
-    mesh.awaited.pop(event.worker_id, None)
     mesh.awaited.pop(event.worker_id, None)
     claims = {holding.unit: holding for holding in event.holdings}
     known = _reconcile_known(mesh, member, claims)
@@ -256,9 +255,6 @@ def tick(mesh: Mesh, stalled_ms: int) -> None:
         away = member.session is None and mesh.now - (member.broken_ms or 0) >= rules.stream_grace_ms
         if silent or away:
             _lose(mesh, member, silent)
-    for worker_id in [worker_id for worker_id, until_ms in mesh.awaited.items() if mesh.now >= until_ms]:
-        del mesh.awaited[worker_id]
-        mesh.place_again = True
     for worker_id in [worker_id for worker_id, until_ms in mesh.awaited.items() if mesh.now >= until_ms]:
         del mesh.awaited[worker_id]
         mesh.place_again = True

@@ -5,6 +5,8 @@ Owns the mapping of `WorkerSessionService.Session`. Invariant: every message of 
 
 from __future__ import annotations
 
+from itertools import zip_longest
+
 from google.protobuf.duration_pb2 import Duration
 
 from herdmesh.api.common.v1 import connector_pb2 as common
@@ -74,8 +76,12 @@ def progress(message: task_pb2.TaskProgress) -> TaskProgress:
 
 
 def validation(message: worker_service_pb2.ConfigValidation) -> Validation:
-    """Every error of every field is a violation of that field."""
-    violations = tuple(FieldViolation(field.name, error) for field in message.fields for error in field.errors)
+    """Every error of every field is a violation of that field, with its fix."""
+    violations = tuple(
+        FieldViolation(field.name, f"{error} ({fix})" if fix else error)
+        for field in message.fields
+        for error, fix in zip_longest(field.errors, field.fixes, fillvalue="")
+    )
     return Validation(violations, wire=message)
 
 
@@ -115,8 +121,6 @@ def response(sent: ins.Send) -> pb.SessionResponse:
             _ask(result, command_id, question)
         case ins.Heartbeat():
             result.heartbeat.SetInParent()
-        case ins.SetDraining(draining=draining):
-            result.set_draining.CopyFrom(pb.SetDraining(draining=draining))
         case ins.Released():
             result.released.SetInParent()
     return result
@@ -141,6 +145,9 @@ def _ask(result: pb.SessionResponse, command_id: str, question: qu.Question) -> 
                 command_id=command_id, connector=name, config=_properties(config), offsets=offsets
             )
             result.alter_offsets.CopyFrom(alter)
+        case qu.SetDraining(draining=draining, request_id=request_id):
+            drain = pb.SetDraining(draining=draining, command_id=command_id, request_id=request_id)
+            result.set_draining.CopyFrom(drain)
         case qu.PlanTaskConfigs(config=config, tasks_max=tasks_max):
             plan = pb.PlanTaskConfigsCommand(command_id=command_id, config=_properties(config), tasks_max=tasks_max)
             result.plan_task_configs.CopyFrom(plan)
@@ -165,6 +172,7 @@ def _hello(session: int, message: pb.WorkerHello) -> ev.WorkerHello:
         holdings=tuple(_holding(holding) for holding in message.holdings),
         epoch_max=message.epoch_max,
         draining=message.draining,
+        drain_request_ids=tuple(message.drain_request_ids),
     )
 
 

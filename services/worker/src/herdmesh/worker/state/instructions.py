@@ -187,6 +187,13 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class SendReply:
+    """Tell the leader that a command was carried out."""
+
+    command_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Drained:
     """A drain is complete: nothing is held."""
 
@@ -216,6 +223,7 @@ Instruction = (
     | DropSession
     | WriteStatus
     | Answer
+    | SendReply
     | Drained
     | Exit
 )
