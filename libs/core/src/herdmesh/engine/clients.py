@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.contract import RunSpec
+from herdmesh.engine.failure import note_error
 from herdmesh.engine.settings import ClientConfig
 
 T = TypeVar("T")
@@ -114,7 +115,7 @@ def admin(spec: RunSpec) -> AdminClient:
 
 def _made(client: Callable[[Any], T], prefix: str, config: Mapping[str, Any]) -> T:
     try:
-        return client(config)
+        return client({**config, "error_cb": note_error})
     except KafkaException as error:
         cause = error.args[0] if error.args else None
         if not (isinstance(cause, KafkaError) and cause.code() == KafkaError._INVALID_ARG):

@@ -37,7 +37,32 @@ _BAD_CONFIG_CODES = frozenset(
         KafkaError.SASL_AUTHENTICATION_FAILED,
     )
 )
+_LOGIN_CODES = frozenset((KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED))
 _FATAL_CODES = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD))
+
+
+class _Login:
+    """Whether a broker refused this process' login. Calls to Kafka only say that no broker could be reached; why not is
+    told beside them, to a client's error callback. A process that executes runs executes one at a time; in any other
+    nothing is noted, for there an answer would be about clients of many connectors."""
+
+    def __init__(self) -> None:
+        self.watched = False
+        self.refused = ""
+
+
+_login = _Login()
+
+
+def watch_logins() -> None:
+    """A run begins: nothing was refused yet."""
+    _login.watched, _login.refused = True, ""
+
+
+def note_error(error: KafkaError) -> None:
+    """The error callback of a run's clients."""
+    if _login.watched and error.code() in _LOGIN_CODES:
+        _login.refused = " ".join(error.str().split())
 
 
 def is_fenced(error: KafkaError) -> bool:
@@ -61,6 +86,11 @@ def classify_kafka(error: KafkaError) -> ErrorClass:
 
 def error_class(error: BaseException) -> ErrorClass:
     """What the restart policy does with this exception."""
+    found = _class_alone(error)
+    return ErrorClass.BAD_CONFIG if found is ErrorClass.RETRIABLE and _login.refused else found
+
+
+def _class_alone(error: BaseException) -> ErrorClass:
     if isinstance(error, TaskFailed):
         return error.error_class
     if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
@@ -71,7 +101,7 @@ def error_class(error: BaseException) -> ErrorClass:
         return ErrorClass.FATAL
     if isinstance(error, PermissionError | FileNotFoundError | NotADirectoryError | IsADirectoryError):
         return ErrorClass.BAD_CONFIG
-    if isinstance(error, OSError | BufferError):
+    if isinstance(error, OSError | BufferError | MemoryError):
         return ErrorClass.RETRIABLE
     return ErrorClass.UNKNOWN
 
@@ -89,4 +119,7 @@ def message_of(error: BaseException) -> str:
 def classify(error: BaseException) -> tuple[str, str, ErrorClass]:
     """Message, stack trace and class of what a run raised."""
     trace = "".join(traceback.format_exception(error))
-    return message_of(error), trace, error_class(error)
+    found, message = error_class(error), message_of(error)
+    if found is ErrorClass.BAD_CONFIG and _login.refused and _class_alone(error) is ErrorClass.RETRIABLE:
+        message = f"the broker refuses the login: {_login.refused}; {message}"
+    return message, trace, found

@@ -1,0 +1,62 @@
+"""What really happened to a run, and the class that decides whether it is restarted: against a broker that refuses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from herdmesh.engine import ErrorClass, TaskKind, clients, failure, fence
+from libs.core.tests.engine.harness import make_spec, run_here
+from tests.support.guarded_broker import GuardedBroker
+
+pytestmark = pytest.mark.kafka
+COUNTING = "libs.core.tests.engine.sinks:CountingSource"
+
+
+@pytest.fixture(autouse=True)
+def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A minute of trying is what users get; what is told at its end is the same after two seconds."""
+    monkeypatch.setattr(clients, "RETRY_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(fence, "RETRY_TIMEOUT_S", 2.0)
+
+
+async def outcome(bootstrap: str, name: str, topic: str, login: Mapping[str, str]) -> tuple[str, ErrorClass]:
+    """Message and class of a source that cannot run."""
+    overrides = {f"producer.override.{key}": value for key, value in login.items()}
+    spec = make_spec(bootstrap, name, COUNTING, {"topic": topic, "until": "5", **overrides}, kind=TaskKind.SOURCE)
+
+    def told() -> tuple[str, ErrorClass]:
+        with pytest.raises(Exception) as raised:
+            run_here(spec)
+        message, _, found = failure.classify(raised.value)
+        return message, found
+
+    return await asyncio.to_thread(told)
+
+
+async def test_a_refused_login_is_the_configs_fault(guarded: GuardedBroker, tmp_topic: Callable[..., str]) -> None:
+    """Calls only say that no broker could be reached, as when it is away."""
+    _, login = guarded.new_user()
+    wrong = {**login, "sasl.password": "wrong"}
+    message, found = await outcome(guarded.guarded, tmp_topic("source"), tmp_topic(), wrong)
+    assert found is ErrorClass.BAD_CONFIG
+    assert "refuses the login" in message
+    assert "Invalid username or password" in message
+    assert "wrong" not in message.partition("password")[2], "the password is not told"
+
+
+async def test_a_right_that_is_missing_is_the_configs_fault(
+    guarded: GuardedBroker, tmp_topic: Callable[..., str]
+) -> None:
+    _, login = guarded.new_user()
+    message, found = await outcome(guarded.guarded, tmp_topic("source"), tmp_topic(), login)
+    assert found is ErrorClass.BAD_CONFIG
+    assert "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" in message
+
+
+async def test_a_broker_that_is_away_comes_back(tmp_topic: Callable[..., str]) -> None:
+    """After refused logins of other runs, too."""
+    _, found = await outcome("127.0.0.1:9", tmp_topic("source"), tmp_topic(), {})
+    assert found is ErrorClass.RETRIABLE
