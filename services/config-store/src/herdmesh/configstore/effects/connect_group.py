@@ -1,6 +1,6 @@
 """Connect's own group on the broker: whether a Java cluster is alive on the topics we want to write.
 
-Owns one admin client at a time, used only for this question. Decides nothing but whether anybody is there.
+Owns an admin client for as long as the question takes. Decides nothing but whether anybody is there.
 
 Invariant: not being able to tell raises, and the topic store then does not take over. A broker does not list a group to
 who may not describe it, which looks like an empty one: that is asked for first.
@@ -55,23 +55,20 @@ class ConnectGroup:
             # What fails is raised by the call; the client's own lines would stand between ours in another format.
             "log_level": 2,
         }
-        self._admin: list[_AdminCalls] = [cast(_AdminCalls, AdminClient(self._configs))]
         self._topic = topic
         self._group_id = group_id
 
     async def members(self) -> Sequence[str]:
         """The live members as `client id (host)`. Raises `NotAuthorized`, `KafkaException` when the broker does not
         say."""
-        if not self._admin:
-            self._admin.append(cast(_AdminCalls, AdminClient(self._configs)))
+        # A client that stood idle while its broker went and came back times out on every description from then on
+        # (librdkafka 2.16), and a broker's return is when this is asked: each question is a new client's.
+        admin = [cast(_AdminCalls, AdminClient(self._configs))]
         try:
-            await self._require_described()
-            groups = await asyncio.to_thread(self._admin[0].list_groups, self._group_id, _TIMEOUT_S)
-        except KafkaException:
-            # A client that stood idle while its broker went and came back times out on every description from then on
-            # (librdkafka 2.16): the next question is a new client's. Destroying one takes time: not on the loop.
-            await asyncio.to_thread(self._admin.clear)
-            raise
+            await self._require_described(admin[0])
+            groups = await asyncio.to_thread(admin[0].list_groups, self._group_id, _TIMEOUT_S)
+        finally:
+            await asyncio.to_thread(admin.clear)  # destroying one takes time: not on the loop
         return sorted(
             f"{member.client_id} ({member.client_host})"
             for group in groups
@@ -86,8 +83,8 @@ class ConnectGroup:
             raise ForeignWriter(f"Connect's group {self._group_id!r} (a Java cluster)", members)
         return True
 
-    async def _require_described(self) -> None:
-        (answer,) = self._admin[0].describe_consumer_groups([self._group_id], request_timeout=_TIMEOUT_S).values()
+    async def _require_described(self, admin: _AdminCalls) -> None:
+        (answer,) = admin.describe_consumer_groups([self._group_id], request_timeout=_TIMEOUT_S).values()
         try:
             await asyncio.wrap_future(answer)
         except KafkaException as failure:
