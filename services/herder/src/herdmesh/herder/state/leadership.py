@@ -56,6 +56,8 @@ def following(mesh: Mesh, event: LeadershipFollowing) -> None:
     """Another herder leads."""
     if mesh.role is not Role.FOLLOWING:
         step_down(mesh, f"{event.leader_id} leads under epoch {event.epoch}")
+    if (mesh.leader_id, mesh.leader_address) == (event.leader_id, event.leader_address):
+        return  # told with every heartbeat
     mesh.leader_id = event.leader_id
     mesh.leader_address = event.leader_address
     mesh.out.append(RoleChanged(refusal(mesh)))
