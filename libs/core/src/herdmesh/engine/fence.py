@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
-from herdmesh.engine.clients import RETRY_TIMEOUT_S
+from herdmesh.engine.clients import RETRY_TIMEOUT_S, retried
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import is_fenced
@@ -58,7 +58,8 @@ class Fence:
         take-over in three, measured). A bootstrap address answers as broker -1 and is dropped once its broker is known.
         The topic asked about is the one that the take-over itself needs; the answer does not matter."""
         for _ in range(3):
-            if self.producer.list_topics("__transaction_state", CALL_TIMEOUT_S).orig_broker_id >= 0:
+            # Only answers of transactions say of themselves that they may be repeated.
+            if retried(lambda: self.producer.list_topics("__transaction_state", CALL_TIMEOUT_S)).orig_broker_id >= 0:
                 return
 
     def begin(self) -> None:
