@@ -73,7 +73,7 @@ def _ends_open(text: str, lines: list[str], begin: int) -> bool:
     """True when the last line, `begin`, is a lone continuation that the file's end cuts off: Java takes it for a
     property without name and value, unless CR LF follows it."""
     last = len(lines) - 1 if lines[-1] == "" and not text.endswith("\r\n") else len(lines)
-    return begin == last and lines[last - 1].strip(_BLANKS) == "\\"
+    return begin == last and lines[last - 1].lstrip(_BLANKS) == "\\"
 
 
 def _natural_lines(text: str) -> list[str]:
