@@ -20,13 +20,14 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as pb
 from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
 from herdmesh.api.worker.v1 import worker_service_pb2
+from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.loop import HerderLoop
 from herdmesh.herder.service.queries import QueryRpcs
 from herdmesh.herder.state import requests as rq
 from herdmesh.herder.state.model import TargetState
 from herdmesh.herder.wire import values, views
 from herdmesh.rpc import properties, revisions
-from herdmesh.rpc.errors import ConnectorNotFound, NotBuilt, RequestInvalid
+from herdmesh.rpc.errors import ConnectorNotFound, RequestInvalid
 
 CONNECTOR_SERVICE: Final = "herdmesh.api.herder.v1.ConnectorService"
 PAGE_SIZE_MAX: Final = 1000
@@ -41,8 +42,9 @@ AnswerT = TypeVar("AnswerT", bound=rq.Answer)
 class ConnectorServicer(QueryRpcs):
     """The public service. `version` is this release's."""
 
-    def __init__(self, loop: HerderLoop, request_timeout_ms: int, version: str) -> None:
+    def __init__(self, loop: HerderLoop, topics: Topics, request_timeout_ms: int, version: str) -> None:
         self._loop = loop
+        self._topics = topics
         self._herder = loop.herder
         self._timeout_s = request_timeout_ms / 1000
         self._version = version
@@ -52,13 +54,14 @@ class ConnectorServicer(QueryRpcs):
     async def CreateConnector(
         self, request: pb.CreateConnectorRequest, context: _Context
     ) -> pb.CreateConnectorResponse:
-        if request.initial_offsets:
-            raise NotBuilt("CreateConnector with initial_offsets")
         wanted = rq.CreateConnector(
-            request.name, properties.from_proto(request.config), values.target_state(request.initial_state)
+            request.name,
+            properties.from_proto(request.config),
+            values.target_state(request.initial_state),
+            tuple(values.offset(offset) for offset in request.initial_offsets),
         )
         written = await self._call(wanted, rq.Written, request.request_id, None, context)
-        return pb.CreateConnectorResponse(meta=self._meta(), connector=self._view(written.name))
+        return pb.CreateConnectorResponse(meta=self._meta(), connector=self._changed(written.name))
 
     async def GetConnector(self, request: pb.GetConnectorRequest, context: _Context) -> pb.GetConnectorResponse:
         self._must_lead()
@@ -100,13 +103,13 @@ class ConnectorServicer(QueryRpcs):
         wanted = rq.UpdateConnector(request.name, properties.from_proto(request.config), request.allow_missing)
         written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
         return pb.UpdateConnectorResponse(
-            meta=self._meta(), connector=self._view(written.name), created=written.created
+            meta=self._meta(), connector=self._changed(written.name), created=written.created
         )
 
     async def PatchConnector(self, request: pb.PatchConnectorRequest, context: _Context) -> pb.PatchConnectorResponse:
         wanted = rq.PatchConnector(request.name, properties.from_proto(request.patch))
         written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
-        return pb.PatchConnectorResponse(meta=self._meta(), connector=self._view(written.name))
+        return pb.PatchConnectorResponse(meta=self._meta(), connector=self._changed(written.name))
 
     async def DeleteConnector(
         self, request: pb.DeleteConnectorRequest, context: _Context
@@ -156,6 +159,20 @@ class ConnectorServicer(QueryRpcs):
         await self._call(wanted, rq.Restarting, request.request_id, None, context)
         return lifecycle_pb.RestartTaskResponse(meta=self._meta())
 
+    # --- the topics it uses
+
+    async def ListTopics(self, request: admin_pb.ListTopicsRequest, context: _Context) -> admin_pb.ListTopicsResponse:
+        self._must_lead()
+        topics = await self._topics.of(_named(request.name), self._timeout_of(context))
+        return admin_pb.ListTopicsResponse(meta=self._meta(), topics=topics)
+
+    async def ResetTopics(
+        self, request: admin_pb.ResetTopicsRequest, context: _Context
+    ) -> admin_pb.ResetTopicsResponse:
+        self._must_lead()
+        await self._topics.reset(_named(request.name), request.request_id, self._timeout_of(context))
+        return admin_pb.ResetTopicsResponse(meta=self._meta())
+
     # --- plugins, workers, the cluster
 
     async def ListPlugins(
@@ -196,7 +213,7 @@ class ConnectorServicer(QueryRpcs):
     async def _set_target(self, request: Any, target: TargetState, context: _Context) -> connector_pb2.Connector:
         wanted = rq.SetTarget(_named(request.name), target)
         written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
-        return self._view(written.name)
+        return self._changed(written.name)
 
     async def _call(
         self,
@@ -208,9 +225,7 @@ class ConnectorServicer(QueryRpcs):
     ) -> AnswerT:
         revision = revisions.from_proto(expected) if expected is not None else None
         options = rq.WriteOptions(request_id, revision, _caller(context))
-        left_s = cast("float | None", context.time_remaining())  # None without a deadline, whatever the stubs say
-        timeout_s = self._timeout_s if left_s is None else min(self._timeout_s, left_s * (1 - _ANSWER_MARGIN))
-        answer = await self._loop.call(wanted, options, timeout_s)
+        answer = await self._loop.call(wanted, options, self._timeout_of(context))
         assert isinstance(answer, answer_type), f"{wanted} was answered by {answer}"
         return answer
 
@@ -236,6 +251,10 @@ class ConnectorServicer(QueryRpcs):
                 responses.append(pb.WatchConnectorsResponse(meta=self._meta(), worker=worker))
         return responses
 
+    def _timeout_of(self, context: _Context) -> float:
+        left_s = cast("float | None", context.time_remaining())  # None without a deadline, whatever the stubs say
+        return self._timeout_s if left_s is None else min(self._timeout_s, left_s * (1 - _ANSWER_MARGIN))
+
     def _must_lead(self) -> None:
         refusal = self._herder.refusal
         if refusal is not None:
@@ -253,6 +272,11 @@ class ConnectorServicer(QueryRpcs):
         if view is None:
             raise ConnectorNotFound(name)
         return views.connector(view)
+
+    def _changed(self, name: str) -> connector_pb2.Connector:
+        """What a change led to; of a connector that somebody deleted since, no more than that."""
+        view = self._herder.connector(name)
+        return views.connector(view) if view is not None else views.gone_connector(name)
 
 
 class _Told:

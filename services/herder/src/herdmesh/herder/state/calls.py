@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from herdmesh.herder.state import commands, drains, loggers, queries, reign, restart_requests
+from herdmesh.herder.state import commands, drains, initial_offsets, loggers, queries, reign, restart_requests
 from herdmesh.herder.state.configs import checked_name, given_name, merged, own_name, trimmed
 from herdmesh.herder.state.events import CommandReplied, RequestReceived, WriteDone
 from herdmesh.herder.state.instructions import (
@@ -127,6 +127,9 @@ def answered(mesh: Mesh, call_id: int, command: Command, reply: CommandReplied) 
             _reply_if_known(mesh, call, queries.answered(mesh, call, command, reply))
         elif isinstance(call.request, DrainWorker | UndrainWorker):
             _reply(mesh, call, drains.confirmed(mesh, call, command.worker_id))
+        elif not isinstance(command.question, ValidateOnWorker):
+            if initial_offsets.answered(mesh, call, command, reply):
+                _write(mesh, call)
         else:
             _validated(mesh, call, commands.verdict(reply))
     except HerdmeshError as error:
@@ -139,7 +142,7 @@ def _validated(mesh: Mesh, call: Call, validation: Validation) -> None:
     elif validation.violations:
         raise InvalidConfig(validation.violations)
     else:
-        _write(mesh, call)
+        _write_when_free(mesh, call)
 
 
 def ask_again(mesh: Mesh, call_id: int, command: Command) -> None:
@@ -153,9 +156,10 @@ def ask_again(mesh: Mesh, call_id: int, command: Command) -> None:
             _reply_if_known(mesh, call, queries.lost(mesh, call, command))
         elif isinstance(call.request, DrainWorker | UndrainWorker):
             raise NoWorker(f"worker {command.worker_id} went away before it took note; try again")
-        else:
-            assert isinstance(command.question, ValidateOnWorker)
+        elif isinstance(command.question, ValidateOnWorker):
             commands.ask_able(mesh, call, command.question)
+        else:
+            _write_when_free(mesh, call)
     except HerdmeshError as error:
         _refuse(mesh, call, error)
 
@@ -210,6 +214,11 @@ def expire(mesh: Mesh) -> None:
     for call in list(mesh.calls.values()):
         if mesh.now >= call.deadline_ms:
             _reply(mesh, call, Timeout(call.stage.value))
+        elif call.stage in initial_offsets.WAITING:
+            try:
+                _write_when_free(mesh, call)
+            except HerdmeshError as error:
+                _refuse(mesh, call, error)
 
 
 def cancel(mesh: Mesh, call_id: int) -> None:
@@ -271,6 +280,11 @@ def _merge_when_newer(mesh: Mesh, call: Call) -> None:
         _merge(mesh, call)
     except HerdmeshError as error:
         _refuse(mesh, call, error)
+
+
+def _write_when_free(mesh: Mesh, call: Call) -> None:
+    if not initial_offsets.hold(mesh, call):
+        _write(mesh, call)
 
 
 def _write(mesh: Mesh, call: Call) -> None:
@@ -335,4 +349,5 @@ def _reply(mesh: Mesh, call: Call, answer: Answer | HerdmeshError) -> None:
 
 def _forget(mesh: Mesh, call: Call) -> None:
     mesh.reading_back.discard(call.id)
+    initial_offsets.forget(mesh, call)
     commands.forget(mesh, call)

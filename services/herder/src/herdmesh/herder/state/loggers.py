@@ -4,8 +4,8 @@ Owns who is asked and who is told. A cluster level is a record of the config top
 Connect's): whoever wrote it, every connected worker is told when the config watch brings it.
 
 Departs from Connect in one thing: Connect never applies a level to a worker that starts later. Here a worker that
-starts, or was away at the moment, is told the levels that this herder has seen recorded; a level from before the herders
-of today is not brought back, so that nothing set long ago returns with a restart of everything.
+starts, or was away at the moment, is told the levels that this herder has seen recorded; a level from before the
+herders of today is not brought back, so that nothing set long ago returns with a restart of everything.
 
 Invariant: a worker that has heard a level is not told it again, so a later level of its own stands.
 """

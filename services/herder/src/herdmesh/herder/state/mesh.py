@@ -70,11 +70,11 @@ class Mesh:
         self.calls: dict[int, Call] = {}
         self.ops: dict[int, Op] = {}
         self.commands: dict[str, Command] = {}
+        #: the call that writes initial offsets, by the name it creates.
+        self.offsets_under_way: dict[str, int] = {}
         #: calls that wait for the config watch.
         self.reading_back: set[int] = set()
         self.adopting_until_ms = 0
-        #: lost workers whose units are kept for them, and until when.
-        self.awaited: dict[str, int] = {}
         #: lost workers whose units are kept for them, and until when.
         self.awaited: dict[str, int] = {}
         self.heartbeat_ms = 0

@@ -164,6 +164,8 @@ class Connector:
     #: task numbers that may still run on a worker we lost, and that nobody took over since: a changed task set must
     #: fence them first.
     unfenced: set[int] = field(default_factory=set[int])
+    #: those that the fence under way is for, and that were not lost anew since it was asked for.
+    fencing: set[int] = field(default_factory=set[int])
 
     @property
     def stored(self) -> ConnectorEntry | None:
@@ -191,6 +193,7 @@ class Stage(StrEnum):
     PLANNING = "making task configs on a worker"
     DESCRIBING = "asking a worker for a plugin's config definition"
     LOGGERS = "asking workers about their loggers"
+    OTHER_CREATE = "waiting for another create of that name to end"
     WINDING_DOWN = "waiting for the tasks of an earlier connector of that name to stop"
     FENCING = "fencing the tasks of an earlier connector of that name on a worker"
     OFFSETS = "writing the initial offsets on a worker"
@@ -219,6 +222,7 @@ class Call:
     refusal: HerdmeshError | None = None
     #: ids of the questions to workers under way for it.
     asked: set[str] = field(default_factory=set[str])
+    offsets_written: bool = False
     #: what workers said so far, where one question is not all.
     validation: Validation | None = None
     loggers: list[tuple[str, LoggerLevel]] = field(default_factory=list[tuple[str, LoggerLevel]])

@@ -1,0 +1,90 @@
+"""A create that brings its own offsets: they are written before the connector, by a worker, and never under a running one.
+
+Owns what must be true before they may be written: the name is free, nobody else is about to take it, and no task of
+an earlier connector of that name runs any more or could still commit. The offsets themselves are a worker's to write,
+all or none (`AlterOffsets`); offsets of an earlier connector that the request does not name stay as they are.
+
+Order, each step done before the next: wait until earlier tasks are stopped and other creates of the name are over; fence
+the ids of tasks that may run on a worker nobody can ask; write the offsets; write the connector. A failure anywhere
+leaves no connector, and a retry does the same steps again.
+
+Invariant: from the first of these steps to the end of the call no other call of this leader creates the name.
+"""
+
+from __future__ import annotations
+
+from herdmesh.herder.state import commands
+from herdmesh.herder.state.events import CommandReplied
+from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.model import ErrorClass
+from herdmesh.herder.state.questions import AlterOffsets, FenceTasks
+from herdmesh.herder.state.records import Call, Command, Stage
+from herdmesh.herder.state.requests import CreateConnector, UpdateConnector
+from herdmesh.rpc.errors import NoWorker, OffsetsRefused
+
+WAITING = (Stage.OTHER_CREATE, Stage.WINDING_DOWN)
+"""Stages in which `hold` is to be asked again when time has passed."""
+_WRITING = (Stage.WRITING, Stage.READING_BACK)
+_RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.FENCED)
+
+
+def hold(mesh: Mesh, call: Call) -> bool:
+    """True when the connector must not be written yet; what is missing has been asked for, or waits for `WAITING`."""
+    holder = mesh.offsets_under_way.get(call.name)
+    if holder is not None and holder != call.id and _may_create(call):
+        call.stage = Stage.OTHER_CREATE
+        return True
+    request = call.request
+    entry = mesh.entries.get(call.name)
+    exists = entry is not None and entry.has_config
+    if not isinstance(request, CreateConnector) or not request.initial_offsets or call.offsets_written or exists:
+        return False  # whether the name is free is the store's to say
+    if any(other.name == call.name and other.stage in _WRITING and _may_create(other) for other in mesh.calls.values()):
+        call.stage = Stage.OTHER_CREATE
+        return True
+    mesh.offsets_under_way[call.name] = call.id
+    connector = mesh.connectors.get(call.name)
+    if connector is not None and any(next(unit.holds(), None) is not None for unit in connector.units.values()):
+        call.stage = Stage.WINDING_DOWN
+        return True
+    if connector is not None and connector.unfenced:
+        call.stage = Stage.FENCING
+        members = [member for member in mesh.members.values() if member.session is not None]
+        if not members:
+            raise NoWorker("no worker is connected that could fence the tasks of an earlier connector; try again")
+        member = min(members, key=lambda item: (len(item.load), item.worker_id))
+        commands.ask(mesh, call, member, FenceTasks(call.name, max(connector.unfenced) + 1))
+    else:
+        _write(mesh, call, request)
+    return True
+
+
+def answered(mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> bool:
+    """A worker fenced, or wrote: True when the connector may be written now. Raises NoWorker, OffsetsRefused."""
+    assert isinstance(call.request, CreateConnector)
+    failure = reply.failure
+    if failure is not None and (isinstance(command.question, FenceTasks) or failure.error_class in _RETRIABLE):
+        raise NoWorker(f"worker {command.worker_id} could not do it: {failure.message}; try again")
+    if failure is not None:
+        raise OffsetsRefused(call.name, failure.message)
+    if isinstance(command.question, FenceTasks):
+        _write(mesh, call, call.request)
+        return False
+    call.offsets_written = True
+    return True
+
+
+def forget(mesh: Mesh, call: Call) -> None:
+    """The call is over."""
+    if mesh.offsets_under_way.get(call.name) == call.id:
+        del mesh.offsets_under_way[call.name]
+
+
+def _write(mesh: Mesh, call: Call, request: CreateConnector) -> None:
+    call.stage = Stage.OFFSETS
+    commands.ask_able(mesh, call, AlterOffsets(call.name, call.config or {}, request.initial_offsets))
+
+
+def _may_create(call: Call) -> bool:
+    request = call.request
+    return isinstance(request, CreateConnector) or (isinstance(request, UpdateConnector) and request.allow_missing)
