@@ -18,6 +18,7 @@ import structlog
 from herdmesh.api.herder.v1.connector_service_pb2_grpc import add_ConnectorServiceServicer_to_server
 from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import add_WorkerSessionServiceServicer_to_server
 from herdmesh.herder.effects.campaign import Campaign
+from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.effects.watches import ConfigWatch, StatusWatch
 from herdmesh.herder.effects.writes import StoreWrites
 from herdmesh.herder.loop import HerderLoop
@@ -41,7 +42,12 @@ async def serve(
     herder_id = uuid.uuid4().hex
     role_changed = asyncio.Event()
     loop = HerderLoop(Herder(settings.rules(herder_id)), role_changed.set)
-    connectors = ConnectorServicer(loop, settings.request_timeout_ms, version("herdmesh-herder"))
+    topics = Topics(
+        settings.status_store,
+        enabled=settings.topic_tracking_enable,
+        resettable=settings.topic_tracking_allow_reset,
+    )
+    connectors = ConnectorServicer(loop, topics, settings.request_timeout_ms, version("herdmesh-herder"))
     sessions = WorkerSessionServicer(loop)
     server = Server(
         settings.listen,
@@ -83,7 +89,7 @@ async def serve(
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.stop(_DRAIN_S)
         await writes.close()
-        for part in (campaign, *watches):
+        for part in (campaign, topics, *watches):
             await part.close()
 
 

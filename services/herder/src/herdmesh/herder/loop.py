@@ -25,9 +25,11 @@ from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.requests import Answer, Request, WriteOptions
 from herdmesh.herder.wire.values import monotonic_ms
-from herdmesh.rpc.errors import HerdmeshError, QueueFull
+from herdmesh.rpc.errors import HerdmeshError, QueueFull, Timeout
 
 QUEUE_MAX: Final = 10_000
+#: Callers that may wait, each with its request in memory; more are told to slow down.
+CALLS_MAX: Final = 10_000
 OUTBOX_MAX: Final = 10_000
 TICK_S: Final = 0.1
 #: a step that takes longer holds up heartbeats and callers, and is logged.
@@ -184,11 +186,18 @@ class HerderLoop:
         """Carry out a request. Raises what the state answers, at the latest `Timeout` at `timeout_s`."""
         if self._stopped:
             raise LoopStopped("the herder's loop ended")
+        if len(self._calls) >= CALLS_MAX:
+            raise QueueFull(f"{CALLS_MAX} calls wait; try again a little later")
         number = next(self._numbers)
         future: asyncio.Future[Answer | HerdmeshError] = asyncio.get_running_loop().create_future()
         self._calls[number] = future
         try:
-            await self.post(ev.RequestReceived(number, request, options, monotonic_ms() + int(timeout_s * 1000)))
+            received = ev.RequestReceived(number, request, options, monotonic_ms() + int(timeout_s * 1000))
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await self.post(received)
+            except TimeoutError:
+                raise Timeout("waiting for the herder to take the request") from None
             answer = await future
         except asyncio.CancelledError:
             self.post_now(ev.RequestCancelled(number))

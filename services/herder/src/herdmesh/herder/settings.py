@@ -55,6 +55,10 @@ class HerderSettings(ServiceSettings):
         ge=100,
         description="time to acknowledge a stop before the unit counts as lost, in ms",
     )
+    topic_tracking_enable: bool = Field(
+        default=True, description="whether the topics that a connector uses can be listed (KIP-558)"
+    )
+    topic_tracking_allow_reset: bool = Field(default=True, description="whether users may reset those lists")
     request_timeout_ms: int = Field(
         default=60_000, ge=100, description="deadline of a request whose caller sets none, in ms"
     )

@@ -38,14 +38,6 @@ class NotBuiltRpcs(pb_grpc.ConnectorServiceServicer):
     ) -> offset_pb.RewindOffsetsResponse:
         raise NotBuilt("RewindOffsets")
 
-    async def ListTopics(self, request: admin_pb.ListTopicsRequest, context: _Context) -> admin_pb.ListTopicsResponse:
-        raise NotBuilt("ListTopics")
-
-    async def ResetTopics(
-        self, request: admin_pb.ResetTopicsRequest, context: _Context
-    ) -> admin_pb.ResetTopicsResponse:
-        raise NotBuilt("ResetTopics")
-
     async def ListDeadLetters(
         self, request: admin_pb.ListDeadLettersRequest, context: _Context
     ) -> admin_pb.ListDeadLettersResponse:

@@ -13,7 +13,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as config_pb
 from herdmesh.api.herder.v1 import connector_pb2 as pb
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
 from herdmesh.api.worker.v1 import task_pb2
-from herdmesh.herder.state.model import AutoRestart, LoggerLevel, UnitId
+from herdmesh.herder.state.model import AutoRestart, LoggerLevel, RunState, UnitId
 from herdmesh.herder.state.requests import PlanStep, Restarting
 from herdmesh.herder.state.views import ClusterView, ConnectorView, TaskView, UnitView, WorkerState, WorkerView
 from herdmesh.herder.wire import restart_notes, values
@@ -39,6 +39,11 @@ def connector(view: ConnectorView) -> pb.Connector:
     if view.entry.target_revision is not None:
         message.target_state_revision.CopyFrom(revisions.to_proto(view.entry.target_revision))
     return message
+
+
+def gone_connector(name: str) -> pb.Connector:
+    """How the answer to a change tells that the connector is no longer there."""
+    return pb.Connector(name=name, status=pb.UnitStatus(state=values.RUN_STATES[RunState.DESTROYED]), lag_records=-1)
 
 
 def worker(view: WorkerView) -> pb.Worker:

@@ -96,6 +96,8 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
     async def ListTopics(self, request: pb2.ListTopicsRequest, context: _Context) -> pb2.ListTopicsResponse:
         name = wire.named(request.connector)
         await self._applied(revision_pb2.Revision())
+        if request.linearizable:
+            await self._store.barrier()
         return pb2.ListTopicsResponse(
             meta=revisions.meta(self._store.revision),
             topics=[wire.topic_to(topic) for topic in self._store.state.topics_of(name)],

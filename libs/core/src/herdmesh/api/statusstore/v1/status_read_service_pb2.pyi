@@ -450,16 +450,20 @@ class ListTopicsRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     CONNECTOR_FIELD_NUMBER: _builtins.int
+    LINEARIZABLE_FIELD_NUMBER: _builtins.int
     connector: _builtins.str
     """connector name."""
+    linearizable: _builtins.bool
+    """linearizable reads to the end of the topic first. False = do not."""
     def __init__(
         self,
         *,
         connector: _builtins.str = ...,
+        linearizable: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "linearizable", b"linearizable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
