@@ -49,8 +49,9 @@ def _held(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit, h
     if hold.state is not RunState.FAILED and hold.state is not _AS_WANTED[target]:
         return f"{_BECOMING[target]} on {hold.worker_id}"
     if member.draining:
-        nobody = _nobody(mesh, entry)
-        return f"stays on {hold.worker_id}, which drains: {nobody}" if nobody else f"leaves {hold.worker_id} next"
+        if _nobody(mesh, entry):
+            return f"stays on {hold.worker_id}, which drains, until another worker has {_plugin(entry)}"
+        return f"leaves {hold.worker_id}, which drains, next"
     if unit.id.task is None and connector.trouble:
         next_ms = max(connector.generate_ms, connector.write_ms)
         again = f"; tried again in {_seconds(next_ms - mesh.now)}" if next_ms > mesh.now else ""
@@ -119,15 +120,18 @@ def _nobody(mesh: Mesh, entry: ConnectorEntry) -> str:
     """Why no worker can take it; empty when one can."""
     if any(member.takes_work and member.has_plugin(entry.plugin) for member in mesh.members.values()):
         return ""
-    class_name, version = entry.plugin
-    plugin = f"the plugin {class_name or '(none named)'}{f' in version {version}' if version else ''}"
     connected = [member for member in mesh.members.values() if member.session is not None]
     if not connected:
         return "no worker is connected"
-    have = [member.worker_id for member in connected if member.has_plugin(entry.plugin)]
+    have = sorted(member.worker_id for member in connected if member.has_plugin(entry.plugin))
     if not have:
-        return f"no connected worker has {plugin}"
-    return f"no other worker has {plugin} than {', '.join(sorted(have))}, which drain{'s' if len(have) == 1 else ''}"
+        return f"no connected worker has {_plugin(entry)}"
+    return f"whoever has {_plugin(entry)} drains: {', '.join(have)}"
+
+
+def _plugin(entry: ConnectorEntry) -> str:
+    class_name, version = entry.plugin
+    return f"the plugin {class_name or '(none named)'}{f' in version {version}' if version else ''}"
 
 
 def _seconds(ms: int) -> str:

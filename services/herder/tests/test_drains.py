@@ -1,0 +1,240 @@
+"""Drain and undrain, versions of plugins, and the words for why a unit or a worker is where it is."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.herder.state import Rules
+from herdmesh.herder.state.model import Plugin, PluginKind, RunState, TargetState, UnitId
+from herdmesh.herder.state.plugin_versions import compare, meets
+from herdmesh.herder.state.requests import CreateConnector, DrainWorker, SetTarget, UndrainWorker, UpdateConnector
+from herdmesh.herder.state.views import UnitView, WorkerState, WorkerView
+from services.herder.tests.world import World, sink
+from services.herder.tests.world_worker import SINK, SOURCE
+
+
+def mesh(workers: int = 3, rules: Rules | None = None) -> World:
+    """A leader, workers, and one connector with six tasks."""
+    world = World(rules=rules)
+    world.lead()
+    for number in range(workers):
+        world.worker(f"w{number + 1}")
+    world.ask(CreateConnector("a", sink(6)))
+    return world
+
+
+def worker(world: World, name: str) -> WorkerView:
+    view = world.herder.worker(name)
+    assert view is not None
+    return view
+
+
+def unit(world: World, task: int | None, name: str = "a") -> UnitView:
+    view = world.herder.connector(name)
+    assert view is not None
+    return view.status if task is None else view.tasks[task].status
+
+
+def test_a_drained_worker_holds_nothing_and_says_so() -> None:
+    world = mesh()
+    since = len(world.starts)
+    had = set(world.workers["w1"].held)
+    world.ask(DrainWorker("w1"))
+    assert {start.unit for _, start in world.starts[since:]} == had, "each of its units moved once, and nobody else's"
+    assert (worker(world, "w1").state, worker(world, "w1").reason) == (
+        WorkerState.DRAINED,
+        "drained: `herd undrain` gives it work again",
+    )
+    world.ask(UpdateConnector("a", sink(8)))
+    assert world.workers["w1"].held == {}
+
+
+def test_a_drain_asked_again_changes_nothing() -> None:
+    world = mesh()
+    world.ask(DrainWorker("w1"))
+    since = len(world.starts)
+    world.ask(DrainWorker("w1"))
+    assert len(world.starts) == since
+
+
+def test_undrain_gives_it_its_share() -> None:
+    world = mesh()
+    world.ask(DrainWorker("w1"))
+    since = len(world.starts)
+    world.ask(UndrainWorker("w1"))
+    assert {name for name, _ in world.starts[since:]} == {"w1"}
+    assert world.placed() == {"w1": 2, "w2": 2, "w3": 2}
+    assert (worker(world, "w1").state, worker(world, "w1").reason) == (WorkerState.CONNECTED, "")
+
+
+@pytest.mark.parametrize("undrained", [False, True])
+def test_a_drain_and_its_end_outlive_the_leader(undrained: bool) -> None:
+    world = mesh()
+    world.ask(DrainWorker("w1"))
+    if undrained:
+        world.ask(UndrainWorker("w1"))
+    since = len(world.starts)
+    world.kill_herder()
+    world.lead()
+    world.advance(10_000)
+    assert worker(world, "w1").state is (WorkerState.CONNECTED if undrained else WorkerState.DRAINED)
+    assert len(world.starts) == since
+
+
+def test_a_drain_ends_with_the_life_of_its_worker() -> None:
+    world = mesh()
+    world.ask(DrainWorker("w1"))
+    world.kill("w1")
+    world.revive("w1")
+    world.run()
+    assert worker(world, "w1").state is WorkerState.CONNECTED
+    assert world.placed()["w1"] == 2
+
+
+def test_what_nobody_else_can_take_runs_on_until_somebody_can() -> None:
+    world = World()
+    world.lead()
+    world.worker("w1", (SINK,))
+    world.worker("w2", (SOURCE,))
+    world.ask(CreateConnector("a", sink(2)))
+    world.ask(DrainWorker("w1"))
+    world.advance(5_000)
+    assert len(world.workers["w1"].held) == 3
+    assert [line for line in world.workers["w1"].log if line.startswith("stop")] == []
+    assert worker(world, "w1").state is WorkerState.DRAINING
+    assert worker(world, "w1").reason == "it drains: 3 units to move, of which 3 can run on no other worker"
+    assert unit(world, 0).state is RunState.RUNNING
+    assert unit(world, 0).explanation == ("stays on w1, which drains, until another worker has the plugin TestSink")
+    world.ask(CreateConnector("b", sink(1)))
+    assert unit(world, None, "b").explanation == "waits for a worker: whoever has the plugin TestSink drains: w1"
+    world.worker("w3", (SINK,))
+    assert len(world.workers["w3"].held) == 5
+    assert worker(world, "w1").state is WorkerState.DRAINED
+
+
+def test_the_last_worker_drained_runs_on() -> None:
+    world = mesh(workers=1)
+    world.ask(DrainWorker("w1"))
+    assert len(world.workers["w1"].held) == 7
+
+
+def version(number: str) -> tuple[Plugin, ...]:
+    return (Plugin("herdmesh.TestSink", ("TestSink",), PluginKind.SINK, number),)
+
+
+def test_units_go_only_where_the_plugin_has_the_version_asked_for() -> None:
+    world = World()
+    world.lead()
+    world.worker("w1", version("1.0"))
+    world.worker("w2", version("2.0"))
+    world.worker("w3", (*version("1.0"), *version("2.1")))
+    for name, wanted in (("old", "1.0"), ("new", "[2.0,3.0)"), ("any", "")):
+        more = {"connector.plugin.version": wanted} if wanted else {}
+        world.ask(CreateConnector(name, sink(4, **more)))
+    placed = {name: {unit.connector for unit in worker.held} for name, worker in world.workers.items()}
+    assert "new" not in placed["w1"]
+    assert "old" not in placed["w2"]
+    assert world.placed() == {"w1": 4, "w2": 4, "w3": 4}
+    world.ask(CreateConnector("none", sink(1, **{"connector.plugin.version": "9.9"})))
+    assert unit(world, None, "none").explanation == (
+        "waits for a worker: no connected worker has the plugin TestSink in version 9.9"
+    )
+
+
+@pytest.mark.parametrize(
+    ("have", "wanted", "met"),
+    [
+        ("1.0", "", True),
+        ("1.0", "latest", True),
+        ("1.0", "1.0", True),
+        ("1.0.0", "1", True),
+        ("1.0", "1.1", False),
+        ("1.5", "[1.0,2.0)", True),
+        ("2.0", "[1.0,2.0)", False),
+        ("2.0", "(1.0,2.0]", True),
+        ("1.0", "(1.0,2.0]", False),
+        ("0.9", "(,1.0]", True),
+        ("3.0", "[2.0,)", True),
+        ("1.0", "[1.0]", True),
+        ("1.1", "[1.0]", False),
+        ("3.1", "[1.0,2.0],[3.0,4.0]", True),
+        ("2.5", "[1.0,2.0],[3.0,4.0]", False),
+        ("1.0", "[1.0", False),
+        ("2.0-rc1", "[2.0,)", False),
+        ("2.0-SNAPSHOT", "(,2.0)", True),
+    ],
+)
+def test_versions_are_asked_for_as_in_maven(have: str, wanted: str, met: bool) -> None:
+    assert meets(have, wanted) is met
+
+
+@given(*[st.from_regex(r"[0-9]{1,2}(\.[0-9]{1,2}){0,2}(-(rc1|alpha|SNAPSHOT))?", fullmatch=True)] * 3)
+def test_versions_are_in_one_order(one: str, two: str, three: str) -> None:
+    assert compare(one, two) == -compare(two, one)
+    assert compare(one, one) == 0
+    if compare(one, two) <= 0 and compare(two, three) <= 0:
+        assert compare(one, three) <= 0
+
+
+def test_what_runs_as_wanted_needs_no_words() -> None:
+    world = mesh()
+    assert [unit(world, task).explanation for task in (None, *range(6))] == [""] * 7
+    world.ask(SetTarget("a", TargetState.PAUSED))
+    assert {unit(world, task).explanation for task in (None, *range(6))} == {""}
+
+
+def test_a_unit_that_waits_for_its_worker_says_for_how_long() -> None:
+    world = mesh(rules=Rules(rebalance_delay_ms=30_000))
+    lost = next(iter(unit.task for unit in world.workers["w2"].held if unit.task is not None))
+    world.kill("w2")
+    world.advance(1_000)
+    assert unit(world, lost).explanation == "the stream of w2 broke; it goes elsewhere unless w2 is back within 1 s"
+    assert worker(world, "w2").reason == (
+        "its stream broke; its units go elsewhere unless it dials in again within 1 s"
+    )
+    world.advance(19_000)
+    assert unit(world, lost).explanation == "waits up to 12 s for worker w2 to return"
+
+
+def test_a_unit_that_moves_says_from_where_to_where() -> None:
+    world = mesh(workers=1)
+    world.workers["w1"].stop_silently = True
+    world.worker("w2")
+    moving = [unit(world, task).explanation for task in range(6) if unit(world, task).explanation]
+    assert moving == ["stopping on w1 before it starts on w2 (w1 has 30 s to say so)"] * 3
+
+
+def test_a_set_that_must_be_fenced_first_says_so() -> None:
+    world = mesh(workers=2)
+    for name in ("w1", "w2"):
+        world.workers[name].stop_silently = True
+    world.ask(UpdateConnector("a", sink(2)))
+    assert unit(world, None).explanation.startswith("stopping on ")
+    assert unit(world, None).explanation.endswith("before it starts there again (w1 has 30 s to say so)")
+    world.workers["w1"].stop_silently = False
+    world.advance(31_000)  # the connector's own stop counts as lost, it starts anew and makes two tasks
+    assert "its old set" in unit(world, 0).explanation or "before it starts" in unit(world, 0).explanation
+
+
+def test_a_new_leader_says_whom_it_waits_for() -> None:
+    world = mesh(workers=2)
+    away = world.workers["w2"]
+    lost = next(iter(held.task for held in away.held if held.task is not None))
+    world.kill_herder()
+    away.frozen = True
+    world.lead()
+    world.advance(2_000)
+    assert unit(world, lost).state is RunState.RUNNING
+    assert unit(world, lost).explanation == (
+        "runs on w2, which has 4 s to dial in to this leader before it starts elsewhere"
+    )
+
+
+def test_without_any_worker_a_unit_says_so() -> None:
+    world = mesh(workers=1)
+    world.kill("w1")
+    world.advance(3_000)
+    assert unit(world, None).explanation == "waits for a worker: no worker is connected"
+    assert UnitId("a") not in world.running()
