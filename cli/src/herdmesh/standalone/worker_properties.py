@@ -18,7 +18,10 @@ from herdmesh.standalone.java_properties import Property
 
 REQUIRED = ("bootstrap.servers", "key.converter", "value.converter", "offset.storage.file.filename")
 #: Handed to every run as they are, under their own names.
-PASSED = ("key.converter", "value.converter", "topic.creation.enable")
+PASSED = (
+    *("key.converter", "value.converter", "topic.creation.enable"),
+    *("connector.client.config.override.policy", "connector.client.config.override.allowlist"),
+)
 PASSED_PREFIXES = ("key.converter.", "value.converter.", "consumer.", "producer.")
 #: Whole numbers: property -> (our worker setting, least value).
 NUMBERS = {
@@ -31,7 +34,6 @@ FIXED = {
         ("org.apache.kafka.connect.storage.simpleheaderconverter", "simpleheaderconverter"),
         "header converters are not built yet: headers are not converted",
     ),
-    "connector.client.config.override.policy": (("all",), "connectors may override any client setting (policy All)"),
 }
 
 _REST = "there is no REST server in this process; the same API is served over gRPC (--listen)"

@@ -1,0 +1,198 @@
+"""The files of standalone mode: what a connector is, which form a file has, and what is said of a bad one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from herdmesh.cli.__main__ import app
+from herdmesh.standalone import worker_properties
+from herdmesh.standalone.errors import BadFiles
+from herdmesh.standalone.files import read_connector, read_connectors
+from herdmesh.standalone.java_properties import Property, parse
+from herdmesh.standalone.worker_properties import WorkerPlan, plan_worker
+from tests.support.golden import lines
+from tests.support.standalone import WORKER
+
+DOC = Path(__file__).parents[3] / "docs" / "standalone.md"
+CLASS = "FileStreamSource"
+
+
+def written(folder: Path, text: str, name: str = "c.properties") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_properties_file_is_a_connector(tmp_path: Path) -> None:
+    found = read_connector(written(tmp_path, f"name = one\nconnector.class: {CLASS}\nfile a \\\n  b\n"))
+    assert (found.name, found.initial_state) == ("one", "STARTED")
+    assert found.config == {"name": "one", "connector.class": CLASS, "file": "a b"}
+    assert found.problem("file", "x").place.endswith("c.properties:3: file")
+
+
+@pytest.mark.parametrize("name", ["c.json", "c.properties"])
+def test_the_forms_of_json_are_told_by_what_is_in_the_file(tmp_path: Path, name: str) -> None:
+    flat = {"name": "one", "tasks.max": 2, "big": 12345678901234567890123, "real": 1.50, "yes": True, "none": None}
+    found = read_connector(written(tmp_path, json.dumps(flat).replace("1.5", "1.50"), name))
+    texts = {"tasks.max": "2", "big": "12345678901234567890123", "real": "1.50", "yes": "true", "none": None}
+    assert (found.name, found.config) == ("one", {"name": "one", **texts})
+    request: dict[str, Any] = {"name": "one", "config": {"tasks.max": 1}, "initial_state": "stopped", "unknown": []}
+    found = read_connector(written(tmp_path, json.dumps(request), name))
+    assert (found.name, found.config, found.initial_state) == ("one", {"tasks.max": "1", "name": "one"}, "STOPPED")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "line", "key", "message"),
+    [
+        ("connector.class=X\n", "c.properties", 0, "", "is missing the mandatory 'name' configuration"),
+        ("a=1\n\\u12=x\n", "c.properties", 2, "", r"malformed \uxxxx encoding"),
+        ('{"a": 1}', "c.json", 0, "", "is missing the mandatory 'name' configuration"),
+        ('{"name": "a",\n "b" 1}', "c.json", 2, "", "not JSON: Expecting ':' delimiter, column 6"),
+        ("name=a", "c.json", 1, "", "not JSON"),
+        ("[]", "c.json", 0, "", "expected {"),
+        ('{"name": "a", "b": [1]}', "c.json", 0, "b", "a value is text"),
+        ('{"name": "a", "config": {"name": "b"}}', "c.json", 0, "name", "doesn't match the one specified in 'name'"),
+        ('{"name": "a", "config": {}, "initial_state": "UP"}', "c.json", 0, "initial_state", "one of RUNNING, PAUSED"),
+    ],
+)
+def test_a_bad_file_is_named_with_line_and_key(
+    tmp_path: Path, text: str, name: str, line: int, key: str, message: str
+) -> None:
+    path = written(tmp_path, text, name)
+    with pytest.raises(BadFiles) as bad:
+        read_connector(path)
+    (problem,) = bad.value.problems
+    assert (problem.path, problem.line, problem.key) == (path, line, key)
+    assert message in problem.message
+
+
+def test_all_bad_files_are_told_at_once_and_names_are_unique(tmp_path: Path) -> None:
+    one = written(tmp_path, "name=a", "1.properties")
+    paths = [one, str(tmp_path / "absent"), written(tmp_path, "\nname=a", "2.properties")]
+    with pytest.raises(BadFiles) as bad:
+        read_connectors(paths)
+    told = [(problem.place, problem.message) for problem in bad.value.problems]
+    assert told == [
+        (paths[1], "cannot be read: No such file or directory"),
+        (f"{paths[2]}:2: name", f"Connector a already exists: {one} has it; give one of them another name"),
+    ]
+
+
+def plan(text: str) -> WorkerPlan:
+    return plan_worker("w.properties", parse(text.encode("iso-8859-1")))
+
+
+STOCK = WORKER.format(bootstrap="b:1", folder="data")
+
+
+def test_connects_own_worker_file_is_taken_whole() -> None:
+    found = plan(STOCK)
+    assert found.settings == {
+        "bootstrap_servers": "b:1",
+        "offset_storage_file": "data/connect.offsets",
+        "offset_flush_interval_ms": 10_000,
+        "stop_timeout_ms": 5_000,
+        "leave_timeout_ms": 10_000,
+    }
+    json_converter = "org.apache.kafka.connect.json.JsonConverter"
+    assert found.passed == {
+        "key.converter": json_converter,
+        "value.converter": json_converter,
+        "key.converter.schemas.enable": "true",
+        "value.converter.schemas.enable": "true",
+    }
+    assert found.warnings == ()
+
+
+def test_prefixes_are_passed_on_and_the_rest_is_told() -> None:
+    more = "consumer.fetch.min.bytes=7\nproducer.linger.ms=1\nadmin.x=1\ngroup.id=g\nplugin.path=p\nlistneers=x\n"
+    found = plan(STOCK + more + "header.converter=SimpleHeaderConverter\n")
+    assert {key: value for key, value in found.passed.items() if "converter" not in key} == {
+        "consumer.fetch.min.bytes": "7",
+        "producer.linger.ms": "1",
+    }
+    assert [one.key for one in found.warnings] == ["admin.x", "group.id", "plugin.path", "listneers"]
+    assert found.warnings[-1].message.endswith("is it misspelt?")
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "message"),
+    [
+        ("offset.flush.interval.ms=x", "offset.flush.interval.ms", "Not a number of type LONG"),
+        ("offset.flush.interval.ms=0", "offset.flush.interval.ms", "Value must be at least 1"),
+        ("topic.creation.enable=maybe", "topic.creation.enable", "either true or false"),
+        ("bootstrap.servers=", "bootstrap.servers", 'Missing required configuration "bootstrap.servers"'),
+        ("key.converter=Nope", "key.converter", "Class Nope could not be found. (use one of"),
+        ("key.converter.schemas.enable=x", "key.converter.schemas.enable", "either true or false"),
+    ],
+)
+def test_a_value_that_cannot_be_used_is_named_with_its_line(change: str, key: str, message: str) -> None:
+    with pytest.raises(BadFiles) as bad:
+        plan(f"{STOCK}{change}\n")
+    (problem,) = bad.value.problems
+    assert (problem.key, problem.line) == (key, STOCK.count("\n") + 1)
+    assert message in problem.message
+
+
+def test_every_property_of_connects_workers_is_used_or_told_and_in_the_table() -> None:
+    """Of both workers' definitions, as Java 4.3.1 has them."""
+    defined = {one["name"]: one["owner"] for one in lines("configdef.jsonl") if one["owner"] == "DistributedConfig"}
+    defined |= {one["name"]: one["owner"] for one in lines("configdef.jsonl") if one["owner"] == "StandaloneConfig"}
+    assert len(defined) > 90
+    text = DOC.read_text()
+    used = {*worker_properties.PASSED, *worker_properties.NUMBERS, *worker_properties.FIXED}
+    used |= {*worker_properties.REQUIRED}
+    for name, owner in defined.items():
+        if name in used:
+            assert f"`{name}`" in text, f"docs/standalone.md does not tell of {name}"
+            continue
+        (warning,) = plan_worker("w", {**parse(STOCK.encode()), name: Property("x", 1)}).warnings
+        assert "misspelt" not in warning.message, name
+        if owner == "StandaloneConfig":
+            shown = f"`{name}`" in text or any(f"`{prefix}*`" in text for prefix in _prefixes(name))
+            assert shown, f"docs/standalone.md does not tell of {name}"
+
+
+def _prefixes(name: str) -> list[str]:
+    return [prefix for prefix in worker_properties.UNUSED_PREFIXES if name.startswith(prefix)]
+
+
+def herd(*arguments: str) -> tuple[int, list[Any]]:
+    done = CliRunner().invoke(app, ["run", *arguments, "-o", "json"])
+    decoder = json.JSONDecoder()
+    text, found = done.stdout.strip(), list[Any]()
+    while text:
+        document, end = decoder.raw_decode(text)
+        found.append(document)
+        text = text[end:].strip()
+    return done.exit_code, found
+
+
+def test_a_bad_connector_is_told_before_anything_starts(tmp_path: Path) -> None:
+    worker = written(tmp_path, STOCK + "listeners=http://:8083\n", "w.properties")
+    good = written(tmp_path, f"name=good\nconnector.class={CLASS}\nfile=a\ntopic=t\n", "good.properties")
+    bad = written(
+        tmp_path,
+        f"name=bad\nconnector.class={CLASS}\nfile=a\ntasks.max=0\ntopic=t\nexactly.once.support=required\n",
+        "bad.properties",
+    )
+    code, (warning, failure) = herd(worker, good, bad)
+    assert code == 5
+    assert warning["place"] == f"{worker}:{STOCK.count(chr(10)) + 1}: listeners"
+    fields = {one["field"]: one["message"] for one in failure["error"]["fields"]}
+    assert f"{bad}:4: tasks.max" in fields
+    assert "does not have exactly-once source support enabled" in fields[f"{bad}:6: exactly.once.support"]
+    assert all(field.startswith(bad) for field in fields)
+    code, (failure,) = herd(str(tmp_path / "absent.properties"))
+    assert (code, failure["error"]["reason"]) == (2, "USAGE")
+
+
+def test_settings_named_in_the_table_exist() -> None:
+    from herdmesh.worker.settings import WorkerSettings
+
+    assert set(plan(STOCK).settings) <= set(WorkerSettings.model_fields)
