@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Callable, Iterable
 from wsgiref.simple_server import WSGIServer
 
 import structlog
@@ -31,6 +32,20 @@ def _meter_provider() -> MeterProvider:
 def meter(name: str) -> metrics.Meter:
     """A meter whose instruments appear on /metrics; `name` is the module that owns them."""
     return _meter_provider().get_meter(name)
+
+
+def gauge(
+    of: metrics.Meter, name: str, read: Callable[[], tuple[float | None, dict[str, str]]], description: str
+) -> None:
+    """A value that is read, with its labels, whenever the page is asked for; None = there is none yet. `read` is called by the page's own thread:
+    it may only look at single values, never at what changes its size."""
+
+    def observe(_options: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
+        value, labels = read()
+        if value is not None:
+            yield metrics.Observation(value, labels)
+
+    of.create_observable_gauge(name, [observe], description=description)
 
 
 class MetricsPage:

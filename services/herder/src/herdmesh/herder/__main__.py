@@ -22,6 +22,7 @@ from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.effects.watches import ConfigWatch, StatusWatch
 from herdmesh.herder.effects.writes import StoreWrites
 from herdmesh.herder.loop import HerderLoop
+from herdmesh.herder.metrics import HerderMetrics
 from herdmesh.herder.service import CONNECTOR_SERVICE, SESSION_SERVICE, ConnectorServicer, WorkerSessionServicer
 from herdmesh.herder.settings import HerderSettings
 from herdmesh.herder.state import Herder
@@ -41,7 +42,8 @@ async def serve(
     """
     herder_id = uuid.uuid4().hex
     role_changed = asyncio.Event()
-    loop = HerderLoop(Herder(settings.rules(herder_id)), role_changed.set)
+    metrics = HerderMetrics() if settings.metrics else None
+    loop = HerderLoop(Herder(settings.rules(herder_id)), role_changed.set, metrics)
     topics = Topics(
         settings.status_store,
         enabled=settings.topic_tracking_enable,

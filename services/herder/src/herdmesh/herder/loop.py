@@ -20,6 +20,7 @@ from typing import Final, Protocol
 import structlog
 
 from herdmesh.herder.errors import LoopStopped
+from herdmesh.herder.metrics import HerderMetrics
 from herdmesh.herder.state import Herder
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
@@ -114,9 +115,10 @@ class Watcher:
 class HerderLoop:
     """One herder. `on_role` is called whenever it begins or ends to serve; `herder.refusal` says which."""
 
-    def __init__(self, herder: Herder, on_role: Callable[[], None]) -> None:
+    def __init__(self, herder: Herder, on_role: Callable[[], None], metrics: HerderMetrics | None = None) -> None:
         self.herder = herder
         self._on_role = on_role
+        self._metrics = metrics
         self._stores: Stores | None = None
         self._queue: deque[ev.Event] = deque()
         self._filled = asyncio.Event()
@@ -238,6 +240,8 @@ class HerderLoop:
         for instruction in instructions:
             self._carry_out(instruction)
         took_ms = (time.monotonic_ns() - begun_ns) / 1_000_000
+        if self._metrics is not None:
+            self._metrics.passed(event, instructions, took_ms)
         if took_ms > STEP_MS_MAX:
             name = type(event).__name__
             _log.warning("slow_step", event_name=name, took_ms=round(took_ms), instructions=len(instructions))

@@ -1,0 +1,219 @@
+"""What a herder counts and times, on /metrics: requests, moves, epochs, times per phase, Connect's rebalance metrics.
+
+Owns the instruments and what it takes to time a phase: when each question, write, start and stop went out. Reads events
+and instructions as they pass through the loop; the state knows nothing of it, and nothing here decides anything.
+
+Connect's names stand where they have a meaning here (reference/data-model.md 6.8, as the JMX exporter spells them): a
+rebalance lasts from the first start or stop that no worker has answered until none is left unanswered; `epoch` is the
+leadership's, and 0 where another herder leads.
+
+Invariant: what is remembered is bounded by what the state itself has under way, and forgotten when this herder stops
+leading.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state.model import RunState, UnitId
+from herdmesh.rpc import telemetry
+from herdmesh.rpc.errors import HerdmeshError
+
+#: more than these under way is a bug elsewhere; the oldest are not timed then.
+_UNDER_WAY_MAX = 20_000
+_REBALANCE = "kafka_connect_worker_rebalance_metrics_"
+_GAUGES = {
+    "epoch": "Epoch under which this herder leads.",
+    "completed_rebalances_total": "Times that units were told to start or stop until all had answered.",
+    "rebalancing": "1 while units move.",
+    "rebalance_max_time_ms": "The longest of these times.",
+    "rebalance_avg_time_ms": "Their mean.",
+    "time_since_last_rebalance_ms": "Since the last of them ended; absent before the first (infinite in Connect).",
+}
+
+
+class _Clock:
+    """When each thing that is under way began, by kind."""
+
+    def __init__(self) -> None:
+        self._begun: dict[object, tuple[str, float]] = {}
+
+    def begin(self, key: object, phase: str) -> None:
+        while len(self._begun) >= _UNDER_WAY_MAX:
+            del self._begun[next(iter(self._begun))]
+        self._begun[key] = (phase, time.monotonic())
+
+    def end(self, key: object) -> tuple[str, float] | None:
+        """The phase and the ms it took; None when it was not begun here."""
+        found = self._begun.pop(key, None)
+        return None if found is None else (found[0], (time.monotonic() - found[1]) * 1000)
+
+    def clear(self) -> None:
+        self._begun.clear()
+
+
+class HerderMetrics:
+    """One per herder. `passed` is called after every step of the state."""
+
+    def __init__(self) -> None:
+        meter = telemetry.meter("herdmesh.herder")
+        self._steps_ms = meter.create_histogram(
+            "herdmesh_herder_step_duration_ms", unit="ms", description="One step of the state machine, by event."
+        )
+        self._requests = meter.create_counter(
+            "herdmesh_herder_requests", description="Requests answered, by request and outcome (OK or the reason)."
+        )
+        self._requests_ms = meter.create_histogram(
+            "herdmesh_herder_request_duration_ms", unit="ms", description="From a request's arrival to its answer."
+        )
+        self._phases_ms = meter.create_histogram(
+            "herdmesh_herder_phase_duration_ms",
+            unit="ms",
+            description="From what the leader asked to its answer: starts, stops, task configs, questions, writes.",
+        )
+        self._starts = meter.create_counter(
+            "herdmesh_herder_starts", description="Units told to start, by kind, and whether on another worker."
+        )
+        self._stops = meter.create_counter("herdmesh_herder_stops", description="Units told to stop, by kind.")
+        self._epochs = meter.create_counter("herdmesh_herder_epochs", description="Epochs this herder led.")
+        self._clock = _Clock()
+        self._last_worker: dict[UnitId, str] = {}
+        self._worker_of: dict[int, str] = {}
+        self._moving: set[UnitId] = set()
+        self._epoch = 0
+        self._leader = ""
+        self._rebalance_begun_s: float | None = None
+        self._rebalance_ended_s: float | None = None
+        self._rebalances = 0
+        self._rebalances_s = 0.0
+        self._rebalance_max_s = 0.0
+        for name, description in _GAUGES.items():
+            telemetry.gauge(meter, _REBALANCE + name, self._reader(name), description)
+
+    def passed(self, event: ev.Event, instructions: Sequence[ins.Instruction], took_ms: float) -> None:
+        """One step: what happened, what came of it, and how long it took."""
+        self._steps_ms.record(took_ms, {"event": type(event).__name__})
+        self._heard(event)
+        for instruction in instructions:
+            self._sent(instruction)
+        self._note_rebalance()
+
+    def _heard(self, event: ev.Event) -> None:
+        match event:
+            case ev.LeadershipGranted(epoch=epoch, leader_address=address):
+                self._epoch, self._leader = epoch, address
+                self._epochs.add(1)
+            case ev.LeadershipFollowing() | ev.LeadershipLost():
+                self._forget()
+            case ev.WorkerHello(session=session, worker_id=worker_id):
+                self._worker_of[session] = worker_id
+            case ev.StreamBroken(session=session):
+                gone = self._worker_of.pop(session, None)
+                self._moving = {unit for unit in self._moving if self._last_worker.get(unit) != gone}
+            case ev.UnitReported(unit=unit, state=state):
+                self._end(("stop" if state is RunState.UNASSIGNED else "start", unit))
+                self._moving.discard(unit)
+            case ev.TaskConfigsMade(connector=connector):
+                self._end(("generate", connector))
+            case ev.CommandReplied(command_id=command):
+                self._end(("ask", command))
+            case ev.WriteDone(op=op) | ev.WriteFailed(op=op):
+                self._end(("write", op))
+            case ev.RequestReceived(call=call, request=request):
+                self._clock.begin(("call", call), type(request).__name__)
+            case ev.RequestCancelled(call=call):
+                self._answered(call, "CANCELLED")
+            case _:
+                pass
+
+    def _sent(self, instruction: ins.Instruction) -> None:
+        match instruction:
+            case ins.Send(session=session, message=message):
+                self._told(self._worker_of.get(session, ""), message)
+            case ins.Reply(call=call, answer=answer):
+                self._answered(call, answer.reason if isinstance(answer, HerdmeshError) else "OK")
+            case ins.RoleChanged(error=error):
+                if error is not None:
+                    self._forget()
+            case ins.CloseSession() | ins.RenewEpoch() | ins.ViewsChanged():
+                pass
+            case _:
+                self._clock.begin(("write", instruction.op), type(instruction).__name__)
+
+    def _told(self, worker: str, message: ins.Message) -> None:
+        match message:
+            case ins.StartUnit(unit=unit):
+                before = self._last_worker.get(unit)
+                moved = before is not None and before != worker
+                self._starts.add(1, {"kind": _kind(unit), "moved": moved})
+                self._last_worker.pop(unit, None)
+                self._last_worker[unit] = worker
+                if len(self._last_worker) > _UNDER_WAY_MAX:
+                    del self._last_worker[next(iter(self._last_worker))]
+                self._moving.add(unit)
+                self._clock.begin(("start", unit), f"start {_kind(unit)}")
+            case ins.StopUnit(unit=unit):
+                self._stops.add(1, {"kind": _kind(unit)})
+                self._moving.add(unit)
+                self._clock.begin(("stop", unit), f"stop {_kind(unit)}")
+            case ins.GenerateTaskConfigs(connector=connector):
+                self._clock.begin(("generate", connector), "generate task configs")
+            case ins.Ask(command_id=command, question=question):
+                self._clock.begin(("ask", command), type(question).__name__)
+            case _:
+                pass
+
+    def _end(self, key: object) -> None:
+        ended = self._clock.end(key)
+        if ended is not None:
+            self._phases_ms.record(ended[1], {"phase": ended[0]})
+
+    def _answered(self, call: int, outcome: str) -> None:
+        ended = self._clock.end(("call", call))
+        if ended is not None:
+            self._requests.add(1, {"request": ended[0], "outcome": outcome})
+            self._requests_ms.record(ended[1], {"request": ended[0]})
+
+    def _note_rebalance(self) -> None:
+        now_s = time.monotonic()
+        if self._moving and self._rebalance_begun_s is None:
+            self._rebalance_begun_s = now_s
+        elif not self._moving and self._rebalance_begun_s is not None:
+            took_s = now_s - self._rebalance_begun_s
+            self._rebalances += 1
+            self._rebalances_s += took_s
+            self._rebalance_max_s = max(self._rebalance_max_s, took_s)
+            self._rebalance_begun_s, self._rebalance_ended_s = None, now_s
+
+    def _forget(self) -> None:
+        self._epoch, self._leader = 0, ""
+        self._clock.clear()
+        self._last_worker.clear()
+        self._moving.clear()
+        self._rebalance_begun_s = None
+
+    def _value(self, name: str) -> float | None:
+        match name:
+            case "epoch":
+                return self._epoch
+            case "completed_rebalances_total":
+                return self._rebalances
+            case "rebalancing":
+                return float(self._rebalance_begun_s is not None)
+            case "rebalance_max_time_ms":
+                return self._rebalance_max_s * 1000
+            case "rebalance_avg_time_ms":
+                return self._rebalances_s * 1000 / self._rebalances if self._rebalances else 0.0
+            case _:
+                ended_s = self._rebalance_ended_s
+                return None if ended_s is None else (time.monotonic() - ended_s) * 1000
+
+    def _reader(self, name: str) -> Callable[[], tuple[float | None, dict[str, str]]]:
+        return lambda: (self._value(name), {"leader_name": self._leader})
+
+
+def _kind(unit: UnitId) -> str:
+    return "connector" if unit.task is None else "task"

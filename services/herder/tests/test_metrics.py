@@ -1,0 +1,58 @@
+"""What a herder counts, read from the Prometheus page's own registry."""
+
+from __future__ import annotations
+
+from prometheus_client import REGISTRY
+
+from herdmesh.herder.metrics import HerderMetrics
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state.model import Assignment, RunState, TargetState, UnitId
+from herdmesh.herder.state.requests import DeleteConnector, WriteOptions
+from herdmesh.rpc.errors import ConnectorNotFound
+
+TASK = UnitId("c", 0)
+ASSIGNMENT = Assignment(1, 7)
+
+
+def value(name: str, **labels: str) -> float:
+    """The sum of a metric's samples with these labels; 0 when there is none."""
+    return sum(
+        sample.value
+        for metric in REGISTRY.collect()
+        for sample in metric.samples
+        if sample.name == name and all(sample.labels.get(key) == wanted for key, wanted in labels.items())
+    )
+
+
+def start(session: int) -> ins.Send:
+    return ins.Send(session, 1, ins.StartUnit(TASK, ASSIGNMENT, {}, {}, TargetState.STARTED, 1, 0, False))
+
+
+def test_requests_moves_epochs_and_rebalances_are_counted() -> None:
+    metrics = HerderMetrics()
+    rebalance = "kafka_connect_worker_rebalance_metrics_"
+    metrics.passed(ev.LeadershipGranted(3, 1, 1000, 9, "h", "h:1"), [], 1.0)
+    assert value("herdmesh_herder_epochs_total") == 1
+    assert value(f"{rebalance}epoch", leader_name="h:1") == 3
+
+    metrics.passed(ev.WorkerHello(1, "w1", "i1", "w1:1", 8), [start(1)], 1.0)
+    assert value(f"{rebalance}rebalancing") == 1
+    metrics.passed(ev.UnitReported(1, TASK, ASSIGNMENT, RunState.RUNNING), [], 1.0)
+    assert (value(f"{rebalance}rebalancing"), value(f"{rebalance}completed_rebalances_total")) == (0, 1)
+    assert value("herdmesh_herder_phase_duration_ms_count", phase="start task") == 1
+
+    metrics.passed(ev.WorkerHello(2, "w2", "i2", "w2:1", 8), [ins.Send(1, 1, ins.StopUnit(TASK, ASSIGNMENT, "m"))], 1.0)
+    metrics.passed(ev.UnitReported(1, TASK, ASSIGNMENT, RunState.UNASSIGNED), [start(2)], 1.0)
+    assert value("herdmesh_herder_starts_total", kind="task", moved="true") == 1
+    assert value("herdmesh_herder_starts_total", kind="task", moved="false") == 1
+    assert value("herdmesh_herder_stops_total", kind="task") == 1
+    metrics.passed(ev.StreamBroken(2), [], 1.0)
+    assert value(f"{rebalance}rebalancing") == 0, "a worker that is gone answers nothing"
+
+    metrics.passed(ev.RequestReceived(5, DeleteConnector("x"), WriteOptions(), 99), [], 1.0)
+    metrics.passed(ev.Tick(), [ins.Reply(5, ConnectorNotFound("x"))], 1.0)
+    assert value("herdmesh_herder_requests_total", request="DeleteConnector", outcome="CONNECTOR_NOT_FOUND") == 1
+
+    metrics.passed(ev.LeadershipLost("silence"), [], 1.0)
+    assert value(f"{rebalance}epoch") == 0
