@@ -22,6 +22,7 @@ from herdmesh.herder.state.model import (
     ErrorClass,
     Failure,
     Lease,
+    OffsetEntry,
     Plugin,
     Properties,
     RestartNote,
@@ -31,6 +32,7 @@ from herdmesh.herder.state.model import (
 )
 from herdmesh.herder.state.requests import Answer, Request, WriteOptions
 from herdmesh.rpc.errors import HerdmeshError, Unreachable
+from services.herder.tests.world_questions import made_tasks
 from services.herder.tests.world_store import ConfigStore, Outcome, revision
 from services.herder.tests.world_worker import SINK, SOURCE, Worker
 
@@ -54,6 +56,10 @@ class World:
         self.role: HerdmeshError | str | None = "never led"
         self.herder: Herder = Herder(self.rules)
         self.store_down = False
+        #: what a herder sent to the config store arrives although it died meanwhile.
+        self.writes_outlive = False
+        #: when each connector was asked for task configs.
+        self.asked_ms: dict[str, list[int]] = {}
         self.status_store_down = False
         #: how much longer than other messages a herder's writes to the status store travel.
         self.status_delay_ms = 0
@@ -65,6 +71,8 @@ class World:
         self.stopping: set[tuple[int | None, UnitId]] = set()
         self.fenced_ms: dict[tuple[str, int | None], int] = {}
         self.generations_per_epoch = 1_000
+        #: initial offsets written, by connector, in order.
+        self.offsets: dict[str, list[tuple[OffsetEntry, ...]]] = {}
         self._sessions: dict[int, Worker] = {}
         self._numbers = itertools.count(1)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
@@ -239,12 +247,16 @@ class World:
             self.fenced_ms[unit.connector, unit.task] = self.now
 
     def make_tasks(self, connector: str) -> tuple[tuple[Properties, ...], Failure | None]:
+        self.asked_ms.setdefault(connector, []).append(self.now)
+        return self.tasks_of(connector, self.config.entries[connector].config)
+
+    def tasks_of(self, connector: str, config: Properties) -> tuple[tuple[Properties, ...], Failure | None]:
+        """What the connector would make of a config, or why it cannot."""
         failure = self.task_failures.get(connector)
         if failure is not None:
             return (), failure
-        config = self.config.entries[connector].config
-        count = self.task_counts.get(connector, int(str(config.get("tasks.max", "1"))))
-        return tuple({"task.class": "x", "part": str(task)} for task in range(count)), None
+        count = self.task_counts.get(connector, int(str(config.get("makes", config.get("tasks.max", "1")))))
+        return made_tasks(config, count), None
 
     def leases(self) -> list[Lease]:
         return [Lease(name, self.workers[name].incarnation, until > self.now) for name, until in self._leases.items()]
@@ -315,7 +327,8 @@ class World:
             case ins.DeleteStatuses():
                 self._later("status", lambda: self._delete_statuses(instruction), self._reign)
             case _:
-                self._later("config", lambda: self._write(instruction), self._reign)
+                reign = self._reign
+                self._later("config", lambda: self._write(instruction, reign), None if self.writes_outlive else reign)
 
     def _deliver(self, worker: Worker, sent: ins.Send) -> None:
         if not worker.alive or worker.session != sent.session:
@@ -335,7 +348,7 @@ class World:
             worker.session = None
         self._sessions.clear()
 
-    def _write(self, wanted: ins.Write) -> None:
+    def _write(self, wanted: ins.Write, reign: int) -> None:
         if self.store_down:
             return
         outcome, key = Outcome(), None
@@ -343,21 +356,26 @@ class World:
             if isinstance(wanted, ins.RotateSessionKey):
                 self.config.put_session_key(wanted, self.now)
                 key = self.config.session_key(self.now)
+            elif isinstance(wanted, ins.PutLogger):
+                self.config.next()
             else:
                 outcome = self.config.write(wanted)
         except HerdmeshError as error:
             failed = ev.WriteFailed(wanted.op, error)
-            self._later("config-out", lambda: self._handle(failed), self._reign)
+            self._later("config-out", lambda: self._handle(failed), reign)
             return
         at = revision(self.config.offset)
         done = ev.WriteDone(wanted.op, at, outcome.created, outcome.restarted)
-        self._later("config-out", lambda: self._handle(done), self._reign)
+        self._later("config-out", lambda: self._handle(done), reign)
         if key is not None:
             recorded = ev.SessionKeyRecorded(key, at)
             self._later("watch", lambda: self._handle(recorded), self._reign)
         if isinstance(wanted, ins.RequestRestart) and outcome.record is not None:
             record = ev.RestartRecorded(wanted.connector, *outcome.record, None)
             self._later("watch", lambda: self._handle(record), self._reign)
+        if isinstance(wanted, ins.PutLogger):
+            level = ev.LoggerRecorded(wanted.logger, wanted.level, at)
+            self._later("watch", lambda: self._handle(level), self._reign)
         for name in outcome.names:
             changed = ev.ConfigChanged(name, self.config.entries[name], at)
             self._later("watch", lambda changed=changed: self._handle(changed), self._reign)

@@ -26,6 +26,7 @@ from herdmesh.herder.state.model import (
     Validation,
 )
 from herdmesh.rpc.errors import FieldViolation
+from services.herder.tests.world_questions import Answers
 
 if TYPE_CHECKING:
     from services.herder.tests.world import World
@@ -81,8 +82,15 @@ class Worker:
     drain_request_ids: tuple[str, ...] = ()
     released: bool = False
     fail_starts: Failure | None = None
+    fence_failure: Failure | None = None
+    #: the kind of questions it does not answer for now, and those that wait.
+    deaf_to: type | None = None
+    unanswered: list[ins.Send] = field(default_factory=list[ins.Send])
+    #: whether it takes a welcome for granted, and keeps what was not adopted: a worker that stops nothing in time.
+    keeps_all: bool = False
     fences: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     log: list[str] = field(default_factory=list[str])
+    answers: Answers = field(default_factory=Answers)
 
     @property
     def incarnation(self) -> str:
@@ -143,7 +151,7 @@ class Worker:
         match sent.message:
             case ins.Welcome(adopted=adopted):
                 self.welcomed = session
-                for unit in [unit for unit in self.held if unit not in adopted]:
+                for unit in [unit for unit in self.held if unit not in adopted and not self.keeps_all]:
                     gone = self.held.pop(unit)
                     self.say(ev.UnitReported(session, unit, gone.assignment, RunState.UNASSIGNED))
             case ins.StartUnit():
@@ -164,17 +172,23 @@ class Worker:
             case ins.GenerateTaskConfigs(connector=connector, assignment=assignment):
                 tasks, failure = self.world.make_tasks(connector)
                 self.say(ev.TaskConfigsMade(session, connector, assignment, tasks, failure))
+            case ins.Ask(question=question) if self.deaf_to is not None and isinstance(question, self.deaf_to):
+                self.unanswered.append(sent)
             case ins.Ask(command_id=command_id, question=question):
-                self.say(self._answer(ev.CommandReplied(session, command_id), question))
+                reply = self._answer(ev.CommandReplied(session, command_id), question)
+                if reply is not None and command_id:
+                    self.say(reply)
             case ins.Heartbeat():
                 pass
             case ins.Released():
                 self.released = True
 
-    def _answer(self, reply: ev.CommandReplied, question: qu.Question) -> ev.CommandReplied:
+    def _answer(self, reply: ev.CommandReplied, question: qu.Question) -> ev.CommandReplied | None:
         match question:
             case qu.FenceTasks(connector=connector, task_count=task_count):
                 self.fences.append((connector, task_count))
+                if self.fence_failure is not None:
+                    return replace(reply, failure=self.fence_failure)
                 self.world.fenced_ms.update({(connector, task): self.world.now for task in range(task_count)})
                 return reply
             case qu.SetDraining(draining=draining, request_id=request_id):
@@ -184,7 +198,7 @@ class Worker:
             case qu.ValidateOnWorker(config=config):
                 return replace(reply, validation=validation_of(config))
             case _:
-                raise AssertionError(f"nobody answers {question}")
+                return self.answers.reply(self.world, reply, question)
 
     def _start(self, session: int, start: ins.StartUnit) -> None:
         self.log.append(f"start {start.unit}")

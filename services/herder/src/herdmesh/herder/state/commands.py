@@ -12,7 +12,7 @@ from herdmesh.herder.state.configs import plugins_text
 from herdmesh.herder.state.events import CommandReplied
 from herdmesh.herder.state.instructions import Ask
 from herdmesh.herder.state.mesh import Mesh
-from herdmesh.herder.state.model import CLASS_KEY, ErrorClass, Validation
+from herdmesh.herder.state.model import CLASS_KEY, PLUGIN_VERSION_KEY, ErrorClass, Properties, Validation
 from herdmesh.herder.state.questions import AlterOffsets, PlanTaskConfigs, Question, ValidateOnWorker
 from herdmesh.herder.state.records import Call, Command, Member
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, NoWorker
@@ -23,8 +23,7 @@ def ask_able(mesh: Mesh, call: Call, question: ValidateOnWorker | PlanTaskConfig
 
     Raises NoWorker, or InvalidConfig when no worker has the class.
     """
-    class_name = question.config.get(CLASS_KEY)
-    ask(mesh, call, _able(mesh, class_name if isinstance(class_name, str) else ""), question)
+    ask(mesh, call, _able(mesh, question.config), question)
 
 
 def ask(mesh: Mesh, call: Call, member: Member, question: Question) -> None:
@@ -76,7 +75,8 @@ def _send(mesh: Mesh, member: Member, question: Question, call: int | None = Non
     return command_id
 
 
-def _able(mesh: Mesh, class_name: str) -> Member:
+def _able(mesh: Mesh, config: Properties) -> Member:
+    class_name, version = _text(config, CLASS_KEY), _text(config, PLUGIN_VERSION_KEY)
     members = [member for member in mesh.members.values() if member.session is not None]
     if not members:
         raise NoWorker("no worker is connected, so the config cannot be validated; start a worker and try again")
@@ -92,4 +92,11 @@ def _able(mesh: Mesh, class_name: str) -> Member:
             f"{class_name}; {plugins_text(mesh)}"
         )
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
-    return min(able, key=lambda item: (len(item.load), item.worker_id))
+    # One that has the class in another version says best what is wrong with the version asked for.
+    exact = [member for member in able if member.has_plugin((class_name, version))]
+    return min(exact or able, key=lambda item: (len(item.load), item.worker_id))
+
+
+def _text(config: Properties, key: str) -> str:
+    value = config.get(key)
+    return value if isinstance(value, str) else ""

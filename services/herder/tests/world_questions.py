@@ -1,0 +1,64 @@
+"""How a worker of the herder's test world answers questions that are about no unit: plugins, plans, loggers, offsets.
+
+Owns the rules of these answers as far as a herder sees them. What is wrong with a question makes a failure, as in a
+real worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.state import questions as qu
+from herdmesh.herder.state.model import ErrorClass, Failure, LoggerLevel, Properties
+
+if TYPE_CHECKING:
+    from services.herder.tests.world import World
+
+
+@dataclass
+class Answers:
+    """What one worker answers from. `mute` = it hears questions and says nothing."""
+
+    levels: dict[str, str] = field(default_factory=lambda: {"root": "INFO"})
+    mute: bool = False
+    offset_failure: Failure | None = None
+    asked: list[qu.Question] = field(default_factory=list[qu.Question])
+
+    def reply(self, world: World, reply: ev.CommandReplied, question: qu.Question) -> ev.CommandReplied | None:
+        """None when there is no answer."""
+        self.asked.append(question)
+        if self.mute:
+            return None
+        match question:
+            case qu.DescribePlugin(class_name=class_name):
+                return replace(reply, plugin_fields=(f"fields of {class_name}",))
+            case qu.ListLoggers(logger=logger):
+                found = sorted(name for name in self.levels if name.startswith(logger))
+                return replace(reply, loggers=tuple(LoggerLevel(name, self.levels[name]) for name in found))
+            case qu.SetLogger(logger=logger, level=level):
+                changed = {name for name in {*self.levels, logger} if name.startswith(logger)}
+                changed = {name for name in changed if self.levels.get(name) != level}
+                self.levels.update(dict.fromkeys(changed, level))
+                return replace(reply, loggers=tuple(LoggerLevel(name, level, world.now) for name in sorted(changed)))
+            case qu.AlterOffsets(connector=connector):
+                if self.offset_failure is not None:
+                    return replace(reply, failure=self.offset_failure)
+                world.offsets.setdefault(connector, []).append(question.offsets)
+                return reply
+            case qu.PlanTaskConfigs(config=config):
+                tasks, failure = world.tasks_of(str(config["name"]), config)
+                return replace(reply, tasks=tasks, failure=failure)
+            case _:
+                raise AssertionError(f"nobody answers {question}")
+
+
+def made_tasks(config: Properties, count: int) -> tuple[Properties, ...]:
+    """What the test connector makes: `shape` shows in each task config, so that it can differ with equal counts."""
+    shape = {"shape": str(config["shape"])} if "shape" in config else {}
+    return tuple({"task.class": "x", "part": str(task), **shape} for task in range(count))
+
+
+REFUSED = Failure("The value for the 'position' key in the offset is expected to be a Long value")
+AWAY = Failure("Kafka does not answer", error_class=ErrorClass.RETRIABLE)
