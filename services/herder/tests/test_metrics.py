@@ -40,7 +40,7 @@ def test_requests_moves_epochs_and_rebalances_are_counted() -> None:
     assert value(f"{rebalance}rebalancing") == 1
     metrics.passed(ev.UnitReported(1, TASK, ASSIGNMENT, RunState.RUNNING), [], 1.0)
     assert (value(f"{rebalance}rebalancing"), value(f"{rebalance}completed_rebalances_total")) == (0, 1)
-    assert value("herdmesh_herder_phase_duration_ms_count", phase="start task") == 1
+    assert value("herdmesh_herder_phase_duration_milliseconds_count", phase="start task") == 1
 
     metrics.passed(ev.WorkerHello(2, "w2", "i2", "w2:1", 8), [ins.Send(1, 1, ins.StopUnit(TASK, ASSIGNMENT, "m"))], 1.0)
     metrics.passed(ev.UnitReported(1, TASK, ASSIGNMENT, RunState.UNASSIGNED), [start(2)], 1.0)

@@ -37,8 +37,10 @@ def meter(name: str) -> metrics.Meter:
 def gauge(
     of: metrics.Meter, name: str, read: Callable[[], tuple[float | None, dict[str, str]]], description: str
 ) -> None:
-    """A value that is read, with its labels, whenever the page is asked for; None = there is none yet. `read` is called by the page's own thread:
-    it may only look at single values, never at what changes its size."""
+    """A value that is read, with its labels, whenever the page is asked for; None = there is none yet.
+
+    `read` is called by the page's own thread: it may only look at single values, never at what changes its size.
+    """
 
     def observe(_options: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
         value, labels = read()

@@ -61,16 +61,16 @@ class HerderMetrics:
     def __init__(self) -> None:
         meter = telemetry.meter("herdmesh.herder")
         self._steps_ms = meter.create_histogram(
-            "herdmesh_herder_step_duration_ms", unit="ms", description="One step of the state machine, by event."
+            "herdmesh_herder_step_duration", unit="ms", description="One step of the state machine, by event."
         )
         self._requests = meter.create_counter(
             "herdmesh_herder_requests", description="Requests answered, by request and outcome (OK or the reason)."
         )
         self._requests_ms = meter.create_histogram(
-            "herdmesh_herder_request_duration_ms", unit="ms", description="From a request's arrival to its answer."
+            "herdmesh_herder_request_duration", unit="ms", description="From a request's arrival to its answer."
         )
         self._phases_ms = meter.create_histogram(
-            "herdmesh_herder_phase_duration_ms",
+            "herdmesh_herder_phase_duration",
             unit="ms",
             description="From what the leader asked to its answer: starts, stops, task configs, questions, writes.",
         )
