@@ -9,14 +9,18 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
+from herdmesh.connect import offsets_file
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.engine.contract import ErrorClass, Progress, RunEnd, RunOutcome, RunSpec, Share, Stop, TaskKind
+from herdmesh.engine.errors import TaskFailed
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.worker import wire
+from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.run_link import RunOrder, WorkerLink
 from herdmesh.worker.effects.runs import Runs
 from herdmesh.worker.effects.specs import RunSpecs
@@ -201,6 +205,56 @@ async def test_a_lost_process_ends_the_run_with_its_error(bench: Bench) -> None:
     ended = await bench.next()
     assert isinstance(ended, events.RunEnded)
     assert "did not accept the run" in (ended.error or "")
+
+
+async def test_offsets_a_run_hands_over_are_on_the_disk_when_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as the run is the task's own; what an older one still hands over is refused, and changes nothing."""
+    monkeypatch.setattr("herdmesh.worker.effects.runs._LINE_CLOSE_TIMEOUT_S", 0.1)
+    path = tmp_path / "offsets"
+    file = OffsetFile(str(path))
+    file.open()
+    jobs, said = SubprocessJobs(hold=True), asyncio.Queue[events.Event]()
+    specs = RunSpecs(WorkerSettings(offset_storage_file=str(path)), PluginRegistry.discover(), file.of)
+    runs = Runs(jobs, specs, lambda _unit, _spec: None, dict, said.put)
+    add = run_service_pb2_grpc.add_RunServiceServicer_to_server
+    servicer = RunServicer(runs, said.put, file)
+    server = Server("127.0.0.1:0", [ServiceRegistration(servicer, add, SERVICE)], metrics=False)
+    runs.address = f"127.0.0.1:{await server.start()}"
+    source: dict[str, str | None] = {"connector.class": "FileStreamSource", "name": "c", "file": "f", "topic": "t"}
+    submit = instructions.SubmitRun("r1", UNIT, TaskSpec(source, source, 1), has_committed=False)
+    runs.submit(submit)
+    order = await jobs.order.get()
+    assert order.spec.source_offsets == {}
+    stored, over = threading.Event(), threading.Event()
+    key, other = b'["c",{}]', b'["d",{}]'
+
+    def run() -> None:
+        with WorkerLink(order) as link:
+            link.store_offsets({key: b"1", other: b"7"})
+            assert offsets_file.decode(path.read_bytes()) == {key: b"1", other: b"7"}
+            link.store_offsets({key: b"2", other: None})
+            assert offsets_file.decode(path.read_bytes()) == {key: b"2"}
+            stored.set()
+            over.wait(20)
+            with pytest.raises(TaskFailed, match="the offsets could not be stored") as refused:
+                link.store_offsets({key: b"3"})
+            assert refused.value.error_class is ErrorClass.RETRIABLE
+
+    running = asyncio.create_task(in_thread(run))
+    await asyncio.to_thread(stored.wait, 20)
+    jobs.released.set()  # Spark says that the process is over; it is not, and its line stays open
+    while not isinstance(await asyncio.wait_for(said.get(), 20), events.RunEnded):
+        pass
+    over.set()
+    await running
+    assert file.of("c") == {key: b"2"}
+    runs.submit(submit)
+    assert (await jobs.order.get()).spec.source_offsets == {key: b"2"}
+    await runs.close(5)
+    await server.stop(0)
+    file.close()
 
 
 def test_progress_survives_the_wire() -> None:

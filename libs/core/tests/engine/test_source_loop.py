@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind
 from herdmesh.engine.contract import Command
@@ -60,6 +62,37 @@ def test_offsets_are_written_as_connect_writes_them(kafka_topics: Kafka, tmp_top
     assert stored[-1].partition() == partition_of(key, 2)
     for message in kafka_topics.messages(topic, PARTITIONS):
         assert message.partition() == partition_of(message.key() or b"", PARTITIONS)
+
+
+def test_offsets_go_to_the_workers_file_once_the_records_are_committed(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """Standalone mode: what is not stored is sent again, and nothing of it goes to the offsets topic."""
+    topic, name = tmp_topic(), tmp_topic("source")
+    key = json.dumps([name, {"counter": "a"}], separators=(",", ":")).encode()
+    refusing = Refusing()
+    with pytest.raises(TaskFailed, match="disk full"):
+        run_here(counting(kafka_topics, name, topic, 10, source_offsets={}), refusing)
+    assert refusing.seen == {key: b'{"next":10}'}
+    assert numbers(kafka_topics, topic) == list(range(10)), "committed before they were to be stored"
+    link = Link()
+    outcome = run_here(counting(kafka_topics, name, topic, 25, source_offsets={}), link)
+    assert (outcome.progress.has_committed, link.stored) == (True, {key: b'{"next":25}'})
+    assert numbers(kafka_topics, topic) == sorted([*range(10), *range(25)]), "at least once"
+    run_here(counting(kafka_topics, name, topic, 40, source_offsets={key: b'{"next":25}'}), link)
+    assert numbers(kafka_topics, topic) == sorted([*range(10), *range(40)])
+    assert f"{name}-offsets" not in AdminClient({"bootstrap.servers": kafka_topics.bootstrap}).list_topics().topics
+
+
+@dataclass
+class Refusing(Link):
+    """A worker whose disk is full."""
+
+    seen: dict[bytes, bytes | None] = field(default_factory=lambda: dict[bytes, bytes | None]())
+
+    def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
+        self.seen |= offsets
+        raise TaskFailed("disk full", ErrorClass.RETRIABLE)
 
 
 def test_a_stopped_source_commits_what_it_sent(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
