@@ -45,6 +45,7 @@ ATTEMPTS_MAX_KEY = "herdmesh.restart.attempts.max"
 WINDOW_MS_KEY = "herdmesh.restart.window.ms"
 BACKOFF_MS_KEY = "herdmesh.restart.backoff.ms"
 BACKOFF_MAX_MS_KEY = "herdmesh.restart.backoff.max.ms"
+_KEYS = (ENABLED_KEY, ATTEMPTS_MAX_KEY, WINDOW_MS_KEY, BACKOFF_MS_KEY, BACKOFF_MAX_MS_KEY)
 
 FENCED_BACKOFF_MS = 1_000
 FENCED_PAUSE_MS = 60_000
@@ -180,6 +181,8 @@ def policy_of(defaults: RestartPolicy, config: Properties) -> RestartPolicy:
     Validation refuses what is no number, but other writers of the config topic need not ask it: such a value counts as
     not set.
     """
+    if not any(key in config for key in _KEYS):
+        return defaults
     enabled = str(config.get(ENABLED_KEY) or "").strip().lower()
     return replace(
         defaults,

@@ -136,6 +136,8 @@ def _with_restarts(mesh: Mesh, connector: Connector, unit: Unit, view: UnitView)
     account, entry = unit.account, connector.stored
     if account is None or entry is None:
         return view
+    if not account.attempts_ms and view.state not in (RunState.FAILED, RunState.RESTARTING):
+        return view  # nearly all of thousands: nothing failed lately
     rules = policy.policy_of(mesh.rules.restart, entry.config)
     failed = view.state is RunState.FAILED
     under_way = view.state is RunState.RESTARTING and bool(account.attempts_ms)

@@ -55,12 +55,17 @@ def wall_clock_ms() -> int:
 _WALL_AHEAD_MS = wall_clock_ms() - monotonic_ms()
 
 
+def wall_ms(at_ms: int) -> int:
+    """A moment of the herder's clock in epoch milliseconds."""
+    return _WALL_AHEAD_MS + at_ms
+
+
 def wall_time(at_ms: int | None) -> Timestamp | None:
     """A moment of the herder's clock as wall-clock time."""
     if at_ms is None:
         return None
     moment = Timestamp()
-    moment.FromMilliseconds(_WALL_AHEAD_MS + at_ms)
+    moment.FromMilliseconds(wall_ms(at_ms))
     return moment
 
 

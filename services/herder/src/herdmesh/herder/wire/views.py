@@ -23,6 +23,23 @@ from herdmesh.topicstore.contract import Revision
 _WORKER_STATES = {WorkerState(name): pb.WorkerState.Value(f"WORKER_STATE_{name}") for name in WorkerState}
 
 
+def connector_status(view: ConnectorView) -> pb.Connector:
+    """What a list of a thousand shows (CONNECTOR_VIEW_STATUS): no configs, no traces, no progress."""
+    message = pb.Connector(
+        name=view.name,
+        type=values.CONNECTOR_TYPES[view.type],
+        target_state=values.TARGET_STATES[view.entry.wanted_state],
+        incarnation=view.entry.incarnation,
+        lag_records=view.lag_records,
+    )
+    _fill_status(message.status, view.status)
+    for task in view.tasks:
+        shown = message.tasks.add()
+        shown.id.connector, shown.id.task = view.name, task.id.task or 0
+        _fill_status(shown.status, task.status)
+    return message
+
+
 def connector(view: ConnectorView) -> pb.Connector:
     message = pb.Connector(
         name=view.name,
@@ -116,6 +133,26 @@ def _status(view: UnitView) -> pb.UnitStatus:
         auto_restart=_auto_restart(view.auto_restart),
         explanation=_explanation(view),
     )
+
+
+def _fill_status(message: pb.UnitStatus, view: UnitView) -> None:
+    """A status without traces, in place: there are thousands."""
+    if view.failure is not None or view.conditions or view.auto_restart is not None:
+        message.CopyFrom(_status(view))
+        message.failure.trace = ""
+        message.auto_restart.last_failure.trace = ""
+        if view.failure is None:
+            message.ClearField("failure")
+        if view.auto_restart is None:
+            message.ClearField("auto_restart")
+        return
+    message.state = values.RUN_STATES[view.state]
+    message.worker_id = view.worker_id
+    message.generation = view.generation
+    message.start_count = view.start_count
+    message.explanation = view.explanation
+    if view.since_ms is not None:
+        message.since.FromMilliseconds(values.wall_ms(view.since_ms))
 
 
 def _explanation(view: UnitView) -> str:
