@@ -234,6 +234,8 @@ class Herder:
             connector = mesh.connector(name)
             before, connector.entry = connector.entry, entry
             restart_requests.taken_in(mesh, connector, before.restarts if before is not None else {})
+            if before is not None and entry is not None and before.plugin != entry.plugin:
+                mesh.place_again = True  # other workers may take its units now
             mesh.touch(name)
 
     def _has_arrived(self, name: str) -> bool:
