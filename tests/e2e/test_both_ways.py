@@ -49,7 +49,7 @@ async def test_file_to_topic_to_parquet(mesh: Mesh, tmp_path: Path, tmp_topic: C
                 "transforms.src.static.value": "x",
                 "transforms.mask.type": "org.apache.kafka.connect.transforms.MaskField$Value",
                 "transforms.mask.fields": "email",
-                "transforms.ren.type": "ReplaceField$Value",
+                "transforms.ren.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
                 "transforms.ren.renames": "note:comment",
             },
         ),

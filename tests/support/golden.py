@@ -35,10 +35,19 @@ def lines(name: str) -> list[Line]:
     path = golden_dir() / name
     if not is_own() and not path.is_file():
         return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return _read(path)
+
+
+def own_lines(name: str) -> list[Line]:
+    """Every line of a file in the tree's own folder, whatever HERDMESH_GOLDEN_DIR says: what other files refer to."""
+    return _read(_OWN / name)
 
 
 def key_and_value(line: Line) -> tuple[bytes | None, bytes | None]:
     """The bytes of a dump's record."""
     key, value = line["key_b64"], line["value_b64"]
     return None if key is None else base64.b64decode(key), None if value is None else base64.b64decode(value)
+
+
+def _read(path: Path) -> list[Line]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

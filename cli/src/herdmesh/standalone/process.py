@@ -53,7 +53,11 @@ def invalid_connectors(plan: WorkerPlan, connectors: Sequence[ConnectorFile]) ->
     problems: list[Problem] = []
     for connector in connectors:
         validation = validate(connector.config, plugins, worker)
-        problems += [connector.problem(one.name, error) for one in validation.fields for error in one.errors]
+        problems += [
+            connector.problem(one.name, f"{error} ({fix})" if fix else error)
+            for one in validation.fields
+            for error, fix in zip(one.errors, one.fixes, strict=True)
+        ]
     return problems
 
 

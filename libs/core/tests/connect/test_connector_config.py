@@ -1,235 +1,263 @@
-"""Configuration keys equal Connect's, and a bad configuration names every key at fault."""
+"""What Connect says of a whole config, with connectors of our own: rules between keys, and every problem at once.
+
+That the result equals Java's for Connect's own connectors: `services/worker/tests/test_golden_validation.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type, parse_value
-from herdmesh.connect.connector import Connector, ConnectorKind
+from herdmesh.connect.client_overrides import override_policy
 from herdmesh.connect.connector_config import validate_connector
-from herdmesh.connect.connector_keys import COMMON, SINK, SOURCE
-from herdmesh.connect.converters import CONVERTERS
+from herdmesh.connect.enrichment import WorkerFacts
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.connect.transforms import TRANSFORMATIONS
-from herdmesh.connect.validators import non_empty_string
-from libs.core.tests.connect.golden_vectors import Vector, vectors
+from libs.core.tests.connect.example_plugins import ABSENT, PLUGINS, SINK, SOURCE, Source, problems
 
-_JAVA_OBJECTS = "@<hash>"
+_PACKAGE = "org.apache.kafka.connect.transforms."
 
 
-def definition(owner: str) -> ConfigDef:
-    own = {"ConnectorConfig": COMMON, "SinkConnectorConfig": SINK, "SourceConnectorConfig": SOURCE}
-    if owner in own:
-        return own[owner]
-    return CONVERTERS[owner].config_def if owner in CONVERTERS else TRANSFORMATIONS[owner][0].config_def
+def test_good_configs_have_no_problems() -> None:
+    assert problems(SINK, {}) == []
+    assert problems(SINK, {"connector.class": "example.SinkConnector", "topics": ABSENT, "topics.regex": "a.*"}) == []
+    assert problems(SOURCE, {}) == []
 
 
-@pytest.mark.parametrize("vector", vectors("configdef.jsonl"), ids=lambda vector: vector["id"])
-def test_keys_are_declared_as_in_connect(vector: Vector) -> None:
-    key = definition(vector["owner"]).keys[vector["name"]]
-    assert key.type == vector["type"]
-    assert key.required == vector["required"]
-    assert shown(key.default) == vector["default"]
-    assert key.importance == vector["importance"]
-    assert (key.group, key.order, key.width) == (vector["group"], vector["order"], vector["width"])
-    assert (key.display_name or key.name) == vector["display_name"]
-    if _JAVA_OBJECTS not in (vector["validator"] or ""):  # plugin versions: one version of each exists here
-        assert (key.validator.text if key.validator else None) == vector["validator"]
-
-
-def test_no_key_is_ours_alone_among_connects() -> None:
-    owners = {vector["owner"] for vector in vectors("configdef.jsonl")}
-    for owner in owners:
-        names = [vector["name"] for vector in vectors("configdef.jsonl") if vector["owner"] == owner]
-        assert sorted(definition(owner).keys) == sorted(names), owner
-
-
-def shown(default: Any) -> str | None:
-    if default is REQUIRED or default is None:
-        return None
-    if isinstance(default, bool):
-        return str(default).lower()
-    return ",".join(default) if isinstance(default, list) else str(default)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-
-
-class Sink(Connector):
-    kind = ConnectorKind.SINK
-    class_name = "example.SinkConnector"
-    aliases = ("ExampleSink",)
-    version = "1"
-
-    @classmethod
-    def config_def(cls) -> ConfigDef:
-        return ConfigDef(ConfigKey("path", Type.STRING, REQUIRED, Importance.HIGH, "Folder.", non_empty_string()))
-
-    def validate(self, config: Any) -> Sequence[ConfigError]:
-        if config["path"] == "/readonly":
-            return [ConfigError.for_value("path", "/readonly", "not writable", fix="choose another folder")]
-        return ()
-
-    def task_class(self) -> str:
-        return "example:Task"
-
-    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
-        return [dict(self.config) for _ in range(max_tasks)]
-
-
-class Source(Sink):
-    kind = ConnectorKind.SOURCE
-    class_name = "example.SourceConnector"
-    aliases = ("ExampleSource",)
-
-
-PLUGINS = PluginRegistry([describe(Sink), describe(Source)])
-GOOD: dict[str, str | None] = {
-    "name": "s",
-    "connector.class": "ExampleSink",
-    "tasks.max": "2",
-    "topics": "a,b",
-    "path": "/out",
-    "key.converter": "StringConverter",
-    "value.converter": "org.apache.kafka.connect.json.JsonConverter",
-    "value.converter.schemas.enable": "false",
-    "errors.tolerance": "none",
-    "herdmesh.linger.ms": "100",
-    "some.unknown.key": "is ignored, as in Connect",
-}
-
-_MISSING = object()
-
-
-def violations_of(change: dict[str, Any]) -> list[tuple[str, str]]:
-    config = {key: value for key, value in {**GOOD, **change}.items() if value is not _MISSING}
-    return [(violation.field, violation.message) for violation in validate_connector(config, PLUGINS)]
-
-
-def test_good_configs_have_no_violations() -> None:
-    assert violations_of({}) == []
-    assert violations_of({"connector.class": "example.SinkConnector", "topics": _MISSING, "topics.regex": "a.*"}) == []
-    assert violations_of({"connector.class": "ExampleSource", "topics": _MISSING}) == []
-
-
-_NUMBER = "Not a number of type INT"
 _ONE_OF = "Must configure one of topics or topics.regex"
+_NULL = "Null value can not be supplied as the configuration value."
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"name": _MISSING}, [("name", 'Missing required configuration "name" which has no default value.')]),
-        ({"name": ""}, [("name", "Invalid value  for configuration name: String may not be empty")]),
+        ({"name": ABSENT}, [("name", 'Missing required configuration "name" which has no default value.')]),
+        ({"name": " "}, [("name", "Invalid value  for configuration name: String may not be empty")]),
         (
-            {"connector.class": _MISSING},
-            [("connector.class", 'Missing required configuration "connector.class" which has no default value.')],
-        ),
-        (
-            {"connector.class": "Nope"},
+            {"name": "a\x07b"},
             [
                 (
-                    "connector.class",
-                    "Failed to find any class that implements Connector and which name matches Nope, "
-                    "available connectors are: ExampleSink, ExampleSource",
+                    "name",
+                    "Invalid value a\x07b for configuration name: String may not contain control sequences but had the "
+                    "following ASCII chars: 7",
                 )
             ],
         ),
-        (
-            {"tasks.max": "0"},
-            [("tasks.max", "Invalid value 0 for configuration tasks.max: Value must be at least 1")],
-        ),
-        ({"tasks.max": "abc"}, [("tasks.max", f"Invalid value abc for configuration tasks.max: {_NUMBER}")]),
         (
             {"tasks.max": "2147483648"},
-            [("tasks.max", f"Invalid value 2147483648 for configuration tasks.max: {_NUMBER}")],
+            [
+                ("tasks.max", "Invalid value 2147483648 for configuration tasks.max: Not a number of type INT"),
+                ("tasks.max", "Invalid value null for configuration tasks.max: Value must be non-null"),
+            ],
         ),
-        (
-            {"tasks.max": None},
-            [("tasks.max", "Invalid value null for configuration tasks.max: Value must be non-null")],
-        ),
-        ({"topics": _MISSING}, [("topics", _ONE_OF), ("topics.regex", _ONE_OF)]),
-        ({"topics": " "}, [("topics", _ONE_OF), ("topics.regex", _ONE_OF)]),
+        ({"some.unknown.key": None}, [("some.unknown.key", _NULL)]),
+        ({"topics": ABSENT}, [("topics", _ONE_OF), ("topics.regex", _ONE_OF)]),
         ({"topics": "a,a"}, [("topics", "Configuration 'topics' values must not be duplicated.")]),
-        (
-            {"key.converter": "Nope"},
-            [("key.converter", "Invalid value Nope for configuration key.converter: Class Nope could not be found.")],
-        ),
-        ({"path": "/readonly"}, [("path", "Invalid value /readonly for configuration path: not writable")]),
-        ({"path": _MISSING}, [("path", 'Missing required configuration "path" which has no default value.')]),
-        (
-            {"errors.tolerance": "all"},
-            [
-                (
-                    "errors.tolerance",
-                    "Invalid value all for configuration errors.tolerance: skipping bad records is not built yet",
-                )
-            ],
-        ),
-        (
-            {"errors.tolerance": "some"},
-            [
-                (
-                    "errors.tolerance",
-                    "Invalid value some for configuration errors.tolerance: String must be one of: none, all",
-                )
-            ],
-        ),
-        (
-            {"herdmesh.linger.ms": "-1"},
-            [
-                (
-                    "herdmesh.linger.ms",
-                    "Invalid value -1 for configuration herdmesh.linger.ms: Value must be at least 0",
-                )
-            ],
-        ),
+        ({"path": ABSENT}, [("path", 'Missing required configuration "path" which has no default value.')]),
     ],
 )
 def test_a_bad_config_names_the_key_in_connects_words(change: dict[str, Any], expected: list[tuple[str, str]]) -> None:
-    assert violations_of(change) == expected
+    assert problems(SINK, change) == expected
 
 
 def test_everything_wrong_is_found_at_once() -> None:
-    change = {"tasks.max": "x", "topics.regex": "[", "value.converter": "Nope", "path": "", "predicates": "p"}
-    fields = [field for field, _ in violations_of(change)]
-    assert fields == ["tasks.max", "topics.regex", "value.converter", "predicates", "topics", "topics.regex", "path"]
+    change = {"tasks.max": "0", "topics.regex": "[", "value.converter": "Nope", "path": "", "transforms": "t"}
+    fields = [field for field, _ in problems(SINK, change)]
+    assert fields == ["tasks.max", "value.converter", "topics", *["topics.regex"] * 2, "transforms.t.type", "path"]
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "value"),
+    ("change", "field", "message"),
     [
-        (" TRUE ", Type.BOOLEAN, True),
-        (" a ", Type.STRING, "a"),
-        ("+5", Type.INT, 5),
-        ("-32768", Type.SHORT, -32768),
-        ("1e3", Type.DOUBLE, 1000.0),
-        ("1.5f", Type.DOUBLE, 1.5),
-        ("", Type.LIST, []),
-        ("a , b,", Type.LIST, ["a", "b", ""]),
-        (None, Type.INT, None),
-        (5, Type.LONG, 5),
-        ([1], Type.LIST, [1]),
+        ({"connector.class": ABSENT}, "connector.class", "contains no connector type"),
+        (
+            {"connector.class": "Nope"},
+            "connector.class",
+            "Failed to find any class that implements Connector and which name matches Nope, available connectors are: "
+            "ExampleSink, ExampleSource",
+        ),
+        ({"connector.plugin.version": "[1"}, "connector.plugin.version", "Unbounded range: [1"),
+        (
+            {"consumer.override.max.poll.records": "many"},
+            "consumer.override.max.poll.records",
+            "Invalid value many for configuration max.poll.records: Not a number of type INT",
+        ),
+        (
+            {"topics": ABSENT, "topics.regex": "(", "errors.deadletterqueue.topic.name": "d"},
+            "topics.regex",
+            "Unclosed group near index 1",
+        ),
     ],
 )
-def test_values_are_parsed_as_in_connect(text: Any, kind: Type, value: Any) -> None:
-    assert parse_value("k", text, kind) == value
+def test_where_connect_fails_the_key_at_fault_is_named(change: dict[str, Any], field: str, message: str) -> None:
+    with pytest.raises(ConfigError) as failed:
+        problems(SINK, change)
+    assert failed.value.field == field
+    assert message in str(failed.value)
+
+
+def test_a_connectors_version_that_is_not_there_is_all_that_is_looked_at() -> None:
+    text = "Plugin example.SinkConnector not found that matches the version range [2,2], available versions: [1]"
+    found = problems(SINK, {"connector.plugin.version": "2", "topics": ABSENT})
+    assert found == [("connector.class", text), ("connector.plugin.version", text)]
+
+
+def test_aliases_name_one_transformation_once_and_the_result_grows_by_their_keys() -> None:
+    change = {"transforms": "a,b,a", "transforms.a.type": f"{_PACKAGE}HoistField$Key", "transforms.b.type": "Nope"}
+    result = validate_connector({**SINK, **change}, PLUGINS)
+    names = [one.name for one in result.fields if one.name.startswith("transforms.")]
+    assert names == [
+        *("transforms.a.type", "transforms.a.plugin.version", "transforms.a.field"),
+        *("transforms.a.negate", "transforms.a.predicate", "transforms.b.type", "transforms.b.plugin.version"),
+    ]
+    assert [group for group in result.groups if ":" in group] == ["Transforms: a", "Transforms: b"]
+
+
+# --- rules of sinks
+
+
+def test_a_sink_whose_name_gives_the_workers_group_is_refused() -> None:
+    worker = WorkerFacts(group_id="connect-s")
+    assert problems(SINK, {}, worker) == [
+        ("name", "Consumer group for sink connector named s conflicts with Connect worker group connect-s")
+    ]
+    assert problems(SINK, {"name": "t"}, worker) == []
+    assert problems(SOURCE, {}, worker) == []
+
+
+def test_a_sink_that_asks_for_the_workers_group_is_refused_at_that_key_alone() -> None:
+    worker = WorkerFacts(group_id="connect-s")
+    change = {"consumer.override.group.id": "connect-s"}
+    assert problems(SINK, change, worker) == [
+        ("consumer.override.group.id", "Consumer group connect-s conflicts with Connect worker group connect-s")
+    ]
+
+
+# --- exactly-once sources
+
+_REQUIRED = {"exactly.once.support": "required"}
+
+
+def support(answer: Any, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], worker: WorkerFacts) -> list[str]:
+    monkeypatch.setitem(Source.answers, "exactly_once", answer)
+    found = problems(SOURCE, change, worker)
+    assert {field for field, _ in found} <= {"exactly.once.support"}
+    return [message for _, message in found]
+
+
+def raise_it() -> bool | None:
+    raise ValueError(" the author's words ")
+
+
+def test_required_support_is_there_when_worker_and_connector_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert support(lambda: True, monkeypatch, _REQUIRED, WorkerFacts()) == []
+
+
+def test_required_support_of_a_connector_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert support(lambda: False, monkeypatch, _REQUIRED, WorkerFacts()) == [
+        "The connector does not support exactly-once semantics with the provided configuration."
+    ]
+
+
+def test_required_support_of_a_connector_that_does_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    (message,) = support(lambda: None, monkeypatch, _REQUIRED, WorkerFacts())
+    assert message.startswith("The connector does not implement the API required for preflight validation")
+    assert 'use the value "requested"' in message
+
+
+def test_required_support_of_a_connector_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert support(raise_it, monkeypatch, _REQUIRED, WorkerFacts()) == [
+        "An unexpected error occurred during validation: the author's words"
+    ]
+
+
+def test_required_support_on_a_worker_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert support(lambda: True, monkeypatch, _REQUIRED, WorkerFacts(exactly_once=False)) == [
+        "This worker does not have exactly-once source support enabled."
+    ]
+
+
+def test_support_that_is_no_level_is_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert support(raise_it, monkeypatch, {"exactly.once.support": "bogus"}, WorkerFacts(exactly_once=False)) == [
+        "Invalid value bogus for configuration exactly.once.support: String must be one of (case insensitive): "
+        "REQUIRED, REQUESTED"
+    ]
+
+
+def boundary(answer: Any, monkeypatch: pytest.MonkeyPatch, value: str = "Connector") -> list[str]:
+    monkeypatch.setitem(Source.answers, "boundaries", answer)
+    found = problems(SOURCE, {"transaction.boundary": value})
+    assert {field for field, _ in found} <= {"transaction.boundary"}
+    return [message for _, message in found]
+
+
+def test_a_boundary_the_connector_defines(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert boundary(lambda: True, monkeypatch) == []
+
+
+def test_a_boundary_the_connector_cannot_define(monkeypatch: pytest.MonkeyPatch) -> None:
+    (message,) = boundary(lambda: False, monkeypatch)
+    assert message.startswith("The connector does not support connector-defined transaction boundaries")
+    (message,) = boundary(lambda: None, monkeypatch)
+    assert message.startswith("This connector has returned a null value from its canDefineTransactionBoundaries")
+
+
+def test_a_boundary_of_a_connector_that_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert boundary(raise_it, monkeypatch) == ["An unexpected error occurred during validation: the author's words"]
+
+
+def test_a_boundary_that_is_none_is_only_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert boundary(raise_it, monkeypatch, "x") == [
+        "Invalid value x for configuration transaction.boundary: String must be one of (case insensitive): INTERVAL, "
+        "POLL, CONNECTOR"
+    ]
+
+
+# --- client overrides
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "message"),
+    ("policy", "allowed"),
     [
-        ("yes", Type.BOOLEAN, "Invalid value yes for configuration k: Expected value to be either true or false"),
-        ("1_0", Type.INT, "Invalid value 1_0 for configuration k: Not a number of type INT"),
-        ("32768", Type.SHORT, "Invalid value 32768 for configuration k: Not a number of type SHORT"),
-        ("x", Type.DOUBLE, "Invalid value x for configuration k: Not a number of type DOUBLE"),
-        (5, Type.STRING, "Invalid value 5 for configuration k: Expected value to be a string, but it was a number"),
-        (True, Type.INT, "Invalid value true for configuration k: Expected value to be a int, but it was a boolean"),
+        ("All", ["linger.ms", "bogus", "sasl.mechanism", "security.protocol", "sasl.jaas.config", "acks"]),
+        ("None", []),
+        ("Principal", ["sasl.mechanism", "security.protocol", "sasl.jaas.config"]),
+        ("Allowlist", ["linger.ms", "acks"]),
+        ("org.apache.kafka.connect.connector.policy.NoneConnectorClientConfigOverridePolicy", []),
     ],
 )
-def test_bad_values_are_refused_in_connects_words(text: Any, kind: Type, message: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        parse_value("k", text, kind)
-    assert str(refused.value) == message
-    assert refused.value.field == "k"
+def test_a_policy_decides_what_may_be_set_of_clients(policy: str, allowed: list[str]) -> None:
+    worker = WorkerFacts(overrides=override_policy(policy, ["linger.ms", "acks"]))
+    options = ["linger.ms", "bogus", "sasl.mechanism", "security.protocol", "sasl.jaas.config", "acks"]
+    found = problems(SOURCE, {f"producer.override.{name}": "1" for name in options}, worker)
+    short = policy.rpartition(".")[2].removesuffix("ConnectorClientConfigOverridePolicy")
+    assert sorted(found) == sorted(
+        (
+            f"producer.override.{name}",
+            f"The '{short}' policy does not allow '{name}' to be overridden in the connector configuration.",
+        )
+        for name in options
+        if name not in allowed
+    )
+
+
+def test_a_policy_there_is_not_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no such policy") as refused:
+        override_policy("Some")
+    assert refused.value.field == "connector.client.config.override.policy"
+    assert "Allowlist" in refused.value.fix
+
+
+def test_only_clients_the_connector_has_are_looked_at() -> None:
+    worker = WorkerFacts(overrides=override_policy("None"), exactly_once=False)
+    change = {"consumer.override.a": "1", "producer.override.a": "1", "admin.override.a": "1"}
+
+    def fields(config: dict[str, str | None], more: dict[str, str]) -> list[str]:
+        return [field for field, _ in problems(config, {**change, **more}, worker)]
+
+    every = ["producer.override.a", "consumer.override.a", "admin.override.a"]
+    assert fields(SOURCE, {}) == every[:1]
+    assert fields(SOURCE, {"topic.creation.default.partitions": "1"}) == [every[0], every[2]]
+    assert fields(SOURCE, {"offsets.storage.topic": "o"}) == every
+    assert fields(SINK, {}) == every[1:2]
+    assert fields(SINK, {"errors.deadletterqueue.topic.name": "d"}) == every

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -11,6 +12,7 @@ import typer
 
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
@@ -51,14 +53,23 @@ def apply(
     async def _validate(client: HerderClient, name: str, config: dict[str, Any]) -> views.Json:
         request = messages.ValidateConfigRequest(config=to_properties({"name": name, **config}))
         reply = await client.call(lambda stub: stub.ValidateConfig, request)
-        found = tuple((field.name, text) for field in reply.validation.fields for text in field.errors)
-        if found:
-            raise CommandError("CONFIG_INVALID", f"connector {name} would be refused", exit_code=5, fields=found)
+        refuse_invalid(name, reply.validation)
         if output is Format.TABLE:
             err.print(f"connector [bold]{name}[/] is valid; nothing was changed")
         return {"result": "valid", "name": name}
 
     with_herder(output, herder, work)
+
+
+def refuse_invalid(name: str, validation: worker_service.ConfigValidation) -> None:
+    """Raises CommandError with every error of the config, key by key; returns when there is none."""
+    found = tuple(
+        (field.name, f"{error} ({fix})" if fix else error)
+        for field in validation.fields
+        for error, fix in zip_longest(field.errors, field.fixes, fillvalue="")
+    )
+    if found:
+        raise CommandError("CONFIG_INVALID", f"connector {name} would be refused", exit_code=5, fields=found)
 
 
 def read_connectors(source: str) -> list[tuple[str, dict[str, Any]]]:

@@ -48,7 +48,7 @@ def transformations(config: RawConfig) -> list[Step]:
 
 
 def violations(config: RawConfig, *, worker: RawConfig | None = None) -> list[FieldViolation]:
-    """Everything wrong with a connector's converters and transformations."""
+    """Everything that keeps a chain from being built: what is not built yet, and what only making it shows."""
     found: list[FieldViolation] = []
     for field, is_key in (("key.converter", True), ("value.converter", False)):
         try:
@@ -60,7 +60,10 @@ def violations(config: RawConfig, *, worker: RawConfig | None = None) -> list[Fi
     except ConfigError as error:
         return [*found, _violation(error, "transforms")]
     for alias in aliases:
-        found.extend(_transformation_violations(config, alias))
+        try:
+            _transformation(config, alias)
+        except ConfigError as error:
+            found.append(_violation(error, f"transforms.{alias}.type"))
     return found
 
 
@@ -74,21 +77,6 @@ def _aliases(config: RawConfig) -> list[str]:
     aliases: list[str] | None = parse_value("transforms", config.get("transforms", ""), Type.LIST)
     _ALIASES.check("transforms", aliases)
     return aliases or []
-
-
-def _transformation_violations(config: RawConfig, alias: str) -> list[FieldViolation]:
-    try:
-        made, settings = _made(config, alias)
-    except ConfigError as error:
-        return [_violation(error, f"transforms.{alias}.type")]
-    prefix = f"transforms.{alias}."
-    found = made.config_def.validate({prefix + key: value for key, value in settings.items()}, prefix)
-    if not found:
-        try:
-            made.configure(settings)
-        except ConfigError as error:
-            found.append(FieldViolation(prefix + (error.field or "type"), str(error), error.fix))
-    return found
 
 
 def _transformation(config: RawConfig, alias: str) -> Transformation:

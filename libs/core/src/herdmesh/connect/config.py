@@ -2,19 +2,21 @@
 
 Owns `ConfigDef` and value parsing (reference data-model 4). Validators live in `validators`. Knows no particular key.
 
-Invariant: `parse` raises exactly where Java's `ConfigDef.parse` does, with its text; `validate` reports the same
-problems for all keys at once, each naming its key.
+Invariant: `parse` raises exactly where Java's `ConfigDef.parse` does, with its text; `validate` says of every key what
+Java's `ConfigDef.validateAll` says.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from enum import StrEnum
 from typing import Any, Final, cast
 
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.javanumbers import double_text
 
 RawConfig = Mapping[str, Any]
 """A configuration as submitted: text values, null allowed."""
@@ -49,6 +51,11 @@ class _Required:
 
 REQUIRED: Final = _Required()
 """The default of a key that has none."""
+HIDDEN: Final = "[hidden]"
+"""What a secret prints as."""
+FindClass = Callable[[str], str | None]
+"""A class name or alias -> the class's full name, None = there is no such class."""
+_IMPORTANCES = tuple(Importance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,19 @@ class Validator:
     refine: Callable[[Any], Any] | None = None
     strict: Callable[[str, Any], None] | None = None
 
+    def below(self, prefix: str) -> Validator:
+        """The same rule for keys under a prefix: it sees, and names, the short key."""
+        return Validator(
+            self.text,
+            _check_below(self.check, prefix),
+            self.refine,
+            self.strict and _check_below(self.strict, prefix),
+        )
+
+
+def _check_below(check: Callable[[str, Any], None], prefix: str) -> Callable[[str, Any], None]:
+    return lambda field, value: check(field.removeprefix(prefix), value)
+
 
 @dataclass(frozen=True, slots=True)
 class FieldViolation:
@@ -76,8 +96,41 @@ class FieldViolation:
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with a value: Connect's text, and what to write instead ("" = the text says it)."""
+
+    message: str
+    fix: str = ""
+
+
+@dataclass(slots=True)
+class ConfigValue:
+    """What became of one key: its parsed value, what might be chosen instead, and everything wrong with it."""
+
+    name: str
+    value: Any = None
+    recommended: Sequence[Any] = ()
+    problems: list[Problem] = dataclass_field(default_factory=list[Problem])
+    visible: bool = True
+
+    def add(self, message: str, fix: str = "") -> None:
+        """One more thing wrong."""
+        self.problems.append(Problem(message, fix))
+
+
+@dataclass(frozen=True, slots=True)
+class Recommender:
+    """What a form may offer for a key. Both are given the key's name and all parsed values; ConfigError becomes a
+    problem of the key."""
+
+    values: Callable[[str, Mapping[str, Any]], Sequence[Any]]
+    visible: Callable[[str, Mapping[str, Any]], bool] = lambda _name, _parsed: True
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. `default` is REQUIRED or a value of the key's type (None allowed). `order` is within `group`."""
+    """One key. `default` is REQUIRED or a value of the key's type (None allowed). `order` is within `group`.
+    `dependents` are keys that are looked at after this one, and whose recommendations may rely on it."""
 
     name: str
     type: Type
@@ -89,11 +142,41 @@ class ConfigKey:
     order: int = -1
     width: str = "NONE"
     display_name: str = ""
+    dependents: tuple[str, ...] = ()
+    recommender: Recommender | None = None
 
     @property
     def required(self) -> bool:
         """True when the key has no default."""
         return self.default is REQUIRED
+
+    def embedded(self, prefix: str, group: str, order: int) -> ConfigKey:
+        """The key as part of a larger definition: its validator and recommender still see the short name, as in
+        Connect (data-model 4.5)."""
+        return ConfigKey(
+            prefix + self.name,
+            self.type,
+            self.default,
+            self.importance,
+            self.doc,
+            self.validator and self.validator.below(prefix),
+            group if self.group is None else f"{group}: {self.group}",
+            order,
+            self.width,
+            self.display_name or self.name,
+            tuple(prefix + name for name in self.dependents),
+            self.recommender and _recommender_below(self.recommender, prefix),
+        )
+
+
+def _recommender_below(inner: Recommender, prefix: str) -> Recommender:
+    def short(parsed: Mapping[str, Any]) -> dict[str, Any]:
+        return {name.removeprefix(prefix): value for name, value in parsed.items() if name.startswith(prefix)}
+
+    return Recommender(
+        lambda name, parsed: inner.values(name.removeprefix(prefix), short(parsed)),
+        lambda name, parsed: inner.visible(name.removeprefix(prefix), short(parsed)),
+    )
 
 
 class ConfigDef:
@@ -101,19 +184,33 @@ class ConfigDef:
 
     def __init__(self, *keys: ConfigKey) -> None:
         self._keys = {key.name: key for key in keys}
+        dependents = {name for key in keys for name in key.dependents}
+        self._roots = [name for name in self._keys if name not in dependents]
+        self._undefined = sorted(dependents - self._keys.keys())
 
     @property
     def keys(self) -> Mapping[str, ConfigKey]:
         """The keys in the order they were defined."""
         return self._keys
 
-    def extended(self, *keys: ConfigKey) -> ConfigDef:
-        """A new definition with more keys."""
-        return ConfigDef(*self._keys.values(), *keys)
+    @property
+    def groups(self) -> list[str]:
+        """The groups in the order they first appear."""
+        return list(dict.fromkeys(key.group for key in self._keys.values() if key.group is not None))
 
-    def prefixed(self, prefix: str) -> ConfigDef:
-        """The same keys under a prefix. Validators still see, and name, the short key, as in Connect (configs 6)."""
-        return ConfigDef(*(replace(key, name=prefix + key.name) for key in self._keys.values()))
+    def extended(self, *keys: ConfigKey) -> ConfigDef:
+        """A new definition with more keys; one of a name that exists takes its place."""
+        return ConfigDef(*{**self._keys, **{key.name: key for key in keys}}.values())
+
+    def sorted_keys(self) -> list[ConfigKey]:
+        """In the order Connect embeds and documents them: by group, order, required first, importance, name."""
+        places = {group: place for place, group in enumerate(self.groups)}
+
+        def rank(key: ConfigKey) -> tuple[int, int, bool, int, str]:
+            group = -1 if key.group is None else places[key.group]
+            return group, key.order, not key.required, _IMPORTANCES.index(key.importance), key.name
+
+        return sorted(self._keys.values(), key=rank)
 
     def parse(self, config: RawConfig) -> dict[str, Any]:
         """Typed values of all keys; unknown keys are ignored.
@@ -131,35 +228,88 @@ class ConfigDef:
             values[key.name] = value
         return values
 
-    def validate(self, config: RawConfig, prefix: str = "") -> list[FieldViolation]:
-        """Everything wrong with the values of these keys; `prefix` is put before the keys (`transforms.a.`)."""
-        violations: list[FieldViolation] = []
-        for key in self._keys.values():
-            found = _violation(key, config, prefix)
-            if found is not None:
-                violations.append(found)
-        return violations
+    def validate(self, config: RawConfig, classes: FindClass | None = None) -> dict[str, ConfigValue]:
+        """Every key's value with everything wrong with it (Java: `ConfigDef.validateAll`; data-model 4.2, 4.3).
 
+        A value that cannot be parsed is validated again as null, so one key may have two problems. `classes` finds
+        the classes that values of type CLASS name; without it they are taken as they are written.
+        """
+        values = {name: ConfigValue(name) for name in self._keys}
+        for name in self._undefined:
+            missing = ConfigValue(name, visible=False)
+            missing.add(f"{name} is referred in the dependents, but not defined.")
+            values[name] = missing
+        parsed: dict[str, Any] = {}
+        for name in self._roots:
+            self._parse(name, config, values, parsed, classes)
+        for name in self._roots:
+            self._recommend(name, values, parsed)
+        return values
 
-def _violation(key: ConfigKey, config: RawConfig, prefix: str) -> FieldViolation | None:
-    field = prefix + key.name
-    try:
-        value = _value_of(key, {key.name: config[field]} if field in config else {}, shown=field)
+    def _parse(
+        self,
+        name: str,
+        config: RawConfig,
+        values: dict[str, ConfigValue],
+        parsed: dict[str, Any],
+        classes: FindClass | None,
+    ) -> None:
+        key = self._keys.get(name)
+        if key is None:
+            return
+        found = values[name]
+        value = None
+        try:
+            value = _value_of(key, config, classes)
+        except ConfigError as error:
+            found.add(str(error), error.fix)
         if key.validator is not None:
-            key.validator.check(key.name, value)
-            if key.validator.strict is not None:
-                key.validator.strict(key.name, value)
-    except ConfigError as error:
-        return FieldViolation(field, str(error), error.fix)
-    return None
+            try:
+                key.validator.check(name, value)
+                if key.validator.strict is not None:
+                    key.validator.strict(name, value)
+            except ConfigError as error:
+                found.add(str(error), error.fix)
+        found.value = parsed[name] = value
+        for dependent in key.dependents:
+            self._parse(dependent, config, values, parsed, classes)
+
+    def _recommend(self, name: str, values: dict[str, ConfigValue], parsed: dict[str, Any]) -> None:
+        key = self._keys.get(name)
+        if key is None:
+            return
+        if key.recommender is not None:
+            found = values[name]
+            try:
+                offered = key.recommender.values(name, parsed)
+                if found.recommended:  # a key with two parents: what both allow
+                    offered = [value for value in offered if value in found.recommended]
+                found.recommended = offered
+                found.visible = key.recommender.visible(name, parsed)
+            except ConfigError as error:
+                found.add(str(error), error.fix)
+        for dependent in key.dependents:
+            self._recommend(dependent, values, parsed)
 
 
-def _value_of(key: ConfigKey, config: RawConfig, shown: str = "") -> Any:
+def text_of(value: Any, kind: Type | None) -> str | None:
+    """A parsed value as Connect prints it (Java: `ConfigDef.convertToString`). None = a key without a definition."""
+    if value is None:
+        return None
+    if kind is Type.PASSWORD:
+        return HIDDEN
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return ",".join(str(one) for one in cast("Sequence[Any]", value))
+    return double_text(value) if isinstance(value, float) else str(value)
+
+
+def _value_of(key: ConfigKey, config: RawConfig, classes: FindClass | None = None) -> Any:
     if key.name in config:
-        return parse_value(shown or key.name, config[key.name], key.type)
+        return parse_value(key.name, config[key.name], key.type, classes)
     if key.default is REQUIRED:
-        name = shown or key.name
-        raise ConfigError(f'Missing required configuration "{name}" which has no default value.', field=name)
+        raise ConfigError(f'Missing required configuration "{key.name}" which has no default value.', field=key.name)
     return key.default
 
 
@@ -169,8 +319,8 @@ _INT_TEXT = re.compile(r"[+-]?\d+")
 _INT_BITS = {Type.INT: 32, Type.SHORT: 16, Type.LONG: 64}
 
 
-def parse_value(field: str, value: Any, kind: Type) -> Any:
-    """One value as Java's `ConfigDef.parseType`; null stays null for every type.
+def parse_value(field: str, value: Any, kind: Type, classes: FindClass | None = None) -> Any:
+    """One value as Java's `ConfigDef.parseType`; null stays null for every type. `classes` as in `validate`.
 
     Raises:
         ConfigError: `Invalid value <v> for configuration <field>: <why>`.
@@ -178,6 +328,11 @@ def parse_value(field: str, value: Any, kind: Type) -> Any:
     if value is None:
         return None
     if isinstance(value, str):
+        if kind is Type.CLASS and classes is not None:
+            found = classes(value.strip(_JAVA_TRIM))
+            if found is None:
+                raise ConfigError.for_value(field, value, f"Class {value} could not be found.")
+            return found
         return _parse_text(field, value, kind)
     return _parse_other(field, value, kind)
 

@@ -80,6 +80,11 @@ class SourceConnector(Connector):
         """True or False when the connector can tell, None when it cannot (KIP-618)."""
         return None
 
+    def can_define_transaction_boundaries(self, config: Config) -> bool | None:
+        """True when the tasks can say where their transactions end (`transaction.boundary=connector`); None is taken
+        for a mistake of the connector's author (KIP-618)."""
+        return False
+
     def alter_offsets(
         self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
     ) -> bool:

@@ -1,126 +1,182 @@
-"""Validation of a connector's configuration: everything wrong, each thing with the key to change.
+"""Validation of a connector's configuration, exactly as Connect 4.3.1 validates it (reference rest-api 5).
 
-Owns the rules between keys, and the list of what Connect knows and this version does not build yet. Single keys:
-`connector_keys`; converters and transformations: `chain_config`; the connector's own keys: its plugin.
+Owns how the parts come together: the framework's and the connector's keys, the options of converters, what is set of
+Kafka's clients. The definitions: `enrichment`; rules between keys: `connector_rules`. What this release does not run
+is refused in addition, by `refusals`.
 
-Invariant: a configuration with no violations can be started; what is not built is refused here, never ignored.
+Invariant: for Connect's own plugins the result equals the one a real worker gives (golden validate vectors).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from herdmesh.connect import chain_config
-from herdmesh.connect.config import FieldViolation, RawConfig, Type, parse_value
-from herdmesh.connect.connector import ConnectorKind
-from herdmesh.connect.connector_keys import COMMON, HERDMESH, SINK, SOURCE
+from herdmesh.connect.builtin import PluginClass, PluginKind
+from herdmesh.connect.client_overrides import clients_of, validate_overrides
+from herdmesh.connect.config import ConfigDef, ConfigKey, ConfigValue, RawConfig
+from herdmesh.connect.connector import Connector, SourceConnector
+from herdmesh.connect.connector_rules import check_boundary, check_exactly_once, check_group, check_nulls, check_topics
+from herdmesh.connect.enrichment import CONVERTER_KINDS, WorkerFacts, base_definition, enriched, loaded, with_versions
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
+from herdmesh.connect.javavalues import hash_map_order
+from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.versions import version_range
 
-_RESTART_BACKOFF_MS = "herdmesh.restart.backoff.ms"
-_RESTART_BACKOFF_MAX_MS = "herdmesh.restart.backoff.max.ms"
+_CLASS, _VERSION = "connector.class", "connector.plugin.version"
 
 
-def validate_connector(
-    config: RawConfig, plugins: PluginRegistry, *, worker: RawConfig | None = None
-) -> list[FieldViolation]:
-    """Everything wrong with a connector's configuration; empty = it can be started.
+@dataclass(frozen=True, slots=True)
+class ValidatedField:
+    """One line of the result: a key under its full name, its definition (None = no definition has it), its value."""
+
+    name: str
+    key: ConfigKey | None
+    value: ConfigValue
+
+
+@dataclass(slots=True)
+class Validation:
+    """Connect's validation result. `name` is `connector.class` as given."""
+
+    name: str
+    kind: PluginKind | None = None
+    groups: list[str] = field(default_factory=list[str])
+    fields: list[ValidatedField] = field(default_factory=list[ValidatedField])
+    error_count: int = 0
+    """Messages of the framework's and the connector's keys, and of the other sections the keys that have any."""
+
+    def add(self, groups: Iterable[str], fields: Iterable[ValidatedField], *, each_message: bool) -> None:
+        """One more section."""
+        added = list(fields)
+        self.groups = list(dict.fromkeys([*self.groups, *groups]))
+        self.fields.extend(added)
+        for one in added:
+            wrong = len(one.value.problems)
+            self.error_count += wrong if each_message else min(wrong, 1)
+
+    def field_named(self, name: str) -> ValidatedField | None:
+        """The first line of that key."""
+        return next((one for one in self.fields if one.name == name), None)
+
+
+def validate_connector(config: RawConfig, plugins: PluginRegistry, worker: WorkerFacts | None = None) -> Validation:
+    """What Connect says of the configuration.
 
     Args:
         config: as submitted; values are text or null.
-        plugins: the connectors that exist.
-        worker: the worker's converters, for connectors that name none.
+        plugins: the classes that exist.
+        worker: what the worker adds; None = Connect's defaults.
+
+    Raises:
+        ConfigError: where Connect gives an error instead of a result: no connector class or an unknown one, a client
+            option that cannot be parsed, a regex of topics that cannot be applied. `field` is the key.
     """
-    violations: list[FieldViolation] = []
-    plugin: PluginDescriptor | None = None
-    name = config.get("connector.class")
-    if name:
-        try:
-            plugin = plugins.find(str(name).strip())
-        except ConfigError as error:
-            violations.append(FieldViolation("connector.class", str(error), error.fix))
-    sink = plugin is not None and plugin.kind is ConnectorKind.SINK
-    source = plugin is not None and plugin.kind is ConnectorKind.SOURCE
-    violations.extend((SINK if sink else SOURCE if source else COMMON).validate(config))
-    violations.extend(HERDMESH.validate(config))
-    # One thing said about a key is enough: what follows looks at the same keys from further off.
-    seen = {violation.field for violation in violations}
-    violations.extend(v for v in chain_config.violations(config, worker=worker) if v.field not in seen)
-    violations.extend(violation for violation in _not_built(config) if violation.field not in seen)
-    violations.extend(violation for violation in _restart_rules(config) if violation.field not in seen)
-    if sink:
-        violations.extend(_topic_rules(config))
-    if plugin is not None:
-        violations.extend(_plugin_violations(config, plugin))
-    return violations
-
-
-def _plugin_violations(config: RawConfig, plugin: PluginDescriptor) -> list[FieldViolation]:
-    found = plugin.connector.config_def().validate(config)
-    if found:
-        return found  # the plugin's own rules may rely on well-formed values
-    return [FieldViolation(error.field, str(error), error.fix) for error in plugin.load().validate(config)]
-
-
-def _topic_rules(config: RawConfig) -> list[FieldViolation]:
-    """A sink consumes `topics` or `topics.regex`, one of them (reference configs 5.2)."""
-    topics, regex = _text(config, "topics"), _text(config, "topics.regex")
-    if topics and regex:
-        message = "topics and topics.regex are mutually exclusive options, but both are set."
-        return [FieldViolation(field, message, "keep one of them") for field in ("topics", "topics.regex")]
-    if not topics and not regex:
-        message = "Must configure one of topics or topics.regex"
-        return [FieldViolation(field, message, "name the topics to consume") for field in ("topics", "topics.regex")]
-    return []
-
-
-def _restart_rules(config: RawConfig) -> list[FieldViolation]:
-    """The longest wait before a restart is not shorter than the first."""
-    longest, first = _text(config, _RESTART_BACKOFF_MAX_MS), _text(config, _RESTART_BACKOFF_MS)
-    if not (longest.isdecimal() and first.isdecimal()) or int(longest) >= int(first):
-        return []
-    message = (
-        f"Invalid value {longest} for configuration {_RESTART_BACKOFF_MAX_MS}: must not be below {_RESTART_BACKOFF_MS} "
-        f"({first})"
-    )
-    return [FieldViolation(_RESTART_BACKOFF_MAX_MS, message, f"write {first} or more")]
-
-
-def _text(config: RawConfig, field: str) -> str:
-    value: Any = config.get(field)
-    return value.strip() if isinstance(value, str) else ""
-
-
-def _not_built(config: RawConfig) -> list[FieldViolation]:
-    """What Connect has and this version does not: named, so that nobody believes it works."""
-    found: list[FieldViolation] = []
-    for field, accepted, what in _NOT_BUILT:
-        value = config.get(field)
-        if value is not None and str(value).strip().lower() not in accepted:
-            fix = f"leave it out or write {accepted[0]}" if accepted[0] else "leave it out"
-            message = f"Invalid value {value} for configuration {field}: {what} not built yet"
-            found.append(FieldViolation(field, message, fix))
-    if _flag(config, "errors.log.enable"):
-        message = "Invalid value true for configuration errors.log.enable: logging of tolerated errors is not built yet"
-        found.append(FieldViolation("errors.log.enable", message, "leave it out or write false"))
-    return found
-
-
-_NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("errors.tolerance", ("none",), "skipping bad records is"),
-    ("errors.retry.timeout", ("0",), "retrying of records is"),
-    ("errors.deadletterqueue.topic.name", ("",), "dead letter queues are"),
-    ("predicates", ("",), "predicates are"),
-    ("header.converter", ("", "org.apache.kafka.connect.storage.simpleheaderconverter", "simpleheaderconverter"),
-     "header converters are"),
-    ("topic.creation.groups", ("", "default"), "topic creation groups besides default are"),
-    ("transaction.boundary", ("poll", "interval"), "boundaries set by the connector are"),
-    ("offsets.storage.topic", ("",), "offsets topics of single connectors are"),
-)  # fmt: skip
-
-
-def _flag(config: RawConfig, field: str) -> bool:
+    worker = worker or WorkerFacts()
+    name = config.get(_CLASS)
+    if name is None:
+        shown = ", ".join(f"{key}={'null' if value is None else value}" for key, value in config.items())
+        raise ConfigError(
+            f"Connector config {{{shown}}} contains no connector type", field=_CLASS, fix="name a connector's class"
+        )
+    descriptor = plugins.find(name)
+    cls = plugins.class_named(name)
+    assert cls is not None
+    version = config.get(_VERSION)
     try:
-        return parse_value(field, config.get(field), Type.BOOLEAN) is True
-    except ConfigError:
-        return False  # reported as a bad value already
+        version_range(version)
+    except ConfigError as error:
+        raise ConfigError(str(error), field=_VERSION, fix=f"leave it out, or write {cls.version}") from error
+    try:
+        loaded(name, version, plugins)
+    except ConfigError as error:
+        return _wrong_version(config, cls, plugins, error)
+    connector = descriptor.load()
+    definition = enriched(cls, config, plugins, worker)
+    values = definition.validate(config, plugins.full_name)
+    _check_rules(config, values, connector, worker)
+    sections = [_converter(key, kind, config, values, plugins) for key, kind in CONVERTER_KINDS.items()]
+    clients = [
+        validate_overrides(client, config, worker.overrides)
+        for client in clients_of(cls.kinds[0], config, exactly_once=worker.exactly_once)
+    ]
+    result = Validation(name, cls.kinds[0])
+    result.add(*_own(definition, values, cls.definition, config, plugins), each_message=True)
+    for client, found in zip(clients_of(cls.kinds[0], config, exactly_once=worker.exactly_once), clients, strict=True):
+        result.add((), _under(f"{client}.override.", found), each_message=False)
+    for groups, fields in sections:
+        result.add(groups, fields, each_message=False)
+    return result
+
+
+def _wrong_version(config: RawConfig, cls: PluginClass, plugins: PluginRegistry, error: ConfigError) -> Validation:
+    """Without the connector nothing but the keys of all connectors can be looked at."""
+    name = config[_CLASS]
+    base = base_definition(None)
+    definition = base.extended(with_versions(base.keys[_VERSION], (cls.version,)))
+    values = definition.validate(config, plugins.full_name)
+    for key in (_CLASS, _VERSION):
+        values[key].add(str(error), error.fix)
+    result = Validation(name, cls.kinds[0])
+    fields = [ValidatedField(key.name, key, values[key.name]) for key in definition.keys.values()]
+    result.add(definition.groups, fields, each_message=True)
+    return result
+
+
+def _check_rules(config: RawConfig, values: dict[str, ConfigValue], connector: Connector, worker: WorkerFacts) -> None:
+    if isinstance(connector, SourceConnector):
+        check_exactly_once(config, values, connector, enabled=worker.exactly_once)
+        check_boundary(config, values, connector)
+    else:
+        check_topics(config, values)
+        check_group(config, values, worker.group_id)
+    check_nulls(config, values)
+
+
+def _own(
+    framework: ConfigDef,
+    values: dict[str, ConfigValue],
+    connector: ConfigDef,
+    config: RawConfig,
+    plugins: PluginRegistry,
+) -> tuple[list[str], list[ValidatedField]]:
+    """The section of the framework's keys and the connector's; what no definition has comes first, and a key of both
+    is the connector's in the framework's place."""
+    own = connector.validate(config, plugins.full_name)
+    keys = {**framework.keys, **connector.keys}
+    extra = [name for name in [*hash_map_order(values), *own] if name not in keys]
+    found = {**values, **own}
+    fields = [ValidatedField(name, None, found[name]) for name in dict.fromkeys(extra)]
+    fields += [ValidatedField(name, key, found[name]) for name, key in keys.items()]
+    return [*framework.groups, *connector.groups], fields
+
+
+def _under(prefix: str, found: Iterable[tuple[ConfigKey | None, ConfigValue]]) -> list[ValidatedField]:
+    return [ValidatedField(prefix + value.name, key, value) for key, value in found]
+
+
+def _converter(
+    name: str, kind: PluginKind, config: RawConfig, values: dict[str, ConfigValue], plugins: PluginRegistry
+) -> tuple[list[str], list[ValidatedField]]:
+    """The options of a converter the connector names itself. What is wrong with the class is added to its own key."""
+    written = config.get(name)
+    chosen, version = values[name], values[f"{name}.plugin.version"]
+    if written is None or chosen.problems or version.problems:
+        return [], []
+    try:
+        cls = loaded(written, version.value, plugins)
+    except ConfigError as error:
+        chosen.add(str(error), error.fix)
+        version.add(str(error), error.fix)
+        return [], []
+    if cls is None:  # Connect looks it up as it is written here, blanks and all
+        chosen.add(f"Failed to load class {written}: {written}", "write it without blanks")
+        return [], []
+    prefix = f"{name}."
+    options = {key.removeprefix(prefix): value for key, value in config.items() if key.startswith(prefix)}
+    if options.get("converter.type") is None:
+        options["converter.type"] = name.partition(".")[0]
+    found = cls.definition.validate(options, plugins.full_name)
+    ordered = [(cls.definition.keys[key], found[key]) for key in hash_map_order(found)]
+    groups = [key.group for key, _ in ordered if key.group is not None]
+    return groups, _under(prefix, ordered)

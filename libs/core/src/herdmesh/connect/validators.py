@@ -7,12 +7,13 @@ Invariant: each factory's `text` is what Connect reports as the valid values of 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from herdmesh.connect.config import Validator
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.javaregex import syntax_error
+from herdmesh.connect.versions import version_range
 
 
 def at_least(minimum: int) -> Validator:
@@ -103,22 +104,68 @@ def non_empty_without_control_characters() -> Validator:
     return Validator("non-empty string without ISO control characters", check)
 
 
-def distinct_values(*, empty_allowed: bool) -> Validator:
-    """A list of non-blank values. Duplicates: `parse` removes them silently, `validate` reports them (seen on
-    4.3.1)."""
+def non_null_string() -> Validator:
+    """Any text; null fails."""
 
     def check(field: str, value: Any) -> None:
+        if value is None:
+            raise ConfigError.for_value(field, None, "entry must be non null")
+
+    return Validator("non-null string", check)
+
+
+def non_empty_list() -> Validator:
+    """A list with at least one item; null fails."""
+
+    def check(field: str, value: Any) -> None:
+        if not value:
+            raise ConfigError.for_value(field, value, "Empty list")
+
+    return Validator("non-empty list", check)
+
+
+def all_of(*parts: Validator) -> Validator:
+    """Every rule, in order; the first that fails speaks."""
+
+    def check(field: str, value: Any) -> None:
+        for part in parts:
+            part.check(field, value)
+
+    return Validator(", ".join(part.text for part in parts), check)
+
+
+def distinct_values(*, empty_allowed: bool) -> Validator:
+    """A list of non-blank values, null no list. Duplicates: `parse` removes them silently, `validate` reports them
+    (seen on 4.3.1)."""
+
+    def check(field: str, value: Any) -> None:
+        if value is None:
+            raise ConfigError(f"Configuration '{field}' values must not be null.", field=field)
         if not value and not empty_allowed:
             message = f"Configuration '{field}' must not be empty. Valid values include: any non-empty value"
             raise ConfigError(message, field=field)
-        if value and any(not item for item in value):
-            raise ConfigError(f"Configuration '{field}' values must not be empty.", field=field)
+        if len(set(value)) == len(value):
+            _check_items(field, value)
 
     def strict(field: str, value: Any) -> None:
-        if value and len(set(value)) < len(value):
+        if len(set(value)) < len(value):
             raise ConfigError(f"Configuration '{field}' values must not be duplicated.", field=field)
 
-    return Validator("", check, refine=lambda value: list(dict.fromkeys(value)) if value else value, strict=strict)
+    def refine(value: Any) -> Any:
+        distinct = list(dict.fromkeys(value))
+        _check_items("", distinct)
+        return distinct
+
+    return Validator("", check, refine=refine, strict=strict)
+
+
+def plugin_version() -> Validator:
+    """A version or a range of versions of a plugin; null passes."""
+
+    def check(field: str, value: Any) -> None:
+        version_range(value)
+
+    return Validator("a version, a range of versions such as [4.3,5.0), or latest", check)
 
 
 def unique_aliases(what: str) -> Validator:
@@ -134,16 +181,58 @@ def unique_aliases(what: str) -> Validator:
 
 
 def regex() -> Validator:
-    """A compilable regular expression. Python's syntax stands in for Java's; the two agree on all but exotic
-    constructs."""
+    """A regular expression Java compiles; null fails."""
 
     def check(field: str, value: Any) -> None:
-        try:
-            re.compile(value or "")
-        except re.error as error:
-            raise ConfigError.for_value(field, value, f"Invalid regex: {error}") from error
+        if value is None:
+            wrong = 'Cannot invoke "String.isEmpty()" because "this.pattern" is null'
+        else:
+            wrong = syntax_error(value)
+        if wrong is not None:
+            raise ConfigError.for_value(field, value, f"Invalid regex: {wrong}")
 
     return Validator("valid regex", check)
+
+
+def cast_spec() -> Validator:
+    """What Cast casts: one type for the whole value, or `field:type` pairs (reference transforms-converters 2.1)."""
+
+    def check(field: str, value: Any) -> None:
+        if not value:
+            raise ConfigError("Must specify at least one field to cast.", field=field)
+        whole = 0
+        for item in value:
+            parts = _split_pair(item)
+            if len(parts) > 2:
+                # Connect names another transformation's option here; so do we
+                raise ConfigError.for_value("renames", [item], f"Invalid rename mapping: {item}")
+            _check_cast_type(field, parts[-1].strip())
+            whole += len(parts) == 1
+        if whole and len(value) > 1:
+            raise ConfigError(
+                "Cast transformations that specify a type to cast the entire value to may only specify a single cast "
+                "in their spec",
+                field=field,
+            )
+
+    return Validator("list of colon-delimited pairs, e.g. <code>foo:bar,abc:xyz</code>", check)
+
+
+_CAST_TYPES = ("INT8", "INT16", "INT32", "INT64", "FLOAT32", "FLOAT64", "BOOLEAN", "STRING")
+_OTHER_TYPES = ("BYTES", "ARRAY", "MAP", "STRUCT")
+
+
+def _check_cast_type(field: str, name: str) -> None:
+    kind = name.upper()
+    fix = f"use one of {', '.join(_CAST_TYPES).lower()}"
+    if kind in _OTHER_TYPES:
+        supported = ", ".join(_CAST_TYPES)
+        message = f"Cast transformation does not support casting to {kind}; supported types are [{supported}]"
+        raise ConfigError(message, field=field, fix=fix)
+    if kind not in _CAST_TYPES:
+        java = f"java.lang.IllegalArgumentException: No enum constant org.apache.kafka.connect.data.Schema.Type.{kind}"
+        message = f"Invalid value {java} for configuration Invalid type found in casting spec: {name}"
+        raise ConfigError(message, field=field, fix=fix)
 
 
 def rename_pairs() -> Validator:
@@ -160,10 +249,20 @@ def check_pairs(field: str, values: Iterable[str]) -> dict[str, str]:
     pairs: dict[str, str] = {}
     items = list(values)
     for item in items:
-        parts = item.split(":")
-        while parts and not parts[-1]:
-            parts.pop()  # Java's split drops trailing empty parts, so `id:` has one part
+        parts = _split_pair(item)
         if len(parts) != 2:
             raise ConfigError.for_value(field, items, f"Invalid rename mapping: {item}")
         pairs[parts[0]] = parts[1]
     return pairs
+
+
+def _split_pair(item: str) -> list[str]:
+    parts = item.split(":")
+    while parts and not parts[-1]:
+        parts.pop()  # Java's split drops trailing empty parts, so `id:` has one part
+    return parts
+
+
+def _check_items(field: str, values: Sequence[str]) -> None:
+    if not all(values):
+        raise ConfigError(f"Configuration '{field}' values must not be empty.", field=field)

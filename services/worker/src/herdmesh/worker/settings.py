@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from typing import Self
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
+from herdmesh.connect.client_overrides import OVERRIDE_ALLOWLIST, OVERRIDE_POLICY, override_policy
+from herdmesh.connect.errors import ConfigError
 from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
 
 
@@ -32,6 +35,12 @@ class WorkerSettings(ServiceSettings):
     offset_flush_interval_ms: int = Field(default=60_000, ge=1, description="how often tasks commit offsets")
     key_converter: str = Field(default="org.apache.kafka.connect.json.JsonConverter", description="default for keys")
     value_converter: str = Field(default="org.apache.kafka.connect.json.JsonConverter", description="same for values")
+    connector_client_config_override_policy: str = Field(
+        default="All", description="what connectors may set of their clients: All, None, Principal or Allowlist"
+    )
+    connector_client_config_override_allowlist: str = Field(
+        default="", description="client options the policy Allowlist allows, comma separated"
+    )
     worker_properties: SecretStr = Field(
         default=SecretStr(""),
         description="further properties of a Connect worker, such as consumer.fetch.min.bytes: name=value,name=value",
@@ -51,16 +60,27 @@ class WorkerSettings(ServiceSettings):
         name_value_pairs(value.get_secret_value())
         return value
 
+    @model_validator(mode="after")
+    def _policy_exists(self) -> Self:
+        try:
+            override_policy(self.worker_config()[OVERRIDE_POLICY] or "")
+        except ConfigError as error:
+            raise ValueError(f"{error} ({error.fix})") from error
+        return self
+
     def worker_config(self) -> dict[str, str | None]:
         """Defaults that a connector's config overrides, under Connect's names."""
         schemas_default = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
         config: dict[str, str | None] = {
+            "group.id": self.group_id,
             "key.converter": self.key_converter,
             "value.converter": self.value_converter,
             **schemas_default,
             "offset.flush.interval.ms": str(self.offset_flush_interval_ms),
             "offset.storage.partitions": str(self.offset_storage_partitions),
             "offset.storage.replication.factor": str(self.offset_storage_replication_factor),
+            OVERRIDE_POLICY: self.connector_client_config_override_policy,
+            OVERRIDE_ALLOWLIST: self.connector_client_config_override_allowlist,
             **name_value_pairs(self.worker_properties.get_secret_value()),
         }
         if self.offset_storage_file:

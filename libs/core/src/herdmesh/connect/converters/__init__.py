@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from herdmesh.connect.config import RawConfig
 from herdmesh.connect.converters.base import Converter
 from herdmesh.connect.converters.byte_array import ByteArrayConverter
+from herdmesh.connect.converters.definitions import is_converter
 from herdmesh.connect.converters.json import JsonConverter
 from herdmesh.connect.converters.string import StringConverter
 from herdmesh.connect.errors import ConfigError
@@ -29,12 +30,13 @@ def converter_class(field: str, name: str) -> type[Converter]:
     """The converter a configuration names.
 
     Raises:
-        ConfigError: unknown name; lists what exists.
+        ConfigError: unknown name, or one this release does not run yet; lists what it runs.
     """
     found = CONVERTERS.get(name)
     if found is None:
         known = ", ".join(cls.__name__ for cls in _CLASSES)
-        message = f"Invalid value {name} for configuration {field}: Class {name} could not be found."
+        why = "this converter is not built yet" if is_converter(name) else f"Class {name} could not be found."
+        message = f"Invalid value {name} for configuration {field}: {why}"
         raise ConfigError(message, field=field, fix=f"use one of: {known} (or its Java class name)")
     return found
 

@@ -12,18 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, RawConfig, Type
+from herdmesh.connect.config import ConfigDef, RawConfig
 from herdmesh.connect.data import Schema
-from herdmesh.connect.validators import one_of
-
-CONVERTER_TYPE = ConfigKey(
-    "converter.type",
-    Type.STRING,
-    REQUIRED,
-    Importance.LOW,
-    "How this converter will be used.",
-    one_of("key", "value", "header"),
-)
 
 
 class Converter(ABC):

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from herdmesh.connect.config import ConfigDef
-from herdmesh.connect.converters.base import CONVERTER_TYPE, Converter
+from herdmesh.connect.converters import definitions
+from herdmesh.connect.converters.base import Converter
 from herdmesh.connect.data import OPTIONAL_BYTES, Schema
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import java_class
@@ -19,7 +19,7 @@ class ByteArrayConverter(Converter):
     """`org.apache.kafka.connect.converters.ByteArrayConverter` (reference transforms-converters 5)."""
 
     java_class = "org.apache.kafka.connect.converters.ByteArrayConverter"
-    config_def = ConfigDef(CONVERTER_TYPE)
+    config_def = definitions.ONLY_TYPE
     read_schema = OPTIONAL_BYTES
 
     def _set_up(self, settings: dict[str, Any]) -> None:

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from herdmesh.connect import jackson
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.converters.base import CONVERTER_TYPE, Converter
+from herdmesh.connect.converters import definitions
+from herdmesh.connect.converters.base import Converter
 from herdmesh.connect.data import Schema
 from herdmesh.connect.errors import ConfigError, DataError
-from herdmesh.connect.validators import one_of_ignoring_case
 
 _JSON_TYPES = {
     "INT8": "int8",
@@ -40,34 +39,11 @@ _ENVELOPE_NEEDED = (
 )
 
 
-def _key(
-    name: str, kind: Type, default: Any, importance: Importance, doc: str, place: tuple[str, int], title: str
-) -> ConfigKey:
-    validator = one_of_ignoring_case("NUMERIC", "BASE64") if name == "decimal.format" else None
-    return ConfigKey(name, kind, default, importance, doc, validator, place[0], place[1], "MEDIUM", title)
-
-
 class JsonConverter(Converter):
     """`org.apache.kafka.connect.json.JsonConverter` (reference transforms-converters 4)."""
 
     java_class = "org.apache.kafka.connect.json.JsonConverter"
-    config_def = ConfigDef(
-        CONVERTER_TYPE,
-        _key("schemas.enable", Type.BOOLEAN, True, Importance.HIGH,
-             "Include schemas within each of the serialized values and keys.", ("Schemas", 0), "Enable Schemas"),
-        _key("schemas.cache.size", Type.INT, 1000, Importance.HIGH,
-             "The maximum number of schemas that can be cached in this converter instance.",
-             ("Schemas", 1), "Schema Cache Size"),
-        _key("schema.content", Type.STRING, None, Importance.HIGH,
-             "When set, this is used as the schema for all messages, and should be a JSON schema.",
-             ("Schemas", 2), "Schema Content"),
-        _key("decimal.format", Type.STRING, "BASE64", Importance.LOW,
-             "Controls which format this converter will serialize decimals in.",
-             ("Serialization", 0), "Decimal Format"),
-        _key("replace.null.with.default", Type.BOOLEAN, True, Importance.LOW,
-             "Whether to replace fields that have a default value and that are null to the default value.",
-             ("Serialization", 1), "Replace null with default"),
-    )  # fmt: skip
+    config_def = definitions.JSON_CONVERTER
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._schemas: bool = settings["schemas.enable"]

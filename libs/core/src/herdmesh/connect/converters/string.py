@@ -9,8 +9,8 @@ import codecs
 from collections.abc import Sequence
 from typing import Any
 
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.converters.base import CONVERTER_TYPE, Converter
+from herdmesh.connect.converters import definitions
+from herdmesh.connect.converters.base import Converter
 from herdmesh.connect.data import OPTIONAL_STRING, Schema
 from herdmesh.connect.errors import SerializationError
 from herdmesh.connect.javavalues import java_text, utf8_text
@@ -24,14 +24,7 @@ class StringConverter(Converter):
     """`org.apache.kafka.connect.storage.StringConverter` (reference transforms-converters 5)."""
 
     java_class = "org.apache.kafka.connect.storage.StringConverter"
-    config_def = ConfigDef(
-        CONVERTER_TYPE,
-        ConfigKey(
-            "converter.encoding", Type.STRING, "UTF-8", Importance.HIGH,
-            "The name of the Java character set to use for encoding strings as byte arrays.",
-            width="MEDIUM", display_name="Encoding",
-        ),
-    )  # fmt: skip
+    config_def = definitions.STRING_CONVERTER
     read_schema = OPTIONAL_STRING
 
     def _set_up(self, settings: dict[str, Any]) -> None:

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, Transformation
-
-
-def _text_key(name: str, doc: str) -> ConfigKey:
-    return ConfigKey(name, Type.STRING, None, Importance.MEDIUM, doc)
 
 
 class InsertField(Transformation):
@@ -22,18 +18,7 @@ class InsertField(Transformation):
     java_class = "org.apache.kafka.connect.transforms.InsertField"
     purpose = "field insertion"
     null_passes = True
-    config_def = ConfigDef(
-        _text_key("topic.field", "Field name for Kafka topic. Suffix with ! to make it required, with ? optional."),
-        _text_key("partition.field", "Field name for Kafka partition. Suffix as above."),
-        _text_key("offset.field", "Field name for Kafka offset - only applicable to sink connectors. Suffix as above."),
-        _text_key("timestamp.field", "Field name for record timestamp. Suffix as above."),
-        _text_key("static.field", "Field name for static data field. Suffix as above."),
-        _text_key("static.value", "Static field value, if field name configured."),
-        ConfigKey(
-            "replace.null.with.default", Type.BOOLEAN, True, Importance.MEDIUM,
-            "Whether to replace fields that have a default value and that are null to the default value.",
-        ),
-    )  # fmt: skip
+    config_def = definitions.INSERT_FIELD
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._topic = _field_name(settings["topic.field"])

@@ -10,12 +10,11 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, JavaDate
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import java_class, type_of
+from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, Transformation
-from herdmesh.connect.validators import distinct_values, non_empty_string
 
 _NOTHING: dict[type[object], Callable[[], Any]] = {
     bool: lambda: False,
@@ -44,22 +43,7 @@ class MaskField(Transformation):
     java_class = "org.apache.kafka.connect.transforms.MaskField"
     purpose = "mask fields"
     null_passes = False
-    config_def = ConfigDef(
-        ConfigKey(
-            "fields", Type.LIST, REQUIRED, Importance.HIGH, "Names of fields to mask.",
-            distinct_values(empty_allowed=False),
-        ),
-        ConfigKey(
-            "replacement", Type.STRING, None, Importance.LOW,
-            "Custom value replacement, that will be applied to all 'fields' values "
-            "(numeric or non-empty string values only).",
-            non_empty_string(),
-        ),
-        ConfigKey(
-            "replace.null.with.default", Type.BOOLEAN, True, Importance.MEDIUM,
-            "Whether to replace fields that have a default value and that are null to the default value.",
-        ),
-    )  # fmt: skip
+    config_def = definitions.MASK_FIELD
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._fields: list[str] = settings["fields"]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.javavalues import hash_map_order
+from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, Transformation
-from herdmesh.connect.validators import check_pairs, distinct_values, rename_pairs
+from herdmesh.connect.validators import check_pairs
 
 
 class ReplaceField(Transformation):
@@ -20,21 +20,7 @@ class ReplaceField(Transformation):
     java_class = "org.apache.kafka.connect.transforms.ReplaceField"
     purpose = "field replacement"
     null_passes = True
-    config_def = ConfigDef(
-        ConfigKey(
-            "exclude", Type.LIST, [], Importance.MEDIUM,
-            "Fields to exclude. This takes precedence over the fields to include.", distinct_values(empty_allowed=True),
-        ),
-        ConfigKey(
-            "include", Type.LIST, [], Importance.MEDIUM,
-            "Fields to include. If specified, only these fields will be used.", distinct_values(empty_allowed=True),
-        ),
-        ConfigKey("renames", Type.LIST, [], Importance.MEDIUM, "Field rename mappings.", rename_pairs()),
-        ConfigKey(
-            "replace.null.with.default", Type.BOOLEAN, True, Importance.MEDIUM,
-            "Whether to replace fields that have a default value and that are null to the default value.",
-        ),
-    )  # fmt: skip
+    config_def = definitions.REPLACE_FIELD
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._exclude: list[str] = settings["exclude"] or []

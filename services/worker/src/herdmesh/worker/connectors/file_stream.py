@@ -57,7 +57,13 @@ class FileStreamSource(SourceConnector):
     version = VERSION
     java_task_class = "org.apache.kafka.connect.file.FileStreamSourceTask"
     _keys = ConfigDef(
-        ConfigKey("file", Type.STRING, None, Importance.HIGH, "Source filename. If not specified, the standard input will be used"),
+        ConfigKey(
+            "file",
+            Type.STRING,
+            None,
+            Importance.HIGH,
+            "Source filename. If not specified, the standard input will be used",
+        ),
         ConfigKey("topic", Type.STRING, REQUIRED, Importance.HIGH, "The topic to publish data to", non_empty_string()),
         ConfigKey(
             "batch.size",
@@ -222,7 +228,15 @@ class FileStreamSink(SinkConnector):
     aliases = ("FileStreamSink", "FileStreamSinkConnector")
     version = VERSION
     java_task_class = "org.apache.kafka.connect.file.FileStreamSinkTask"
-    _keys = ConfigDef(ConfigKey("file", Type.STRING, None, Importance.HIGH, "Destination filename. If not specified, the standard output will be used"))
+    _keys = ConfigDef(
+        ConfigKey(
+            "file",
+            Type.STRING,
+            None,
+            Importance.HIGH,
+            "Destination filename. If not specified, the standard output will be used",
+        )
+    )
 
     @classmethod
     def config_def(cls) -> ConfigDef:

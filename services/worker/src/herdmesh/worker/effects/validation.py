@@ -1,114 +1,139 @@
-"""Validating a connector's config with the plugins of this worker, as Connect's validation result.
+"""Validating a connector's config with the plugins of this worker: Connect's result, and what this release refuses.
 
-Owns the shape of the result: every key of the definitions that apply, its value, its errors. What is wrong is decided
-by `herdmesh.connect.connector_config` and the plugin. Calls authors' code, so it is called in a thread.
+Owns the message. What is wrong is decided by `herdmesh.connect.connector_config` (Connect's own layer, exact) and
+`herdmesh.connect.refusals` (on top of it). Calls authors' code, so it is called in a thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Type
-from herdmesh.connect.connector import ConnectorKind
-from herdmesh.connect.connector_config import validate_connector
-from herdmesh.connect.connector_keys import COMMON, HERDMESH, SINK, SOURCE
+from herdmesh.connect.builtin import PluginKind
+from herdmesh.connect.client_overrides import OVERRIDE_ALLOWLIST, OVERRIDE_POLICY, override_policy
+from herdmesh.connect.config import REQUIRED, ConfigKey, ConfigValue, FieldViolation, text_of
+from herdmesh.connect.connector_config import ValidatedField, Validation, validate_connector
+from herdmesh.connect.connector_keys import COMMON, HERDMESH
+from herdmesh.connect.enrichment import WorkerFacts
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
+from herdmesh.connect.plugin_fields import fields_of_plugin
+from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.refusals import refusals
 from herdmesh.engine.contract import Properties
-
-_SECRET = "[hidden]"
 
 
 def validate(config: Properties, plugins: PluginRegistry, worker: Properties) -> worker_service_pb2.ConfigValidation:
-    """Everything wrong with the config, by key. Raises what the author's `validate` raises beyond ConfigError."""
-    name = (config.get("connector.class") or "").strip()
-    plugin = _find(plugins, name)
-    errors: dict[str, list[str]] = {}
-    for violation in validate_connector(config, plugins, worker=worker):
-        fix = violation.fix and f" ({violation.fix})"
-        errors.setdefault(violation.field, []).append(f"{violation.message}{fix}")
-    keys = list(_keys(plugin))
-    # A key that no definition has (transforms.a.x, an unknown one) still gets its place, so that no error is lost.
-    extra = [name for name in errors if name not in {key.name for key in keys}]
-    result = worker_service_pb2.ConfigValidation(
-        class_name=name,
-        error_count=sum(len(found) for found in errors.values()),
-        groups=list(dict.fromkeys(key.group for key in keys if key.group)),
-        connector_type=_type(plugin),
+    """Everything wrong with the config, by key. `worker` is what the worker adds, under Connect's names.
+
+    Raises what the author's `validate` raises beyond ConfigError.
+
+    Our own keys follow Connect's. Where Connect gives an error instead of a result (no class, an unknown one, a client
+    option that is no number), the keys of all connectors are shown, with that error at its key.
+    """
+    try:
+        result = validate_connector(config, plugins, worker_facts(worker))
+        refused = refusals(config, plugins.find(result.name), worker)
+    except ConfigError as error:
+        result = _without_plugin(config)
+        refused = [FieldViolation(error.field, str(error), error.fix)]
+        for one in result.fields:
+            if one.name == error.field:
+                result.error_count -= len(one.value.problems)
+                one.value.problems.clear()  # said better by what Connect says of it
+    ours = HERDMESH.validate(config).values()
+    shown = [ValidatedField(one.name, HERDMESH.keys[one.name], ConfigValue(one.name, one.value)) for one in ours]
+    result.add(HERDMESH.groups, shown, each_message=True)
+    _refuse(result, refused, config)
+    return _message(result)
+
+
+def worker_facts(worker: Properties) -> WorkerFacts:
+    """What Connect's validation has to know, out of a worker's properties. Raises ConfigError for a policy there is
+    not."""
+    defaults = WorkerFacts()
+    policy = worker.get(OVERRIDE_POLICY) or defaults.overrides.name
+    allowlist = [name.strip() for name in (worker.get(OVERRIDE_ALLOWLIST) or "").split(",")]
+    return WorkerFacts(
+        {name: worker.get(name) or default for name, default in defaults.converters.items()},
+        worker.get("group.id") or defaults.group_id,
+        exactly_once="offset.storage.file.filename" not in worker,  # written after the transaction, so not with it
+        overrides=override_policy(policy, allowlist),
     )
-    result.fields.extend(_field(key, config, errors.get(key.name, [])) for key in keys)
-    for name in extra:
-        field = result.fields.add(name=name, type="STRING", importance="MEDIUM", width="NONE", order=-1, visible=True)
-        field.errors.extend(errors[name])
-        value = config.get(name)
-        if value is not None:
-            field.value = value
+
+
+def describe(class_name: str, plugins: PluginRegistry) -> list[worker_service_pb2.ConfigField]:
+    """The definition of a plugin of any kind, without values.
+
+    Raises ConfigError when there is no such plugin (`herdmesh.connect.plugin_fields`)."""
+    return [_definition(key, key.name) for key in fields_of_plugin(class_name, plugins)]
+
+
+def _without_plugin(config: Properties) -> Validation:
+    result = Validation(config.get("connector.class") or "")
+    values = COMMON.validate(config)
+    fields = [ValidatedField(name, COMMON.keys[name], value) for name, value in values.items()]
+    result.add(COMMON.groups, fields, each_message=True)
     return result
 
 
-def _find(plugins: PluginRegistry, name: str) -> PluginDescriptor | None:
-    try:
-        return plugins.find(name)
-    except ConfigError:
-        return None
+def _refuse(result: Validation, refused: Iterable[FieldViolation], config: Properties) -> None:
+    """Adds the refusals at their keys, and a line for a key no definition has. One word on a key is enough: what
+    Connect says of it is not repeated in ours."""
+    wrong = {one.name for one in result.fields if one.value.problems}
+    for violation in refused:
+        if violation.field in wrong:
+            continue
+        found = result.field_named(violation.field)
+        if found is None:
+            found = ValidatedField(violation.field, None, ConfigValue(violation.field, config.get(violation.field)))
+            result.fields.append(found)
+        found.value.add(violation.message, violation.fix)
+        result.error_count += 1
 
 
-def _keys(plugin: PluginDescriptor | None) -> Iterable[ConfigKey]:
-    shared = COMMON
-    definitions: list[ConfigDef] = []
-    if plugin is not None:
-        shared = SINK if plugin.kind is ConnectorKind.SINK else SOURCE
-        definitions.append(plugin.connector.config_def())
-    seen: set[str] = set()
-    for definition in (shared, HERDMESH, *definitions):
-        for name, key in definition.keys.items():
-            if name not in seen:
-                seen.add(name)
-                yield key
+def _message(result: Validation) -> worker_service_pb2.ConfigValidation:
+    return worker_service_pb2.ConfigValidation(
+        class_name=result.name,
+        error_count=result.error_count,
+        groups=result.groups,
+        connector_type=_type(result.kind),
+        fields=map(_field, result.fields),
+    )
 
 
-def _type(plugin: PluginDescriptor | None) -> connector_pb2.ConnectorType.ValueType:
-    if plugin is None:
+def _type(kind: PluginKind | None) -> connector_pb2.ConnectorType.ValueType:
+    if kind is None:
         return connector_pb2.CONNECTOR_TYPE_UNSPECIFIED
-    sink = plugin.kind is ConnectorKind.SINK
-    return connector_pb2.CONNECTOR_TYPE_SINK if sink else connector_pb2.CONNECTOR_TYPE_SOURCE
+    return connector_pb2.CONNECTOR_TYPE_SINK if kind is PluginKind.SINK else connector_pb2.CONNECTOR_TYPE_SOURCE
 
 
-def _field(key: ConfigKey, config: Properties, errors: list[str]) -> worker_service_pb2.ConfigField:
-    field = definition_field(key)
-    value = config.get(key.name, field.default_value if field.HasField("default_value") else None)
+def _field(one: ValidatedField) -> worker_service_pb2.ConfigField:
+    message = worker_service_pb2.ConfigField(name=one.name) if one.key is None else _definition(one.key, one.name)
+    kind = None if one.key is None else one.key.type
+    value = text_of(one.value.value, kind)
     if value is not None:
-        field.value = _SECRET if key.type is Type.PASSWORD else value
-    field.errors.extend(errors)
-    return field
+        message.value = value
+    message.recommended_values.extend(text_of(offered, kind) or "" for offered in one.value.recommended)
+    for problem in one.value.problems:
+        message.errors.append(problem.message)
+        message.fixes.append(problem.fix)
+    message.visible = one.value.visible
+    return message
 
 
-def definition_field(key: ConfigKey) -> worker_service_pb2.ConfigField:
-    """A key of a config definition, without a value."""
+def _definition(key: ConfigKey, name: str) -> worker_service_pb2.ConfigField:
     return worker_service_pb2.ConfigField(
-        name=key.name,
+        name=name,
         type=key.type.name,
         required=key.required,
-        default_value=None if key.default is REQUIRED else _text(key.default),
+        default_value=None if key.default is REQUIRED else text_of(key.default, key.type),
         importance=key.importance.name,
         documentation=key.doc,
         group=key.group or "",
         width=key.width,
-        display_name=key.display_name,
+        display_name=key.display_name or key.name,
+        dependents=key.dependents,
         order=key.order,
         visible=True,
     )
-
-
-def _text(value: Any) -> str | None:
-    """A default as Connect writes it."""
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list | tuple):
-        return ",".join(str(one) for one in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return str(value)

@@ -287,10 +287,13 @@ class ConfigField(_message.Message):
     RECOMMENDED_VALUES_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
     VISIBLE_FIELD_NUMBER: _builtins.int
+    FIXES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """name of the key."""
     type: _builtins.str
-    """type in Connect's names: BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD."""
+    """type in Connect's names: BOOLEAN, STRING, INT, SHORT, LONG, DOUBLE, LIST, CLASS, PASSWORD. Empty = no definition has
+    this key, so that only its value is told.
+    """
     required: _builtins.bool
     """required is true when there is no default."""
     default_value: _builtins.str
@@ -321,7 +324,11 @@ class ConfigField(_message.Message):
 
     @_builtins.property
     def errors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """errors of the value, each with its fix."""
+        """errors of the value, in Connect's words where Connect has them."""
+
+    @_builtins.property
+    def fixes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """fixes say what to write instead, one for each of errors in their order. Empty = the error says it."""
 
     def __init__(
         self,
@@ -341,10 +348,11 @@ class ConfigField(_message.Message):
         recommended_values: _abc.Iterable[_builtins.str] | None = ...,
         errors: _abc.Iterable[_builtins.str] | None = ...,
         visible: _builtins.bool = ...,
+        fixes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_default_value", b"_default_value", "_value", b"_value", "default_value", b"default_value", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_default_value", b"_default_value", "_value", b"_value", "default_value", b"default_value", "dependents", b"dependents", "display_name", b"display_name", "documentation", b"documentation", "errors", b"errors", "group", b"group", "importance", b"importance", "name", b"name", "order", b"order", "recommended_values", b"recommended_values", "required", b"required", "type", b"type", "value", b"value", "visible", b"visible", "width", b"width"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_default_value", b"_default_value", "_value", b"_value", "default_value", b"default_value", "dependents", b"dependents", "display_name", b"display_name", "documentation", b"documentation", "errors", b"errors", "fixes", b"fixes", "group", b"group", "importance", b"importance", "name", b"name", "order", b"order", "recommended_values", b"recommended_values", "required", b"required", "type", b"type", "value", b"value", "visible", b"visible", "width", b"width"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__default_value: _TypeAlias = _typing.Literal["default_value"]  # noqa: Y015
     _WhichOneofArgType__default_value: _TypeAlias = _typing.Literal["_default_value", b"_default_value"]  # noqa: Y015
@@ -388,7 +396,7 @@ class ListPluginsResponse(_message.Message):
 
     @_builtins.property
     def plugins(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Plugin]:
-        """plugins sorted by class."""
+        """plugins in Connect's order: sinks, sources, transformations, predicates, converters, header converters."""
 
     def __init__(
         self,

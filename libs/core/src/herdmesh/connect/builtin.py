@@ -1,0 +1,102 @@
+"""Connect's own classes that a connector's config can name: converters, transformations, predicates.
+
+Owns the list, with names and definitions as Connect 4.3.1 has them, also of what is abstract. Which of them this
+release runs: `refusals`. Imported where configs are validated, not where records move.
+
+Invariant: a concrete class has the definition its Java class declares (golden configdef vectors).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from herdmesh.connect import predicates
+from herdmesh.connect.config import ConfigDef
+from herdmesh.connect.converters import definitions as converters
+from herdmesh.connect.transforms import definitions as transforms
+
+VERSION = "4.3.1"
+"""Of Connect, whose behaviour these answer to."""
+
+
+class PluginKind(StrEnum):
+    """What a plugin is, in the words of Connect's REST API and in the order it lists them."""
+
+    SINK = "sink"
+    SOURCE = "source"
+    TRANSFORMATION = "transformation"
+    PREDICATE = "predicate"
+    CONVERTER = "converter"
+    HEADER_CONVERTER = "header_converter"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginClass:
+    """A class a config can name. `kinds` is what it implements, also when it is abstract; `nested` are the concrete
+    classes within an abstract one."""
+
+    name: str
+    kinds: tuple[PluginKind, ...]
+    definition: ConfigDef
+    aliases: tuple[str, ...] = ()
+    version: str = VERSION
+    abstract: bool = False
+    interface: bool = False
+    nested: tuple[str, ...] = ()
+
+
+def builtin_classes() -> list[PluginClass]:
+    """All of them, in no particular order."""
+    return [*_transformations(), *_predicates(), *_converters(), *_abstract()]
+
+
+_PACKAGE = "org.apache.kafka.connect."
+_BOTH = (PluginKind.CONVERTER, PluginKind.HEADER_CONVERTER)
+
+
+def _transformations() -> Iterator[PluginClass]:
+    kinds = (PluginKind.TRANSFORMATION,)
+    for name, definition in transforms.DEFINITIONS.items():
+        if name in transforms.WHOLE_RECORD:
+            yield PluginClass(name, kinds, definition, (_simple(name),))
+            continue
+        parts = tuple(f"{name}${part}" for part in ("Key", "Value"))
+        yield PluginClass(name, kinds, definition, abstract=True, nested=parts)
+        for part in parts:
+            yield PluginClass(part, kinds, definition)
+
+
+def _predicates() -> Iterator[PluginClass]:
+    for name, definition in predicates.DEFINITIONS.items():
+        yield PluginClass(name, (PluginKind.PREDICATE,), definition, (_simple(name),))
+
+
+def _converters() -> Iterator[PluginClass]:
+    for name, definition in converters.DEFINITIONS.items():
+        simple = _simple(name)
+        yield PluginClass(name, _BOTH, definition, (simple.removesuffix("Converter"), simple))
+    simple = _simple(converters.SIMPLE_HEADER_CONVERTER)
+    yield PluginClass(
+        converters.SIMPLE_HEADER_CONVERTER,
+        (PluginKind.HEADER_CONVERTER,),
+        ConfigDef(),
+        (simple.removesuffix("HeaderConverter"), simple),
+    )
+
+
+def _abstract() -> Iterator[PluginClass]:
+    interfaces = {
+        "transforms.Transformation": PluginKind.TRANSFORMATION,
+        "transforms.predicates.Predicate": PluginKind.PREDICATE,
+        "storage.Converter": PluginKind.CONVERTER,
+        "storage.HeaderConverter": PluginKind.HEADER_CONVERTER,
+    }
+    for name, kind in interfaces.items():
+        yield PluginClass(_PACKAGE + name, (kind,), ConfigDef(), abstract=True, interface=True)
+    yield PluginClass(_PACKAGE + "converters.NumberConverter", _BOTH, ConfigDef(), abstract=True)
+
+
+def _simple(name: str) -> str:
+    return name.rpartition(".")[2]

@@ -1,0 +1,100 @@
+"""What Connect accepts and this release refuses: what it does not run yet, what could not be started, and what is wrong
+with our own keys (`herdmesh.*`).
+
+Owns the refusals that come on top of Connect's validation (`connector_config`), each with its key, so that nobody
+believes that it works. A key Connect finds wrong already is not spoken of again.
+
+Invariant: a configuration with neither Connect's problems nor these can be started.
+"""
+
+from __future__ import annotations
+
+import re
+
+from herdmesh.connect import chain_config
+from herdmesh.connect.config import FieldViolation, RawConfig, Type, parse_value
+from herdmesh.connect.connector_keys import HERDMESH
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.plugins import PluginDescriptor
+
+_RESTART_BACKOFF_MS = "herdmesh.restart.backoff.ms"
+_RESTART_BACKOFF_MAX_MS = "herdmesh.restart.backoff.max.ms"
+
+
+def refusals(config: RawConfig, plugin: PluginDescriptor, worker: RawConfig) -> list[FieldViolation]:
+    """Everything refused. `worker` is what a run gets as the worker's settings (default converters).
+
+    Raises what the author's `validate` raises beyond ConfigError.
+    """
+    ours = HERDMESH.validate(config)
+    found = [
+        FieldViolation(name, problem.message, problem.fix) for name, value in ours.items() for problem in value.problems
+    ]
+    found += [*chain_config.violations(config, worker=worker), *_not_built(config), *_python_regex(config)]
+    found += _restart_rules(config)
+    if not any(value.problems for value in plugin.connector.config_def().validate(config).values()):
+        # only then: an author's own rules may rely on well-formed values
+        found += [FieldViolation(error.field, str(error), error.fix) for error in plugin.load().validate(config)]
+    return found
+
+
+def _not_built(config: RawConfig) -> list[FieldViolation]:
+    found: list[FieldViolation] = []
+    for field, accepted, what in _NOT_BUILT:
+        value = config.get(field)
+        if value is not None and str(value).strip().lower() not in accepted:
+            fix = f"leave it out or write {accepted[0]}" if accepted[0] else "leave it out"
+            message = f"Invalid value {value} for configuration {field}: {what} not built yet"
+            found.append(FieldViolation(field, message, fix))
+    if _flag(config, "errors.log.enable"):
+        message = "Invalid value true for configuration errors.log.enable: logging of tolerated errors is not built yet"
+        found.append(FieldViolation("errors.log.enable", message, "leave it out or write false"))
+    return found
+
+
+_NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("errors.tolerance", ("none",), "skipping bad records is"),
+    ("errors.retry.timeout", ("0",), "retrying of records is"),
+    ("errors.deadletterqueue.topic.name", ("",), "dead letter queues are"),
+    ("predicates", ("",), "predicates are"),
+    ("header.converter", ("", "org.apache.kafka.connect.storage.simpleheaderconverter", "simpleheaderconverter",
+                          "simple"), "header converters are"),
+    ("topic.creation.groups", ("", "default"), "topic creation groups besides default are"),
+    ("transaction.boundary", ("poll", "interval"), "boundaries set by the connector are"),
+    ("offsets.storage.topic", ("",), "offsets topics of single connectors are"),
+)  # fmt: skip
+
+
+def _python_regex(config: RawConfig) -> list[FieldViolation]:
+    """Topics are matched by Python, which does not know all that Java does."""
+    pattern = config.get("topics.regex")
+    try:
+        re.compile(pattern or "")
+    except re.error as error:
+        message = f"Invalid value {pattern} for configuration topics.regex: Python cannot compile it: {error}"
+        return [FieldViolation("topics.regex", message, "write it without what only Java knows")]
+    return []
+
+
+def _restart_rules(config: RawConfig) -> list[FieldViolation]:
+    """The longest wait before a restart is not shorter than the first."""
+    longest, first = _text(config, _RESTART_BACKOFF_MAX_MS), _text(config, _RESTART_BACKOFF_MS)
+    if not (longest.isdecimal() and first.isdecimal()) or int(longest) >= int(first):
+        return []
+    message = (
+        f"Invalid value {longest} for configuration {_RESTART_BACKOFF_MAX_MS}: must not be below {_RESTART_BACKOFF_MS} "
+        f"({first})"
+    )
+    return [FieldViolation(_RESTART_BACKOFF_MAX_MS, message, f"write {first} or more")]
+
+
+def _text(config: RawConfig, field: str) -> str:
+    value = config.get(field)
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _flag(config: RawConfig, field: str) -> bool:
+    try:
+        return parse_value(field, config.get(field), Type.BOOLEAN) is True
+    except ConfigError:
+        return False  # reported as a bad value already

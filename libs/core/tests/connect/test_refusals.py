@@ -1,0 +1,81 @@
+"""What Connect accepts and this release refuses is refused by name, and what it runs is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from herdmesh.connect.connector_config import validate_connector
+from herdmesh.connect.refusals import refusals
+from libs.core.tests.connect.example_plugins import ABSENT, PLUGINS, SINK, changed
+
+_PACKAGE = "org.apache.kafka.connect."
+_MASK = {
+    "transforms": "m",
+    "transforms.m.type": f"{_PACKAGE}transforms.MaskField$Value",
+    "transforms.m.fields": "a",
+}
+
+
+def refused(change: dict[str, Any]) -> list[tuple[str, str]]:
+    config = changed(SINK, change)
+    found = refusals(config, PLUGINS.find("ExampleSink"), {})
+    assert all(one.fix for one in found), found
+    return [(one.field, one.message) for one in found]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        _MASK,
+        {"key.converter": "Json", "key.converter.schemas.enable": "false", "header.converter": "Simple"},
+        {"topics": ABSENT, "topics.regex": "a.*"},
+        {"errors.tolerance": "none", "topic.creation.groups": "", "errors.log.enable": "false"},
+        {"herdmesh.restart.backoff.ms": "10", "herdmesh.restart.backoff.max.ms": "10"},
+    ],
+)
+def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
+    assert refused(change) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "says"),
+    [
+        ({"errors.tolerance": "all"}, "errors.tolerance", "skipping bad records is not built yet"),
+        ({"errors.retry.timeout": "-1"}, "errors.retry.timeout", "retrying of records is not built yet"),
+        ({"errors.deadletterqueue.topic.name": "d"}, "errors.deadletterqueue.topic.name", "not built yet"),
+        ({"errors.log.enable": "true"}, "errors.log.enable", "not built yet"),
+        ({"header.converter": "Json"}, "header.converter", "header converters are not built yet"),
+        ({"key.converter": f"{_PACKAGE}converters.LongConverter"}, "key.converter", "converter is not built yet"),
+        ({"topic.creation.groups": "g"}, "topic.creation.groups", "not built yet"),
+        ({"transaction.boundary": "connector"}, "transaction.boundary", "not built yet"),
+        ({"offsets.storage.topic": "o"}, "offsets.storage.topic", "not built yet"),
+        (
+            {"transforms": "t", "transforms.t.type": f"{_PACKAGE}transforms.Cast$Value", "transforms.t.spec": "int8"},
+            "transforms.t.type",
+            "this transformation is not built yet",
+        ),
+        ({"transforms": "t", "transforms.t.type": "Filter"}, "transforms.t.type", "not built yet"),
+        ({**_MASK, "transforms.m.predicate": "p"}, "transforms.m.predicate", "predicates are not built yet"),
+        ({"topics": ABSENT, "topics.regex": "a\\p{L}"}, "topics.regex", "Python cannot compile it"),
+        ({"path": "/readonly"}, "path", "not writable"),
+        (
+            {"herdmesh.restart.backoff.ms": "10", "herdmesh.restart.backoff.max.ms": "9"},
+            "herdmesh.restart.backoff.max.ms",
+            "must not be below herdmesh.restart.backoff.ms (10)",
+        ),
+        ({"herdmesh.linger.ms": "-1"}, "herdmesh.linger.ms", "Value must be at least 0"),
+    ],
+)
+def test_what_does_not_run_is_refused_by_name(change: dict[str, Any], field: str, says: str) -> None:
+    ((found, message),) = refused(change)
+    assert found == field
+    assert says in message
+    assert not validate_connector(changed(SINK, change), PLUGINS).error_count  # it is ours to refuse, not Connect's
+
+
+def test_a_transformation_that_could_not_be_started_is_refused() -> None:
+    change = {"transforms": "i", "transforms.i.type": f"{_PACKAGE}transforms.InsertField$Value"}
+    assert refused(change) == [("transforms.i.type", "No field insertion configured")]
