@@ -40,10 +40,10 @@ _RETRIED = frozenset(
         *("NOT_LEADER", "NO_LEADER", "SHUTTING_DOWN", "NO_WORKER"),
         *("STORE_REPLAYING", "NOT_WRITER", "WRITER_FENCED", "TOPIC_RECREATED"),
         # every mutation of the CLI has a request id, so that repeating one of unknown outcome is safe
-        "UNREACHABLE",
+        *("UNREACHABLE", "WRITE_OUTCOME_UNKNOWN"),
     }
 )
-_ANOTHER_MAY_LEAD = frozenset({"NO_LEADER", "SHUTTING_DOWN", "UNREACHABLE"})
+_ANOTHER_MAY_LEAD = frozenset({"NO_LEADER", "SHUTTING_DOWN", "UNREACHABLE", "WRITE_OUTCOME_UNKNOWN"})
 
 
 def find_herder(option: str | None) -> str:

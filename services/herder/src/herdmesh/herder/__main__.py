@@ -1,8 +1,8 @@
 """The herder's process: wiring only.
 
 Order of start: server (NOT_SERVING, and every call refused, until this herder leads), loop, watches, campaign. Order
-of stop: NOT_SERVING, resign (another herder leads at once), end the loop (workers keep their tasks and dial elsewhere),
-end the calls, close the channels.
+of stop, each stage bounded: NOT_SERVING, resign (another herder leads at once), stop leading (workers keep their tasks
+and dial elsewhere, callers are told to, writes under way end), end the loop, end the calls, close the channels.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from herdmesh.herder.effects.campaign import Campaign
 from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.effects.watches import ConfigWatch, StatusWatch
 from herdmesh.herder.effects.writes import StoreWrites
+from herdmesh.herder.errors import PartEnded
 from herdmesh.herder.loop import HerderLoop
 from herdmesh.herder.metrics import HerderMetrics
 from herdmesh.herder.service import CONNECTOR_SERVICE, SESSION_SERVICE, ConnectorServicer, WorkerSessionServicer
@@ -81,10 +82,11 @@ async def serve(
         for task in tasks:
             if task.done():
                 task.result()
-                raise RuntimeError("a part of the herder ended by itself")
+                raise PartEnded("a part of the herder ended by itself")
     finally:
         await server.set_all_serving(False)
         await campaign.resign()
+        await loop.stop_leading(_DRAIN_S)
         stopped.cancel()
         for task in tasks:
             task.cancel()

@@ -1,7 +1,7 @@
 """What can end a herder's process. What callers see are the errors of `herdmesh.rpc.errors`.
 
     HerderError
-    `-- LoopStopped     the loop that owns the state ended, and nothing can be decided any more
+    `-- PartEnded     a part that must live as long as the process ended
 
 Owns the tree. Invariant: none of these crosses the wire.
 """
@@ -13,5 +13,5 @@ class HerderError(Exception):
     """Root."""
 
 
-class LoopStopped(HerderError):
-    """The loop ended while somebody still posted events."""
+class PartEnded(HerderError):
+    """A part of the herder ended by itself, without an error of its own."""

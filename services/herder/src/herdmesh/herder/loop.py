@@ -19,14 +19,13 @@ from typing import Final, Protocol
 
 import structlog
 
-from herdmesh.herder.errors import LoopStopped
 from herdmesh.herder.metrics import HerderMetrics
 from herdmesh.herder.state import Herder
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.requests import Answer, Request, WriteOptions
 from herdmesh.herder.wire.values import monotonic_ms
-from herdmesh.rpc.errors import HerdmeshError, QueueFull, Timeout
+from herdmesh.rpc.errors import HerdmeshError, QueueFull, ShuttingDown, Timeout, WriteOutcomeUnknown
 
 QUEUE_MAX: Final = 10_000
 #: Callers that may wait, each with its request in memory; more are told to slow down.
@@ -155,7 +154,18 @@ class HerderLoop:
                 outbox.end(None)
             for future in self._calls.values():
                 if not future.done():
-                    future.set_exception(LoopStopped("the herder's loop ended"))
+                    # Only what had begun to write is left by now (`stop_leading`), unless the loop broke.
+                    unknown = "this herder stopped before the outcome was known; repeat with the same request_id"
+                    future.set_exception(WriteOutcomeUnknown(unknown))
+
+    async def stop_leading(self, timeout_s: float) -> None:
+        """Close sessions, send callers to the next leader, and let calls that have begun to write end, for at most so
+        long."""
+        self.post_now(ev.LeadershipLost("this herder stops"))
+        await asyncio.sleep(0)
+        waiting = list(self._calls.values())
+        if waiting:
+            await asyncio.wait(waiting, timeout=timeout_s)
 
     async def post(self, event: ev.Event) -> None:
         """Hand in an event; waits while the queue is full, which is how a fast sender is slowed down."""
@@ -187,7 +197,7 @@ class HerderLoop:
     async def call(self, request: Request, options: WriteOptions, timeout_s: float) -> Answer:
         """Carry out a request. Raises what the state answers, at the latest `Timeout` at `timeout_s`."""
         if self._stopped:
-            raise LoopStopped("the herder's loop ended")
+            raise ShuttingDown("this herder stops; another leads")
         if len(self._calls) >= CALLS_MAX:
             raise QueueFull(f"{CALLS_MAX} calls wait; try again a little later")
         number = next(self._numbers)
