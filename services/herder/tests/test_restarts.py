@@ -77,6 +77,10 @@ def test_a_failed_task_waits_longer_each_time_and_then_stays_failed(world: World
     assert "`herd restart a --task 0`" in seen(world).explanation
     assert holder(world).id == where, "a restart keeps its worker"
     assert starts(world, UnitId("a", 1)) == starts(world, CONNECTOR) == 1, "nothing else is restarted"
+    world.ask(SetTarget("a", TargetState.PAUSED))
+    world.ask(SetTarget("a", TargetState.STARTED))
+    world.advance(600_000)
+    assert starts(world) == 4, "also long after the window: a human has to act"
 
 
 def test_the_status_store_shows_failed_with_its_trace_and_the_restart_to_come(world: World) -> None:
@@ -256,6 +260,18 @@ def test_a_task_that_moves_while_it_waits_is_not_restarted_again(world: World) -
     assert seen(world).state is RunState.RUNNING
 
 
+def test_a_unit_that_nobody_holds_has_no_restart_to_come(world: World) -> None:
+    fail(world)
+    world.advance(1_100)
+    fail(world)
+    assert progress(world) == (RunState.FAILED, 2, 2_000)
+    for worker in list(world.workers):
+        world.kill(worker)
+    world.advance(1_000)
+    world.advance(1_500)
+    assert progress(world) == (RunState.UNASSIGNED, 1, None)
+
+
 # --- across leaders
 
 
@@ -359,6 +375,18 @@ def test_what_a_worker_wrote_meanwhile_is_never_overwritten(world: World) -> Non
     world.advance(10_000)
     assert world.statuses[UNIT].state is RunState.RUNNING
     assert (UNIT, RunState.RESTARTING) not in [(unit, state) for unit, state, _ in world.told]
+
+
+def test_a_status_that_is_ahead_of_the_workers_report_is_believed(world: World) -> None:
+    """The worker's RUNNING is in the store before the leader heard of it: there is nothing left to say."""
+    fail(world)
+    world.report_delay_ms = 400
+    world.advance(1_600)
+    assert world.statuses[UNIT].state is RunState.RUNNING
+    assert seen(world).state is RunState.RESTARTING
+    world.advance(2_000)
+    assert world.statuses[UNIT].state is seen(world).state is RunState.RUNNING
+    assert [state for unit, state, _ in world.told if unit == UNIT].count(RunState.RESTARTING) == 1
 
 
 def test_restarts_do_not_wait_for_the_status_store(world: World) -> None:

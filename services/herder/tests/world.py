@@ -63,6 +63,8 @@ class World:
         self.status_store_down = False
         #: how much longer than other messages a herder's writes to the status store travel.
         self.status_delay_ms = 0
+        #: how much longer than their status writes what workers say over their sessions travels.
+        self.report_delay_ms = 0
         #: what a herder wrote into the status store, in order.
         self.told: list[tuple[UnitId, RunState, RestartNote | None]] = []
         #: sessions the herder gave up, whether their workers know it or not.
@@ -223,7 +225,7 @@ class World:
         return number
 
     def from_worker(self, worker: Worker, event: ev.Event) -> None:
-        self._later(("in", worker.session), lambda: self._handle(event), self._reign)
+        self._later(("in", worker.session), lambda: self._handle(event), self._reign, self.report_delay_ms)
         if isinstance(event, ev.UnitReported):
             self._status(worker, event)
 

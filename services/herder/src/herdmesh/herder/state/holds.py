@@ -136,6 +136,7 @@ def lost(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
             _forget_generation(connector)
     else:
         connector.unfenced.add(unit.id.task)
+        connector.fencing.discard(unit.id.task)
     if was_current:
         unit.waits_for = hold.worker_id
         unit.waits_until_ms = mesh.now + mesh.rules.rebalance_delay_ms

@@ -129,7 +129,9 @@ def _clean_statuses(mesh: Mesh, connector: Connector, entry: ConnectorEntry | No
         if not connector.units:
             _clean(mesh, connector, None)
         return
-    if entry.inconsistent or entry.wanted_state is TargetState.STOPPED or not tasksets.gate_open(entry):
+    if entry.inconsistent or entry.wanted_state is TargetState.STOPPED:
+        return
+    if entry.tasks and not tasksets.gate_open(entry):
         return
     if entry.applied_config is None:
         return  # no task set of this incarnation yet; its first commit decides

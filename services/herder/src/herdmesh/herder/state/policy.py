@@ -137,8 +137,8 @@ def backoff_ms(policy: RestartPolicy, attempt: int, chance: float) -> int:
 
 
 def tag_of(entry: ConnectorEntry, unit: UnitId) -> str:
-    """Names what an account is about: changed by every update, re-creation, new task set and restart that somebody asked
-    for, and by nothing else. So each of these gives a new account, whoever leads."""
+    """Names what an account is about: changed by every update, re-creation, new task set and restart that somebody
+    asked for, and by nothing else. So each of these gives a new account, whoever leads."""
     what = entry.digest_of(unit.task) if unit.task is not None else str(entry.config_revision)
     asked = entry.restarts.get(unit.task, 0)
     return f"{zlib.crc32(f'{entry.incarnation}/{what}/{asked}'.encode()):08x}"

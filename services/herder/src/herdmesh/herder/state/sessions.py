@@ -207,7 +207,9 @@ def task_configs(mesh: Mesh, event: TaskConfigsMade) -> None:
     member.heard_ms = mesh.now
     connector = mesh.connectors.get(event.connector)
     hold = connector.unit(None).hold if connector is not None else None
-    if connector is not None and hold is not None and hold.assignment == event.assignment:
+    if connector is None or hold is None or hold.worker_id != member.worker_id:
+        return
+    if hold.assignment == event.assignment:
         tasksets.made(mesh, connector, event.tasks, event.failure)
 
 

@@ -129,8 +129,9 @@ def fenced(mesh: Mesh, name: str, failure: Failure | None) -> None:
         return
     connector.busy = False
     if failure is None:
-        connector.unfenced.clear()
+        connector.unfenced -= connector.fencing
         connector.trouble = ""
+        connector.write_attempts = 0
         mesh.touch(name)
     else:
         connector.trouble = f"old tasks could not be fenced: {failure.message}"
@@ -186,12 +187,18 @@ def _open_gate(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
     for unit in connector.tasks():
         if unit.strays or (unit.hold is not None and not matches(entry, unit.id, unit.hold.assignment)):
             return
-    if connector.unfenced:
+    if _needs_fence(connector, entry):
         _fence(mesh, connector, entry)
         return
     connector.busy = True
     op = mesh.op(Op(OpKind.COUNT, connector.name))
     mesh.out.append(PutTaskCount(op, connector.name, len(entry.tasks), mesh.epoch))
+
+
+def _needs_fence(connector: Connector, entry: ConnectorEntry) -> bool:
+    """False when all that may still run is task 0 of a set of one, and the new set is of one too: the new task takes
+    the same id over, which is the fence (reference/herder.md 5, record 1 and count 1)."""
+    return bool(connector.unfenced) and not (connector.unfenced == {0} and len(entry.tasks) == 1)
 
 
 def _fence(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
@@ -205,6 +212,7 @@ def _fence(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
     member = min(able, key=preference)
     task_count = max(entry.task_count_record or 0, len(entry.tasks), max(connector.unfenced) + 1)
     connector.busy = True
+    connector.fencing = set(connector.unfenced)
     commands.ask_for(mesh, connector.name, member, FenceTasks(connector.name, task_count))
 
 

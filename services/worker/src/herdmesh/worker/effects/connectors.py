@@ -96,7 +96,7 @@ class ConnectorHost:
     def _task_configs(self, running: Connector | None, instruction: instructions.MakeTaskConfigs) -> list[Config]:
         """In a thread."""
         if running is not None:
-            return task_configs(running, instruction.tasks_max)
+            return task_configs(running, instruction.config, instruction.tasks_max)
         return planned_task_configs(self._specs, instruction.config, instruction.tasks_max)
 
 
