@@ -110,3 +110,59 @@ async def test_doctor_finds_nothing_in_a_healthy_mesh(mesh: Mesh) -> None:
     assert (code, found["findings"]) == (0, [])
     assert [one["condition"] for one in found["replicas"]] == ["HEALTHY", "HEALTHY"]
     assert found["herder"]["address"] == state.herder
+
+
+async def test_what_an_operator_asks(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+    """plan, filtered lists, describe, drain and undrain, loggers, topics."""
+    topic = mesh.create_topic(tmp_topic())
+    name = f"sink-{topic}"
+    file = tmp_path / "sink.json"
+    file.write_text(json.dumps({"name": name, "config": parquet_sink(topic, tmp_path / "out")}))
+    json_out = ("-o", "json")
+
+    code, plan, _ = await herd(mesh, "plan", "-f", str(file), *json_out)
+    assert code == 0
+    assert [(step["task"], step["action"]) for step in plan["steps"]] == [(None, "START"), (0, "START"), (1, "START")]
+    await herd(mesh, "apply", "-f", str(file))
+    running = await mesh.until_running(name, 2)
+    file.write_text(json.dumps({"name": name, "config": parquet_sink(topic, tmp_path / "out", tasks=1)}))
+    code, plan, _ = await herd(mesh, "plan", "-f", str(file), *json_out)
+    assert [(step["task"], step["action"]) for step in plan["steps"]] == [
+        (None, "RESTART"),
+        (0, "RESTART"),
+        (1, "STOP"),
+    ]
+    assert (await mesh.get(name))["tasks"][1]["state"] == "RUNNING", "a plan changes nothing"
+
+    code, listed, _ = await herd(mesh, "get", "connectors", "--match", f"{name[:-1]}?", "--state", "running", *json_out)
+    assert (code, [one["name"] for one in listed]) == (0, [name])
+    code, listed, _ = await herd(mesh, "get", "connectors", "--state", "failed", "--match", name, *json_out)
+    assert (code, listed) == (0, [])
+    code, text, _ = await herd(mesh, "get", "connectors", "-c", "name,workers,age", "--sort", "age", "-n", "1")
+    assert (code, text.split()[:3]) == (0, ["NAME", "WORKERS", "AGE"])
+    code, _, stderr = await herd(mesh, "get", "connectors", "-c", "speed")
+    assert (code, "there are: NAME" in stderr) == (2, True)
+
+    code, text, _ = await herd(mesh, "describe", "connector", name)
+    assert code == 0
+    assert f"generation {running['connector']['generation']}" in text
+    code, plugin, _ = await herd(mesh, "describe", "plugin", "ParquetSink", *json_out)
+    assert (code, "directory" in {key["name"] for key in plugin["config"]}) == (0, True)
+    code, topics, _ = await herd(mesh, "get", "topics", name, *json_out)
+    assert (code, topics["name"]) == (0, name)
+
+    victim = running["tasks"][0]["worker_id"]
+    code, drained, _ = await herd(mesh, "drain", "worker", victim, *json_out)
+    assert (code, drained["state"], drained["tasks"]) == (0, "DRAINED", [])
+    moved = await mesh.until_running(name, 2)
+    assert victim not in {unit["worker_id"] for unit in (moved["connector"], *moved["tasks"])}
+    code, undrained, _ = await herd(mesh, "undrain", "worker", victim, *json_out)
+    assert (code, undrained["state"]) == (0, "CONNECTED")
+
+    code, changed, _ = await herd(mesh, "set-logger", "herdmesh.worker", "debug", "--worker", victim, *json_out)
+    assert (code, "herdmesh.worker" in changed["affected"]) == (0, True)
+    code, loggers, _ = await herd(mesh, "get", "loggers", "herdmesh.worker", *json_out)
+    assert (code, {one["level"] for one in loggers if one["worker_id"] == victim}) == (0, {"DEBUG"})
+    await herd(mesh, "set-logger", "herdmesh.worker", "info", "--worker", victim)
+    code, failed, _ = await herd(mesh, "set-logger", "herdmesh.worker", "loud", *json_out)
+    assert (code, failed["error"]["reason"]) == (5, "CONFIG_INVALID")

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import typer
 
-from herdmesh.cli.commands import apply, demo, doctor, get, lifecycle, run, up, watch
+from herdmesh.cli.commands import (
+    apply,
+    demo,
+    describe,
+    doctor,
+    drain,
+    get,
+    lifecycle,
+    plan,
+    run,
+    set_logger,
+    up,
+    watch,
+)
 
 app = typer.Typer(
     name="herd",
@@ -18,12 +31,16 @@ app.command()(up.down)
 app.command("run")(run.run_standalone)
 app.command()(apply.apply)
 app.add_typer(get.get_app, name="get")
-app.add_typer(get.describe_app, name="describe")
+app.add_typer(describe.describe_app, name="describe")
+app.command()(plan.plan)
 app.command()(lifecycle.pause)
 app.command()(lifecycle.resume)
 app.command()(lifecycle.stop)
 app.command()(lifecycle.restart)
 app.command()(lifecycle.delete)
+app.add_typer(drain.drain_app, name="drain")
+app.add_typer(drain.undrain_app, name="undrain")
+app.command()(set_logger.set_logger)
 app.command()(watch.watch)
 app.command()(doctor.doctor)
 app.command()(demo.demo)

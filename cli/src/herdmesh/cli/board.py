@@ -15,10 +15,10 @@ from rich.markup import escape
 from rich.text import Text
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import views
+from herdmesh.cli import listing, views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.output import CONNECTOR_COLUMNS, TASK_COLUMNS, colored, connector_rows, table, task_rows
+from herdmesh.cli.output import TASK_COLUMNS, colored, table, task_rows
 from herdmesh.devstack.layout import StackState
 
 _RECONNECT_S = 0.1
@@ -77,7 +77,7 @@ class Board:
         if not listed:
             parts.append(Text("no connectors yet; `herd apply -f FILE` makes one", style="dim"))
         else:
-            parts.append(table("connectors", CONNECTOR_COLUMNS, connector_rows(listed)))
+            parts.append(table("connectors", listing.DEFAULT_COLUMNS, listing.rows(listed, listing.DEFAULT_COLUMNS)))
         parts += [
             table(f"\ntasks of {escape(one['name'])}", TASK_COLUMNS, task_rows(one))
             for one in listed

@@ -27,6 +27,12 @@ STATE_STYLES = {
     "FAILED": "bold red",
     "CONNECTED": "green",
     "LOST": "bold red",
+    "DRAINING": "yellow",
+    "DRAINED": "yellow",
+    "STARTED": "green",
+    "START": "green",
+    "STOP": "yellow",
+    "RESTART": "cyan",
     "HEALTHY": "green",
     "LEADS": "green",
     "UNREACHABLE": "bold red",
@@ -90,33 +96,32 @@ def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str
 
 
 _NUMERIC = {
-    *("LAG", "RECORDS", "REC/S", "SLOTS", "STARTS", "RESTARTS", "PID", "TASK", "UNDECODABLE", "PARTITION", "OFFSET")
+    *(
+        "LAG",
+        "RECORDS",
+        "REC/S",
+        "SLOTS",
+        "STARTS",
+        "RESTARTS",
+        "PID",
+        "TASK",
+        "UNDECODABLE",
+        "PARTITION",
+        "OFFSET",
+        "FAILED",
+        "AGE",
+        "CONNECTORS",
+    )
 }
 
 
-def connector_rows(connectors: Iterable[Json]) -> list[list[str]]:
-    """Rows for `herd get connectors`."""
-    rows: list[list[str]] = []
-    for one in connectors:
-        tasks: list[Json] = one["tasks"]
-        running = sum(task["state"] == "RUNNING" for task in tasks)
-        failed = sum(task["state"] == "FAILED" for task in tasks)
-        summary = f"{running}/{len(tasks)} running" + (f", [bold red]{failed} failed[/]" if failed else "")
-        rows.append(
-            [
-                escape(one["name"]),
-                one["type"],
-                colored(one["connector"]["state"]),
-                summary,
-                count(one["lag_records"]),
-                count(sum(task.get("progress", {}).get("records_out", 0) for task in tasks)),
-                count(round(sum(task.get("progress", {}).get("records_per_second", 0) for task in tasks))),
-            ]
-        )
-    return rows
-
-
-CONNECTOR_COLUMNS = ("NAME", "TYPE", "STATE", "TASKS", "LAG", "RECORDS", "REC/S")
+def paged(shown: Table, lines: int) -> None:
+    """Print a table, through the terminal's pager when it is longer than the terminal; never when it is piped."""
+    if out.is_terminal and lines + 2 > out.height:
+        with out.pager(styles=True):
+            out.print(shown)
+    else:
+        out.print(shown)
 
 
 def task_rows(connector: Json) -> list[list[str]]:

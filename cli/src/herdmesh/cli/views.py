@@ -12,8 +12,10 @@ from typing import Any
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.common.v1 import store_pb2
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2 as herder
 from herdmesh.api.worker.v1 import task_pb2
+from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
 
 Json = dict[str, Any]
 
@@ -45,11 +47,27 @@ def status(message: herder.UnitStatus) -> Json:
     shown: Json = {"state": run_state(message.state), "worker_id": message.worker_id or None}
     if message.HasField("failure"):
         shown["error"] = message.failure.message
+        shown["error_class"] = enum_word(common.ErrorClass.Name(message.failure.error_class), "ERROR_CLASS_")
         shown["trace"] = message.failure.trace or message.failure.message
     if message.conditions:
         shown["conditions"] = [{"type": one.type, "message": one.message} for one in message.conditions]
     shown["generation"] = message.generation
     shown["start_count"] = message.start_count
+    if message.HasField("since"):
+        shown["since"] = message.since.ToJsonString()
+    if message.HasField("auto_restart"):
+        shown["auto_restart"] = _auto_restart(message.auto_restart)
+    if message.explanation:
+        shown["explanation"] = message.explanation
+    return shown
+
+
+def _auto_restart(message: herder.AutoRestart) -> Json:
+    shown: Json = {"attempt": message.attempt, "attempts_max": message.attempts_max}
+    shown["next_time"] = message.next_time.ToJsonString() if message.HasField("next_time") else None
+    if message.HasField("last_failure"):
+        shown["last_error"] = message.last_failure.message
+        shown["error_class"] = enum_word(common.ErrorClass.Name(message.last_failure.error_class), "ERROR_CLASS_")
     return shown
 
 
@@ -104,8 +122,39 @@ def worker(message: herder.Worker) -> Json:
         "state": enum_word(herder.WorkerState.Name(message.state), "WORKER_STATE_"),
         "address": message.address,
         "slots": message.slots,
+        "reason": message.reason or None,
         "connectors": list(message.connectors),
         "tasks": [f"{one.connector}-{one.task}" for one in message.tasks],
+    }
+
+
+def config_field(message: worker_service.ConfigField) -> Json:
+    """One key of a config definition."""
+    return {
+        "name": message.name,
+        "type": message.type,
+        "required": message.required,
+        "default": message.default_value if message.HasField("default_value") else None,
+        "importance": message.importance,
+        "group": message.group or None,
+        "documentation": message.documentation,
+    }
+
+
+def plan_step(message: messages.PlanStep) -> Json:
+    return {
+        "task": message.task if message.HasField("task") else None,
+        "action": enum_word(messages.PlanAction.Name(message.action), "PLAN_ACTION_"),
+        "reason": message.reason,
+    }
+
+
+def logger(message: admin.LoggerEntry) -> Json:
+    return {
+        "worker_id": message.worker_id,
+        "logger": message.logger,
+        "level": message.level,
+        "last_modified": message.modify_time.ToJsonString() if message.HasField("modify_time") else None,
     }
 
 

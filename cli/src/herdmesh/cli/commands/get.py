@@ -1,4 +1,4 @@
-"""`herd get` and `herd describe`: what there is."""
+"""`herd get`: what there is, one line each."""
 
 from __future__ import annotations
 
@@ -9,41 +9,73 @@ from rich.markup import escape
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
-from herdmesh.cli import views
+from herdmesh.cli import listing, views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import CommandError, from_reason
-from herdmesh.cli.output import (
-    CONNECTOR_COLUMNS,
-    TASK_COLUMNS,
-    Format,
-    colored,
-    connector_rows,
-    out,
-    print_json,
-    table,
-    task_rows,
-)
+from herdmesh.cli.output import Format, colored, err, out, paged, print_json, table
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 
-get_app = typer.Typer(no_args_is_help=True, help="List connectors, workers or plugins.")
-describe_app = typer.Typer(no_args_is_help=True, help="Show one thing in full.")
+get_app = typer.Typer(no_args_is_help=True, help="List connectors, workers, plugins, topics or loggers.")
 OneName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this one.")]
 
 
 @get_app.command("connectors")
-def connectors(name: OneName = None, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """List connectors with their states, lag and rates."""
+def connectors(
+    name: OneName = None,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+    match: Annotated[str, typer.Option("--match", metavar="GLOB", help="Only names like this: 'orders-*'.")] = "",
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only with the connector or a task in this state; repeatable.")
+    ] = None,
+    kind: Annotated[str, typer.Option("--type", help="Only source or sink connectors.")] = "",
+    worker: Annotated[str, typer.Option("--worker", metavar="ID", help="Only with something on this worker.")] = "",
+    columns: Annotated[
+        str, typer.Option("--columns", "-c", metavar="A,B", help=f"Of: {', '.join(listing.COLUMNS)}.")
+    ] = "",
+    sort: Annotated[str, typer.Option("--sort", "-s", metavar="COLUMN", help="Sort by this column.")] = "NAME",
+    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="Greatest first.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 = all.")] = 0,
+    skip: Annotated[int, typer.Option("--skip", min=0, help="Leave out so many first: the next page.")] = 0,
+) -> None:
+    """List connectors with their states and lag. Long lists go through the pager of the terminal."""
+    wanted = listing.Filter(match, frozenset(one.upper() for one in state or ()), kind.lower(), worker)
 
     async def work(client: HerderClient) -> None:
-        found = [await fetch_connector(client, name)] if name else await fetch_connectors(client)
+        if name:
+            await _one_connector(client, name, output)
+            return
+        by = listing.chosen_key(sort)
+        chosen = listing.chosen_columns(columns) if columns else []
+        full = output is Format.JSON or any(listing.COLUMNS[one].full for one in (*chosen, by))
+        found = await fetch_connectors(client, full=full)
+        if not chosen:
+            few = len(found) <= listing.WIDE_MAX
+            chosen = list(listing.DEFAULT_COLUMNS if few or full else listing.NARROW_COLUMNS)
+            if few and not full:
+                found = await fetch_connectors(client)
+        kept = listing.ordered(filter(wanted.keeps, found), by, reverse=reverse)
+        shown = kept[skip : skip + limit] if limit else kept[skip:]
         if output is Format.JSON:
-            print_json(found[0] if name else found)
+            print_json(shown)
         elif not found:
             out.print("no connectors yet; `herd apply -f FILE` makes one")
         else:
-            out.print(table(None, CONNECTOR_COLUMNS, connector_rows(found)))
+            paged(table(None, chosen, listing.rows(shown, chosen)), len(shown))
+            left = len(kept) - skip - len(shown)
+            if len(kept) < len(found) or left > 0:
+                more = f"; --skip {skip + len(shown)} shows the next" if left > 0 else ""
+                err.print(f"[dim]{len(shown)} of {len(kept)} that match, {len(found)} in all{more}[/]")
 
     with_herder(output, herder, work)
+
+
+async def _one_connector(client: HerderClient, name: str, output: Format) -> None:
+    found = await fetch_connector(client, name)
+    if output is Format.JSON:
+        print_json(found)
+    else:
+        out.print(table(None, listing.DEFAULT_COLUMNS, listing.rows([found], listing.DEFAULT_COLUMNS)))
 
 
 @get_app.command("workers")
@@ -51,8 +83,7 @@ def workers(name: OneName = None, herder: HerderOption = None, output: OutputOpt
     """List workers and what they hold."""
 
     async def work(client: HerderClient) -> None:
-        reply = await client.call(lambda stub: stub.ListWorkers, admin.ListWorkersRequest())
-        found = _only(name, [views.worker(one) for one in reply.workers], "worker_id", "WORKER_NOT_FOUND")
+        found = [await fetch_worker(client, name)] if name else await _fetch_workers(client)
         if output is Format.JSON:
             print_json(found[0] if name else found)
             return
@@ -61,12 +92,13 @@ def workers(name: OneName = None, herder: HerderOption = None, output: OutputOpt
                 escape(one["worker_id"]),
                 colored(one["state"]),
                 str(one["slots"]),
-                escape(", ".join(one["connectors"]) or "-"),
-                escape(", ".join(one["tasks"]) or "-"),
+                str(len(one["connectors"])),
+                str(len(one["tasks"])),
+                escape(one["reason"] or ""),
             ]
             for one in found
         ]
-        out.print(table(None, ("WORKER", "STATE", "SLOTS", "CONNECTORS", "TASKS"), rows))
+        out.print(table(None, ("WORKER", "STATE", "SLOTS", "CONNECTORS", "TASKS", "WHY"), rows))
 
     with_herder(output, herder, work)
 
@@ -94,16 +126,39 @@ def plugins(name: OneName = None, herder: HerderOption = None, output: OutputOpt
     with_herder(output, herder, work)
 
 
-@describe_app.command("connector")
-def describe_connector(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
-    """Show a connector: state, tasks, offsets, traces and config."""
+@get_app.command("topics")
+def topics(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
+    """List the topics a connector was seen to use (KIP-558)."""
 
     async def work(client: HerderClient) -> None:
-        found = await fetch_connector(client, name)
+        reply = await client.call(lambda stub: stub.ListTopics, admin.ListTopicsRequest(name=name))
+        if output is Format.JSON:
+            print_json({"name": name, "topics": list(reply.topics)})
+        else:
+            out.print("\n".join(escape(one) for one in reply.topics) or f"{escape(name)} has used no topic yet")
+
+    with_herder(output, herder, work)
+
+
+@get_app.command("loggers")
+def loggers(
+    logger: Annotated[str, typer.Argument(metavar="[LOGGER]", help="Only this one and what is below it.")] = "",
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """List the levels of loggers, worker by worker. `herd set-logger` changes one."""
+
+    async def work(client: HerderClient) -> None:
+        reply = await client.call(lambda stub: stub.GetLoggers, admin.GetLoggersRequest(logger=logger))
+        found = [views.logger(one) for one in reply.loggers]
         if output is Format.JSON:
             print_json(found)
-        else:
-            _print_connector(found)
+            return
+        rows = [
+            [escape(one["logger"]), one["level"], escape(one["worker_id"]), one["last_modified"] or "-"]
+            for one in found
+        ]
+        paged(table(None, ("LOGGER", "LEVEL", "WORKER", "CHANGED"), rows), len(rows))
 
     with_herder(output, herder, work)
 
@@ -120,14 +175,15 @@ async def fetch_connector(client: HerderClient, name: str) -> views.Json:
     return views.connector(reply.connector)
 
 
-async def fetch_connectors(client: HerderClient) -> list[views.Json]:
-    """All connectors, over all pages."""
+async def fetch_connectors(client: HerderClient, *, full: bool = True) -> list[views.Json]:
+    """All connectors, over all pages; not `full` = without configs, traces and progress."""
+    view = messages.CONNECTOR_VIEW_FULL if full else messages.CONNECTOR_VIEW_STATUS
     found: list[views.Json] = []
     token = ""
     while True:
         reply: Any = await client.call(
             lambda stub: stub.ListConnectors,
-            messages.ListConnectorsRequest(page_token=token),
+            messages.ListConnectorsRequest(page_token=token, view=view),
         )
         found += [views.connector(one) for one in reply.connectors]
         token = reply.next_page_token
@@ -135,43 +191,16 @@ async def fetch_connectors(client: HerderClient) -> list[views.Json]:
             return found
 
 
-def _only(name: str | None, items: list[views.Json], key: str, reason: str) -> list[views.Json]:
-    if name is None:
-        return items
-    found = [one for one in items if one[key] == name]
-    if not found:
-        existing = ", ".join(one[key] for one in items) or "none"
-        raise from_reason(reason, f"no {key.removesuffix('_id')} {name}; there are: {existing}")
-    return found
+async def fetch_worker(client: HerderClient, worker_id: str) -> views.Json:
+    """One worker. "Not found" says which there are."""
+    known = await _fetch_workers(client)
+    for one in known:
+        if one["worker_id"] == worker_id:
+            return one
+    existing = ", ".join(one["worker_id"] for one in known) or "none"
+    raise from_reason("WORKER_NOT_FOUND", f"no worker {worker_id}; there are: {existing}")
 
 
-def _print_connector(found: views.Json) -> None:
-    own: views.Json = found["connector"]
-    out.print(f"[bold]{escape(found['name'])}[/] ({found['type']}), wanted {colored(found['target_state'])}")
-    out.print(f"connector {colored(own['state'])} on {escape(own['worker_id'] or '-')}")
-    if "trace" in own:
-        out.print(escape(own["trace"]), style="red")
-    if found["tasks"]:
-        out.print(table("\ntasks", TASK_COLUMNS, task_rows(found)))
-    for task in found["tasks"]:
-        for one in task.get("conditions", []):
-            out.print(f"task {task['id']}: {one['type']} {escape(one['message'])}")
-        if "trace" in task:
-            out.print(f"\n[bold red]task {task['id']}[/] {escape(task['trace'])}")
-    partitions = [
-        (task["id"], one) for task in found["tasks"] for one in task.get("progress", {}).get("partitions", [])
-    ]
-    if partitions:
-        rows = [
-            [
-                str(number),
-                escape(one["topic"]),
-                str(one["partition"]),
-                str(one["committed_offset"]),
-                str(one["end_offset"]),
-            ]
-            for number, one in partitions
-        ]
-        out.print(table("\noffsets", ("TASK", "TOPIC", "PARTITION", "COMMITTED", "END"), rows))
-    rows = [[escape(key), escape("null" if value is None else str(value))] for key, value in found["config"].items()]
-    out.print(table("\nconfig", ("KEY", "VALUE"), rows))
+async def _fetch_workers(client: HerderClient) -> list[views.Json]:
+    reply = await client.call(lambda stub: stub.ListWorkers, admin.ListWorkersRequest())
+    return [views.worker(one) for one in reply.workers]

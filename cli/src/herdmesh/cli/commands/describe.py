@@ -1,0 +1,155 @@
+"""`herd describe`: one thing in full, and for a connector why each part is where it is and what happens next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
+from herdmesh.cli import views
+from herdmesh.cli.client import HerderClient
+from herdmesh.cli.commands.get import fetch_connector, fetch_worker
+from herdmesh.cli.listing import age
+from herdmesh.cli.output import TASK_COLUMNS, Format, colored, count, out, print_json, table, task_rows
+from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
+
+describe_app = typer.Typer(no_args_is_help=True, help="Show one thing in full.")
+
+
+@describe_app.command("connector")
+def describe_connector(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
+    """Show a connector: owner, generation, restarts, last error with its trace, lag, what happens next, config."""
+
+    async def work(client: HerderClient) -> None:
+        found = await fetch_connector(client, name)
+        if output is Format.JSON:
+            print_json(found)
+        else:
+            _print_connector(found)
+
+    with_herder(output, herder, work)
+
+
+@describe_app.command("worker")
+def describe_worker(
+    worker_id: Annotated[str, typer.Argument(metavar="WORKER", help="Its id, as `herd get workers` shows it.")],
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show a worker and everything it holds."""
+
+    async def work(client: HerderClient) -> None:
+        found = await fetch_worker(client, worker_id)
+        if output is Format.JSON:
+            print_json(found)
+            return
+        out.print(f"[bold]{escape(found['worker_id'])}[/] {colored(found['state'])} {escape(found['reason'] or '')}")
+        out.print(f"address {escape(found['address'])}, {found['slots']} slots")
+        out.print(f"connectors: {escape(', '.join(found['connectors']) or 'none')}")
+        out.print(f"tasks: {escape(', '.join(found['tasks']) or 'none')}")
+
+    with_herder(output, herder, work)
+
+
+@describe_app.command("plugin")
+def describe_plugin(
+    class_name: Annotated[str, typer.Argument(metavar="CLASS", help="Class or alias, as `herd get plugins` has it.")],
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show the configuration a plugin takes: keys, types, defaults, meaning."""
+
+    async def work(client: HerderClient) -> None:
+        reply = await client.call(lambda stub: stub.GetPlugin, admin.GetPluginRequest(class_name=class_name))
+        found: views.Json = {
+            **views.plugin(reply.plugin),
+            "config": [views.config_field(one) for one in reply.fields],
+        }
+        if output is Format.JSON:
+            print_json(found)
+            return
+        out.print(f"[bold]{escape(found['class'])}[/] ({found['type']}) {found['version'] or ''}")
+        rows = [
+            [
+                escape(one["name"]),
+                one["type"].lower(),
+                "[bold]required[/]" if one["required"] else escape("" if one["default"] is None else one["default"]),
+                one["importance"].lower(),
+                escape(one["documentation"]),
+            ]
+            for one in found["config"]
+        ]
+        out.print(table("\nconfig", ("KEY", "TYPE", "DEFAULT", "IMPORTANCE", "MEANING"), rows))
+
+    with_herder(output, herder, work)
+
+
+def story(unit: views.Json) -> Iterator[str]:
+    """What an operator asks of a connector or task, line by line, as markup: why it is so, what comes next."""
+    held = f"on {escape(unit['worker_id'])}, generation {unit['generation']}" if unit["worker_id"] else "on no worker"
+    since = f", for {age(unit['since'])}" if "since" in unit else ""
+    yield f"{colored(unit['state'])} {held}{since}"
+    if "explanation" in unit:
+        yield escape(unit["explanation"])
+    restart = unit.get("auto_restart")
+    if restart is not None:
+        yield _restart_line(restart)
+    for one in unit.get("conditions", []):
+        yield f"{one['type']} {escape(one['message'])}"
+    if "error" in unit:
+        yield f"[red]{escape(unit['error'])}[/] ({unit['error_class'].lower() or 'unknown'})"
+
+
+def _restart_line(restart: views.Json) -> str:
+    of = f"{min(restart['attempt'], restart['attempts_max'])} of {restart['attempts_max']}"
+    if restart["attempt"] > restart["attempts_max"]:
+        line = f"restarted {of} times; none more comes by itself: mend the cause, then `herd restart`"
+    elif restart["next_time"]:
+        line = f"restart {of} at {restart['next_time']}"
+    else:
+        line = f"restart {of}"
+    return line + (f", last error: {escape(restart['last_error'])}" if restart.get("last_error") else "")
+
+
+def _print_connector(found: views.Json) -> None:
+    out.print(
+        f"[bold]{escape(found['name'])}[/] ({found['type']}), wanted {colored(found['target_state'] or 'STARTED')}, "
+        f"lag {count(found['lag_records'])}"
+    )
+    _print_story("connector", found["connector"])
+    if found["tasks"]:
+        out.print(table("\ntasks", TASK_COLUMNS, task_rows(found)))
+    for task in found["tasks"]:
+        if any(key in task for key in ("explanation", "auto_restart", "conditions", "error")):
+            out.print()
+            _print_story(f"task {task['id']}", task)
+    partitions = [
+        (task["id"], one) for task in found["tasks"] for one in task.get("progress", {}).get("partitions", [])
+    ]
+    if partitions:
+        rows = [
+            [
+                str(number),
+                escape(one["topic"]),
+                str(one["partition"]),
+                str(one["committed_offset"]),
+                str(one["end_offset"]),
+                count(max(0, one["end_offset"] - one["committed_offset"])),
+            ]
+            for number, one in partitions
+        ]
+        out.print(table("\noffsets", ("TASK", "TOPIC", "PARTITION", "COMMITTED", "END", "LAG"), rows))
+    rows = [[escape(key), escape("null" if value is None else str(value))] for key, value in found["config"].items()]
+    out.print(table("\nconfig", ("KEY", "VALUE"), rows))
+
+
+def _print_story(title: str, unit: views.Json) -> None:
+    first, *rest = story(unit)
+    out.print(f"[bold]{title}[/] {first}", soft_wrap=True)
+    for line in rest:
+        out.print(f"  {line}", soft_wrap=True)
+    if "trace" in unit and unit["trace"] != unit.get("error"):
+        out.print(escape(unit["trace"]), style="red", soft_wrap=True)

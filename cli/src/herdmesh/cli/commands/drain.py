@@ -1,0 +1,90 @@
+"""`herd drain worker` and `herd undrain worker`: take everything off a worker before it is stopped, and let it back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.api.herder.v1 import connector_pb2
+from herdmesh.cli import views
+from herdmesh.cli.client import HerderClient
+from herdmesh.cli.errors import CommandError
+from herdmesh.cli.output import Format, err, out, print_json
+from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
+from herdmesh.rpc.request_ids import new_request_id
+
+drain_app = typer.Typer(no_args_is_help=True, help="Move everything off a worker.")
+undrain_app = typer.Typer(no_args_is_help=True, help="Let a drained worker take work again.")
+WorkerArgument = Annotated[str, typer.Argument(metavar="WORKER", help="Its id, as `herd get workers` shows it.")]
+
+
+@drain_app.command("worker")
+def drain_worker(
+    worker_id: WorkerArgument,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Return when it holds nothing any more.")] = True,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=0.1, help="Wait at most so long.")
+    ] = 120,
+) -> None:
+    """Move everything off a worker and give it nothing new; what nobody else can take stays until somebody can."""
+
+    async def work(client: HerderClient) -> None:
+        request = admin.DrainWorkerRequest(request_id=new_request_id(), worker_id=worker_id)
+        found = (await client.call(lambda stub: stub.DrainWorker, request)).worker
+        if wait:
+            try:
+                async with asyncio.timeout(timeout_s):
+                    found = await _until_drained(client, found, quiet=output is Format.JSON)
+            except TimeoutError:
+                left = len(found.connectors) + len(found.tasks)
+                text = f"{worker_id} still holds {left} connectors and tasks after {timeout_s:g} s; they go on moving"
+                raise CommandError("TIMEOUT", text, exit_code=7) from None
+        shown = views.worker(found)
+        if output is Format.JSON:
+            print_json(shown)
+        else:
+            reason = f": {escape(shown['reason'])}" if shown["reason"] else ""
+            out.print(f"worker [bold]{escape(worker_id)}[/] is {shown['state']}{reason}")
+
+    with_herder(output, herder, work)
+
+
+@undrain_app.command("worker")
+def undrain_worker(worker_id: WorkerArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
+    """Let a draining or drained worker take work again."""
+
+    async def work(client: HerderClient) -> None:
+        request = admin.UndrainWorkerRequest(request_id=new_request_id(), worker_id=worker_id)
+        shown = views.worker((await client.call(lambda stub: stub.UndrainWorker, request)).worker)
+        if output is Format.JSON:
+            print_json(shown)
+        else:
+            out.print(f"worker [bold]{escape(worker_id)}[/] takes work again")
+
+    with_herder(output, herder, work)
+
+
+async def _until_drained(client: HerderClient, found: connector_pb2.Worker, *, quiet: bool) -> connector_pb2.Worker:
+    """Follow the herder's watch until the worker holds nothing; a watch that breaks is opened again."""
+    left: int | None = None
+    while True:
+        try:
+            async for event in client.stream(lambda stub: stub.WatchConnectors, messages.WatchConnectorsRequest()):
+                if event.WhichOneof("event") == "worker" and event.worker.worker_id == found.worker_id:
+                    found.CopyFrom(event.worker)
+                held = len(found.connectors) + len(found.tasks)
+                if held != left and not quiet:
+                    err.print(f"[dim]{held} left[/]")
+                left = held
+                if found.state == connector_pb2.WORKER_STATE_DRAINED:
+                    return found
+        except CommandError as error:
+            if error.reason not in ("UNREACHABLE", "NO_LEADER", "SHUTTING_DOWN"):
+                raise

@@ -1,0 +1,62 @@
+"""`herd plan`: what applying a file would do. Changes nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.cli import views
+from herdmesh.cli.client import HerderClient
+from herdmesh.cli.commands.apply import read_connectors, refuse_invalid, to_properties
+from herdmesh.cli.output import Format, colored, out, print_json, table
+from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
+
+FilesOption = Annotated[
+    list[str],
+    typer.Option("-f", "--file", metavar="FILE|-", help='{"name","config"} or a flat config; - is stdin.'),
+]
+
+
+def plan(files: FilesOption, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
+    """Say what `herd apply` of these files would start, stop, restart and keep, and what becomes of offsets."""
+
+    async def work(client: HerderClient) -> None:
+        plans: list[views.Json] = []
+        for source in files:
+            for name, config in read_connectors(source):
+                plans.append(await _plan(client, name, config))
+        if output is Format.JSON:
+            print_json(plans if len(plans) != 1 else plans[0])
+        else:
+            for one in plans:
+                _print_plan(one)
+
+    with_herder(output, herder, work)
+
+
+async def _plan(client: HerderClient, name: str, config: dict[str, Any]) -> views.Json:
+    request = messages.PlanConfigRequest(name=name, config=to_properties({"name": name, **config}))
+    reply = await client.call(lambda stub: stub.PlanConfig, request)
+    refuse_invalid(name, reply.validation)
+    return {"name": name, "steps": [views.plan_step(one) for one in reply.steps], "notes": list(reply.notes)}
+
+
+def _print_plan(found: views.Json) -> None:
+    out.print(f"[bold]{escape(found['name'])}[/]")
+    rows = [
+        [
+            "connector" if one["task"] is None else f"task {one['task']}",
+            colored(one["action"]),
+            escape(one["reason"]),
+        ]
+        for one in found["steps"]
+    ]
+    if rows:
+        out.print(table(None, ("WHAT", "ACTION", "WHY"), rows))
+    else:
+        out.print("nothing would change")
+    for note in found["notes"]:
+        out.print(f"note: {escape(note)}", soft_wrap=True)

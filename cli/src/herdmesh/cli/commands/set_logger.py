@@ -1,0 +1,41 @@
+"""`herd set-logger`: the level of a logger, on one worker or on all of them (KIP-976)."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
+from herdmesh.cli.client import HerderClient
+from herdmesh.cli.output import Format, out, print_json
+from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
+from herdmesh.rpc.request_ids import new_request_id
+
+
+def set_logger(
+    logger: Annotated[str, typer.Argument(metavar="LOGGER", help="Its name; `root` is the one above all.")],
+    level: Annotated[str, typer.Argument(metavar="LEVEL", help="TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF.")],
+    worker: Annotated[str, typer.Option("--worker", metavar="ID", help="Only on this worker; else on all.")] = "",
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Change the level of a logger and of all below it."""
+
+    async def work(client: HerderClient) -> None:
+        request = admin.SetLoggersRequest(
+            request_id=new_request_id(), logger=logger, level=level.upper(), worker_id=worker
+        )
+        reply = await client.call(lambda stub: stub.SetLoggers, request)
+        if output is Format.JSON:
+            print_json(
+                {"logger": logger, "level": level.upper(), "worker_id": worker or None, "affected": [*reply.affected]}
+            )
+            return
+        where = f"worker {escape(worker)}" if worker else "every worker"
+        out.print(f"[bold]{escape(logger)}[/] is {level.upper()} on {where}")
+        for one in reply.affected:
+            out.print(f"  {escape(one)}")
+
+    with_herder(output, herder, work)

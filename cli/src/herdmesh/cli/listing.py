@@ -1,0 +1,154 @@
+"""Narrowing, ordering and laying out a list of connectors, for `herd get connectors`.
+
+Owns the columns, the filters and the sort keys. Fetches nothing and prints nothing: rows in, rows out.
+Invariant: what is not known sorts last, whichever way the list goes, and a list keeps the order of names where keys are
+equal.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rich.markup import escape
+
+from herdmesh.cli.errors import EXIT_USAGE, CommandError
+from herdmesh.cli.output import colored, count
+from herdmesh.cli.views import Json
+
+Cell = Callable[[Json], str]
+Key = Callable[[Json], "str | float | None"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its cell as markup, what it sorts by, and whether it needs more than the states."""
+
+    cell: Cell
+    key: Key
+    full: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What a connector must be to be listed; empty = everything."""
+
+    match: str = ""
+    states: frozenset[str] = frozenset()
+    kind: str = ""
+    worker: str = ""
+
+    def keeps(self, one: Json) -> bool:
+        units = [one["connector"], *one["tasks"]]
+        return (
+            (not self.match or fnmatch.fnmatchcase(one["name"], self.match))
+            and (not self.states or any(unit["state"] in self.states for unit in units))
+            and self.kind in ("", one["type"])
+            and (not self.worker or any(unit["worker_id"] == self.worker for unit in units))
+        )
+
+
+def chosen_columns(names: str) -> list[str]:
+    """Column names from `A,B`, any case. Raises CommandError that lists those there are."""
+    wanted = [name.strip().upper() for name in names.split(",") if name.strip()]
+    unknown = [name for name in wanted if name not in COLUMNS]
+    if unknown or not wanted:
+        named = ", ".join(unknown) or "in an empty list"
+        raise CommandError("USAGE", f"no column {named}; there are: {', '.join(COLUMNS)}", exit_code=EXIT_USAGE)
+    return wanted
+
+
+def chosen_key(name: str) -> str:
+    """The column to sort by. Raises CommandError that lists those there are."""
+    return chosen_columns(name)[0]
+
+
+def ordered(connectors: Iterable[Json], by: str, *, reverse: bool = False) -> list[Json]:
+    """Sorted by a column."""
+    key = COLUMNS[by].key
+    listed = sorted(connectors, key=lambda one: one["name"])
+    known = [one for one in listed if key(one) is not None]
+    known.sort(key=lambda one: _comparable(key(one)), reverse=reverse)
+    return [*known, *(one for one in listed if key(one) is None)]
+
+
+def rows(connectors: Iterable[Json], columns: Sequence[str]) -> list[list[str]]:
+    """Cells, as markup."""
+    return [[COLUMNS[name].cell(one) for name in columns] for one in connectors]
+
+
+def age(since: str | None, now: datetime | None = None) -> str:
+    """`2026-11-21T17:00:05Z` -> `4m`: the largest unit that fits; unknown -> a dash."""
+    if not since:
+        return "-"
+    seconds = max(0.0, ((now or datetime.now(UTC)) - datetime.fromisoformat(since)).total_seconds())
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{int(seconds)}s"
+
+
+def attention(one: Json) -> str:
+    """The first thing about a connector or its tasks that is not as wanted, in one line; empty = all is."""
+    for unit in (one["connector"], *one["tasks"]):
+        text = unit.get("error") or unit.get("explanation")
+        if text:
+            return f"task {unit['id']}: {text}" if "id" in unit else str(text)
+    return ""
+
+
+def _comparable(value: str | float | None) -> tuple[int, float, str]:
+    return (1, 0.0, value) if isinstance(value, str) else (0, float(value or 0), "")
+
+
+def _states(one: Json) -> str:
+    """`3/4 running, 1 failed`."""
+    tasks: list[Json] = one["tasks"]
+    counts = {state: sum(task["state"] == state for task in tasks) for state in ("RUNNING", "FAILED", "RESTARTING")}
+    told = f"{counts['RUNNING']}/{len(tasks)} running"
+    told += f", [bold red]{counts['FAILED']} failed[/]" if counts["FAILED"] else ""
+    return told + (f", [cyan]{counts['RESTARTING']} restarting[/]" if counts["RESTARTING"] else "")
+
+
+def _moved(one: Json, name: str) -> float:
+    return sum(task.get("progress", {}).get(name, 0) for task in one["tasks"])
+
+
+def _workers(one: Json) -> list[str]:
+    return sorted({unit["worker_id"] for unit in (one["connector"], *one["tasks"]) if unit["worker_id"]})
+
+
+def _since(one: Json) -> float | None:
+    since = one["connector"].get("since")
+    return -datetime.fromisoformat(since).timestamp() if since else None
+
+
+COLUMNS: dict[str, Column] = {
+    "NAME": Column(lambda one: escape(one["name"]), lambda one: one["name"]),
+    "TYPE": Column(lambda one: one["type"], lambda one: one["type"]),
+    "WANTED": Column(lambda one: colored(one["target_state"] or "STARTED"), lambda one: one["target_state"]),
+    "STATE": Column(lambda one: colored(one["connector"]["state"]), lambda one: one["connector"]["state"]),
+    "TASKS": Column(_states, lambda one: len(one["tasks"])),
+    "FAILED": Column(
+        lambda one: count(sum(unit["state"] == "FAILED" for unit in (one["connector"], *one["tasks"]))),
+        lambda one: sum(unit["state"] == "FAILED" for unit in (one["connector"], *one["tasks"])),
+    ),
+    "LAG": Column(lambda one: count(one["lag_records"]), lambda one: one["lag_records"]),
+    "AGE": Column(lambda one: age(one["connector"].get("since")), _since),
+    "WORKERS": Column(lambda one: escape(", ".join(_workers(one)) or "-"), lambda one: ",".join(_workers(one)) or None),
+    "ATTENTION": Column(lambda one: escape(attention(one)), lambda one: attention(one) or None),
+    "RECORDS": Column(
+        lambda one: count(round(_moved(one, "records_out"))), lambda one: _moved(one, "records_out"), full=True
+    ),
+    "REC/S": Column(
+        lambda one: count(round(_moved(one, "records_per_second"))),
+        lambda one: _moved(one, "records_per_second"),
+        full=True,
+    ),
+}
+DEFAULT_COLUMNS = ("NAME", "TYPE", "STATE", "TASKS", "LAG", "RECORDS", "REC/S", "ATTENTION")
+#: More connectors than this are listed without what only a look at every task's progress tells.
+WIDE_MAX = 200
+NARROW_COLUMNS = tuple(name for name in DEFAULT_COLUMNS if not COLUMNS[name].full)

@@ -1,0 +1,52 @@
+"""What `herd describe connector` tells of one unit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rich.text import Text
+
+from herdmesh.cli.commands.describe import story
+
+
+def told(**more: Any) -> list[str]:
+    unit = {"state": "FAILED", "worker_id": "w1", "generation": 12, "start_count": 4, **more}
+    return [Text.from_markup(line).plain for line in story(unit)]
+
+
+def test_state_owner_and_generation() -> None:
+    assert told() == ["FAILED on w1, generation 12"]
+    assert told(worker_id=None) == ["FAILED on no worker"]
+
+
+@pytest.mark.parametrize(
+    ("restart", "line"),
+    [
+        (
+            {"attempt": 3, "attempts_max": 10, "next_time": "2026-11-21T17:00:05Z", "last_error": "broker away"},
+            "restart 3 of 10 at 2026-11-21T17:00:05Z, last error: broker away",
+        ),
+        ({"attempt": 3, "attempts_max": 10, "next_time": None}, "restart 3 of 10"),
+        (
+            {"attempt": 11, "attempts_max": 10, "next_time": None},
+            "restarted 10 of 10 times; none more comes by itself: mend the cause, then `herd restart`",
+        ),
+    ],
+)
+def test_the_restart_policys_account(restart: dict[str, Any], line: str) -> None:
+    assert told(auto_restart=restart)[1] == line
+
+
+def test_why_it_is_where_it_is_and_the_last_error() -> None:
+    lines = told(
+        explanation="waits up to 12 s for worker w1 to return",
+        conditions=[{"type": "STALLED", "message": "no record for 5 m"}],
+        error="disk full [/tmp]",
+        error_class="RETRIABLE",
+    )
+    assert lines[1:] == [
+        "waits up to 12 s for worker w1 to return",
+        "STALLED no record for 5 m",
+        "disk full [/tmp] (retriable)",
+    ]
