@@ -56,6 +56,8 @@ class World:
         self.role: HerdmeshError | str | None = "never led"
         self.herder: Herder = Herder(self.rules)
         self.store_down = False
+        #: channels whose messages are lost.
+        self.silent: set[object] = set()
         #: what a herder sent to the config store arrives although it died meanwhile.
         self.writes_outlive = False
         #: when each connector was asked for task configs.
@@ -449,7 +451,7 @@ class World:
         """Deliver after a delay, in the order of the channel; dropped when its herder's reign is over by then."""
 
         def if_still() -> None:
-            if reign is None or reign == self._reign:
+            if channel not in self.silent and (reign is None or reign == self._reign):
                 deliver()
 
         due = max(self.now + self.delay_ms() + more_ms, self._last.get(channel, 0))

@@ -57,6 +57,8 @@ class ConfigStore:
         self.offset = 0
         self.epoch = 0
         self.incarnations = itertools.count(1)
+        #: request ids of the writes that changed something, in order.
+        self.applied: list[str] = []
         #: by request id: what was asked, and the first outcome.
         self.outcomes: dict[str, tuple[object, Outcome]] = {}
         self.commits: list[str] = []
@@ -92,6 +94,7 @@ class ConfigStore:
         if options.retry_only:
             raise RequestIdExpired("no outcome is kept under this id")
         outcome = self._apply(wanted)
+        self.applied.append(options.request_id)
         if options.request_id:
             self.outcomes[options.request_id] = (_asked(wanted), outcome)
         return outcome
