@@ -5,7 +5,7 @@ Owns the order of start and stop, and the settings each part gets. Owns no conne
 as `herd run` does.
 
 Invariant: what this process leaves behind is in Kafka and in the offsets file; stopping is staged (worker, herder,
-stores) and bounded, and a part that ends by itself ends the process with the reason.
+stores, Spark) and bounded, and a part that ends by itself ends the process with the reason.
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ from herdmesh.standalone.worker_properties import WorkerPlan
 from herdmesh.statusstore.__main__ import serve as serve_status_store
 from herdmesh.statusstore.effects.store import make_store
 from herdmesh.statusstore.settings import StatusStoreSettings
-from herdmesh.worker.__main__ import serve as serve_worker
+from herdmesh.worker.__main__ import Ground, ground
+from herdmesh.worker.__main__ import serve_on as serve_worker_on
 from herdmesh.worker.effects.validation import validate
+from herdmesh.worker.errors import WorkerError
 from herdmesh.worker.settings import WorkerSettings
 
 LOOPBACK: Final = "127.0.0.1"
@@ -67,8 +69,20 @@ async def serve(plan: WorkerPlan, listen: str, stop: asyncio.Event, on_ready: Ca
     Raises:
         PartEnded: something did not start, or ended by itself.
     """
+    try:
+        # First of all: it forks, and nothing of gRPC lives through a fork.
+        async with ground(_worker_settings(plan, "", ""), stop) as ready:
+            if not stop.is_set():
+                await _serve_on(ready, plan, listen, stop, on_ready)
+    except WorkerError as error:
+        raise PartEnded(str(error)) from error
+
+
+async def _serve_on(
+    ready: Ground, plan: WorkerPlan, listen: str, stop: asyncio.Event, on_ready: Callable[[str], None]
+) -> None:
     parts: list[_Part] = []
-    starting = asyncio.create_task(_start(plan, listen, parts))
+    starting = asyncio.create_task(_start(ready, plan, listen, parts))
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({starting, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -122,7 +136,7 @@ class _Part:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-async def _start(plan: WorkerPlan, listen: str, parts: list[_Part]) -> str:
+async def _start(ready: Ground, plan: WorkerPlan, listen: str, parts: list[_Part]) -> str:
     """Start all parts in their order; the API's address."""
     identity = _identity(plan.offsets_file)
     config = ConfigStoreSettings(listen=_ANY_PORT, memory=True, metrics=False, group_id=identity)
@@ -137,7 +151,7 @@ async def _start(plan: WorkerPlan, listen: str, parts: list[_Part]) -> str:
     address = f"{listen.rpartition(':')[0]}:{await parts[-1].listening()}"
     worker = _worker_settings(plan, address, stores[1])
     end_s = worker.leave_timeout_ms / 1000 + _WORKER_END_EXTRA_S
-    parts.append(_Part("worker", lambda end, told: serve_worker(worker, end, told), end_s))
+    parts.append(_Part("worker", lambda end, told: serve_worker_on(ready, worker, end, told), end_s))
     await parts[-1].listening()
     return address
 

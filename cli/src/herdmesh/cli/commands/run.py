@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Annotated, Final
 
 import typer
@@ -19,11 +20,12 @@ from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import views
 from herdmesh.cli.board import Board
-from herdmesh.cli.client import DEFAULT_HERDER, HerderClient
+from herdmesh.cli.client import DEFAULT_HERDER, PATIENCE_S, HerderClient
 from herdmesh.cli.commands.apply import to_properties
-from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_USAGE, CommandError
+from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_UNAVAILABLE, EXIT_USAGE, CommandError
 from herdmesh.cli.output import Format, colored, err, out, print_json_line
 from herdmesh.cli.runner import OutputOption, run
+from herdmesh.devstack.readiness import serving_cluster
 from herdmesh.rpc.process import EXIT_FORCED, configure_logging
 from herdmesh.rpc.request_ids import new_request_id
 from herdmesh.standalone.errors import BadFiles, PartEnded, Problem
@@ -31,6 +33,8 @@ from herdmesh.standalone.files import ConnectorFile, not_latin, read_connectors,
 from herdmesh.standalone.worker_properties import WorkerPlan, plan_worker
 
 _EXIT_CONFIG: Final = 5
+#: Wrappers such as timeout and make send a signal twice; that is one wish.
+_DOUBLED_S: Final = 0.5
 _LOG_LEVEL = "HERDMESH_LOG_LEVEL"
 
 
@@ -49,27 +53,19 @@ def run_standalone(
     output: OutputOption = Format.TABLE,
 ) -> None:
     """Run connectors in this one process, as connect-standalone.sh does; Ctrl-C stops in order and keeps offsets."""
-    try:
-        import herdmesh.standalone.process as standalone  # its services are not installed with every `herd`
-    except ImportError as error:
-        message = f"`herd run` needs all services in this environment, and {error.name} is missing"
-        step = "Install herdmesh-cli[standalone]."
-        missing = CommandError("USAGE", message, step, EXIT_USAGE)
-
-        async def refuse() -> None:
-            raise missing
-
-        run(output, refuse)
-        return
+    if not listen.rpartition(":")[2].isdecimal():
+        raise typer.BadParameter(f"{listen} is no HOST:PORT", param_hint="--listen")
     os.environ[_LOG_LEVEL] = log_level  # for the processes of the runs
     configure_logging(log_level)
 
     async def work() -> None:
         plan, files = _read(worker, connectors or (), output)
+        standalone = _services()
         problems = standalone.invalid_connectors(plan, files)
         if problems:
             raise _refused("CONFIG_INVALID", problems, _EXIT_CONFIG)
         stop = _stop_on_signals()
+        await _until_kafka_serves(plan.bootstrap_servers, stop)
         show = _Progress(output)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(standalone.serve(plan, listen, stop, ready.set_result))
@@ -90,6 +86,30 @@ def run_standalone(
         show.say("stopped", {"event": "stopped"})
 
     run(output, work)
+
+
+def _services() -> ModuleType:
+    """`herdmesh.standalone.process`, which needs services that are not installed with every `herd`."""
+    try:
+        import herdmesh.standalone.process as process
+    except ImportError as error:
+        message = f"`herd run` needs all services in this environment, and {error.name} is missing"
+        raise CommandError("USAGE", message, "Install herdmesh-cli[standalone].", EXIT_USAGE) from None
+    return process
+
+
+async def _until_kafka_serves(bootstrap: str, stop: asyncio.Event) -> None:
+    """As Connect, which does not start without a broker either. Raises CommandError after `PATIENCE_S`."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + PATIENCE_S
+    while not stop.is_set() and await asyncio.to_thread(serving_cluster, bootstrap) is None:
+        if loop.time() > deadline_s:
+            raise CommandError(
+                "UNREACHABLE",
+                f"no broker answers at {bootstrap} (bootstrap.servers)",
+                "Start Kafka, or mend the address. Brokers that ask for a login or TLS cannot be used yet.",
+                EXIT_UNAVAILABLE,
+            )
 
 
 class _Progress:
@@ -182,12 +202,16 @@ async def _create_all(ready: asyncio.Future[str], files: Sequence[ConnectorFile]
 
 
 def _stop_on_signals() -> asyncio.Event:
-    """Set by the first Ctrl-C or SIGTERM; the second ends the command at once."""
+    """Set by the first Ctrl-C or SIGTERM; a second one ends the command at once."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    first_s = 0.0
 
     def signalled() -> None:
-        if stop.is_set():
+        nonlocal first_s
+        if not stop.is_set():
+            first_s = loop.time()
+        elif loop.time() - first_s > _DOUBLED_S:
             err.print("stopped by force; what was not committed is done again", style="yellow")
             os._exit(EXIT_FORCED)
         stop.set()

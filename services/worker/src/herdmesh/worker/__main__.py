@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
@@ -56,27 +58,44 @@ async def serve(
 
     Raises SparkUnavailable when Spark does not start, or dies; OffsetFileUnusable.
     """
+    async with ground(settings, stop) as ready:
+        if not stop.is_set():
+            await serve_on(ready, settings, stop, on_listening)
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What a worker stands on before it knows anybody."""
+
+    spark: SparkHost
+    offsets: OffsetFile | None
+
+
+@asynccontextmanager
+async def ground(settings: WorkerSettings, stop: asyncio.Event) -> AsyncGenerator[Ground]:
+    """The open offsets file, if the settings name one, and a running Spark, unless `stop` was set meanwhile.
+
+    To be entered before any gRPC server or channel of the process is made: starting a JVM forks, and gRPC's threads do
+    not live through a fork. Raises as `serve`.
+    """
     offsets = OffsetFile(settings.offset_storage_file) if settings.offset_storage_file else None
     if offsets is not None:
         offsets.open()
     spark = SparkHost(spark_conf(settings.spark_master, settings.slots, settings.spark_driver_memory))
     try:
         await _unless(stop, spark.start())
-        if not stop.is_set():
-            await _serve(settings, spark, offsets, stop, on_listening)
+        yield Ground(spark, offsets)
     finally:
         await spark.stop(_SPARK_STOP_S)
         if offsets is not None:
             offsets.close()
 
 
-async def _serve(
-    settings: WorkerSettings,
-    spark: SparkHost,
-    offsets: OffsetFile | None,
-    stop: asyncio.Event,
-    on_listening: Callable[[int], None],
+async def serve_on(
+    ready: Ground, settings: WorkerSettings, stop: asyncio.Event, on_listening: Callable[[int], None]
 ) -> None:
+    """As `serve`, on ground that is there."""
+    spark, offsets = ready.spark, ready.offsets
     specs = RunSpecs(settings, PluginRegistry.discover(), offsets.of if offsets is not None else None)
     incarnation = uuid.uuid4().hex
     loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)))
