@@ -95,16 +95,14 @@ def validate_connector(config: RawConfig, plugins: PluginRegistry, worker: Worke
     definition = enriched(cls, config, plugins, worker)
     values = definition.validate(config, plugins.full_name)
     _check_rules(config, values, connector, worker)
-    sections = [_converter(key, kind, config, values, plugins) for key, kind in CONVERTER_KINDS.items()]
-    clients = [
-        validate_overrides(client, config, worker.overrides)
-        for client in clients_of(cls.kinds[0], config, exactly_once=worker.exactly_once)
-    ]
+    # converters first: what is wrong with one is added to the framework's keys
+    converters = [_converter(key, kind, config, values, plugins) for key, kind in CONVERTER_KINDS.items()]
     result = Validation(name, cls.kinds[0])
     result.add(*_own(definition, values, cls.definition, config, plugins), each_message=True)
-    for client, found in zip(clients_of(cls.kinds[0], config, exactly_once=worker.exactly_once), clients, strict=True):
-        result.add((), _under(f"{client}.override.", found), each_message=False)
-    for groups, fields in sections:
+    for client in clients_of(cls.kinds[0], config, exactly_once=worker.exactly_once):
+        overrides = validate_overrides(client, config, worker.overrides)
+        result.add((), _under(f"{client}.override.", overrides), each_message=False)
+    for groups, fields in converters:
         result.add(groups, fields, each_message=False)
     return result
 

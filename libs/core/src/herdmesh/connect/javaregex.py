@@ -7,7 +7,6 @@ connectors' configs have been seen to go wrong; names of Unicode properties and 
 from __future__ import annotations
 
 import re
-import unicodedata
 
 _INT_MAX = 2**31 - 1
 _ILLEGAL = "CEFIJKLMOTUYgijlmoqy"
@@ -273,6 +272,8 @@ class _Parser:
         if self._peek(1) != "{" or end < 0:
             raise _Wrong("Illegal character name escape sequence", self._at)
         name = self._text[self._at + 2 : end]
+        import unicodedata  # rarely needed, and a megabyte of names
+
         try:
             unicodedata.lookup(name)
         except KeyError:

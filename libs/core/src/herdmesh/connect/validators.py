@@ -12,8 +12,6 @@ from typing import Any
 
 from herdmesh.connect.config import Validator
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.javaregex import syntax_error
-from herdmesh.connect.versions import version_range
 
 
 def at_least(minimum: int) -> Validator:
@@ -163,6 +161,8 @@ def plugin_version() -> Validator:
     """A version or a range of versions of a plugin; null passes."""
 
     def check(field: str, value: Any) -> None:
+        from herdmesh.connect.versions import version_range  # not needed where records move
+
         version_range(value)
 
     return Validator("a version, a range of versions such as [4.3,5.0), or latest", check)
@@ -184,6 +184,8 @@ def regex() -> Validator:
     """A regular expression Java compiles; null fails."""
 
     def check(field: str, value: Any) -> None:
+        from herdmesh.connect.javaregex import syntax_error  # not needed where records move
+
         if value is None:
             wrong = 'Cannot invoke "String.isEmpty()" because "this.pattern" is null'
         else:

@@ -32,7 +32,7 @@ def validate(config: Properties, plugins: PluginRegistry, worker: Properties) ->
     option that is no number), the keys of all connectors are shown, with that error at its key.
     """
     try:
-        result = validate_connector(config, plugins, worker_facts(worker))
+        result = validate_connector(config, plugins, worker_facts(worker, plugins))
         refused = refusals(config, plugins.find(result.name), worker)
     except ConfigError as error:
         result = _without_plugin(config)
@@ -48,14 +48,15 @@ def validate(config: Properties, plugins: PluginRegistry, worker: Properties) ->
     return _message(result)
 
 
-def worker_facts(worker: Properties) -> WorkerFacts:
+def worker_facts(worker: Properties, plugins: PluginRegistry) -> WorkerFacts:
     """What Connect's validation has to know, out of a worker's properties. Raises ConfigError for a policy there is
     not."""
     defaults = WorkerFacts()
     policy = worker.get(OVERRIDE_POLICY) or defaults.overrides.name
     allowlist = [name.strip() for name in (worker.get(OVERRIDE_ALLOWLIST) or "").split(",")]
+    converters = {name: worker.get(name) or default for name, default in defaults.converters.items()}
     return WorkerFacts(
-        {name: worker.get(name) or default for name, default in defaults.converters.items()},
+        {name: plugins.full_name(written) or written for name, written in converters.items()},
         worker.get("group.id") or defaults.group_id,
         exactly_once="offset.storage.file.filename" not in worker,  # written after the transaction, so not with it
         overrides=override_policy(policy, allowlist),
