@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from tests.chaos.faults import Fault, Way
+from tests.chaos.truth import jvm_of, runs_of
 from tests.support.mesh import Mesh, role_of
 
 _SIGNALS = {Way.KILL: signal.SIGKILL, Way.STOP: signal.SIGTERM, Way.FREEZE: signal.SIGSTOP}
@@ -129,12 +130,11 @@ class Harm:
 
 
 def _inside(worker: psutil.Process, target: str, pick: float) -> psutil.Process | None:
-    """The JVM of a worker, or one of its runs: the forks of Spark's Python daemon."""
+    """The JVM of a worker, or one of its runs."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        jvm = next((one for one in worker.children(recursive=True) if one.name() == "java"), None)
-        if jvm is None or target == "jvm":
-            return jvm
-        runs = [run for daemon in jvm.children() for run in daemon.children()]
+        if target == "jvm":
+            return jvm_of(worker)
+        runs = runs_of(worker)
         return runs[int(pick * len(runs))] if runs else None
     return None
 

@@ -7,7 +7,8 @@ Owns the order of a run and the judging. Faults come in rounds from a seed; afte
 - a task that ran on a worker that was not harmed was not restarted (its generation is the same), unless the broker was
   harmed, or it was moved onto a worker that came back, to balance.
 
-In the end: nothing acknowledged is lost, the data is exact (`traffic`), and no process is left behind.
+In the end: nothing acknowledged is lost, the data is exact (`traffic`), herder, status stores and processes agree on
+what runs where (`truth`), and no process is left behind.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +28,7 @@ from herdmesh.devstack.readiness import serves
 from tests.chaos.faults import Fault, rounds
 from tests.chaos.harm import Harm, own_sessions
 from tests.chaos.traffic import TASKS, Traffic
+from tests.chaos.truth import Place, Unit, differing, named, not_running, places, run_processes, stored
 from tests.support.control import ControlWriter
 from tests.support.mesh import Mesh, role_of, running_mesh
 
@@ -36,20 +39,10 @@ SLOTS = 20
 SETTLE_S = 10.0
 #: All look RUNNING for so long before it counts: a leader may not have noticed yet.
 STEADY_S = 1.5
+#: A lease, and some.
+AGREE_S = 10.0
 #: How long a run waits, beyond the promise, before it gives up on a task; only to tell late from never.
 GIVEN_UP_S = 60.0
-
-Unit = tuple[str, int | None]
-"""A connector's instance (None) or one of its tasks."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a unit is, as the leader says."""
-
-    state: str
-    worker_id: str
-    generation: int
 
 
 @dataclass
@@ -134,6 +127,7 @@ class Chaos:
             self.harm.note("harm is over, counting")
             await asyncio.to_thread(self._traffic.finish)
             try:
+                await self._agree()
                 self.outcome.data = await self._traffic.assert_exact()
                 await control.assert_nothing_lost()
                 self.outcome.data += f"; {control.acknowledged} changes acknowledged, none lost"
@@ -148,7 +142,7 @@ class Chaos:
 
     async def _round(self, faults: Sequence[Fault]) -> None:
         """Some faults, and the look after them."""
-        before = await self._places()
+        before = await places(self._mesh)
         self.outcome.rounds += 1
         begun_s = time.monotonic()
         for fault in faults:
@@ -168,11 +162,11 @@ class Chaos:
         last_trouble = ""
         while good_s is None or time.monotonic() - good_s < STEADY_S:
             try:
-                seen = await self._places()
+                seen = await places(self._mesh)
             except CommandError as error:
                 trouble = f"no leader answers: {error.message}"
             else:
-                trouble = _not_running(seen)
+                trouble = not_running(seen)
             good_s = (good_s or time.monotonic()) if not trouble else None
             last_trouble = trouble or last_trouble
             if trouble and time.monotonic() - self._since_s() > GIVEN_UP_S:
@@ -185,6 +179,23 @@ class Chaos:
         if took_s > SETTLE_S:
             self._violated(f"RUNNING again only after {took_s:.1f} s; last: {last_trouble}")
         return seen
+
+    async def _agree(self) -> None:
+        """The herder, both replicas of the status store and the processes tell the same story. Asserts."""
+        until_s = time.monotonic() + AGREE_S
+        while True:
+            told = await places(self._mesh)
+            trouble = not_running(told)
+            for address in self._mesh.stack.addresses("status-store"):
+                trouble = trouble or differing(told, await stored(address))
+            tasks = Counter(place.worker_id for unit, place in told.items() if unit[1] is not None)
+            for worker_id, count in (await asyncio.to_thread(run_processes, self._mesh)).items():
+                if count > tasks[worker_id]:
+                    trouble = trouble or f"{worker_id} has {count} runs for {tasks[worker_id]} tasks"
+            if not trouble:
+                return
+            assert time.monotonic() < until_s, f"not agreed after {AGREE_S:g} s: {trouble}"
+            await asyncio.sleep(0.1)
 
     def _since_s(self) -> float:
         """The last fault, or the first worker ready after it when none was ready at it."""
@@ -208,23 +219,12 @@ class Chaos:
             if took != left and (self._harmed(took, begun_s) or self._workers.ready_s.get(took, 0.0) > begun_s):
                 continue  # balance: moved onto a worker that came back
             self._violated(
-                f"{_named(unit)} was restarted (generation {was.generation} -> {now.generation}, {left} -> {took}), "
+                f"{named(unit)} was restarted (generation {was.generation} -> {now.generation}, {left} -> {took}), "
                 f"and neither was harmed"
             )
 
     def _harmed(self, service: str, since_s: float) -> bool:
         return self.harm.harmed.get(service, 0.0) >= since_s
-
-    async def _places(self) -> dict[Unit, Place]:
-        found: dict[Unit, Place] = {}
-        for name, connector in (await self._mesh.connectors()).items():
-            if name in TASKS:
-                units = [(None, connector["connector"]), *((task["id"], task) for task in connector["tasks"])]
-                found |= {
-                    (name, number): Place(one["state"], one["worker_id"] or "", one["generation"])
-                    for number, one in units
-                }
-        return found
 
     def _violated(self, what: str) -> None:
         self.outcome.violations.append(what)
@@ -268,18 +268,6 @@ async def _note_sessions(mesh: Mesh, sessions: set[int]) -> None:
         if (pid := mesh.stack.broker.pid) is not None:
             sessions.add(pid)
         await asyncio.sleep(0.2)
-
-
-def _not_running(seen: dict[Unit, Place]) -> str:
-    """What does not run, empty when everything does."""
-    wanted = [(name, number) for name, tasks in TASKS.items() for number in (None, *range(tasks))]
-    missing = [unit for unit in wanted if unit not in seen]
-    bad = [f"{_named(unit)} {seen[unit].state}" for unit in wanted if unit in seen and seen[unit].state != "RUNNING"]
-    return ", ".join([*(f"{_named(unit)} absent" for unit in missing), *bad])
-
-
-def _named(unit: Unit) -> str:
-    return unit[0] if unit[1] is None else f"{unit[0]}-{unit[1]}"
 
 
 def _at(ordered: Sequence[float], share: float) -> str:

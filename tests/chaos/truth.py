@@ -1,0 +1,96 @@
+"""What the parts of a mesh say of the same units, and what the machine says: three answers that must agree.
+
+Owns the questions; `run` compares. Invariant: nothing here waits for anything to become true.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import psutil
+
+from herdmesh.api.statusstore.v1 import status_read_service_pb2, status_read_service_pb2_grpc
+from herdmesh.cli import views
+from herdmesh.rpc.client import connect
+from tests.chaos.traffic import TASKS
+from tests.support.mesh import Mesh, role_of
+
+Unit = tuple[str, int | None]
+"""A connector's instance (None) or one of its tasks."""
+UNITS: Sequence[Unit] = [(name, number) for name, tasks in TASKS.items() for number in (None, *range(tasks))]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a unit is."""
+
+    state: str
+    worker_id: str
+    generation: int
+
+
+async def places(mesh: Mesh) -> dict[Unit, Place]:
+    """As the leading herder says."""
+    found: dict[Unit, Place] = {}
+    for name, connector in (await mesh.connectors()).items():
+        if name in TASKS:
+            units = [(None, connector["connector"]), *((task["id"], task) for task in connector["tasks"])]
+            for number, one in units:
+                found[name, number] = Place(one["state"], one["worker_id"] or "", one["generation"])
+    return found
+
+
+async def stored(address: str) -> dict[Unit, Place]:
+    """As this replica of the status store says, read to the end of its topic."""
+    async with connect(address) as channel:
+        stub = status_read_service_pb2_grpc.StatusReadServiceStub(channel)
+        request = status_read_service_pb2.ListStatusesRequest(linearizable=True, connectors=list(TASKS))
+        answer = await stub.ListStatuses(request, timeout=10)
+    return {
+        (one.connector, one.task if one.HasField("task") else None): Place(
+            views.run_state(one.effective_state), one.worker_id, one.generation
+        )
+        for one in answer.statuses
+    }
+
+
+def run_processes(mesh: Mesh) -> dict[str, int]:
+    """How many runs each worker's machine really has, by the worker's address."""
+    found: dict[str, int] = {}
+    for name, process in mesh.stack.processes.items():
+        if role_of(name) == "worker" and process.mark is not None:
+            address = next(one.address for one in mesh.stack.state.services if one.name == name)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found[address] = len(runs_of(psutil.Process(process.mark.pid)))
+    return found
+
+
+def runs_of(worker: psutil.Process) -> list[psutil.Process]:
+    """The runs of a worker: the forks of its JVM's Python daemon."""
+    jvm = jvm_of(worker)
+    return [] if jvm is None else [run for daemon in jvm.children() for run in daemon.children()]
+
+
+def jvm_of(worker: psutil.Process) -> psutil.Process | None:
+    """The JVM of a worker's Spark."""
+    return next((one for one in worker.children(recursive=True) if one.name() == "java"), None)
+
+
+def not_running(seen: Mapping[Unit, Place]) -> str:
+    """What does not run, empty when everything does."""
+    absent = [f"{named(unit)} absent" for unit in UNITS if unit not in seen]
+    return ", ".join([*absent, *(f"{named(u)} {one.state}" for u, one in seen.items() if one.state != "RUNNING")])
+
+
+def differing(left: Mapping[Unit, Place], right: Mapping[Unit, Place]) -> str:
+    """Where two answers differ, empty when they agree."""
+    return ", ".join(
+        f"{named(one)}: {left.get(one)} and {right.get(one)}" for one in UNITS if left.get(one) != right.get(one)
+    )
+
+
+def named(unit: Unit) -> str:
+    """`flights` or `flights-0`."""
+    return unit[0] if unit[1] is None else f"{unit[0]}-{unit[1]}"
