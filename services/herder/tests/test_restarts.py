@@ -225,6 +225,17 @@ def test_stop_and_resume_give_a_new_account(world: World) -> None:
     assert progress(world) == (RunState.FAILED, 1, 1_000)
 
 
+def test_stopping_gets_a_failed_connector_out(world: World) -> None:
+    fail(world, BROKEN, CONNECTOR)
+    world.ask(SetTarget("a", TargetState.PAUSED))
+    assert seen(world, CONNECTOR).state is RunState.FAILED
+    world.ask(SetTarget("a", TargetState.STOPPED))
+    assert seen(world, CONNECTOR).state is RunState.STOPPED
+    world.ask(SetTarget("a", TargetState.STARTED))
+    assert seen(world, CONNECTOR).state is RunState.RUNNING
+    assert seen(world).state is RunState.RUNNING
+
+
 def test_a_paused_connector_waits_with_its_restart(world: World) -> None:
     fail(world)
     world.ask(SetTarget("a", TargetState.PAUSED))

@@ -165,7 +165,8 @@ class Worker:
                 self.say(ev.UnitReported(session, unit, assignment, RunState.UNASSIGNED))
             case ins.SetUnitTarget(unit=unit, target=target):
                 held = self.held.get(unit)
-                if held is not None and held.state is not RunState.FAILED:
+                stops = unit.task is None and target is TargetState.STOPPED
+                if held is not None and (stops or held.state is not RunState.FAILED):
                     held.target, held.state = target, _RUN_STATES[target]
                     self.world.took_over(unit, held.state)
                     self.say(ev.UnitReported(session, unit, held.assignment, held.state))

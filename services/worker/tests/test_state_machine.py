@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 from herdmesh.engine.contract import ErrorClass, Progress
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions, questions
 from herdmesh.worker.state.model import (
     Assignment,
+    Condition,
     ConnectorSpec,
     Failure,
     PutMode,
@@ -184,6 +187,44 @@ def test_a_connector_that_cannot_start_is_failed_and_says_so_to_who_waits() -> N
     assert only(instructions.SendReport, out).failure == failure
     assert only(instructions.SendTaskConfigs, out).failure == failure
     assert only(instructions.SendTaskConfigs, state.handle(generate(), 0.3)).failure == failure
+
+
+def test_stopping_gets_a_failed_connector_out_and_pausing_does_not() -> None:
+    state = machine()
+    call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
+    state.handle(events.ConnectorStarted("c", call.op_id, Failure("no such folder")), 0.2)
+    assert state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.PAUSED), 0.3) == []
+    assert state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 0.4) == []
+    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STOPPED), 0.5)
+    report = only(instructions.SendReport, out)
+    assert (report.state, report.failure) == (RunState.STOPPED, None)
+    assert only(instructions.WriteStatus, out).failure is None
+    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 0.6)
+    assert only(instructions.StartConnector, out)
+
+
+@pytest.mark.parametrize("unit", [CONNECTOR, TASK], ids=["connector", "task"])
+def test_what_the_leader_wants_told_is_in_every_status_of_the_assignment(unit: UnitId) -> None:
+    """The account of restarts: no write of the worker loses it, whoever leads by then."""
+    state = machine()
+    account = (Condition("RESTARTS", "2 restarts under config 0a1b2c3d", 5),)
+    spec = ConnectorSpec(CONFIG, 2) if unit is CONNECTOR else TaskSpec(CONFIG, {}, 1)
+    start = events.StartUnit(1, unit, assignment(), TargetState.STARTED, spec, conditions=account)
+    out = state.handle(start, 0.0)
+    failure = Failure("it broke")
+    if unit is CONNECTOR:
+        call = only(instructions.StartConnector, out)
+        written = state.handle(events.ConnectorStarted("c", call.op_id, failure), 0.2)
+    else:
+        run_id = only(instructions.SubmitRun, out).run_id
+        written = state.handle(events.RunProgress(run_id, Progress()), 0.1)
+        state.handle(events.RunFailed(run_id, failure), 0.2)
+        written = [*written, *state.handle(events.RunEnded(run_id), 0.3)]
+    statuses = [one for one in written if isinstance(one, instructions.WriteStatus)]
+    assert statuses[-1].state is RunState.FAILED
+    assert all(one.conditions == account for one in statuses)
+    again = events.StartUnit(1, unit, assignment(2), TargetState.PAUSED, spec)
+    assert only(instructions.WriteStatus, state.handle(again, 1.0)).conditions == (), "of that assignment alone"
 
 
 def test_failing_to_make_task_configs_does_not_fail_the_connector() -> None:

@@ -48,8 +48,11 @@ def settle(mesh: Mesh, connector: Connector) -> None:
             unit.account = policy.read_back(mesh.status_of(unit.id), tag, generation, mesh.now)
             if unit.account.next_ms is not None:
                 mesh.wake(connector.name, unit.account.next_ms)
-        elif unit.account.tag != tag or entry.wanted_state is TargetState.STOPPED:
+        elif unit.account.tag != tag:
             unit.account = Account(tag)
+        if entry.wanted_state is TargetState.STOPPED:
+            unit.account = Account(tag)  # what is resumed begins anew
+            continue
         if hold is None or hold.state is not RunState.FAILED:
             unit.account.next_ms = None
             continue

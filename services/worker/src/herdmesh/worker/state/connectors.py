@@ -119,11 +119,13 @@ class Connectors:
         return self._give_up(connector, now)
 
     def set_target(self, name: str, target: TargetState, now: float) -> list[Instruction]:
-        """Pause, stop or resume in place. A FAILED connector stays FAILED."""
+        """Pause, stop or resume in place. A FAILED connector stays so, unless it is stopped (reference/herder.md 7)."""
         connector = self._connectors.get(name)
         if connector is None or connector.giving_up or connector.target is target:
             return []
         connector.target = target
+        if target is TargetState.STOPPED and connector.call is Call.NONE:
+            connector.failure = None
         out = self._drive(connector, now)
         resting = _RESTING.get(target)
         at_rest = connector.call is Call.NONE and not connector.started and connector.failure is None

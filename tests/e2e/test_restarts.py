@@ -1,0 +1,105 @@
+"""A task that fails comes back by itself, and everybody can see how far it is: over the real mesh."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.statusstore.v1 import status_pb2, status_read_service_pb2
+from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import StatusReadServiceStub
+from herdmesh.cli.views import Json
+from herdmesh.rpc.client import connect
+from tests.support.mesh import Mesh, assert_exact, parquet_sink
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session")]
+
+WAITS = re.compile(r"(\d) of 8, next at \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+@asynccontextmanager
+async def statuses_of(mesh: Mesh, name: str) -> AsyncGenerator[list[status_pb2.Status]]:
+    """Every status of the connector's task 0 from now on, in the order the status store wrote them."""
+    address = next(one.address for one in mesh.stack.state.services if one.name.startswith("status-store"))
+    found: list[status_pb2.Status] = []
+
+    async def follow() -> None:
+        request = status_read_service_pb2.WatchStatusesRequest(connectors=[name])
+        async for response in StatusReadServiceStub(channel).WatchStatuses(request):
+            put = response.status_put if response.WhichOneof("event") == "status_put" else None
+            found.extend([put] if put is not None and put.HasField("task") else [])
+
+    channel = connect(address)
+    following = asyncio.create_task(follow())
+    try:
+        yield found
+    finally:
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+        await channel.close()
+
+
+def told(status: status_pb2.Status) -> tuple[str, str]:
+    """State, and what RESTARTING says."""
+    message = next((one.message for one in status.conditions if one.type == "RESTARTING"), "")
+    return common.RunState.Name(status.state).removeprefix("RUN_STATE_"), message
+
+
+def foreign_member(mesh: Mesh, group: str, topic: str) -> Consumer:
+    """Somebody who consumes with the sink's group: its task fails (RETRIABLE) for as long as he does."""
+    consumer = Consumer({"bootstrap.servers": mesh.bootstrap, "group.id": group, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    for _ in range(100):
+        consumer.poll(0.1)
+        if consumer.assignment():
+            return consumer
+    raise AssertionError(f"no member of {group} after 10 s")
+
+
+async def test_a_task_that_fails_three_times_and_then_runs(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
+) -> None:
+    topic = mesh.create_topic(tmp_topic(), partitions=1)
+    name = f"sink-{topic}"
+    stranger = await asyncio.to_thread(foreign_member, mesh, f"connect-{name}", topic)
+    restarts = {"herdmesh.restart.backoff.ms": "200", "herdmesh.restart.attempts.max": "8"}
+    async with statuses_of(mesh, name) as statuses:
+        try:
+            await mesh.apply(name, parquet_sink(topic, tmp_path / "out", tasks=1, **restarts))
+
+            def waits_for_the_third(one: Json) -> bool:
+                for task in one["tasks"]:
+                    restart = task.get("auto_restart")
+                    if task["state"] == "FAILED" and restart and restart["attempt"] >= 3 and restart["next_time"]:
+                        return True
+                return False
+
+            shown = await mesh.until(name, waits_for_the_third, "FAILED for the third time")
+        finally:
+            await asyncio.to_thread(stranger.close)
+        task = shown["tasks"][0]
+        assert "has live members" in task["error"], "the last error is shown while it waits"
+        conditions = {one["type"]: one["message"] for one in task["conditions"]}
+        assert WAITS.fullmatch(conditions["RESTARTING"]), conditions
+        assert re.search(r"restart \d of 8 follows at ", task["explanation"])
+        mesh.produce(topic, range(50))
+        shown = await mesh.until_running(name, 1)
+        assert shown["tasks"][0]["auto_restart"]["attempt"] >= 3
+        assert shown["tasks"][0]["auto_restart"]["next_time"] is None
+        await mesh.until_published(tmp_path / "out", 50)
+        assert_exact(tmp_path / "out", 50)
+        history = [told(status) for status in statuses]
+        waiting = [match[1] for state, text in history if state == "FAILED" and (match := WAITS.fullmatch(text))]
+        under_way = [text for state, text in history if state == "RESTARTING"]
+        assert waiting[:3] == ["1", "2", "3"], history
+        assert under_way[:3] == ["1 of 8", "2 of 8", "3 of 8"], history
+        assert history[-1] == ("RUNNING", ""), history
+        assert all("has live members" in one.trace for one in statuses if told(one)[1]), "the trace stays readable"
+        account = next(one.message for one in statuses[-1].conditions if one.type == "RESTARTS")
+        assert account.startswith(f"{len(under_way)} restart"), "what the next leader goes on with"
