@@ -13,7 +13,7 @@ is stopped to be moved while no other worker can take it, unless its worker leav
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from herdmesh.herder.state import holds, lifecycle, reign
@@ -67,28 +67,45 @@ def place(mesh: Mesh) -> None:
                 return
 
 
-def places(mesh: Mesh, entry: ConnectorEntry, wanted: Collection[UnitId]) -> dict[UnitId, str | None]:
-    """Where the `wanted` units of a connector would be if `entry` were stored and everything else stayed as it is;
-    None = nowhere. Changes nothing."""
+def places(
+    mesh: Mesh, entry: ConnectorEntry, wanted: Collection[UnitId], begun: Mapping[UnitId, str | None] | None = None
+) -> dict[UnitId, str | None]:
+    """Where the `wanted` units of a connector would be if `entry` were stored and nothing else happened, None =
+    nowhere; and where units of other connectors would be that move for it. Changes nothing.
+
+    `begun` is the answer for an entry stored before this one: what it names is taken to be there.
+    """
+    begun = begun or {}
     workers = _takers(mesh)
     rounds = _rounds(mesh, workers, without=entry.name)
     known = mesh.connectors.get(entry.name)
     able = frozenset(worker for worker in workers if lifecycle.able(mesh, entry, worker))
-    found: dict[UnitId, str | None] = {}
-    for unit_id in wanted:
-        unit = known.units.get(unit_id.task) if known is not None else None
-        held_by = unit.hold.worker_id if unit is not None and unit.hold is not None else None
-        now = held_by or (unit.destination if unit is not None else None)
+    away = {member.worker_id for member in mesh.members.values() if member.session is None}
+    mine = {unit_id: _place_now(known.units.get(unit_id.task)) if known is not None else None for unit_id in wanted}
+    mine.update((unit_id, place) for unit_id, place in begun.items() if unit_id in mine)
+    for unit_id, place in mine.items():
+        if place in away:
+            continue  # its worker may be back in a moment; until then the unit is left where it is
         round_ = rounds[0] if unit_id.task is None else rounds[1]
         round_.units[unit_id] = able
-        found[unit_id] = now if now in able else None
-        if now is not None:
-            round_.places[unit_id] = now
+        if place is not None:
+            round_.places[unit_id] = place
+    found = {unit_id: place if place in able or place in away else None for unit_id, place in mine.items()}
     for round_ in rounds:
+        moved = {unit_id: place for unit_id, place in begun.items() if unit_id in round_.records and place is not None}
+        round_.places.update(moved)
+        found.update(moved)
         for move in assign(workers, round_.units, round_.places, _may_balance(mesh)):
-            if move.unit in found:
+            if move.unit in mine or move.source is not None:
                 found[move.unit] = move.target
     return found
+
+
+def _place_now(unit: Unit | None) -> str | None:
+    """Where a unit is, is to go, or is waited for."""
+    if unit is None:
+        return None
+    return unit.hold.worker_id if unit.hold is not None else unit.destination or unit.waits_for or None
 
 
 def _may_balance(mesh: Mesh) -> bool:
@@ -120,7 +137,7 @@ def _rounds(mesh: Mesh, workers: list[str], without: str = "") -> tuple[_Round, 
             if held_by is None and not _looks_for_place(mesh, entry, unit):
                 continue
             round_ = connectors if unit.id.task is None else tasks
-            place_now = held_by or unit.destination or unit.waits_for or None
+            place_now = _place_now(unit)
             round_.units[unit.id] = able[plugin]
             round_.records[unit.id] = (connector, unit)
             if place_now is not None:

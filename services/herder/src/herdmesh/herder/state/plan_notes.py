@@ -9,13 +9,14 @@ kept by source partitions, whose names are the connector's own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from herdmesh.herder.state import configs
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, ConnectorType, Failure, Properties, TargetState
 from herdmesh.herder.state.policy import policy_of
 
+_SHOWN_MAX = 10
 _GROUP_KEY = "consumer.override.group.id"
 _RESET_KEY = "consumer.override.auto.offset.reset"
 _OFFSETS_TOPIC_KEY = "offsets.storage.topic"
@@ -37,9 +38,10 @@ def notes(
     failure: Failure | None,
     *,
     runs: bool,
+    others: Sequence[str],
 ) -> list[str]:
     """Sentences, the most important first. `made` None = no task configs are asked for; `runs` = a worker could take
-    the connector."""
+    the connector; `others` = units of other connectors that move."""
     old = before if before is not None and before.has_config else None
     found: list[str] = []
     if not runs:
@@ -50,6 +52,9 @@ def notes(
     if failure is not None:
         found.append(f"No task configs can be made, so the task set stays as it is: {failure.message}")
     found += _target(entry)
+    if others:
+        shown = ", ".join([*others[:_SHOWN_MAX], *(["..."] if len(others) > _SHOWN_MAX else [])])
+        found.append(f"For balance {len(others)} units of other connectors would move, and restart: {shown}.")
     if made == () and failure is None:
         found.append("The connector makes no task configs: nothing moves records.")
     found += _policy(mesh, old, entry)

@@ -76,24 +76,30 @@ def _planned(
     """`made` None = no task configs are made in this target state."""
     assert call.validation is not None
     itself = UnitId(call.name)
-    runs = placement.places(mesh, entry, [itself])[itself] is not None
+    known = mesh.connectors.get(call.name)
+    units = {unit.id: unit for unit in known.units.values()} if known is not None else {}
+    # First the old task set under the new config, then the new set: what another class moves, it moves before.
+    places = placement.places(mesh, entry, _wanted(entry))
+    runs = places[itself] is not None
     if made is not None and failure is None:
         failure = tasksets.too_many(entry, made)
     if made is not None and failure is None and runs and tasksets.differs(entry, made):
         entry = _committed(entry, made)
-    known = mesh.connectors.get(call.name)
-    units = {unit.id: unit for unit in known.units.values()} if known is not None else {}
-    wanted = [itself]
-    if holds.tasks_wanted(entry):
-        wanted += [UnitId(call.name, task) for task in range(len(entry.tasks))]
-    places = placement.places(mesh, entry, wanted)
+        places = placement.places(mesh, entry, _wanted(entry), begun=places)
+    wanted = _wanted(entry)
     same_config = before is not None and before.config == entry.config
     steps = [
         _step(entry, unit_id, units.get(unit_id), places, same_config)
         for unit_id in sorted({*wanted, *units}, key=lambda unit_id: unit_id.order)
     ]
-    notes = plan_notes.notes(mesh, before, entry, made, failure, runs=runs)
+    others = sorted(str(unit_id) for unit_id in places if unit_id.connector != call.name)
+    notes = plan_notes.notes(mesh, before, entry, made, failure, runs=runs, others=others)
     return Planned(call.validation, tuple(step for step in steps if step is not None), tuple(notes))
+
+
+def _wanted(entry: ConnectorEntry) -> list[UnitId]:
+    tasks = range(len(entry.tasks)) if holds.tasks_wanted(entry) else ()
+    return [UnitId(entry.name), *(UnitId(entry.name, task) for task in tasks)]
 
 
 def _committed(entry: ConnectorEntry, made: tuple[Properties, ...]) -> ConnectorEntry:
@@ -120,7 +126,7 @@ def _step(
         if place is None:
             return None
         return PlanStep(task, PlanAction.START, f"it would run on {place}", place)
-    if unit_id not in places:
+    if not holds.wanted(entry, unit_id):
         return PlanStep(task, PlanAction.STOP, "it is not in the new task set")
     kept = holds.matches(entry, unit_id, hold.assignment)
     if kept and place in (None, hold.worker_id):
