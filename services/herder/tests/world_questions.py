@@ -25,10 +25,12 @@ class Answers:
     mute: bool = False
     offset_failure: Failure | None = None
     asked: list[qu.Question] = field(default_factory=list[qu.Question])
+    ids: list[str] = field(default_factory=list[str])
 
     def reply(self, world: World, reply: ev.CommandReplied, question: qu.Question) -> ev.CommandReplied | None:
         """None when there is no answer."""
         self.asked.append(question)
+        self.ids.append(reply.command_id)
         if self.mute:
             return None
         match question:

@@ -1,0 +1,202 @@
+"""Logger levels: listed from every worker, set on one, set in the cluster; and who is told what when workers come."""
+
+from __future__ import annotations
+
+import pytest
+
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.state.model import TargetState
+from herdmesh.herder.state.questions import SetLogger
+from herdmesh.herder.state.requests import CreateConnector, GetLoggers, LoggersListed, LoggersSet, SetLoggers
+from herdmesh.rpc.errors import (
+    InvalidConfig,
+    LoggerNotFound,
+    NoWorker,
+    RequestInvalid,
+    Timeout,
+    WorkerNotFound,
+)
+from services.herder.tests.world import World, sink
+
+DEBUG = SetLoggers("org.foo", "debug")
+
+
+@pytest.fixture
+def world() -> World:
+    """A leader and two workers, of which one has a logger of its own."""
+    world = World()
+    world.lead()
+    world.worker("w1").answers.levels["org.foo"] = "WARN"
+    world.worker("w2")
+    return world
+
+
+def levels(world: World, worker: str) -> dict[str, str]:
+    return world.workers[worker].answers.levels
+
+
+def told(world: World, worker: str) -> list[SetLogger]:
+    return [asked for asked in world.workers[worker].answers.asked if isinstance(asked, SetLogger)]
+
+
+def listed(world: World, logger: str = "") -> list[tuple[str, str, str]]:
+    answer = world.ask(GetLoggers(logger))
+    assert isinstance(answer, LoggersListed)
+    return [(entry.logger, worker, entry.level) for worker, entry in answer.loggers]
+
+
+def affected(world: World, request: SetLoggers) -> tuple[str, ...]:
+    answer = world.ask(request)
+    assert isinstance(answer, LoggersSet)
+    return answer.affected
+
+
+def test_loggers_of_every_worker_sorted_by_name(world: World) -> None:
+    assert listed(world) == [("org.foo", "w1", "WARN"), ("root", "w1", "INFO"), ("root", "w2", "INFO")]
+    assert listed(world, "org") == [("org.foo", "w1", "WARN")]
+
+
+def test_an_unknown_logger_is_not_found(world: World) -> None:
+    with pytest.raises(LoggerNotFound):
+        listed(world, "com.bar")
+
+
+def test_loggers_need_a_worker() -> None:
+    world = World()
+    world.lead()
+    with pytest.raises(NoWorker):
+        listed(world)
+
+
+def test_a_bad_level_names_the_field_and_the_levels(world: World) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        world.ask(SetLoggers("org.foo", "LOUD"))
+    (violation,) = refused.value.violations
+    assert violation.field == "level"
+    assert violation.message == (
+        "invalid log level 'LOUD': use one of OFF, FATAL, ERROR, WARN, INFO, DEBUG, TRACE, ALL"
+    )
+    with pytest.raises(RequestInvalid):
+        world.ask(SetLoggers(" ", "INFO"))
+
+
+def test_one_workers_level(world: World) -> None:
+    assert affected(world, SetLoggers("org", "debug", "w1")) == ("org", "org.foo")
+    assert levels(world, "w1") == {"root": "INFO", "org": "DEBUG", "org.foo": "DEBUG"}
+    assert levels(world, "w2") == {"root": "INFO"}
+    with pytest.raises(WorkerNotFound):
+        world.ask(SetLoggers("org", "debug", "w9"))
+
+
+def test_a_level_for_the_cluster_reaches_every_worker(world: World) -> None:
+    assert affected(world, DEBUG) == ("org.foo",)
+    assert levels(world, "w1")["org.foo"] == levels(world, "w2")["org.foo"] == "DEBUG"
+
+
+def test_a_level_that_somebody_else_recorded_reaches_every_worker_too(world: World) -> None:
+    world.post(ev.LoggerRecorded("org.foo", "ERROR", None))
+    world.run()
+    assert levels(world, "w1")["org.foo"] == levels(world, "w2")["org.foo"] == "ERROR"
+
+
+def test_a_cluster_level_that_is_set_again_changes_nothing(world: World) -> None:
+    assert affected(world, DEBUG) == ("org.foo",)
+    assert affected(world, DEBUG) == ()
+
+
+def test_a_worker_that_joins_later_gets_the_levels_of_the_cluster(world: World) -> None:
+    """Unlike in Connect, where a level set before a worker joined never applies to it (reference config-topic 4.8)."""
+    world.ask(DEBUG)
+    world.ask(SetLoggers("root", "WARN"))
+    world.worker("w3")
+    assert levels(world, "w3") == {"root": "WARN", "org.foo": "DEBUG"}
+    world.kill("w1")
+    world.run()
+    world.workers["w1"].answers.levels = {"root": "INFO"}
+    world.revive("w1")
+    world.run()
+    assert levels(world, "w1") == {"root": "WARN", "org.foo": "DEBUG"}
+
+
+def test_a_level_of_one_worker_stands_over_an_older_one_of_the_cluster(world: World) -> None:
+    world.ask(DEBUG)
+    world.ask(SetLoggers("org.foo", "ERROR", "w1"))
+    world.advance(1_000)
+    world.hang_up(world.workers["w1"])
+    world.advance(1_000)
+    assert levels(world, "w1")["org.foo"] == "ERROR"
+    world.lead()
+    world.advance(2_000)
+    assert levels(world, "w1")["org.foo"] == "ERROR"
+
+
+def test_a_worker_that_was_away_gets_what_it_missed(world: World) -> None:
+    worker = world.workers["w1"]
+    world.advance(600)
+    world.hang_up(worker)
+    world.run()
+    world.ask(DEBUG)
+    assert levels(world, "w1")["org.foo"] == "WARN"
+    world.advance(1_000)
+    assert levels(world, "w1")["org.foo"] == "DEBUG"
+    assert len(told(world, "w1")) == 1
+
+
+def test_a_herder_that_follows_remembers_levels_for_the_time_it_leads(world: World) -> None:
+    """Levels live in the memory of the herders that read the record, leading or not."""
+    world.kill_herder()
+    world.herder.handle(ev.LoggerRecorded("org.foo", "DEBUG", None), world.now)
+    herder = world.herder
+    world.lead()
+    world.herder = herder
+    world.run()
+    world.worker("w3")
+    assert levels(world, "w3") == {"root": "INFO", "org.foo": "DEBUG"}
+
+
+def test_a_worker_that_goes_is_left_out_of_the_list(world: World) -> None:
+    world.workers["w2"].answers.mute = True
+    number = world.call(GetLoggers(""))
+    world.run()
+    assert number not in world.answers
+    world.kill("w2")
+    world.run()
+    answer = world.answers[number]
+    assert isinstance(answer, LoggersListed)
+    assert {worker for worker, _ in answer.loggers} == {"w1"}
+
+
+def test_a_worker_that_goes_before_it_set_its_level_is_told(world: World) -> None:
+    world.workers["w2"].answers.mute = True
+    number = world.call(SetLoggers("root", "DEBUG", "w2"))
+    world.run()
+    world.kill("w2")
+    world.run()
+    assert isinstance(world.answers[number], NoWorker)
+
+
+def test_a_worker_that_does_not_answer_ends_the_call_at_its_deadline(world: World) -> None:
+    world.workers["w2"].answers.mute = True
+    number = world.call(GetLoggers(""), timeout_ms=300)
+    world.advance(400)
+    error = world.answers[number]
+    assert isinstance(error, Timeout)
+    assert error.metadata["stage"] == "asking workers about their loggers"
+
+
+def test_a_cluster_level_is_seen_through_when_its_leader_steps_down(world: World) -> None:
+    world.workers["w2"].answers.mute = True
+    number = world.call(DEBUG)
+    world.run()
+    assert number not in world.answers
+    world.post(ev.LeadershipLost("another one leads"))
+    world.run()
+    assert world.answers[number] == LoggersSet(("org.foo",))
+
+
+def test_setting_levels_touches_no_unit(world: World) -> None:
+    world.ask(CreateConnector("a", sink(2), TargetState.STARTED))
+    starts = len(world.starts)
+    world.ask(DEBUG)
+    world.advance(500)
+    assert len(world.starts) == starts
