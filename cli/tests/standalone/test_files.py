@@ -192,6 +192,13 @@ def test_a_bad_connector_is_told_before_anything_starts(tmp_path: Path) -> None:
     assert (code, failure["error"]["reason"]) == (2, "USAGE")
 
 
+def test_what_has_no_effect_in_standalone_mode_is_not_refused(tmp_path: Path) -> None:
+    from herdmesh.standalone.process import invalid_connectors
+
+    text = f"name=c\nconnector.class={CLASS}\nfile=a\ntopic=t\noffsets.storage.topic=x\n"
+    assert invalid_connectors(plan(STOCK), [read_connector(written(tmp_path, text))]) == []
+
+
 def test_settings_named_in_the_table_exist() -> None:
     from herdmesh.worker.settings import WorkerSettings
 

@@ -69,7 +69,7 @@ def _utf16(text: str) -> bytes:
 def test_properties_are_read_as_java_reads_them(java: JavaSide) -> None:
     files = list(ODD)
 
-    @settings(max_examples=soak_or(1_500, 20_000), derandomize=True, database=None, deadline=None)
+    @settings(max_examples=soak_or(500, 20_000), derandomize=True, database=None, deadline=None)
     @given(_FILES)
     def collect(data: bytes) -> None:
         files.append(data)

@@ -30,7 +30,7 @@ def refusals(config: RawConfig, plugin: PluginDescriptor, worker: RawConfig) -> 
     found = [
         FieldViolation(name, problem.message, problem.fix) for name, value in ours.items() for problem in value.problems
     ]
-    found += [*chain_config.violations(config, worker=worker), *_not_built(config), *_python_regex(config)]
+    found += [*chain_config.violations(config, worker=worker), *_not_built(config, worker), *_python_regex(config)]
     found += _restart_rules(config)
     if not any(value.problems for value in plugin.connector.config_def().validate(config).values()):
         # only then: an author's own rules may rely on well-formed values
@@ -38,9 +38,11 @@ def refusals(config: RawConfig, plugin: PluginDescriptor, worker: RawConfig) -> 
     return found
 
 
-def _not_built(config: RawConfig) -> list[FieldViolation]:
+def _not_built(config: RawConfig, worker: RawConfig) -> list[FieldViolation]:
     found: list[FieldViolation] = []
     for field, accepted, what in _NOT_BUILT:
+        if field == "offsets.storage.topic" and worker.get("offset.storage.file.filename"):
+            continue  # in standalone mode it has no effect, as in Connect: offsets are in the worker's file
         value = config.get(field)
         if value is not None and str(value).strip().lower() not in accepted:
             fix = f"leave it out or write {accepted[0]}" if accepted[0] else "leave it out"
