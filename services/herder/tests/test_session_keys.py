@@ -13,6 +13,7 @@ from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import SessionKey
 from herdmesh.herder.wire import stores as wire
+from herdmesh.rpc.errors import WriteOutcomeUnknown
 from services.herder.tests.world import World
 from services.herder.tests.world_store import revision
 
@@ -115,6 +116,42 @@ def test_one_rotation_is_under_way_and_a_failed_one_is_tried_again() -> None:
     world.config.epoch -= 1
     world.advance(1_100)
     assert made(world) == [OURS]
+
+
+def test_a_herder_that_becomes_the_leader_replaces_a_key_whose_time_is_over() -> None:
+    world = World()
+    world.config.keys = [(*OURS, world.now - 2 * HOUR_MS)]
+    old = SessionKey(*OURS, age_ms=2 * HOUR_MS)
+    world.post(ev.LeadershipFollowing("h2", "there:1", 1))
+    world.post(ev.ConfigSnapshot([], revision(1), 1, old))
+    world.advance(10_000)
+    assert len(world.config.keys) == 1
+    world.config.epoch, world.config.offset = 2, 2
+    world.post(ev.EpochRecorded(2, revision(2)))
+    world.post(ev.LeadershipGranted(2, 2_000, 3_000, 10**12, "h1", "here:1"))
+    world.advance(1_000)
+    assert made(world) == [OURS, OURS]
+
+
+def test_a_leader_that_becomes_a_follower_rotates_no_more() -> None:
+    world = leader()
+    world.post(ev.LeadershipFollowing("h2", "there:1", 2))
+    world.advance(3 * HOUR_MS)
+    assert len(world.config.keys) == 1
+
+
+def test_a_key_whose_write_failed_but_was_read_back_is_not_written_twice() -> None:
+    world = World()
+    world.store_down = True
+    world.lead()
+    world.run()
+    sent = [item for item in world.herder.handle(ev.Tick(), world.now) if isinstance(item, ins.RotateSessionKey)]
+    world.store_down = False
+    world.config.keys.append((*OURS, world.now))
+    world.post(ev.WriteFailed(sent[0].op, WriteOutcomeUnknown("nobody knows")))
+    world.post(ev.SessionKeyRecorded(SessionKey(*OURS, age_ms=0), world.config.next()))
+    world.advance(60_000)
+    assert len(world.config.keys) == 1
 
 
 def test_what_the_state_knows_of_a_key_is_no_part_of_it() -> None:
