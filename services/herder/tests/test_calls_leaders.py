@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import pytest
@@ -36,7 +36,7 @@ from herdmesh.herder.state.requests import (
     WriteOptions,
     Written,
 )
-from herdmesh.rpc.errors import HerdmeshError, NotLeader, Unavailable
+from herdmesh.rpc.errors import HerdmeshError, NotLeader, NoWorker, Unavailable, WorkerNotFound
 from services.herder.tests.world import BROKEN, World, sink
 
 #: more messages than any call needs until it is answered.
@@ -310,3 +310,42 @@ def test_a_drain_retried_after_it_was_undone_drains_nothing() -> None:
     assert view.state == "CONNECTED"
     world.ask(DrainWorker("w1"), WriteOptions("d2"))
     assert world.workers["w1"].draining
+
+
+def test_a_restart_of_a_leader_that_was_replaced_unnoticed_is_to_be_tried_elsewhere() -> None:
+    world = prepared(OPERATIONS["restart all"])
+    begun = len(world.starts)
+    world.config.epoch += 1  # another herder was elected, and this one has not heard of it
+    number = world.call(RestartConnector("a", include_tasks=True), WriteOptions("id"))
+    world.advance(20)
+    assert isinstance(world.answers[number], AGAIN)
+    assert len(world.starts) == begun
+    assert world.config.entries["a"].restarts == {}
+
+
+def test_a_patch_that_loses_its_race_and_its_leader_is_to_be_tried_elsewhere() -> None:
+    """Nothing was written, and the caller never named a revision it could mismatch."""
+    world = prepared(OPERATIONS["patch"])
+    number = world.call(PatchConnector("a", {"note": "patched"}))
+    world.advance(3)
+    entry = world.config.entries["a"]
+    world.config.entries["a"] = replace(entry, config_revision=world.config.next())
+    world.post(ev.LeadershipLost("it was told to"))
+    world.advance(20)
+    assert isinstance(world.answers[number], AGAIN)
+
+
+def test_a_drain_waits_for_a_worker_that_has_not_dialled_in_yet() -> None:
+    world = prepared(OPERATIONS["drain"])
+    world.kill_herder()
+    world.lead()
+    world.run()
+    for name, refused in (("w3", NoWorker), ("w4", WorkerNotFound)):
+        number = world.call(DrainWorker(name), WriteOptions(name))
+        world.advance(3)
+        assert isinstance(world.answers[number], refused), name
+    world.advance(600)
+    number = world.call(DrainWorker("w3"), WriteOptions("w3"))
+    world.advance(10)
+    assert world.workers["w3"].draining
+    assert isinstance(world.answers[number], Draining)

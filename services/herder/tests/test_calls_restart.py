@@ -202,6 +202,12 @@ def test_process_restart_requests_failure_suppression(world: World) -> None:
     assert [task.status.state for task in view.tasks] == [FAILED] * 3
 
 
+def test_a_restart_ends_the_pause_of_a_unit_that_nobody_holds(world: World) -> None:
+    worker = next(worker for worker in world.workers.values() if A0 in worker.held)
+    assert started(world, lambda: world.give_up(worker, A0)) == {}, "given up unasked, it waits for a second"
+    assert started(world, lambda: world.ask(RestartTask("a", 0))) == {A0: 1}
+
+
 def test_a_unit_restarts_into_its_target_state(world: World) -> None:
     world.ask(SetTarget("a", TargetState.PAUSED))
     assert sum(started(world, lambda: world.ask(RestartConnector("a", include_tasks=True))).values()) == 4
