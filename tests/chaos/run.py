@@ -169,7 +169,8 @@ class Chaos:
                 trouble = not_running(seen)
             good_s = (good_s or time.monotonic()) if not trouble else None
             last_trouble = trouble or last_trouble
-            if trouble and time.monotonic() - self._since_s() > GIVEN_UP_S:
+            now_s = time.monotonic()
+            if trouble and (now_s - self._since_s() > GIVEN_UP_S or now_s - self.harm.last_s > 2 * GIVEN_UP_S):
                 self._violated(f"never RUNNING again within {GIVEN_UP_S:g} s: {trouble}")
                 return None
             await asyncio.sleep(0.1)

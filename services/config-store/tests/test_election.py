@@ -155,7 +155,7 @@ def test_resigning_hands_over_at_once_and_does_not_elect_the_same_again() -> Non
     assert alone.wait(LEASE_MS, 1) == []
 
 
-def test_a_new_writer_waits_one_lease_for_the_incumbent() -> None:
+def test_a_new_writer_waits_for_the_incumbent() -> None:
     stored = Leadership(7, "a", "a:1", 6001, 7001)
     judge = Judge(stored)
     assert judge.join(1, "b") == [SendFollowing(1, stored)]
@@ -164,7 +164,7 @@ def test_a_new_writer_waits_one_lease_for_the_incumbent() -> None:
 
     alone = Judge(stored)
     alone.join(1, "b")
-    assert [one for one in alone.wait(LEASE_MS - 250, 1) if not isinstance(one, SendFollowing)] == []
+    assert [one for one in alone.wait(RETURN_MS - 250, 1) if not isinstance(one, SendFollowing)] == []
     assert alone.wait(250, 1)[-1] == WriteEpoch(1, "b", "b:1")
     assert alone.write(WriteEpoch(1, "b", "b:1"))[0] == SendGranted(1, Leadership(8, "b", "b:1", 7001, 8001))
 

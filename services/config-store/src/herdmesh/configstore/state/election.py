@@ -8,8 +8,8 @@ A candidate is one stream. Legal moves of the whole: FOLLOWING (not the writer) 
 lease runs, it may come back) or OPEN (nobody leads) -> WRITING (an epoch record is on its way) -> LED -> OPEN ...;
 anything -> FOLLOWING when another replica writes.
 
-A fail-over of the store keeps the incumbent: the new writer gives the epoch it finds in the topic one whole lease, and
-the herder that comes back with that epoch in `held` goes on with it; no record is written and no task notices.
+A fail-over of the store keeps the incumbent: to the new writer it is a leader whose stream broke, and the herder that
+comes back with its epoch in `held` goes on with it; no record is written and no task notices.
 
 Invariant: at most one epoch record is on its way, and a herder is told of an epoch only after its record was applied.
 """
@@ -23,8 +23,9 @@ from herdmesh.configstore.state.changes import Leadership
 from herdmesh.configstore.state.mutations import LeaderToken
 
 LEASE_MS = 4_000
-#: What is left of the lease once the leader's stream broke. A herder that lives is back within 500 ms or less; a killed
-#: one is replaced after this instead of after the whole lease. The herder counts in the same way (its campaign).
+#: What is left of the lease once the leader's stream broke, or another replica took over. A herder that lives is back
+#: within a second; a killed one is replaced after this instead of after the whole lease. The herder counts in the same
+#: way (its campaign).
 RETURN_MS = 2_000
 #: A pause of our own longer than this is not held against the herders, whose heartbeats we could not hear.
 STALL_MS = 1_000
@@ -241,7 +242,7 @@ class Election:
         self.writer = True
         self._stored = stored
         self._writing = None
-        self._incumbent = None if stored is None else _Incumbent(stored, None, now_ms + LEASE_MS)
+        self._incumbent = None if stored is None else _Incumbent(stored, None, now_ms + RETURN_MS)
 
     def _lose_writer(self) -> Sequence[Instruction]:
         ended = [EndSession(session, not_writer=True) for session in self._candidates]

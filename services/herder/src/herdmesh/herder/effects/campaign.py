@@ -8,8 +8,8 @@ answered, so we never believe longer than the store does:
 1. answers come in the order of heartbeats, but the store does not answer a heartbeat while nobody leads;
 2. so when leadership is granted only the newest heartbeat sent is taken as possibly unanswered, and each answer after
    that is counted from the oldest one not yet matched: right, or one heartbeat too early, never too late;
-3. the store cuts the lease of a leader whose connection broke to `RETURN_MS`, and so do we, the moment we see it. Only
-   a break that reaches the store alone lets us believe longer, until the lease itself ends: what we send then, epochs
+3. the store cuts the lease of a leader whose stream broke to `RETURN_MS`, and so do we, the moment we see it. Only a
+   break that reaches the store alone lets us believe longer, until the lease itself ends: what we send then, epochs
    refuse.
 """
 
@@ -30,7 +30,7 @@ from herdmesh.herder.state.instructions import RenewEpoch
 from herdmesh.herder.wire.stores import leader_token
 from herdmesh.herder.wire.values import monotonic_ms
 from herdmesh.rpc.client import connect
-from herdmesh.rpc.errors import HerdmeshError, Unreachable
+from herdmesh.rpc.errors import HerdmeshError
 
 if TYPE_CHECKING:
     import grpc.aio
@@ -41,7 +41,7 @@ LEADERSHIP_SERVICE: Final = "herdmesh.api.configstore.v1.LeadershipService"
 HEARTBEAT_S: Final = 1.0
 #: taken off every lease for what clocks and scheduling may do to us.
 LEASE_MARGIN_MS: Final = 300
-#: What is left of a lease after its connection broke; the config store's election has the same number.
+#: What is left of a lease after its stream broke; the config store's election has the same number.
 RETURN_MS: Final = 2_000
 RETRY_S_MAX: Final = 0.5
 RESIGN_S: Final = 1.0
@@ -111,8 +111,7 @@ class Campaign:
                 await self._take(response)
         except HerdmeshError as error:
             _log.info("campaign_broke", error=f"{error.reason}: {error.message}")
-            if isinstance(error, Unreachable):
-                await self._post(ev.LeaseShortened(monotonic_ms() + RETURN_MS - LEASE_MARGIN_MS))
+            await self._post(ev.LeaseShortened(monotonic_ms() + RETURN_MS - LEASE_MARGIN_MS))
         finally:
             ended.set()  # gRPC leaves the request side waiting for ever when the call itself has failed
 
