@@ -18,9 +18,13 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import config_messages_pb2 as pb
 from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
+from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
 from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceStub
 from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import WorkerSessionServiceStub
+from herdmesh.api.statusstore.v1 import status_pb2 as status_pb
+from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write_pb
+from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWriteServiceStub
 from herdmesh.configstore.__main__ import serve as serve_config_store
 from herdmesh.configstore.settings import ConfigStoreSettings
 from herdmesh.herder.__main__ import serve as serve_herder
@@ -36,6 +40,7 @@ from herdmesh.rpc.errors import (
     NoWorker,
     RequestInvalid,
     RevisionMismatch,
+    TopicTrackingDisabled,
     Unavailable,
 )
 from herdmesh.statusstore.__main__ import make_store
@@ -86,8 +91,9 @@ class Mesh:
         ):
             self._stack.push_async_callback(service.stop)
 
-    async def start_herder(self, address: str) -> None:
+    async def start_herder(self, address: str, *, resettable: bool = True) -> None:
         settings = HerderSettings(
+            topic_tracking_allow_reset=resettable,
             listen=address,
             metrics=False,
             config_store=self.config_store,
@@ -229,7 +235,7 @@ async def test_refusals_have_their_own_reasons(mesh: Mesh) -> None:
             with pytest.raises(RequestInvalid):
                 await client.PauseConnector(lifecycle_pb.PauseConnectorRequest())
             with pytest.raises(NotBuilt):
-                await client.PlanConfig(pb.PlanConfigRequest(name="a"))
+                await client.GetOffsets(offset_pb.GetOffsetsRequest(name="a"))
             validation = await client.ValidateConfig(pb.ValidateConfigRequest(config=create("x", wrong="yes").config))
             assert validation.validation.error_count == 1
 
@@ -364,3 +370,81 @@ async def test_the_leader_makes_a_session_key(mesh: Mesh) -> None:
         await channel.close()
     assert (key.algorithm, len(key.key)) == ("HmacSHA256", 32)
     assert key.create_time.ToMilliseconds() > 1_700_000_000_000
+
+
+async def test_what_one_herder_was_asked_another_knows_again(mesh: Mesh) -> None:
+    """Restarts, drains and changes, retried on the next leader under their ids: answered, and not done again."""
+    second = free_address()
+    restart = lifecycle_pb.RestartConnectorRequest(name="a", include_tasks=True, request_id="restart")
+    task = lifecycle_pb.RestartTaskRequest(name="a", task=1, request_id="task")
+    patch = pb.PatchConnectorRequest(name="a", patch=properties.to_proto({"note": "1"}), request_id="patch")
+    delete = pb.DeleteConnectorRequest(name="gone", request_id="delete")
+    drain = admin_pb.DrainWorkerRequest(worker_id="w2:1", request_id="drain")
+    undrain = admin_pb.UndrainWorkerRequest(worker_id="w2:1", request_id="undrain")
+    async with mesh.worker("w1") as one, mesh.worker("w2") as two:
+        async with mesh.client() as client:
+            await retrying(lambda: client.CreateConnector(create("gone", 1)), WAIT_S)
+            await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
+            await until(mesh, all_running("a", 2))
+            await client.PatchConnector(patch)
+            await until(mesh, all_running("a", 2))
+            before = sum((one.starts + two.starts).values())
+            plan = await client.RestartConnector(restart)
+            assert [(item.HasField("task"), item.restarted) for item in plan.items] == [
+                (False, True), (True, True), (True, True)
+            ]  # fmt: skip
+            await until(mesh, all_running("a", 2))
+            assert sum((one.starts + two.starts).values()) == before + 3
+            await client.RestartTask(task)
+            await until(mesh, all_running("a", 2))
+            await client.DeleteConnector(delete)
+            await until(mesh, lambda shown: "gone" not in shown)
+            await client.DrainWorker(drain)
+            await client.UndrainWorker(undrain)
+            assert not two.draining
+            await until(mesh, all_running("a", 2))
+        await mesh.start_herder(second)
+        for worker in (one, two):
+            worker.follow(second)
+        first, mesh.herder = mesh.herder, second
+        await mesh.stop_herder(first)
+        await until(mesh, all_running("a", 2))
+        before = sum((one.starts + two.starts).values())
+        async with mesh.client() as client:
+            assert (await client.RestartConnector(restart)).items == plan.items
+            await client.RestartTask(task)
+            patched = await client.PatchConnector(patch)
+            assert patched.connector.config.entries["note"].text == "1"
+            await client.DeleteConnector(delete)
+            created = await client.CreateConnector(create("gone", 1))
+            assert created.connector.status.state == common.RUN_STATE_DESTROYED, "made once, and deleted since"
+            assert (await client.DrainWorker(drain)).worker.state == connector_pb2.WORKER_STATE_CONNECTED
+            with pytest.raises(ConnectorNotFound):
+                await client.DeleteConnector(pb.DeleteConnectorRequest(name="gone"))
+        await until(mesh, all_running("a", 2))
+        assert sum((one.starts + two.starts).values()) == before
+        assert not two.draining
+
+
+async def test_topics_are_listed_and_reset(mesh: Mesh) -> None:
+    channel = connect(mesh.status_store)
+    statuses = StatusWriteServiceStub(channel)
+    topics = [status_pb.TopicStatus(topic=topic, connector="a", task=0) for topic in ("b", "a")]
+    listed = admin_pb.ListTopicsRequest(name="a")
+    try:
+        await retrying(lambda: statuses.PutTopics(status_write_pb.PutTopicsRequest(topics=topics)), WAIT_S)
+        async with mesh.client() as client:
+            response = await retrying(lambda: client.ListTopics(listed), WAIT_S)
+            assert list(response.topics) == ["a", "b"]
+            await client.ResetTopics(admin_pb.ResetTopicsRequest(name="a", request_id="reset"))
+            assert list((await client.ListTopics(listed)).topics) == []
+            unknown = await client.ListTopics(admin_pb.ListTopicsRequest(name="nobody"))
+            assert list(unknown.topics) == [], "as in Connect, nobody asks whether it exists"
+        await mesh.stop_herder(mesh.herder)
+        await mesh.start_herder(mesh.herder, resettable=False)
+        async with mesh.client() as client:
+            await retrying(lambda: client.ListTopics(listed), WAIT_S)
+            with pytest.raises(TopicTrackingDisabled, match="HERDMESH_TOPIC_TRACKING_ALLOW_RESET"):
+                await client.ResetTopics(admin_pb.ResetTopicsRequest(name="a"))
+    finally:
+        await channel.close()
