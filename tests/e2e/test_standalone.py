@@ -2,17 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.cli.client import HerderClient
 from herdmesh.connect import offsets_file
+from herdmesh.rpc.client import connect
 from tests.support.standalone import herd_run, until_lines, write_samples
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 SOURCE, SINK = "local-file-source", "local-file-sink"
 KEY = b'["local-file-source",{"filename":"test.txt"}]'
+
+
+async def _names(address: str, *, add: bool = False) -> list[str]:
+    """The connectors, over the same API as a mesh's; `add` makes one that stays paused."""
+    async with connect(address) as channel:
+        question = health_pb2.HealthCheckRequest(service="herdmesh.api.herder.v1.ConnectorService")
+        stub: Any = health_pb2_grpc.HealthStub(channel)  # its generated stub declares no methods
+        assert (await stub.Check(question)).status == health_pb2.HealthCheckResponse.SERVING
+    async with HerderClient(address) as client:
+        if add:
+            config = {"connector.class": "FileStreamSource", "file": "none", "topic": "none"}
+            request = messages.CreateConnectorRequest(
+                name="extra",
+                config=common.Properties(
+                    entries={key: common.PropertyValue(text=value) for key, value in config.items()}
+                ),
+                initial_state=common.TARGET_STATE_PAUSED,
+            )
+            await client.call(lambda stub: stub.CreateConnector, request)
+        reply = await client.call(lambda stub: stub.ListConnectors, messages.ListConnectorsRequest())
+        return sorted(one.name for one in reply.connectors)
 
 
 def test_connects_samples_run_and_go_on_after_a_kill(
@@ -27,12 +55,14 @@ def test_connects_samples_run_and_go_on_after_a_kill(
         with source.open("a") as more:
             more.writelines(f"line {number}\n" for number in range(100, 200))
         until_lines(sink, 200)
+        assert asyncio.run(_names(first.address, add=True)) == ["extra", SINK, SOURCE]
         first.kill()
     with source.open("a") as more:
         more.writelines(f"line {number}\n" for number in range(200, 300))
     with herd_run(tmp_path, files) as second:
         second.until_running(SOURCE, SINK)
         lines = until_lines(sink, 300)
+        assert asyncio.run(_names(second.address)) == [SINK, SOURCE], "nothing but offsets survives"
         assert second.stop() == 0
     assert sorted(set(lines)) == sorted(f"line {number}" for number in range(300)), "nothing is lost"
     stored = offsets_file.decode(offsets.read_bytes())

@@ -146,7 +146,7 @@ def test_every_property_of_connects_workers_is_used_or_told_and_in_the_table() -
     assert len(defined) > 90
     text = DOC.read_text()
     used = {*worker_properties.PASSED, *worker_properties.NUMBERS, *worker_properties.FIXED}
-    used |= {*worker_properties.REQUIRED}
+    used |= {*worker_properties.REQUIRED, *worker_properties.HERDER_FLAGS}
     for name, owner in defined.items():
         if name in used:
             assert f"`{name}`" in text, f"docs/standalone.md does not tell of {name}"
@@ -200,6 +200,10 @@ def test_what_has_no_effect_in_standalone_mode_is_not_refused(tmp_path: Path) ->
 
 
 def test_settings_named_in_the_table_exist() -> None:
+    from herdmesh.herder.settings import HerderSettings
     from herdmesh.worker.settings import WorkerSettings
 
-    assert set(plan(STOCK).settings) <= set(WorkerSettings.model_fields)
+    found = plan(f"{STOCK}topic.tracking.enable=false\ntopic.tracking.allow.reset=true\n")
+    assert set(found.settings) <= set(WorkerSettings.model_fields)
+    assert found.herder == {"topic_tracking_enable": False, "topic_tracking_allow_reset": True}
+    assert set(found.herder) <= set(HerderSettings.model_fields)

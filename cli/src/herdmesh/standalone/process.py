@@ -146,7 +146,12 @@ async def _start(ready: Ground, plan: WorkerPlan, listen: str, parts: list[_Part
         _Part("status store", lambda end, told: serve_status_store(end, status, make_store(status), told), _STORE_END_S)
     )
     stores = [f"{LOOPBACK}:{await part.listening()}" for part in parts]
-    herder = HerderSettings(listen=listen, config_store=stores[0], status_store=stores[1])
+    herder = HerderSettings(
+        listen=listen,
+        config_store=stores[0],
+        status_store=stores[1],
+        **plan.herder,  # pyright: ignore[reportArgumentType] - as in `_worker_settings`
+    )
     parts.append(_Part("herder", lambda end, told: serve_herder(herder, end, told), _HERDER_END_S))
     address = f"{listen.rpartition(':')[0]}:{await parts[-1].listening()}"
     worker = _worker_settings(plan, address, stores[1])

@@ -28,6 +28,11 @@ NUMBERS = {
     "offset.flush.interval.ms": ("offset_flush_interval_ms", 1),
     "task.shutdown.graceful.timeout.ms": ("stop_timeout_ms", 0),
 }
+#: True or false, of the herder: property -> our herder setting.
+HERDER_FLAGS = {
+    "topic.tracking.enable": "topic_tracking_enable",
+    "topic.tracking.allow.reset": "topic_tracking_allow_reset",
+}
 #: Taken when they say what is done anyway, else warned about: property -> (accepted values, lower case; why not more).
 FIXED = {
     "header.converter": (
@@ -42,7 +47,6 @@ _PLUGINS = "Java plugins cannot be loaded; connectors are Python packages that a
 _METRICS = "metrics are served for Prometheus, on the port of --listen + 1000"
 _PROVIDERS = "config providers are not built yet: ${...} in a value is taken as it is written"
 _VERSIONS = "there is one version of each converter: the installed one"
-_TRACKING = "which topics a connector uses is always tracked and may always be reset"
 #: Of Connect's standalone worker, without meaning here: property -> why.
 UNUSED = {
     **dict.fromkeys(
@@ -57,7 +61,6 @@ UNUSED = {
     **dict.fromkeys(
         ("metrics.sample.window.ms", "metrics.num.samples", "metrics.recording.level", "metric.reporters"), _METRICS
     ),
-    **dict.fromkeys(("topic.tracking.enable", "topic.tracking.allow.reset"), _TRACKING),
     "config.providers": _PROVIDERS,
     "client.dns.lookup": "clients try every address of a name (use_all_dns_ips)",
     "offset.flush.timeout.ms": "a commit takes as long as Kafka and the disk need, at most a minute",
@@ -97,9 +100,11 @@ _LEAVE_EXTRA_MS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """What a worker's properties come to. `settings` are of `WorkerSettings`; `passed` are handed on to runs."""
+    """What a worker's properties come to: `settings` of `WorkerSettings`, `herder` of `HerderSettings`, and `passed`,
+    which is handed on to runs."""
 
     settings: Mapping[str, str | int]
+    herder: Mapping[str, bool]
     passed: Mapping[str, str]
     warnings: tuple[Problem, ...]
 
@@ -117,6 +122,7 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
     problems: list[Problem] = []
     warnings: list[Problem] = []
     settings: dict[str, str | int] = {}
+    herder: dict[str, bool] = {}
     passed: dict[str, str] = {}
     for key in REQUIRED:
         if key not in properties or not properties[key].value.strip():
@@ -132,6 +138,8 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
                 settings["bootstrap_servers"] = ",".join(part.strip() for part in value.split(","))
             elif key == "offset.storage.file.filename":
                 settings["offset_storage_file"] = value
+            elif key in HERDER_FLAGS:
+                herder[HERDER_FLAGS[key]] = bool(parse_value(key, value, Type.BOOLEAN))
             elif key == "topic.creation.enable":
                 passed[key] = "true" if parse_value(key, value, Type.BOOLEAN) else "false"
             elif _is_passed(key):
@@ -150,7 +158,7 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
     stop_ms = int(settings.get("stop_timeout_ms", 5_000))
     settings["stop_timeout_ms"] = stop_ms
     settings["leave_timeout_ms"] = stop_ms + _LEAVE_EXTRA_MS
-    return WorkerPlan(settings, passed, tuple(warnings))
+    return WorkerPlan(settings, herder, passed, tuple(warnings))
 
 
 def _is_passed(key: str) -> bool:
