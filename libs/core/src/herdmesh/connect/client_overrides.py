@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib import resources
@@ -36,6 +37,7 @@ CLIENTS = ("producer", "consumer", "admin")
 _PACKAGE = "org.apache.kafka.connect.connector.policy."
 _SUFFIX = "ConnectorClientConfigOverridePolicy"
 _PRINCIPAL = frozenset({"sasl.jaas.config", "sasl.mechanism", "security.protocol"})
+_FULL_CLASS_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_][\w$]*)+")
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -97,18 +99,22 @@ def validate_overrides(
     """
     prefix = f"{client}.override."
     definition = client_keys(client).keys
+    all_names = hash_map_order(config, copied=True)
+    names = [full.removeprefix(prefix) for full in all_names if full.startswith(prefix) and full != prefix]
     options: dict[str, Any] = {}
-    for full in hash_map_order(config):
-        name, raw = full.removeprefix(prefix), config[full]
-        if not name or not full.startswith(prefix):
-            continue
-        key = definition.get(name)
+    for name in hash_map_order(names, copied=True):
+        raw, key = config[prefix + name], definition.get(name)
         try:
-            options[name] = raw if key is None else parse_value(name, raw, key.type)
+            options[name] = raw if key is None else parse_value(name, raw, key.type, _client_class)
         except ConfigError as error:
-            raise ConfigError(str(error), field=full, fix=error.fix) from error
+            raise ConfigError(str(error), field=prefix + name, fix=error.fix) from error
     ordered = {name: options[name] for name in hash_map_order(options)}
     return [(definition.get(value.name), value) for value in policy.validate(ordered)]
+
+
+def _client_class(name: str) -> str | None:
+    """Kafka's Java classes are not here: what looks like the full name of one is taken for one."""
+    return name if _FULL_CLASS_NAME.fullmatch(name) else None
 
 
 @functools.cache

@@ -17,13 +17,14 @@ from herdmesh.connect.client_overrides import clients_of, validate_overrides
 from herdmesh.connect.config import ConfigDef, ConfigKey, ConfigValue, RawConfig
 from herdmesh.connect.connector import Connector, SourceConnector
 from herdmesh.connect.connector_rules import check_boundary, check_exactly_once, check_group, check_nulls, check_topics
-from herdmesh.connect.enrichment import CONVERTER_KINDS, WorkerFacts, base_definition, enriched, loaded, with_versions
+from herdmesh.connect.enrichment import CONVERTER_KINDS, WorkerFacts, enriched, loaded, without_connector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javavalues import hash_map_order
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.connect.versions import version_range
 
 _CLASS, _VERSION = "connector.class", "connector.plugin.version"
+_JUDGED = ("producer", "admin", "consumer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +100,8 @@ def validate_connector(config: RawConfig, plugins: PluginRegistry, worker: Worke
     converters = [_converter(key, kind, config, values, plugins) for key, kind in CONVERTER_KINDS.items()]
     result = Validation(name, cls.kinds[0])
     result.add(*_own(definition, values, cls.definition, config, plugins), each_message=True)
-    for client in clients_of(cls.kinds[0], config, exactly_once=worker.exactly_once):
-        overrides = validate_overrides(client, config, worker.overrides)
+    clients = clients_of(cls.kinds[0], config, exactly_once=worker.exactly_once)
+    for client, overrides in _overrides(clients, config, worker):
         result.add((), _under(f"{client}.override.", overrides), each_message=False)
     for groups, fields in converters:
         result.add(groups, fields, each_message=False)
@@ -109,15 +110,13 @@ def validate_connector(config: RawConfig, plugins: PluginRegistry, worker: Worke
 
 def _wrong_version(config: RawConfig, cls: PluginClass, plugins: PluginRegistry, error: ConfigError) -> Validation:
     """Without the connector nothing but the keys of all connectors can be looked at."""
-    name = config[_CLASS]
-    base = base_definition(None)
-    definition = base.extended(with_versions(base.keys[_VERSION], (cls.version,)))
+    definition = without_connector(cls, plugins)
     values = definition.validate(config, plugins.full_name)
     for key in (_CLASS, _VERSION):
         values[key].add(str(error), error.fix)
-    result = Validation(name, cls.kinds[0])
-    fields = [ValidatedField(key.name, key, values[key.name]) for key in definition.keys.values()]
-    result.add(definition.groups, fields, each_message=True)
+    check_nulls(config, values)
+    result = Validation(str(config[_CLASS]), cls.kinds[0])
+    result.add(*_own(definition, values, ConfigDef(), config, plugins), each_message=True)
     return result
 
 
@@ -142,11 +141,24 @@ def _own(
     is the connector's in the framework's place."""
     own = connector.validate(config, plugins.full_name)
     keys = {**framework.keys, **connector.keys}
-    extra = [name for name in [*hash_map_order(values), *own] if name not in keys]
+    # Java adds these at the head of their buckets, so that of two in one the later comes first
+    added = [name for name in reversed(values) if name not in framework.keys]
+    extra = [name for name in [*hash_map_order([*added, *framework.keys]), *own] if name not in keys]
     found = {**values, **own}
     fields = [ValidatedField(name, None, found[name]) for name in dict.fromkeys(extra)]
     fields += [ValidatedField(name, key, found[name]) for name, key in keys.items()]
     return [*framework.groups, *connector.groups], fields
+
+
+_Overrides = list[tuple[ConfigKey | None, ConfigValue]]
+
+
+def _overrides(clients: Iterable[str], config: RawConfig, worker: WorkerFacts) -> list[tuple[str, _Overrides]]:
+    """What is set of each client. Connect looks at them in another order than it reports them in, which shows
+    when it stops at one."""
+    used = list(clients)
+    found = {client: validate_overrides(client, config, worker.overrides) for client in _JUDGED if client in used}
+    return [(client, found[client]) for client in used]
 
 
 def _under(prefix: str, found: Iterable[tuple[ConfigKey | None, ConfigValue]]) -> list[ValidatedField]:

@@ -12,6 +12,7 @@ from herdmesh.connect.config import ConfigValue, RawConfig
 from herdmesh.connect.connector import SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import matches, syntax_error
+from herdmesh.connect.javavalues import hash_map_order
 
 _TOPICS, _REGEX = "topics", "topics.regex"
 _DEAD_LETTERS = "errors.deadletterqueue.topic.name"
@@ -118,8 +119,8 @@ def check_boundary(config: RawConfig, values: dict[str, ConfigValue], connector:
 
 def check_nulls(config: RawConfig, values: dict[str, ConfigValue]) -> None:
     """Null is no value for any key."""
-    for name, value in config.items():
-        if value is None:
+    for name in hash_map_order(config, copied=True):
+        if config[name] is None:
             values.setdefault(name, ConfigValue(name)).add(NULL_VALUE, "leave the key out")
 
 

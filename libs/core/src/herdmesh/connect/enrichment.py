@@ -66,11 +66,18 @@ def base_definition(kind: PluginKind | None) -> ConfigDef:
     return COMMON if kind is None else SINK if kind is PluginKind.SINK else SOURCE
 
 
+def without_connector(connector: PluginClass, plugins: PluginRegistry) -> ConfigDef:
+    """What can be said while the connector's class cannot be loaded: the keys of all connectors."""
+    keys = [_checked(COMMON.keys[name], kind, plugins) for name, kind in CONVERTER_KINDS.items()]
+    version = COMMON.keys["connector.plugin.version"]
+    return COMMON.extended(*keys, _with_versions(version, (connector.version,)))
+
+
 def enriched(connector: PluginClass, config: RawConfig, plugins: PluginRegistry, worker: WorkerFacts) -> ConfigDef:
     """The framework's definition for this config. A transformation or predicate whose class is unknown adds only its
     `type` and `plugin.version`."""
     base = base_definition(connector.kinds[0])
-    keys = [with_versions(base.keys["connector.plugin.version"], (connector.version,))]
+    keys = [_with_versions(base.keys["connector.plugin.version"], (connector.version,))]
     for name, kind in CONVERTER_KINDS.items():
         keys.extend(_converter_keys(base, name, kind, config, plugins, worker))
     for family in (_TRANSFORMS, _PREDICATES):
@@ -117,7 +124,7 @@ def _offering(values: list[str]) -> Recommender:
     return Recommender(lambda _name, _parsed: values)
 
 
-def with_versions(key: ConfigKey, versions: tuple[str, ...]) -> ConfigKey:
+def _with_versions(key: ConfigKey, versions: tuple[str, ...]) -> ConfigKey:
     """A key that asks for a version, which offers those that are there."""
     return replace(key, default=versions[-1] if versions else None, recommender=_offering(list(versions)))
 
@@ -126,16 +133,7 @@ def _converter_keys(
     base: ConfigDef, name: str, kind: PluginKind, config: RawConfig, plugins: PluginRegistry, worker: WorkerFacts
 ) -> Iterator[ConfigKey]:
     default = worker.converters[name]
-
-    def check(_field: str, value: Any) -> None:
-        cls = None if value is None else plugins.class_named(value)
-        if cls is not None:
-            check_concrete(cls, kind)
-
-    key = base.keys[name]
-    assert key.validator is not None
-    validator = Validator(key.validator.text, check)
-    yield replace(key, default=default, validator=validator, recommender=_offering(plugins.names(kind)))
+    yield replace(_checked(base.keys[name], kind, plugins), default=default, recommender=_offering(plugins.names(kind)))
 
     def versions(class_name: str | None) -> list[str]:
         cls = None if class_name is None else plugins.class_named(class_name)
@@ -148,6 +146,18 @@ def _converter_keys(
         default=there[-1] if there else None,
         recommender=versions_of(name, versions),
     )
+
+
+def _checked(key: ConfigKey, kind: PluginKind, plugins: PluginRegistry) -> ConfigKey:
+    """A converter's key, which takes concrete converters only."""
+
+    def check(_field: str, value: Any) -> None:
+        cls = None if value is None else plugins.class_named(value)
+        if cls is not None:
+            check_concrete(cls, kind)
+
+    assert key.validator is not None
+    return replace(key, validator=Validator(key.validator.text, check))
 
 
 def _class_text(value: Any) -> str:
@@ -182,11 +192,13 @@ class _Family:
         def check_type(_field: str, value: Any) -> None:
             self.check(prefix, config)
             if value is not None:
+                version_range(version)
                 check_concrete(_required(plugins.class_named(value)), self.kind)
                 loaded(value, version, plugins)
 
         def check_version(_field: str, value: Any) -> None:
-            version_range(value)
+            if config.get(f"{prefix}type") is not None:
+                version_range(value)
             if usable and value is not None:
                 loaded(name, value, plugins)
 
@@ -200,7 +212,7 @@ class _Family:
             f"{prefix}plugin.version", Type.STRING, None, Importance.HIGH, f"Version of the '{alias}' {self.what}.",
             Validator("", check_version), group, 1, "LONG", f"{title} version for {alias}",
         )  # fmt: skip
-        yield with_versions(key, (cls.version,) if usable and cls is not None else ())
+        yield _with_versions(key, (cls.version,) if usable and cls is not None else ())
         if usable and cls is not None and _has_version(name, version, plugins):
             hidden = {key.name for key in self.implicit}
             own = [key for key in cls.definition.keys.values() if key.name not in hidden]

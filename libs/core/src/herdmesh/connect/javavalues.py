@@ -119,10 +119,11 @@ def string_hash(text: str) -> int:
     return result
 
 
-def hash_map_order(names: Collection[str]) -> list[str]:
-    """The names in the order a Java HashMap that grew to hold them iterates: by bucket, then as they came."""
-    buckets = 16
-    while len(names) > buckets * 3 // 4:
+def hash_map_order(names: Collection[str], *, copied: bool = False) -> list[str]:
+    """The names in the order a Java HashMap iterates: by bucket, then as they came. The map grew to hold them, or
+    (`copied`) was made to hold all of another map at once, which gives it another number of buckets."""
+    buckets = 1 if copied else 16
+    while buckets < int(len(names) / 0.75 + 1) if copied else len(names) > buckets * 3 // 4:
         buckets *= 2
 
     def bucket(name: str) -> int:
