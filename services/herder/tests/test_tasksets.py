@@ -351,6 +351,22 @@ def test_a_fence_asked_of_a_worker_that_dies_is_asked_of_another(world: World) -
     assert states(world) == [RunState.RUNNING] * 3
 
 
+def test_a_fence_asked_of_a_worker_that_leaves_is_asked_of_another(world: World) -> None:
+    """It is released as soon as it holds nothing, whatever it was asked besides."""
+    keeper = lose_a_task(world, 2)
+    world.ask(SetTarget("a", TargetState.STOPPED))
+    world.advance(7_000)
+    keeper.deaf_to = qu.FenceTasks
+    world.ask(SetTarget("a", TargetState.STARTED))
+    other = world.worker("w3")
+    assert keeper.session is not None
+    keeper.say(ev.WorkerLeft(keeper.session))
+    world.advance(3_000)
+    assert keeper.released
+    assert other.fences == [("a", 2)]
+    assert states(world) == [RunState.RUNNING] * 3
+
+
 def test_a_fence_says_nothing_of_a_task_lost_after_it_was_asked_for(world: World) -> None:
     """1. A fence is asked for; 2. the lost worker returns with its old task, and is lost again; 3. the fence is
     answered: the task may have taken its id back in between, so it is fenced again."""

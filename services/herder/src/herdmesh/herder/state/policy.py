@@ -117,6 +117,11 @@ class Account:
             self.fenced_ms = now
 
     @property
+    def is_empty(self) -> bool:
+        """Nothing to remember."""
+        return not self.attempts_ms and self.next_ms is None
+
+    @property
     def attempt(self) -> int:
         """The number of the attempt that is due, under way or was last; of the one that would come when none was."""
         waits = self.next_ms is not None and not self.counted
@@ -146,7 +151,7 @@ def tag_of(entry: ConnectorEntry, unit: UnitId) -> str:
 
 def note_of(account: Account | None, attempts_max: int) -> RestartNote | None:
     """The account as a status carries it; None when there is nothing to remember."""
-    if account is None or not (account.attempts_ms or account.next_ms is not None):
+    if account is None or account.is_empty:
         return None
     attempts_ms, since_ms = tuple(account.attempts_ms), account.failed_ms
     return RestartNote(account.tag, attempts_ms, account.attempt, attempts_max, account.next_ms, since_ms)

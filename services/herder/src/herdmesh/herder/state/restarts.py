@@ -40,6 +40,9 @@ def settle(mesh: Mesh, connector: Connector) -> None:
         if not holds.wanted(entry, unit.id):
             continue
         hold = unit.hold
+        failed = hold is not None and hold.state is RunState.FAILED
+        if unit.account is not None and not failed and unit.account.is_empty:
+            continue  # nearly all of thousands
         tag = policy.tag_of(entry, unit.id)
         if unit.account is None:
             if hold is None and reign.kept_for(mesh, unit.id):

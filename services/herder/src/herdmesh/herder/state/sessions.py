@@ -280,7 +280,7 @@ def release_leavers(mesh: Mesh) -> None:
         if member.leaving and not member.load and member.session is not None:
             mesh.send(member.session, Released())
             mesh.out.append(CloseSession(member.session, None))
-            mesh.sessions.pop(member.session, None)
+            _end_session(mesh, member)
             _forget(mesh, member)
 
 

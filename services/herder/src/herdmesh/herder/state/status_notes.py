@@ -65,6 +65,9 @@ def _change(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> StatusChange | Non
     stored, hold, account = mesh.status_of(unit.id), unit.hold, unit.account
     if stored is None or stored.revision is None or account is None:
         return None
+    judged = hold is not None and hold.judged
+    if account.is_empty and stored.note is None and not (unit.says_restarting or judged):
+        return None  # nearly all of thousands
     note = note_of(account, policy_of(mesh.rules.restart, entry.config).attempts_max)
     if unit.says_restarting:
         told = stored.state is RunState.RESTARTING and _alike(stored.note, note)
@@ -73,7 +76,7 @@ def _change(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> StatusChange | Non
         return StatusChange(stored, RunState.RESTARTING, stored.trace, note)
     if hold is None or hold.state is None or stored.generation != hold.assignment.generation:
         return None
-    if hold.judged and hold.failure is not None and stored.state is not RunState.FAILED:
+    if judged and hold.failure is not None and stored.state is not RunState.FAILED:
         return StatusChange(stored, RunState.FAILED, hold.failure.trace or hold.failure.message, note)
     if stored.state is not hold.state or _alike(stored.note, note):
         return None

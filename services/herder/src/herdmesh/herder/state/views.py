@@ -150,7 +150,7 @@ def _with_restarts(mesh: Mesh, connector: Connector, unit: Unit, view: UnitView)
         paused = entry.wanted_state is not TargetState.STARTED
         explanation = policy.explained(rules, account, view.failure, cure, paused)
     elif under_way:
-        explanation = f"restart {account.attempt} of {rules.attempts_max} is under way"
+        explanation = f"restart {account.attempt} of {rules.attempts_max}: {view.explanation or 'is under way'}"
     return replace(view, auto_restart=auto_restart, explanation=explanation)
 
 
