@@ -111,9 +111,12 @@ class Campaign:
                 await self._take(response)
         except HerdmeshError as error:
             _log.info("campaign_broke", error=f"{error.reason}: {error.message}")
-            await self._post(ev.LeaseShortened(monotonic_ms() + RETURN_MS - LEASE_MARGIN_MS))
+            await self._broke()
         finally:
             ended.set()  # gRPC leaves the request side waiting for ever when the call itself has failed
+
+    async def _broke(self) -> None:
+        await self._post(ev.LeaseShortened(monotonic_ms() + RETURN_MS - LEASE_MARGIN_MS))
 
     async def _heartbeats(self, ended: asyncio.Event) -> AsyncIterator[pb.CampaignRequest]:
         first = pb.CampaignRequest(herder_id=self._herder_id, address=self._address)
