@@ -333,7 +333,7 @@ def stories(draw: st.DrawFn) -> Story:
     )
 
 
-@settings(max_examples=soak_or(150, 3_000), deadline=None)
+@settings(max_examples=soak_or(100, 3_000), deadline=None)
 @given(stories())
 def test_what_is_planned_is_what_happens(story: Story) -> None:
     world = world_with(story.workers)

@@ -39,6 +39,7 @@ _TOPIC: Final = "kafka_topic"
 _PARTITION: Final = "kafka_partition"
 _OFFSET: Final = "kafka_offset"
 _COMPACTED: Final = {"cleanup.policy": "compact"}
+_NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _BEGIN_TIMEOUT_S: Final = 15.0
 """A write that could not take over for so long is given up: whoever asked has given up too, and may have gone on."""
 
@@ -190,7 +191,7 @@ def _check(admin: Any, settings: SinkSettings, wanted: Mapping[PartitionId, int]
         ranges = partitions.ranges(admin, {partition: (offset, "") for partition, offset in wanted.items()})
     except KafkaException as error:
         cause: KafkaError = error.args[0]
-        if cause.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if cause.code() not in _NOT_THERE:
             raise
         named = ", ".join(f"{topic}-{number}" for topic, number in sorted(wanted))
         raise ConfigError(f"not all of these partitions exist: {named}; create their topics first") from error

@@ -1,0 +1,182 @@
+"""Answers to questions of the leader, from the parts of a worker that give them: plugins, plans, loggers, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import ClassVar
+
+import pytest
+
+from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
+from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.worker.connectors.file_stream import FileStreamSource
+from herdmesh.worker.effects import commands
+from herdmesh.worker.effects.commands import Commands
+from herdmesh.worker.effects.loggers import Loggers
+from herdmesh.worker.effects.offsets import Offsets
+from herdmesh.worker.effects.plugins import Plugins
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.state import questions
+
+RETRIABLE, BAD_CONFIG = connector_pb2.ERROR_CLASS_RETRIABLE, connector_pb2.ERROR_CLASS_BAD_CONFIG
+NEVER = threading.Event()
+
+
+class Fussy(SourceConnector):
+    """Makes as many tasks as `makes` says, and remembers what was called."""
+
+    class_name = "org.example.Fussy"
+    version = "1"
+    calls: ClassVar[list[str]] = []
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return ConfigDef(
+            ConfigKey("makes", Type.STRING, "1", Importance.HIGH, "How many."),
+            ConfigKey("tasks.max", Type.INT, 7, Importance.LOW, "Its own idea."),
+        )
+
+    def start(self, config: Config) -> None:
+        self.calls.append("start")
+        super().start(config)
+
+    def task_class(self) -> str:
+        return "nowhere:Task"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        makes = self.config.get("makes") or "1"
+        if makes == "for ever":
+            NEVER.wait()
+        if makes == "trouble":
+            raise RuntimeError("no such table")
+        return [{"part": str(number)} for number in range(int(makes))]
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+
+@pytest.fixture
+def here() -> Iterator[Commands]:
+    NEVER.clear()
+    Fussy.calls.clear()
+    registry = PluginRegistry([describe(Fussy), describe(FileStreamSource)])
+    specs = RunSpecs(WorkerSettings(), registry)
+    yield Commands(WorkerSettings(), specs, Plugins(registry), Loggers(), Offsets(specs, None))
+    NEVER.set()
+
+
+def ask(here: Commands, question: questions.Question, command_id: str = "1") -> session_pb2.CommandReply | None:
+    """The reply; None when nothing was sent."""
+    said: list[session_pb2.SessionRequest] = []
+
+    async def asked() -> None:
+        here.answer(command_id, question, said.append)
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
+
+    asyncio.run(asked())
+    return said[0].reply if said else None
+
+
+def failure(here: Commands, question: questions.Question) -> connector_pb2.Failure:
+    reply = ask(here, question)
+    assert reply is not None
+    assert reply.HasField("failure")
+    return reply.failure
+
+
+def planned(here: Commands, **config: str) -> session_pb2.CommandReply:
+    reply = ask(here, questions.PlanTaskConfigs({"connector.class": "org.example.Fussy", "name": "f", **config}, 2))
+    assert reply is not None
+    return reply
+
+
+# --- plans
+
+
+def test_a_plan_starts_an_instance_of_its_own_and_stops_it(here: Commands) -> None:
+    reply = planned(here, makes="2")
+    assert [task.entries["part"].text for task in reply.tasks] == ["0", "1"]
+    assert reply.tasks[0].entries["task.class"].text == "nowhere:Task"
+    assert Fussy.calls == ["start", "stop"]
+
+
+def test_more_task_configs_than_tasks_max_are_for_the_herder_to_refuse(here: Commands) -> None:
+    assert len(planned(here, makes="3").tasks) == 3
+
+
+def test_a_plan_whose_connector_fails_says_so_and_is_stopped(here: Commands) -> None:
+    reply = planned(here, makes="trouble")
+    assert reply.failure.message == "RuntimeError: no such table"
+    assert Fussy.calls == ["start", "stop"]
+
+
+def test_a_plan_of_a_connector_that_hangs_ends(here: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "_PLAN_TIMEOUT_S", 0.1)
+    reply = planned(here, makes="for ever")
+    assert reply.failure.error_class == RETRIABLE
+    assert "did not make task configs within" in reply.failure.message
+
+
+def test_a_plan_of_an_unknown_class_is_a_bad_config(here: Commands) -> None:
+    question = questions.PlanTaskConfigs({"connector.class": "Nonsense", "name": "f"}, 2)
+    assert failure(here, question).error_class == BAD_CONFIG
+
+
+# --- plugins
+
+
+def test_a_plugins_own_keys_come_first_and_win(here: Commands) -> None:
+    reply = ask(here, questions.DescribePlugin("org.example.Fussy"))
+    assert reply is not None
+    assert [field.name for field in reply.plugin_fields[:2]] == ["makes", "tasks.max"]
+    assert reply.plugin_fields[1].default_value == "7"
+    names = [field.name for field in reply.plugin_fields]
+    assert len(names) == len(set(names))
+    assert "herdmesh.linger.ms" in names
+
+
+def test_every_plugin_that_hello_tells_can_be_described(here: Commands) -> None:
+    listed = Plugins(PluginRegistry.discover())
+    kinds = {plugin.kind for plugin in listed.all()}
+    assert {connector_pb2.PLUGIN_KIND_SOURCE, connector_pb2.PLUGIN_KIND_SINK} <= kinds
+    assert {connector_pb2.PLUGIN_KIND_CONVERTER, connector_pb2.PLUGIN_KIND_TRANSFORMATION} <= kinds
+    for plugin in listed.all():
+        for name in (plugin.class_name, *plugin.aliases):
+            listed.fields(name)
+
+
+def test_an_unknown_plugin_is_a_failure(here: Commands) -> None:
+    assert failure(here, questions.DescribePlugin("Nonsense")).message == "Unknown plugin Nonsense."
+
+
+# --- loggers, and what no reply is wanted of
+
+
+def test_loggers_are_listed_and_set(here: Commands) -> None:
+    changed = ask(here, questions.SetLogger("test.commands.x", "DEBUG"))
+    assert changed is not None
+    assert [(entry.logger, entry.level) for entry in changed.loggers] == [("test.commands.x", "DEBUG")]
+    listed = ask(here, questions.ListLoggers("test.commands"))
+    assert listed is not None
+    assert [entry.logger for entry in listed.loggers] == ["test.commands.x"]
+    assert "invalid log level" in failure(here, questions.SetLogger("test.commands.x", "LOUD")).message
+
+
+def test_without_a_command_id_it_is_done_and_not_told(here: Commands) -> None:
+    assert ask(here, questions.SetLogger("test.commands.y", "ERROR"), command_id="") is None
+    listed = ask(here, questions.ListLoggers("test.commands.y"))
+    assert listed is not None
+    assert listed.loggers[0].level == "ERROR"
+
+
+def test_offsets_that_are_refused_are_a_bad_config_in_connects_words(here: Commands) -> None:
+    config: Config = {"connector.class": "FileStreamSource", "name": "f", "file": "a", "topic": "t"}
+    refused = failure(here, questions.AlterOffsets("f", config, (('{"filename":"a"}', '{"position":-1}'),)))
+    assert refused.error_class == BAD_CONFIG
+    assert refused.message == "The value for the 'position' key in the offset should be a non-negative value"
