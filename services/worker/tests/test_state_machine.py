@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from herdmesh.engine.contract import ErrorClass, Progress
+from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions, questions
 from herdmesh.worker.state.model import (
     Assignment,
@@ -290,3 +290,56 @@ def test_a_question_is_answered_without_the_state_and_not_for_an_older_leader() 
     assert state.handle(events.Asked(1, "7", fence), 1.0) == [instructions.Answer("7", fence)]
     state.handle(events.SessionOpened(2, frozenset()), 1.1)
     assert state.handle(events.Asked(1, "8", fence), 1.2) == []
+
+
+# --- standing still
+
+
+def idle_task(state: WorkerState) -> int:
+    """Held, RUNNING, and without a run: its idle id."""
+    run_id = running_task(state)
+    state.handle(events.RunFinished(run_id, RunEnd.QUIET, Progress(), 0), 1.0)
+    return only(instructions.WatchTask, state.handle(events.RunEnded(run_id), 1.0)).idle_id
+
+
+def has_work(idle_id: int) -> events.TaskHasWork:
+    return events.TaskHasWork(TASK, idle_id, "new records")
+
+
+def stood_still() -> tuple[WorkerState, int]:
+    """A worker with an idle task, SIGSTOPped for 11 s in the midst of a session."""
+    state = machine()
+    idle_id = idle_task(state)
+    state.handle(events.HeartbeatDue(True), 1.25)
+    return state, idle_id
+
+
+def test_a_worker_that_stood_still_begins_no_run_before_it_heard_whether_the_task_is_its_own() -> None:
+    """The leader gave it away: a run would have taken its id back from the new owner."""
+    state, idle_id = stood_still()
+    assert not any(isinstance(one, instructions.SubmitRun) for one in state.handle(has_work(idle_id), 12))
+    state.handle(events.HeartbeatDue(True), 12.1)
+    state.handle(events.SessionClosed(), 12.2)
+    out = state.handle(events.SessionOpened(1, frozenset()), 12.4)
+    assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
+    assert not any(isinstance(one, instructions.SubmitRun) for one in out)
+
+
+def test_a_worker_that_stood_still_goes_on_with_what_is_still_its_own() -> None:
+    state, idle_id = stood_still()
+    state.handle(has_work(idle_id), 12.0)
+    assert only(instructions.SubmitRun, state.handle(events.SessionOpened(1, frozenset({TASK})), 12.4))
+
+
+def test_a_worker_that_stood_still_and_hears_nothing_goes_on_after_a_moment() -> None:
+    """Nobody noticed, or nobody leads: data does not wait for the control plane."""
+    state, idle_id = stood_still()
+    state.handle(has_work(idle_id), 12.0)
+    assert state.next_deadline() == 14.0
+    assert only(instructions.SubmitRun, state.handle(events.Tick(), 14.0))
+
+
+def test_a_worker_without_a_session_does_not_take_quiet_for_standing_still() -> None:
+    state, idle_id = stood_still()
+    state.handle(events.SessionClosed(), 1.3)
+    assert only(instructions.SubmitRun, state.handle(has_work(idle_id), 60.0))

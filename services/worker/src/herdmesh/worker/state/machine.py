@@ -37,6 +37,10 @@ class Limits:
     """How long the leader may take to move everything away; then the worker stops everything itself."""
     leave_timeout_broken_ms: int = 2_000
     """The same when Spark is dead and there is nothing to finish."""
+    stall_ms: int = 3_000
+    """A heartbeat that comes so much late means that this process stood still, and may count as lost by now."""
+    stall_hold_ms: int = 2_000
+    """After that, the time for a leader who gave our tasks away to be heard, before a run takes an id back."""
 
 
 class WorkerState:
@@ -49,6 +53,7 @@ class WorkerState:
         self.connectors = Connectors(self._limits.connector_stop_timeout_ms)
         self.epoch_max = 0
         self.session_open = False
+        self._beat_at: float | None = None
         self.draining = False
         #: of the last requests that made the worker drain or end it, oldest first.
         self.drain_request_ids: tuple[str, ...] = ()
@@ -74,8 +79,25 @@ class WorkerState:
 
     def handle(self, event: events.Event, now: float) -> list[Instruction]:
         """Take one event and return what to do, in order."""
+        self._notice_stall(event, now)
         out = self._command(event, now) if isinstance(event, events.Command) else self._other(event, now)
         return [*out, *self._after(now)]
+
+    def _notice_stall(self, event: events.Event, now: float) -> None:
+        """Having stood still for long in a session, begin no run until the leader says what is still ours.
+
+        A run takes its task's id over. If the leader counted us as lost meanwhile, another worker has the task, maybe
+        as part of another task set, past a fence: a run of ours would take the id back from it, or run beside a set
+        that divides the partitions otherwise. Runs that were under way are fenced already. This makes that rare, and
+        nothing safe: a worker that is only cut off from its leader cannot know.
+        """
+        if isinstance(event, events.SessionOpened | events.SessionClosed):
+            self._beat_at = None
+        elif self._beat_at is not None and now - self._beat_at >= self._limits.stall_ms / 1000:
+            self.tasks.hold_runs(now + self._limits.stall_hold_ms / 1000)
+            self._beat_at = now
+        if isinstance(event, events.HeartbeatDue):
+            self._beat_at = now if self.session_open else None
 
     def _command(self, event: events.Command, now: float) -> list[Instruction]:
         if event.epoch < self.epoch_max:
@@ -159,6 +181,7 @@ class WorkerState:
         for holding in self.holdings():
             if holding.unit not in event.adopted:
                 out += self._give_up(holding.unit, "the herder did not adopt it", now)
+        out += self.tasks.release_runs(now)
         if self._exit_code is not None:
             out.append(instructions.SendLeaving())
         return out

@@ -84,6 +84,7 @@ class Tasks:
         self._by_run: dict[str, Task] = {}
         self._queue: deque[UnitId] = deque()
         self._runs_made = 0
+        self._held_until: float | None = None
         self._start_counts: dict[UnitId, int] = {}
         self._moved: dict[UnitId, None] = {}
 
@@ -108,6 +109,8 @@ class Tasks:
         times = [task.retry_at for task in self._tasks.values() if task.retry_at is not None]
         runs = [task.run for task in self._by_run.values() if task.run is not None]
         times += [run.stop_by for run in runs if run.stop_by is not None and not run.cancelled]
+        if self._held_until is not None:
+            times.append(self._held_until)
         return min(times, default=None)
 
     def take_moved(self) -> list[UnitId]:
@@ -222,6 +225,15 @@ class Tasks:
             return []
         return [instructions.UnwatchTask(unit), *self._to_queued(task, now)]
 
+    def hold_runs(self, until: float) -> None:
+        """Begin no run before `until` or `release_runs`: whether the tasks are still ours is not known now."""
+        self._held_until = max(until, self._held_until or until)
+
+    def release_runs(self, now: float) -> list[Instruction]:
+        """What is held is ours: go on."""
+        self._held_until = None
+        return self._fill_slots(now)
+
     def all_runs_gone(self, error: str, now: float) -> list[Instruction]:
         """Spark died, and every run with it; nothing can be run any more."""
         self._limits = replace(self._limits, slots=0)
@@ -241,6 +253,8 @@ class Tasks:
         for task in list(self._tasks.values()):
             if task.retry_at is not None and task.retry_at <= now:
                 out += self._to_queued(task, now)
+        if self._held_until is not None and self._held_until <= now:
+            out += self.release_runs(now)
         return out
 
     # --- edges
@@ -354,7 +368,7 @@ class Tasks:
 
     def _fill_slots(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
-        while self._queue and len(self._by_run) < self._limits.slots:
+        while self._queue and len(self._by_run) < self._limits.slots and self._held_until is None:
             out.append(self._submit(self._tasks[self._queue.popleft()], now))
         return [*out, *self._ask_to_share(now)]
 
