@@ -35,9 +35,11 @@ from herdmesh.rpc.errors import (
     ConnectorExists,
     ConnectorNotFound,
     InvalidConfig,
+    LoggerNotFound,
     NotBuilt,
     NotLeader,
     NoWorker,
+    PluginNotFound,
     RequestInvalid,
     RevisionMismatch,
     TopicTrackingDisabled,
@@ -238,6 +240,48 @@ async def test_refusals_have_their_own_reasons(mesh: Mesh) -> None:
                 await client.GetOffsets(offset_pb.GetOffsetsRequest(name="a"))
             validation = await client.ValidateConfig(pb.ValidateConfigRequest(config=create("x", wrong="yes").config))
             assert validation.validation.error_count == 1
+
+
+async def test_what_workers_are_asked_over_the_wire(mesh: Mesh) -> None:
+    async with mesh.client() as client, mesh.worker("w1") as one, mesh.worker("w2") as two:
+        async with asyncio.timeout(WAIT_S):
+            while len((await retrying(lambda: client.ListWorkers(admin_pb.ListWorkersRequest()), WAIT_S)).workers) < 2:
+                await asyncio.sleep(0.05)
+        await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
+        await until(mesh, all_running("a", 2))
+        planned = await client.PlanConfig(pb.PlanConfigRequest(name="a", config=create("a", 3).config))
+        assert [(step.action, step.HasField("task")) for step in planned.steps] == [
+            (pb.PLAN_ACTION_RESTART, False), (pb.PLAN_ACTION_RESTART, True), (pb.PLAN_ACTION_RESTART, True),
+            (pb.PLAN_ACTION_START, True),
+        ]  # fmt: skip
+        assert planned.validation.class_name == "TestSink"
+        assert planned.notes
+        plugin = await client.GetPlugin(admin_pb.GetPluginRequest(class_name="TestSink"))
+        assert (plugin.plugin.class_name, plugin.fields[0].value) == (SINK_CLASS, "TestSink")
+        with pytest.raises(PluginNotFound, match=SINK_CLASS):
+            await client.GetPlugin(admin_pb.GetPluginRequest(class_name="Nonsense"))
+
+        level = await client.SetLoggers(admin_pb.SetLoggersRequest(logger="org.foo", level="debug", request_id="l1"))
+        assert level.affected == ["org.foo"]
+        assert (one.loggers["org.foo"].level, two.loggers["org.foo"].level) == ("DEBUG", "DEBUG")
+        listed = await client.GetLoggers(admin_pb.GetLoggersRequest(logger="org"))
+        assert [(entry.logger, entry.worker_id) for entry in listed.loggers] == [
+            ("org.foo", "w1:1"), ("org.foo", "w2:1"),
+        ]  # fmt: skip
+        assert listed.loggers[0].HasField("modify_time")
+        with pytest.raises(LoggerNotFound):
+            await client.GetLoggers(admin_pb.GetLoggersRequest(logger="com"))
+        await client.SetLoggers(admin_pb.SetLoggersRequest(logger="org.foo", level="ERROR", worker_id="w2:1"))
+        assert (one.loggers["org.foo"].level, two.loggers["org.foo"].level) == ("DEBUG", "ERROR")
+
+        offset = offset_pb.OffsetEntry(partition_json='{"kafka_topic":"t","kafka_partition":0}', offset_json=None)
+        other = create("b", 1)
+        other.initial_offsets.append(offset)
+        await client.CreateConnector(other)
+        await client.CreateConnector(other)  # a retry finds the first outcome, and touches nothing
+        (altered,) = [*one.altered, *two.altered]
+        assert (altered.connector, altered.offsets[0]) == ("b", offset)
+        assert altered.config.entries["name"].text == "b"
 
 
 async def test_lists_and_pages(mesh: Mesh) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.common.v1 import identity_pb2
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
 from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import WorkerSessionServiceStub
 from herdmesh.api.statusstore.v1 import status_pb2
@@ -52,6 +53,8 @@ class SessionWorker:
         self.starts: Counter[Key] = Counter()
         self.has_committed: dict[Key, bool] = {}
         self.fences: list[tuple[str, int]] = []
+        self.loggers = {"root": admin_pb.LoggerEntry(logger="root", level="INFO")}
+        self.altered: list[pb.AlterOffsetsCommand] = []
         self.epoch_max = 0
         self.released = asyncio.Event()
         self._search = LeaderSearch(herder)
@@ -183,7 +186,33 @@ class SessionWorker:
             case "released":
                 self.released.set()
             case _:
-                pass
+                self._answer(response)
+
+    def _answer(self, response: pb.SessionResponse) -> None:
+        match response.WhichOneof("message"):
+            case "describe_plugin":
+                fields = [worker_service_pb2.ConfigField(name="of", value=response.describe_plugin.class_name)]
+                reply = pb.CommandReply(command_id=response.describe_plugin.command_id, plugin_fields=fields)
+            case "list_loggers":
+                found = [entry for name, entry in self.loggers.items() if name.startswith(response.list_loggers.logger)]
+                reply = pb.CommandReply(command_id=response.list_loggers.command_id, loggers=found)
+            case "set_logger":
+                change = response.set_logger
+                entry = self.loggers[change.logger] = admin_pb.LoggerEntry(logger=change.logger, level=change.level)
+                entry.modify_time.GetCurrentTime()
+                reply = pb.CommandReply(command_id=change.command_id, loggers=[entry])
+            case "alter_offsets":
+                self.altered.append(response.alter_offsets)
+                reply = pb.CommandReply(command_id=response.alter_offsets.command_id)
+            case "plan_task_configs":
+                plan = response.plan_task_configs
+                tasks = [properties.to_proto({"part": str(task)}) for task in range(plan.tasks_max)]
+                reply = pb.CommandReply(command_id=plan.command_id, tasks=tasks)
+            case _:
+                return
+        if reply.command_id:
+            self._outbox.put_nowait(pb.SessionRequest(reply=reply))
+        self.changed.set()
 
     async def _give_up(self, key: Key, assignment: pb.Assignment) -> None:
         held = self.held.get(key)
