@@ -15,9 +15,9 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli.client import HerderClient
 from herdmesh.connect import offsets_file
 from herdmesh.rpc.client import connect
-from tests.support.standalone import herd_run, until_lines, write_samples
+from tests.support.standalone import WAIT_S, herd_run, until_lines, write_samples
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 SOURCE, SINK = "local-file-source", "local-file-sink"
 KEY = b'["local-file-source",{"filename":"test.txt"}]'
 
@@ -63,7 +63,12 @@ def test_connects_samples_run_and_go_on_after_a_kill(
         second.until_running(SOURCE, SINK)
         lines = until_lines(sink, 300)
         assert asyncio.run(_names(second.address)) == [SINK, SOURCE], "nothing but offsets survives"
-        assert second.stop() == 0
+        with herd_run(tmp_path, files[:1]) as third:
+            assert third.process.wait(WAIT_S) == 1
+            (refused,) = third.said
+            assert "connect.offsets is in use by another process" in refused["error"]["message"]
+        assert second.interrupt() == 0
+        assert second.said[-1] == {"event": "stopped"}
     assert sorted(set(lines)) == sorted(f"line {number}" for number in range(300)), "nothing is lost"
     stored = offsets_file.decode(offsets.read_bytes())
     assert stored == {KEY: b'{"position":%d}' % source.stat().st_size}

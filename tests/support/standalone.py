@@ -75,7 +75,12 @@ class HerdRun:
         command = [sys.executable, "-m", "herdmesh.cli", "run", *files, "--listen", "127.0.0.1:0", "-o", "json"]
         self._log = (folder / "run.log").open("ab")
         self.process = subprocess.Popen(
-            command, cwd=folder, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=self._log
+            command,
+            cwd=folder,
+            env={**os.environ, **env},
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
         )
         self.said: list[dict[str, Any]] = []
         self._new = threading.Condition()
@@ -104,9 +109,9 @@ class HerdRun:
         self.process.kill()
         self.process.wait(WAIT_S)
 
-    def stop(self) -> int:
-        """SIGTERM; the exit code."""
-        self.process.send_signal(signal.SIGTERM)
+    def interrupt(self) -> int:
+        """Ctrl-C, which a terminal sends to all processes in the foreground; the exit code."""
+        os.killpg(self.process.pid, signal.SIGINT)
         return self.process.wait(WAIT_S)
 
     def close(self) -> None:

@@ -64,13 +64,18 @@ def print_json_line(document: Any) -> None:
     out.print(json.dumps(document, ensure_ascii=False), markup=False, soft_wrap=True)
 
 
+def error_document(error: CommandError) -> Json:
+    """A failure as JSON."""
+    document: Json = {"error": {"reason": error.reason, "message": error.message, "next_step": error.next_step}}
+    if error.fields:
+        document["error"]["fields"] = [{"field": field, "message": message} for field, message in error.fields]
+    return document
+
+
 def print_error(error: CommandError, output: Format) -> None:
     """Cause and next step."""
     if output is Format.JSON:
-        document: Json = {"error": {"reason": error.reason, "message": error.message, "next_step": error.next_step}}
-        if error.fields:
-            document["error"]["fields"] = [{"field": field, "message": message} for field, message in error.fields]
-        print_json(document)
+        print_json(error_document(error))
         return
     err.print(f"[bold red]error[/] {escape(error.message)} [dim]({error.reason})[/]", soft_wrap=True)
     for field, message in error.fields:

@@ -23,7 +23,7 @@ from herdmesh.cli.board import Board
 from herdmesh.cli.client import DEFAULT_HERDER, PATIENCE_S, HerderClient
 from herdmesh.cli.commands.apply import to_properties
 from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_UNAVAILABLE, EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, colored, err, out, print_json_line
+from herdmesh.cli.output import Format, colored, err, error_document, out, print_json_line
 from herdmesh.cli.runner import OutputOption, run
 from herdmesh.devstack.readiness import serving_cluster
 from herdmesh.rpc.process import EXIT_FORCED, configure_logging
@@ -85,7 +85,16 @@ def run_standalone(
             await asyncio.gather(starting, return_exceptions=True)
         show.say("stopped", {"event": "stopped"})
 
-    run(output, work)
+    async def work_told() -> None:
+        try:
+            await work()
+        except CommandError as error:
+            if output is Format.TABLE:
+                raise
+            print_json_line(error_document(error))  # it ends a stream, so it is one line of it
+            raise typer.Exit(error.exit_code) from None
+
+    run(output, work_told)
 
 
 def _services() -> ModuleType:
