@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.configstore.state.mutations import (
     CommitTaskConfigs,
     DeleteConnector,
@@ -15,7 +17,9 @@ from herdmesh.configstore.state.mutations import (
 )
 from herdmesh.connect.config_records import RestartRecord, TargetState
 from herdmesh.rpc.errors import RequestIdExpired, RequestInvalid
+from herdmesh.rpc.request_ids import new_request_id
 from tests.support.config_topic import ConfigTopic, compacted, replay
+from tests.support.configstore_replica import Replica
 
 TOLD = [[None, 5, True], [0, 4, False], [1, 5, True]]
 
@@ -103,3 +107,18 @@ def test_an_outcome_can_be_asked_for_without_writing(topic: ConfigTopic) -> None
 def test_a_task_is_restarted_from_a_generation_on(topic: ConfigTopic) -> None:
     with pytest.raises(RequestInvalid):
         topic.write(restart(task=0, generation=0), leader=topic.lead())
+
+
+async def test_a_retry_is_answered_at_a_revision_that_an_idle_watch_knows(writer: Replica) -> None:
+    """The applied revision lies past the end of the last transaction, which a watch is told only when it is idle."""
+    options = write_pb.WriteOptions(request_id=new_request_id())
+    first = await writer.put("c1", {"v": "1"}, options=options)
+    await writer.store.barrier()
+    again = await writer.put("c1", {"v": "1"}, options=options)
+    assert again.meta.revision == first.meta.revision
+    paused = await writer.write.SetTargetState(
+        write_pb.SetTargetStateRequest(connector="c1", target_state=connector_pb2.TARGET_STATE_PAUSED)
+    )
+    await writer.store.barrier()
+    again = await writer.put("c1", {"v": "1"}, options=options)
+    assert again.meta.revision == paused.meta.revision

@@ -3,7 +3,8 @@
 Owns the translation of requests into mutations and of what was applied into answers. The rules are `state.writes`', the
 commit and its acknowledgement the topic store's.
 
-Invariant: an answer speaks of the state right after the write itself; a retry's answer of the state it finds.
+Invariant: an answer speaks of the state right after the write itself; a retry's answer of the state it finds, at the
+revision of the connector's last change.
 """
 
 from __future__ import annotations
@@ -149,9 +150,12 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
         def decide(state: ConfigState) -> Decision[_Applied]:
             # Only a replica that has replayed its topic knows the id of its store.
             plan = writes.plan(state, mutation, replace(write_context, store_id=self._store.revision.store_id))
-            return Decision(
-                plan.records, lambda after, revision: _Applied(revision, after.connector(connector), plan.outcome)
-            )
+
+            def applied(after: ConfigState, revision: Revision) -> _Applied:
+                at = revision if plan.records else _last_change(after, connector, revision)
+                return _Applied(at, after.connector(connector), plan.outcome)
+
+            return Decision(plan.records, applied)
 
         return await self._store.write(decide)
 
@@ -167,6 +171,15 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
             leader=wire.leader_token(options.leader) if options.HasField("leader") else None,
             retry_only=options.retry_only,
         )
+
+
+def _last_change(state: ConfigState, connector: str, revision: Revision) -> Revision:
+    """Where the connector's last change lies: a retry's own change is no later, and every watch has been told of it.
+    `revision` itself may lie past the end of a transaction, which an idle watch is told seconds later."""
+    places = state.history.before(connector, None, 1)
+    if not places or not places[0].revision_offset:
+        return revision
+    return Revision(revision.store_id, (min(places[0].revision_offset, *revision.next_offsets),))
 
 
 def _entry(applied: _Applied) -> Any:

@@ -112,7 +112,9 @@ class StoreWrites:
             response = await retrying(send, WRITE_S_MAX, retry_on=(*RETRIABLE, WriteOutcomeUnknown))
         except HerdmeshError as error:
             connector = "" if isinstance(wanted, ins.RotateSessionKey | ins.PutLogger) else wanted.connector
-            _log.info("write_failed", write=type(wanted).__name__, connector=connector, error=str(error))
+            looked_back = isinstance(wanted, _OfCallers) and wanted.options.retry_only
+            what = "no_earlier_request" if looked_back else "write_failed"
+            _log.info(what, write=type(wanted).__name__, connector=connector, error=str(error))
             outcome = ev.WriteFailed(wanted.op, error)
         else:
             revision = None
