@@ -23,6 +23,7 @@ from pathlib import Path
 
 import grpc.aio
 
+from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import CommandError
 from herdmesh.devstack.readiness import serves
 from tests.chaos.faults import Fault, rounds
@@ -105,6 +106,8 @@ class Chaos:
         self.outcome = Outcome(seed)
         self.harm = Harm(mesh)
         self._mesh = mesh
+        # of little patience: how long nobody leads is part of what is measured
+        self._observer = HerderClient(mesh.stack.state.herder, patience_s=0.5)
         self._traffic = Traffic(mesh, folder)
         self._workers = Workers(mesh, self.outcome)
         self._pauses = random.Random(seed ^ 1)
@@ -135,6 +138,7 @@ class Chaos:
                 self._violated(str(error))
         finally:
             self.harm.wake_all()
+            await self._observer.__aexit__(None, None, None)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
         self.outcome.faults, self.outcome.timeline = self.harm.count, self.harm.timeline
@@ -142,7 +146,7 @@ class Chaos:
 
     async def _round(self, faults: Sequence[Fault]) -> None:
         """Some faults, and the look after them."""
-        before = await places(self._mesh)
+        before = await self._look()
         self.outcome.rounds += 1
         begun_s = time.monotonic()
         for fault in faults:
@@ -156,8 +160,8 @@ class Chaos:
         await self._wait(self._pauses.uniform(0, 4))
 
     async def _settled(self) -> dict[Unit, Place] | None:
-        """Wait until everything runs, and goes on to; notes how long it took. While no leader answers, nothing counts as
-        running. A unit that is moved later on, because one more worker became ready, has its own time."""
+        """Wait until everything runs, and goes on to; notes how long it took. While no leader answers, nothing counts
+        as running. A unit that is moved later on, because one more worker became ready, has its own time."""
         since_s = self._since_s
         down: dict[Unit, float] = {}
         slowest = (0.0, "")
@@ -166,7 +170,7 @@ class Chaos:
         while good_s is None or time.monotonic() - good_s < STEADY_S:
             trouble = ""
             try:
-                seen = await places(self._mesh)
+                seen = await places(self._observer)
             except CommandError as error:
                 seen, trouble = {}, f"no leader answers ({error.message}); "
             now_s = time.monotonic()
@@ -193,7 +197,7 @@ class Chaos:
         """The herder, both replicas of the status store and the processes tell the same story. Asserts."""
         until_s = time.monotonic() + AGREE_S
         while True:
-            told = await places(self._mesh)
+            told = await self._look()
             trouble = not_running(told)
             for address in self._mesh.stack.addresses("status-store"):
                 trouble = trouble or differing(told, await stored(address))
@@ -204,6 +208,16 @@ class Chaos:
             if not trouble:
                 return
             assert time.monotonic() < until_s, f"not agreed after {AGREE_S:g} s: {trouble}"
+            await asyncio.sleep(0.1)
+
+    async def _look(self) -> dict[Unit, Place]:
+        """What the leader says, waiting for one as a user would. Asserts that there is one in time."""
+        until_s = time.monotonic() + GIVEN_UP_S
+        while True:
+            try:
+                return await places(self._observer)
+            except CommandError as error:
+                assert time.monotonic() < until_s, f"no leader for {GIVEN_UP_S:g} s: {error.message}"
             await asyncio.sleep(0.1)
 
     def _since_s(self) -> float:

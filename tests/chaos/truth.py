@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 import psutil
 
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.statusstore.v1 import status_read_service_pb2, status_read_service_pb2_grpc
 from herdmesh.cli import views
+from herdmesh.cli.client import HerderClient
 from herdmesh.rpc.client import connect
 from tests.chaos.traffic import TASKS
 from tests.support.mesh import Mesh, role_of
@@ -31,10 +33,12 @@ class Place:
     generation: int
 
 
-async def places(mesh: Mesh) -> dict[Unit, Place]:
+async def places(client: HerderClient) -> dict[Unit, Place]:
     """As the leading herder says."""
     found: dict[Unit, Place] = {}
-    for name, connector in (await mesh.connectors()).items():
+    reply = await client.call(lambda stub: stub.ListConnectors, messages.ListConnectorsRequest(), timeout_s=5)
+    for connector in map(views.connector, reply.connectors):
+        name: str = connector["name"]
         if name in TASKS:
             units = [(None, connector["connector"]), *((task["id"], task) for task in connector["tasks"])]
             for number, one in units:

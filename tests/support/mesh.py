@@ -92,11 +92,6 @@ class Mesh:
         reply = await self.client.call(lambda stub: stub.GetCluster, admin_messages.GetClusterRequest())
         return views.cluster(reply)
 
-    async def connectors(self) -> dict[str, views.Json]:
-        """Every connector by name, as the leader sees it now."""
-        reply = await self.client.call(lambda stub: stub.ListConnectors, messages.ListConnectorsRequest())
-        return {one.name: views.connector(one) for one in reply.connectors}
-
     async def leader_address(self) -> str:
         """The herder that leads at this moment, empty while none says so."""
 
