@@ -87,6 +87,9 @@ def _waiting(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit
     if status is not None and reign.kept_for(mesh, unit.id):
         left = _seconds(mesh.adopting_until_ms - mesh.now)
         return f"runs on {status.worker_id}, which has {left} to dial in to this leader before it starts elsewhere"
+    if reign.gathering(mesh):
+        left = _seconds(mesh.gathering_until_ms - mesh.now)
+        return f"waits up to {left} for the workers that have not dialled in to this leader yet"
     if unit.waits_for and mesh.now < unit.waits_until_ms and unit.waits_for not in mesh.members:
         return f"waits up to {_seconds(unit.waits_until_ms - mesh.now)} for worker {unit.waits_for} to return"
     if unit.id.task is not None and not tasksets.gate_open(entry):

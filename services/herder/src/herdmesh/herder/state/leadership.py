@@ -41,6 +41,7 @@ def lead_when_caught_up(mesh: Mesh) -> None:
         return
     mesh.role = Role.LEADING
     mesh.adopting_until_ms = mesh.now + mesh.rules.session_timeout_ms
+    mesh.gathering_until_ms = mesh.now + mesh.rules.stream_grace_ms
     mesh.heartbeat_ms = mesh.now
     for name in {*mesh.entries, *mesh.statuses}:
         connector = mesh.connector(name)

@@ -48,6 +48,8 @@ def ready(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
         return False
     if mesh.now < unit.not_before_ms or not (mesh.statuses_known and mesh.leases_known):
         return False
+    if reign.gathering(mesh):
+        return False
     if unit.waits_for and mesh.now < unit.waits_until_ms and unit.waits_for not in mesh.members:
         return False
     if unit.id.task is not None and not tasksets.gate_open(entry):

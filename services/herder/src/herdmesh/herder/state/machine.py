@@ -49,6 +49,7 @@ class Herder:
         self._mesh = Mesh(rules)
         self._tick_ms: int | None = None
         self._was_adopting = False
+        self._was_gathering = False
 
     def handle(self, event: ev.Event, now: int) -> list[Instruction]:
         """Take in one event. Returns what is to be done, in order."""
@@ -326,6 +327,9 @@ class Herder:
             for name in mesh.connectors:
                 mesh.touch(name)
         self._was_adopting = adopting
+        gathering = adopting and reign.gathering(mesh)
+        mesh.place_again = mesh.place_again or (self._was_gathering and not gathering)
+        self._was_gathering = gathering
         left = SETTLE_MAX
         while left > 0 and self.unsettled:
             names = sorted(mesh.dirty)[:left]

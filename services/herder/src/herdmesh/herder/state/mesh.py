@@ -75,6 +75,8 @@ class Mesh:
         #: calls that wait for the config watch.
         self.reading_back: set[int] = set()
         self.adopting_until_ms = 0
+        #: until then nothing is started while live workers are missing: see `reign.gathering`.
+        self.gathering_until_ms = 0
         #: lost workers whose units are kept for them, and until when.
         self.awaited: dict[str, int] = {}
         self.heartbeat_ms = 0

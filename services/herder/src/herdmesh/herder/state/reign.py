@@ -30,6 +30,12 @@ def adopting(mesh: Mesh) -> bool:
     return any(lease.live and lease.worker_id not in mesh.members for lease in mesh.leases.values())
 
 
+def gathering(mesh: Mesh) -> bool:
+    """True while workers that live are about to dial in to a new leader: what the first one was given would move to the
+    others a moment later. They have as long as one whose stream broke."""
+    return mesh.now < mesh.gathering_until_ms and adopting(mesh)
+
+
 def kept_for(mesh: Mesh, unit: UnitId) -> bool:
     """True when a worker with a live lease last reported that it has the unit, and may yet dial in with it."""
     if mesh.now >= mesh.adopting_until_ms:
