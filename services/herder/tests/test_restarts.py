@@ -11,6 +11,7 @@ from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.model import ErrorClass, Failure, RestartPolicy, RunState, TargetState, UnitId
 from herdmesh.herder.state.requests import CreateConnector, RestartConnector, RestartTask, SetTarget, UpdateConnector
 from herdmesh.herder.state.views import UnitView
+from herdmesh.rpc.errors import RequestInvalid, Unreachable
 from services.herder.tests.world import BROKEN, FENCED, FLAKY, World, sink
 from services.herder.tests.world_worker import Worker
 
@@ -401,17 +402,27 @@ def test_a_status_that_is_ahead_of_the_workers_report_is_believed(world: World) 
 
 
 def test_restarts_do_not_wait_for_the_status_store(world: World) -> None:
-    world.status_store_down = True
+    world.status_store_error = Unreachable("the status store is away")
     fail(world)
     world.advance(1_100)
     assert seen(world).state is RunState.RUNNING
     fail(world)
     world.advance(1_000)
-    world.status_store_down = False
+    world.status_store_error = None
     world.advance(900)
     stored = world.statuses[UNIT]
     assert stored.note is not None
     assert (stored.note.attempt, stored.state) == (2, RunState.FAILED), "told as soon as it can be"
+
+
+def test_what_the_status_store_will_never_take_is_not_sent_again(world: World) -> None:
+    world.status_store_error = RequestInvalid("a trace too large", "puts[0].status")
+    fail(world)
+    before = world.puts_count
+    world.advance(900)
+    assert (before, world.puts_count) == (1, 1)
+    world.advance(300)
+    assert seen(world).state is RunState.RUNNING, "restarts do not depend on it"
 
 
 def test_a_failure_that_java_left_is_nothing_to_the_policy(world: World) -> None:

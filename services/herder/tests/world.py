@@ -31,7 +31,7 @@ from herdmesh.herder.state.model import (
     UnitId,
 )
 from herdmesh.herder.state.requests import Answer, Request, WriteOptions
-from herdmesh.rpc.errors import HerdmeshError, Unreachable
+from herdmesh.rpc.errors import HerdmeshError
 from services.herder.tests.world_questions import made_tasks
 from services.herder.tests.world_store import ConfigStore, Outcome, revision
 from services.herder.tests.world_worker import SINK, SOURCE, Worker
@@ -62,7 +62,9 @@ class World:
         self.writes_outlive = False
         #: when each connector was asked for task configs.
         self.asked_ms: dict[str, list[int]] = {}
-        self.status_store_down = False
+        #: what a herder's writes to the status store are refused with.
+        self.status_store_error: HerdmeshError | None = None
+        self.puts_count = 0
         #: how much longer than other messages a herder's writes to the status store travel.
         self.status_delay_ms = 0
         #: how much longer than their status writes what workers say over their sessions travels.
@@ -411,8 +413,9 @@ class World:
 
     def _put_status(self, wanted: ins.PutStatus) -> None:
         """Each change over exactly the record it names, as the status store does."""
-        if self.status_store_down:
-            failed = ev.WriteFailed(wanted.op, Unreachable("the status store is away"))
+        self.puts_count += 1
+        if self.status_store_error is not None:
+            failed = ev.WriteFailed(wanted.op, self.status_store_error)
             self._later("statuses", lambda: self._handle(failed), self._reign)
             return
         for change in wanted.changes:

@@ -295,7 +295,8 @@ class Herder:
         if connector is None:
             return
         if op.kind is OpKind.STATUS:
-            status_notes.written(mesh, connector, event.op, failed=isinstance(event, ev.WriteFailed))
+            error = event.error if isinstance(event, ev.WriteFailed) else None
+            status_notes.written(mesh, connector, event.op, error)
         elif op.kind is OpKind.CLEAN:
             lifecycle.cleaned(mesh, connector)
         elif isinstance(event, ev.WriteDone):

@@ -23,6 +23,7 @@ from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, RestartNote, RunState
 from herdmesh.herder.state.policy import note_of, policy_of
 from herdmesh.herder.state.records import Connector, Op, OpKind, Unit
+from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
 
 RETRY_MS = 1_000
 
@@ -47,14 +48,14 @@ def settle(mesh: Mesh, connector: Connector) -> None:
         mesh.out.append(PutStatus(op, connector.name, tuple(changes)))
 
 
-def written(mesh: Mesh, connector: Connector, op: int, *, failed: bool) -> None:
-    """A write ended: each change was applied, or refused because something newer stands there; or (`failed`) it is not
-    known, and is tried again after a moment."""
+def written(mesh: Mesh, connector: Connector, op: int, error: HerdmeshError | None) -> None:
+    """A write ended: each change was applied, or refused because something newer stands there; or (`error`) that is not
+    known, and it is tried again after a moment, unless the store will never take it."""
     for unit in connector.units.values():
         if unit.status_op != op:
             continue
         unit.status_op = None
-        if failed:
+        if error is not None and not isinstance(error, RequestInvalid):
             unit.status_change = None
             unit.status_ms = mesh.now + RETRY_MS
             mesh.wake(connector.name, unit.status_ms)
