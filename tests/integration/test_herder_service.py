@@ -244,11 +244,14 @@ async def test_refusals_have_their_own_reasons(mesh: Mesh) -> None:
 
 async def test_what_workers_are_asked_over_the_wire(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1") as one, mesh.worker("w2") as two:
-        async with asyncio.timeout(WAIT_S):
-            while len((await retrying(lambda: client.ListWorkers(admin_pb.ListWorkersRequest()), WAIT_S)).workers) < 2:
-                await asyncio.sleep(0.05)
         await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
         await until(mesh, all_running("a", 2))
+        async with asyncio.timeout(WAIT_S):
+            there: set[str] = set()
+            async for response in client.WatchConnectors(pb.WatchConnectorsRequest()):
+                there.add(response.worker.worker_id)
+                if {"w1:1", "w2:1"} <= there:
+                    break
         planned = await client.PlanConfig(pb.PlanConfigRequest(name="a", config=create("a", 3).config))
         assert [(step.action, step.HasField("task")) for step in planned.steps] == [
             (pb.PLAN_ACTION_RESTART, False), (pb.PLAN_ACTION_RESTART, True), (pb.PLAN_ACTION_RESTART, True),
