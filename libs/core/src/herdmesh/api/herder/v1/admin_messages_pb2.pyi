@@ -623,7 +623,7 @@ class GetLoggersRequest(_message.Message):
 
     LOGGER_FIELD_NUMBER: _builtins.int
     logger: _builtins.str
-    """logger prefix. Empty = all."""
+    """logger: the loggers whose names start with it, with the level in force. Empty = the root and all with a level of their own."""
     def __init__(
         self,
         *,
@@ -715,7 +715,7 @@ class SetLoggersResponse(_message.Message):
 
     @_builtins.property
     def affected(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """affected logger names."""
+        """affected: names of loggers whose level changed, on any worker, sorted."""
 
     def __init__(
         self,

@@ -103,7 +103,7 @@ class CreateConnectorRequest(_message.Message):
 
     @_builtins.property
     def initial_offsets(self) -> _containers.RepeatedCompositeFieldContainer[_offset_messages_pb2.OffsetEntry]:
-        """initial_offsets to start from, stored before the connector. Empty = none."""
+        """initial_offsets to start from, in the JSON forms of KIP-875: stored before the connector, all or none, and only when the name is free; a failure leaves no connector. Offsets of an earlier connector of that name that are not named here stay. Empty = none."""
 
     def __init__(
         self,

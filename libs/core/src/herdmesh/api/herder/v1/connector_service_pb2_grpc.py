@@ -286,7 +286,7 @@ class ConnectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def PlanConfig(self, request, context):
-        """PlanConfig tells what a config would change without doing it.
+        """PlanConfig tells what creating or updating with a config would start, stop, restart and keep, and where, without doing it. A worker starts and stops an instance of the connector of its own to ask for task configs.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -300,7 +300,7 @@ class ConnectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetPlugin(self, request, context):
-        """GetPlugin returns the config definition of a plugin.
+        """GetPlugin returns the config definition of a connector, transformation, predicate or converter.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -384,14 +384,14 @@ class ConnectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetLoggers(self, request, context):
-        """GetLoggers returns logger levels.
+        """GetLoggers returns the levels of every connected worker's loggers: Python's, under Java's level names. Those of Spark's JVM are not among them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetLoggers(self, request, context):
-        """SetLoggers sets a logger level on one worker or in the cluster.
+        """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster also reaches workers that join later, as long as a herder lives that has read it; in Connect it does not.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -63,11 +63,11 @@ class ConnectorServiceStub:
     ValidateConfig: _grpc.UnaryUnaryMultiCallable[_config_messages_pb2.ValidateConfigRequest, _config_messages_pb2.ValidateConfigResponse]
     """ValidateConfig validates a config on a worker that has its plugin."""
     PlanConfig: _grpc.UnaryUnaryMultiCallable[_config_messages_pb2.PlanConfigRequest, _config_messages_pb2.PlanConfigResponse]
-    """PlanConfig tells what a config would change without doing it."""
+    """PlanConfig tells what creating or updating with a config would start, stop, restart and keep, and where, without doing it. A worker starts and stops an instance of the connector of its own to ask for task configs."""
     ListPlugins: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.ListPluginsRequest, _admin_messages_pb2.ListPluginsResponse]
     """ListPlugins returns the plugins of the live workers."""
     GetPlugin: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.GetPluginRequest, _admin_messages_pb2.GetPluginResponse]
-    """GetPlugin returns the config definition of a plugin."""
+    """GetPlugin returns the config definition of a connector, transformation, predicate or converter."""
     GetOffsets: _grpc.UnaryUnaryMultiCallable[_offset_messages_pb2.GetOffsetsRequest, _offset_messages_pb2.GetOffsetsResponse]
     """GetOffsets returns the offsets of a connector."""
     AlterOffsets: _grpc.UnaryUnaryMultiCallable[_offset_messages_pb2.AlterOffsetsRequest, _offset_messages_pb2.AlterOffsetsResponse]
@@ -91,9 +91,9 @@ class ConnectorServiceStub:
     ReplayDeadLetters: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.ReplayDeadLettersRequest, _admin_messages_pb2.ReplayDeadLettersResponse]
     """ReplayDeadLetters puts dead letters back."""
     GetLoggers: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.GetLoggersRequest, _admin_messages_pb2.GetLoggersResponse]
-    """GetLoggers returns logger levels."""
+    """GetLoggers returns the levels of every connected worker's loggers: Python's, under Java's level names. Those of Spark's JVM are not among them."""
     SetLoggers: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.SetLoggersRequest, _admin_messages_pb2.SetLoggersResponse]
-    """SetLoggers sets a logger level on one worker or in the cluster."""
+    """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster also reaches workers that join later, as long as a herder lives that has read it; in Connect it does not."""
     GetCluster: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.GetClusterRequest, _admin_messages_pb2.GetClusterResponse]
     """GetCluster tells who leads and what is known of the cluster."""
 
@@ -129,11 +129,11 @@ class ConnectorServiceAsyncStub(ConnectorServiceStub):
     ValidateConfig: _aio.UnaryUnaryMultiCallable[_config_messages_pb2.ValidateConfigRequest, _config_messages_pb2.ValidateConfigResponse]  # type: ignore[assignment]
     """ValidateConfig validates a config on a worker that has its plugin."""
     PlanConfig: _aio.UnaryUnaryMultiCallable[_config_messages_pb2.PlanConfigRequest, _config_messages_pb2.PlanConfigResponse]  # type: ignore[assignment]
-    """PlanConfig tells what a config would change without doing it."""
+    """PlanConfig tells what creating or updating with a config would start, stop, restart and keep, and where, without doing it. A worker starts and stops an instance of the connector of its own to ask for task configs."""
     ListPlugins: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.ListPluginsRequest, _admin_messages_pb2.ListPluginsResponse]  # type: ignore[assignment]
     """ListPlugins returns the plugins of the live workers."""
     GetPlugin: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.GetPluginRequest, _admin_messages_pb2.GetPluginResponse]  # type: ignore[assignment]
-    """GetPlugin returns the config definition of a plugin."""
+    """GetPlugin returns the config definition of a connector, transformation, predicate or converter."""
     GetOffsets: _aio.UnaryUnaryMultiCallable[_offset_messages_pb2.GetOffsetsRequest, _offset_messages_pb2.GetOffsetsResponse]  # type: ignore[assignment]
     """GetOffsets returns the offsets of a connector."""
     AlterOffsets: _aio.UnaryUnaryMultiCallable[_offset_messages_pb2.AlterOffsetsRequest, _offset_messages_pb2.AlterOffsetsResponse]  # type: ignore[assignment]
@@ -157,9 +157,9 @@ class ConnectorServiceAsyncStub(ConnectorServiceStub):
     ReplayDeadLetters: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.ReplayDeadLettersRequest, _admin_messages_pb2.ReplayDeadLettersResponse]  # type: ignore[assignment]
     """ReplayDeadLetters puts dead letters back."""
     GetLoggers: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.GetLoggersRequest, _admin_messages_pb2.GetLoggersResponse]  # type: ignore[assignment]
-    """GetLoggers returns logger levels."""
+    """GetLoggers returns the levels of every connected worker's loggers: Python's, under Java's level names. Those of Spark's JVM are not among them."""
     SetLoggers: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.SetLoggersRequest, _admin_messages_pb2.SetLoggersResponse]  # type: ignore[assignment]
-    """SetLoggers sets a logger level on one worker or in the cluster."""
+    """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster also reaches workers that join later, as long as a herder lives that has read it; in Connect it does not."""
     GetCluster: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.GetClusterRequest, _admin_messages_pb2.GetClusterResponse]  # type: ignore[assignment]
     """GetCluster tells who leads and what is known of the cluster."""
 
@@ -276,7 +276,7 @@ class ConnectorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _config_messages_pb2.PlanConfigRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_config_messages_pb2.PlanConfigResponse, _abc.Awaitable[_config_messages_pb2.PlanConfigResponse]]:
-        """PlanConfig tells what a config would change without doing it."""
+        """PlanConfig tells what creating or updating with a config would start, stop, restart and keep, and where, without doing it. A worker starts and stops an instance of the connector of its own to ask for task configs."""
 
     @_abc_1.abstractmethod
     def ListPlugins(
@@ -292,7 +292,7 @@ class ConnectorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_messages_pb2.GetPluginRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_messages_pb2.GetPluginResponse, _abc.Awaitable[_admin_messages_pb2.GetPluginResponse]]:
-        """GetPlugin returns the config definition of a plugin."""
+        """GetPlugin returns the config definition of a connector, transformation, predicate or converter."""
 
     @_abc_1.abstractmethod
     def GetOffsets(
@@ -388,7 +388,7 @@ class ConnectorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_messages_pb2.GetLoggersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_messages_pb2.GetLoggersResponse, _abc.Awaitable[_admin_messages_pb2.GetLoggersResponse]]:
-        """GetLoggers returns logger levels."""
+        """GetLoggers returns the levels of every connected worker's loggers: Python's, under Java's level names. Those of Spark's JVM are not among them."""
 
     @_abc_1.abstractmethod
     def SetLoggers(
@@ -396,7 +396,7 @@ class ConnectorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_messages_pb2.SetLoggersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_messages_pb2.SetLoggersResponse, _abc.Awaitable[_admin_messages_pb2.SetLoggersResponse]]:
-        """SetLoggers sets a logger level on one worker or in the cluster."""
+        """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster also reaches workers that join later, as long as a herder lives that has read it; in Connect it does not."""
 
     @_abc_1.abstractmethod
     def GetCluster(
