@@ -166,6 +166,8 @@ def test_source_settings() -> None:
     timed = spec(by_time, {"offset.flush.interval.ms": "9"})
     assert source_settings(timed).transaction_interval_ms == 9
     assert source_settings(timed).offsets_topic == "own"
+    assert settings.topic_creation
+    assert not source_settings(spec({}, {"topic.creation.enable": "false"})).topic_creation
     with pytest.raises(ConfigError, match="Not a number of type LONG"):
         source_settings(spec({"transaction.boundary": "interval", "transaction.boundary.interval.ms": "soon"}))
 
