@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from herdmesh.connect.builtin import VERSION, builtin_classes
 from herdmesh.connect.client_overrides import override_policy
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Validator, parse_value, text_of
+from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Validator, parse_value
 from herdmesh.connect.connector import SourceConnector
-from herdmesh.connect.connector_config import ValidatedField, Validation, validate_connector
+from herdmesh.connect.connector_config import Validation, validate_connector
 from herdmesh.connect.connector_keys import COMMON, SINK, SOURCE
 from herdmesh.connect.enrichment import WorkerFacts
 from herdmesh.connect.errors import ConfigError
@@ -30,6 +31,8 @@ from herdmesh.standalone.worker_properties import REQUIRED as REQUIRED_PROPERTIE
 from herdmesh.standalone.worker_properties import plan_worker
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
 from tests.support import golden
+from tests.support.validations import WORKERS as RECORDED_ON
+from tests.support.validations import body_of, comparable, definition_of, digest, errors_of, our_answer
 
 _JAVA_OBJECT = "@<hash>"
 _WORKERS = ("DistributedConfig", "StandaloneConfig")
@@ -114,47 +117,6 @@ WORKERS = {
 """The workers the vectors were recorded on."""
 
 
-def definition_of(key: ConfigKey, name: str) -> dict[str, Any]:
-    """A definition as the REST API shows it."""
-    return {
-        "name": name,
-        "type": key.type.value,
-        "required": key.required,
-        "default_value": None if key.required else text_of(key.default, key.type),
-        "importance": key.importance.value,
-        "documentation": key.doc,
-        "group": key.group,
-        "width": key.width,
-        "display_name": key.display_name or key.name,
-        "dependents": list(key.dependents),
-        "order_in_group": key.order,
-    }
-
-
-def line_of(one: ValidatedField) -> dict[str, Any]:
-    kind = None if one.key is None else one.key.type
-    return {
-        "definition": None if one.key is None else definition_of(one.key, one.name),
-        "value": {
-            "name": one.name,
-            "value": text_of(one.value.value, kind),
-            "recommended_values": [text_of(value, kind) for value in one.value.recommended],
-            "errors": [problem.message for problem in one.value.problems],
-            "visible": one.value.visible,
-        },
-    }
-
-
-def body_of(result: Validation) -> dict[str, Any]:
-    """The answer of the REST API."""
-    return {
-        "name": result.name,
-        "error_count": result.error_count,
-        "groups": result.groups,
-        "configs": [line_of(one) for one in result.fields],
-    }
-
-
 def properties(request: str) -> dict[str, str | None] | None:
     """The request's body as our messages carry it; None = they cannot. Jackson reads numbers and booleans as texts."""
     read: Any = json.loads(request or "null")
@@ -226,9 +188,21 @@ def test_results_are_connects(vector: golden.Line) -> None:
     assert body_of(result) == answer
 
 
-def comparable(message: str) -> str:
-    """Without the list of connectors, which Connect prints as Java objects."""
-    return message.partition(", available connectors are")[0]
+_BESIDE = Path(__file__).with_name("java_validations.jsonl").read_text("utf-8").splitlines()
+
+
+@pytest.mark.parametrize("line", _BESIDE, ids=lambda line: json.loads(line)["id"])
+def test_more_results_are_connects(line: str) -> None:
+    """Answers of live 4.3.1 workers to configs with one thing or two in them (`tests/support/validations.py` says which
+    workers), kept as their errors and a digest of the whole."""
+    vector: golden.Line = json.loads(line)
+    _, worker = RECORDED_ON[vector["worker"]]
+    answer = our_answer(vector["config"], worker)
+    if isinstance(answer, ConfigError):
+        assert comparable(str(answer)) in vector["message"]
+        return
+    assert [list(one) for one in errors_of(answer)] == vector["errors"]
+    assert (answer["error_count"], digest(answer)) == (vector["error_count"], vector["sha256"])
 
 
 def result_of(config: dict[str, str | None], worker: WorkerFacts) -> Validation | ConfigError:
