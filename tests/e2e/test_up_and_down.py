@@ -33,12 +33,17 @@ async def _herd(folder: Path, *arguments: str) -> tuple[int, Any]:
 
 
 async def test_a_second_up_continues_where_a_killed_one_was(tmp_path: Path) -> None:
-    """The first supervisor dies by kill -9 and leaves its services behind; the second ends them and goes on."""
+    """The first supervisor dies by kill -9 and leaves its services behind; the second ends them and goes on, with all
+    replicas. Commands in the folder find whoever leads and writes."""
+    up = ("up", "--detach", "--herders", "2", "--store-replicas", "2")
     config = tmp_path / "sink.json"
     config.write_text(json.dumps({"name": "kept", "config": parquet_sink("nowhere-yet", tmp_path / "out", tasks=1)}))
     try:
-        code, first = await _herd(tmp_path, "up", "--detach")
+        code, first = await _herd(tmp_path, *up)
         assert (code, first["ready"]) == (0, True)
+        names = ["config-store", "config-store-2", "herder", "herder-2", "status-store", "status-store-2", "worker-1"]
+        assert sorted(one["name"] for one in first["services"] if one["name"] != "broker") == names
+        assert [len(first[part].split(",")) for part in ("herder", "config_store", "status_store")] == [2, 2, 2]
         code, refused = await _herd(tmp_path, "up", "--detach")
         assert code == 1
         assert str(first["supervisor"]["pid"]) in refused["error"]["message"]
@@ -46,7 +51,7 @@ async def test_a_second_up_continues_where_a_killed_one_was(tmp_path: Path) -> N
         assert code == 0
 
         os.kill(first["supervisor"]["pid"], signal.SIGKILL)
-        code, second = await _herd(tmp_path, "up", "--detach")
+        code, second = await _herd(tmp_path, *up)
         assert (code, second["ready"]) == (0, True)
         before = {one["name"]: one for one in first["services"]}
         for one in second["services"]:
