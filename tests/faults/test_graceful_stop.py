@@ -1,0 +1,88 @@
+"""SIGTERM to a worker at work: everything it holds runs elsewhere before its process is gone, and says so.
+
+The other roles' clean stops: herder in `test_leadership.py`, stores in `test_replicas.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.statusstore.v1 import status_pb2, status_read_service_pb2, status_read_service_pb2_grpc
+from herdmesh.rpc.client import connect
+from tests.support.mesh import Loader, Mesh, assert_exact, parquet_sink
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
+
+#: The worker's own bounds (leave 10 s, stop 11 s, closing) end before this; usually it takes 2 s.
+STOP_S_MAX = 20.0
+
+
+async def test_a_stopped_worker_hands_over_before_it_leaves(
+    mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str], record_property: Callable[[str, object], None]
+) -> None:
+    topic = mesh.create_topic(tmp_topic())
+    name = f"sink-{topic}"
+    await mesh.apply(name, parquet_sink(topic, tmp_path / "out"))
+    before = await mesh.until_running(name, 2)
+    moving, staying = before["tasks"]
+    assert moving["worker_id"] != staying["worker_id"], "both tasks are on one worker"
+    victim = mesh.service_at(moving["worker_id"])
+    process = mesh.stack.processes[victim]
+    async with _statuses(mesh, name) as told:
+        with Loader(mesh, topic) as loader:
+            await mesh.until_committed_at_least(name, topic, 2_000)
+            stopped_s = time.monotonic()
+            mesh.kill(victim, signal.SIGTERM)
+            while process.exit_code is None:
+                assert time.monotonic() < stopped_s + STOP_S_MAX, f"{victim} has not ended"
+                await asyncio.sleep(0.02)
+            took_s = time.monotonic() - stopped_s
+            code = process.exit_code
+            workers = (await mesh.cluster())["workers"]
+            after = await mesh.until_running(name, 2)
+            reached = loader.count
+            await mesh.until_committed_at_least(name, topic, reached)
+            loaded = await asyncio.to_thread(loader.finish)
+        await mesh.until_committed(name, topic)
+    record_property("stop_s", round(took_s, 2))
+    print(f"the worker ended {took_s:.2f} s after SIGTERM")
+    assert code == 0
+    # gone at once, without its grace or its lease; the supervisor's next one has not said hello yet, or is another life
+    assert moving["worker_id"] not in [one["worker_id"] for one in workers if one["tasks"]]
+    moved, stayed = after["tasks"]
+    assert (moved["worker_id"], stayed["worker_id"]) == (staying["worker_id"], staying["worker_id"])
+    assert stayed["generation"] == staying["generation"], "a task of the other worker was touched"
+    story = [(one.worker_id, one.state) for one in told if one.HasField("task") and one.task == moving["id"]]
+    given_up = story.index((moving["worker_id"], common.RUN_STATE_UNASSIGNED))
+    assert (staying["worker_id"], common.RUN_STATE_RUNNING) in story[given_up:], story
+    assert_exact(tmp_path / "out", loaded)
+
+
+@asynccontextmanager
+async def _statuses(mesh: Mesh, name: str) -> AsyncGenerator[list[status_pb2.Status]]:
+    """Every status of a connector that the status store tells, in order."""
+    told: list[status_pb2.Status] = []
+    listening = asyncio.Event()
+
+    async def listen(stub: status_read_service_pb2_grpc.StatusReadServiceAsyncStub) -> None:
+        async for event in stub.WatchStatuses(status_read_service_pb2.WatchStatusesRequest(connectors=[name])):
+            if event.HasField("status_put"):
+                told.append(event.status_put)
+            listening.set()
+
+    async with connect(mesh.stack.state.status_store) as channel:
+        task = asyncio.create_task(listen(status_read_service_pb2_grpc.StatusReadServiceStub(channel)))
+        try:
+            await asyncio.wait_for(listening.wait(), 20)
+            yield told
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
