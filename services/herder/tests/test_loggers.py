@@ -7,7 +7,14 @@ import pytest
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.model import TargetState
 from herdmesh.herder.state.questions import SetLogger
-from herdmesh.herder.state.requests import CreateConnector, GetLoggers, LoggersListed, LoggersSet, SetLoggers
+from herdmesh.herder.state.requests import (
+    CreateConnector,
+    GetLoggers,
+    LoggersListed,
+    LoggersSet,
+    SetLoggers,
+    WriteOptions,
+)
 from herdmesh.rpc.errors import (
     InvalidConfig,
     LoggerNotFound,
@@ -102,6 +109,15 @@ def test_a_level_that_somebody_else_recorded_reaches_every_worker_too(world: Wor
 def test_a_cluster_level_that_is_set_again_changes_nothing(world: World) -> None:
     assert affected(world, DEBUG) == ("org.foo",)
     assert affected(world, DEBUG) == ()
+
+
+def test_a_retry_is_told_what_changed_the_first_time(world: World) -> None:
+    for request in (SetLoggers("org.foo", "DEBUG"), SetLoggers("org.foo", "ERROR", "w1")):
+        options = WriteOptions(request_id=f"r-{request.level}")
+        first = world.ask(request, options)
+        assert first == LoggersSet(("org.foo",))
+        assert world.ask(request, options) == first
+    assert levels(world, "w2")["org.foo"] == "DEBUG"
 
 
 def test_a_worker_that_joins_later_gets_the_levels_of_the_cluster(world: World) -> None:

@@ -8,6 +8,9 @@ events.py, requests.py -> machine.py -> instructions.py
                              |     `-- tasksets.py  make, commit, fence, count
                              |-- placement.py   who goes where (assignment.py)
                              |-- calls.py       callers' requests (configs.py, restarts.py)
+                             |     |-- commands.py  questions to workers (questions.py)
+                             |     |-- queries.py   calls that only ask: plans.py, plugins.py, loggers.py
+                             |     `-- initial_offsets.py  a create that brings its own offsets
                              |-- session_keys.py  the key of a Connect cluster's internal requests
                              `-- views.py       what callers see
 """

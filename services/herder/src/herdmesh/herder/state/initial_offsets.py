@@ -1,12 +1,12 @@
-"""A create that brings its own offsets: they are written before the connector, by a worker, and never under a running one.
+"""A create that brings its own offsets: a worker writes them before the connector is, and never under a running one.
 
-Owns what must be true before they may be written: the name is free, nobody else is about to take it, and no task of
-an earlier connector of that name runs any more or could still commit. The offsets themselves are a worker's to write,
-all or none (`AlterOffsets`); offsets of an earlier connector that the request does not name stay as they are.
+Owns what must be true before they may be written: the name is free, nobody else is about to take it, and no task of an
+earlier connector of that name runs any more or could still commit. The offsets themselves are a worker's to write, all
+or none (`AlterOffsets`); offsets of an earlier connector that the request does not name stay as they are.
 
-Order, each step done before the next: wait until earlier tasks are stopped and other creates of the name are over; fence
-the ids of tasks that may run on a worker nobody can ask; write the offsets; write the connector. A failure anywhere
-leaves no connector, and a retry does the same steps again.
+Order, each step done before the next: wait until earlier tasks are stopped and other creates of the name are over;
+fence the ids of tasks that may run on a worker nobody can ask; write the offsets; write the connector. A failure
+anywhere leaves no connector, and a retry does the same steps again.
 
 Invariant: from the first of these steps to the end of the call no other call of this leader creates the name.
 """

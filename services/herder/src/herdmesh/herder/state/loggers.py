@@ -45,8 +45,11 @@ def list_levels(mesh: Mesh, call: Call, request: GetLoggers) -> None:
         commands.ask(mesh, call, member, ListLoggers(request.logger.strip()))
 
 
-def set_level(mesh: Mesh, call: Call, request: SetLoggers) -> None:
-    """Ask the worker, or write the record. Raises InvalidConfig for a bad level, WorkerNotFound."""
+def set_level(mesh: Mesh, call: Call, request: SetLoggers) -> LoggersSet | None:
+    """Ask the worker, or write the record; a retry is answered as the first time, by the same leader. Raises
+    InvalidConfig for a bad level, WorkerNotFound."""
+    if call.options.request_id in mesh.loggers_set:
+        return mesh.loggers_set[call.options.request_id]
     logger, level = request.logger.strip(), request.level.strip().upper()
     if not logger:
         raise RequestInvalid("name the logger; `root` is the root logger", "logger")
@@ -56,12 +59,13 @@ def set_level(mesh: Mesh, call: Call, request: SetLoggers) -> None:
     if not request.worker_id:
         call.stage = Stage.WRITING
         mesh.out.append(PutLogger(mesh.op(Op(OpKind.CALL, call=call.id)), logger, level, call.options))
-        return
+        return None
     member = mesh.members.get(request.worker_id)
     if member is None or member.session is None:
         raise WorkerNotFound(request.worker_id)
     call.stage = Stage.LOGGERS
     commands.ask(mesh, call, member, SetLogger(logger, level))
+    return None
 
 
 def recorded(mesh: Mesh, event: LoggerRecorded) -> None:
@@ -117,7 +121,12 @@ def settled(mesh: Mesh, call: Call) -> Answer | None:
     if isinstance(call.request, SetLoggers):
         if not call.request.worker_id and not (call.stage is Stage.READING_BACK and mesh.applied(call.revision)):
             return None
-        return LoggersSet(tuple(sorted({logger.logger for _, logger in call.loggers})))
+        answer = LoggersSet(tuple(sorted({logger.logger for _, logger in call.loggers})))
+        if call.options.request_id:
+            mesh.loggers_set[call.options.request_id] = answer
+            while len(mesh.loggers_set) > REMEMBERED_MAX:
+                del mesh.loggers_set[next(iter(mesh.loggers_set))]
+        return answer
     assert isinstance(call.request, GetLoggers)
     if not call.loggers and call.request.logger.strip():
         raise LoggerNotFound(call.request.logger)

@@ -18,6 +18,7 @@ from enum import StrEnum, unique
 from herdmesh.herder.state.instructions import Instruction, Message, Send, ViewsChanged
 from herdmesh.herder.state.model import ConnectorEntry, Lease, Rules, SessionKey, StatusEntry, UnitId
 from herdmesh.herder.state.records import Call, Command, Connector, Hold, Member, Op, OpKind, Unit
+from herdmesh.herder.state.requests import LoggersSet
 from herdmesh.topicstore.contract import Revision
 
 
@@ -70,6 +71,8 @@ class Mesh:
         self.calls: dict[int, Call] = {}
         self.ops: dict[int, Op] = {}
         self.commands: dict[str, Command] = {}
+        #: answers to SetLoggers, by request id, oldest first.
+        self.loggers_set: dict[str, LoggersSet] = {}
         #: the call that writes initial offsets, by the name it creates.
         self.offsets_under_way: dict[str, int] = {}
         #: calls that wait for the config watch.
@@ -87,7 +90,10 @@ class Mesh:
         self.dirty: set[str] = set()
         #: connectors with a `wait_revision`.
         self.waiting: set[str] = set()
+        #: every unit is to be placed anew: workers, or what may run, changed.
         self.place_again = False
+        #: connectors with units that look for a place, while nothing else changed.
+        self.place_names: set[str] = set()
         self._wakeups: list[tuple[int, str]] = []
         self._changed_connectors: set[str] = set()
         self._changed_workers: set[str] = set()
@@ -105,6 +111,7 @@ class Mesh:
         self.waiting.clear()
         self._wakeups.clear()
         self.place_again = False
+        self.place_names.clear()
         self.awaited.clear()
         self.start_count = self.adopted_count = 0
         self.session_key_written = None

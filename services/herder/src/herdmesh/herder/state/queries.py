@@ -27,7 +27,7 @@ def begin(mesh: Mesh, call: Call) -> Answer | None:
         case GetLoggers():
             loggers.list_levels(mesh, call, call.request)
         case SetLoggers():
-            loggers.set_level(mesh, call, call.request)
+            return loggers.set_level(mesh, call, call.request)
         case _:
             raise AssertionError(f"{call.request} is no query")
     return None
