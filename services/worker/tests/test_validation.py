@@ -14,7 +14,9 @@ from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
 from herdmesh.worker.effects import validation
 from herdmesh.worker.effects.plugins import Plugins
+from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.state.model import TaskSpec, UnitId
 from tests.support import golden
 
 REGISTRY = PluginRegistry([describe(FileStreamSource), describe(FileStreamSink)])
@@ -111,6 +113,21 @@ def test_the_workers_policy_decides_about_overrides() -> None:
     assert list(errors(answered({**SOURCE, **change}, **policies))) == ["producer.override.linger.ms"]
     with pytest.raises(ValueError, match="use one of All, None, Principal, Allowlist"):
         WorkerSettings(connector_client_config_override_policy="Some")
+
+
+def test_a_task_does_not_start_with_what_its_worker_no_longer_allows() -> None:
+    config: dict[str, str | None] = {
+        **SOURCE,
+        "producer.override.linger.ms": "5",
+        "producer.override.sasl.mechanism": "PLAIN",
+    }
+    task = TaskSpec(config, {}, 1)
+    unit = UnitId("v", 0)
+    RunSpecs(WorkerSettings(), REGISTRY).without_class(unit, task)
+    allowed = WorkerSettings(connector_client_config_override_policy="Principal")
+    with pytest.raises(ConfigError, match="Client Config Overrides not allowed: producer") as denied:
+        RunSpecs(allowed, REGISTRY).without_class(unit, task)
+    assert denied.value.field == "producer.override.linger.ms"
 
 
 def test_the_workers_converters_and_group_are_in_the_result() -> None:

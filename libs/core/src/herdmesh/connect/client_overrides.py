@@ -79,6 +79,31 @@ def override_policy(name: str, allowlist: Collection[str] = ()) -> OverridePolic
     return OverridePolicy(short, allowed[short])
 
 
+def policy_of(worker: RawConfig) -> OverridePolicy:
+    """The policy of a worker's properties. Raises ConfigError when there is no such policy."""
+    allowlist = str(worker.get(OVERRIDE_ALLOWLIST) or "").split(",")
+    return override_policy(str(worker.get(OVERRIDE_POLICY) or ALLOW_ALL.name), [name.strip() for name in allowlist])
+
+
+def check_overrides(kind: PluginKind, config: RawConfig, policy: OverridePolicy) -> None:
+    """What was allowed when the connector was created may not be when it starts.
+
+    Raises ConfigError with Connect's text; its `field` is the first override that is not allowed.
+    """
+    if policy.allowed is None:
+        return
+    prefixes = [f"{client}.override." for client in clients_of(kind, config, exactly_once=True)]
+    denied = [
+        name
+        for name in config
+        for prefix in prefixes
+        if name.startswith(prefix) and name.removeprefix(prefix) not in policy.allowed
+    ]
+    if denied:
+        message = f"Client Config Overrides not allowed: {', '.join(denied)} (policy {policy.name})"
+        raise ConfigError(message, field=denied[0], fix="leave them out of the connector's config")
+
+
 def clients_of(kind: PluginKind, config: RawConfig, *, exactly_once: bool) -> list[str]:
     """The kinds of clients the connector has, in the order Connect reports them (reference configs 7)."""
     if kind is PluginKind.SINK:

@@ -85,7 +85,8 @@ class PluginRegistry:
         """All plugins in Connect's order: by kind (sinks, sources, transformations, predicates, converters, header
         converters), then by class."""
         connectors = [
-            ListedPlugin(one.class_name, _KINDS[one.kind], one.version, one.aliases) for one in self._connectors
+            ListedPlugin(one.class_name, PluginKind(one.kind.value), one.version, one.aliases)
+            for one in self._connectors
         ]
         others = [
             ListedPlugin(cls.name, kind, cls.version, cls.aliases) for cls in self._concrete for kind in cls.kinds
@@ -103,7 +104,7 @@ class PluginRegistry:
         if connector is None:
             return self._classes.get(name)
         definition = connector.connector.config_def()
-        kinds = (_KINDS[connector.kind],)
+        kinds = (PluginKind(connector.kind.value),)
         return PluginClass(connector.class_name, kinds, definition, connector.aliases, connector.version)
 
     def full_name(self, name: str) -> str | None:
@@ -127,6 +128,3 @@ class PluginRegistry:
                 fix=f"use one of: {known}",
             )
         return plugin
-
-
-_KINDS = {ConnectorKind.SINK: PluginKind.SINK, ConnectorKind.SOURCE: PluginKind.SOURCE}

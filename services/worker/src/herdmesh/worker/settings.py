@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from herdmesh.connect.client_overrides import OVERRIDE_ALLOWLIST, OVERRIDE_POLICY, override_policy
+from herdmesh.connect.client_overrides import OVERRIDE_ALLOWLIST, OVERRIDE_POLICY, policy_of
 from herdmesh.connect.errors import ConfigError
 from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
 
@@ -63,7 +63,7 @@ class WorkerSettings(ServiceSettings):
     @model_validator(mode="after")
     def _policy_exists(self) -> Self:
         try:
-            override_policy(self.worker_config()[OVERRIDE_POLICY] or "")
+            policy_of(self.worker_config())
         except ConfigError as error:
             raise ValueError(f"{error} ({error.fix})") from error
         return self

@@ -11,6 +11,8 @@ from dataclasses import replace
 
 import structlog
 
+from herdmesh.connect.builtin import PluginKind
+from herdmesh.connect.client_overrides import check_overrides, policy_of
 from herdmesh.connect.connector import ConnectorKind, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
@@ -80,12 +82,15 @@ class RunSpecs:
         assert unit.task is not None
         config = spec.connector_config
         settings = self._settings
+        worker = settings.worker_config()
+        kind = self.plugin(config).kind
+        check_overrides(PluginKind(kind.value), config, policy_of(worker))
         return RunSpec(
             run_id="",
             connector=unit.connector,
             task=unit.task,
             task_count=spec.task_count,
-            kind=TaskKind.SINK if self.plugin(config).kind is ConnectorKind.SINK else TaskKind.SOURCE,
+            kind=TaskKind.SINK if kind is ConnectorKind.SINK else TaskKind.SOURCE,
             task_class="",
             connector_config=dict(config),
             task_config=dict(spec.task_config),
@@ -93,7 +98,7 @@ class RunSpecs:
             group_id=settings.group_id,
             offset_storage_topic=settings.offset_storage_topic,
             transactional_id=self.transactional_id(unit.connector, unit.task),
-            worker_config=settings.worker_config(),
+            worker_config=worker,
             linger_ms=self._linger_ms(config),
             continuous=_continuous(config),
         )

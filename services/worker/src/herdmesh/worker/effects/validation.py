@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.builtin import PluginKind
-from herdmesh.connect.client_overrides import OVERRIDE_ALLOWLIST, OVERRIDE_POLICY, override_policy
+from herdmesh.connect.client_overrides import policy_of
 from herdmesh.connect.config import REQUIRED, ConfigKey, ConfigValue, FieldViolation, text_of
 from herdmesh.connect.connector_config import ValidatedField, Validation, validate_connector
 from herdmesh.connect.connector_keys import COMMON, HERDMESH
@@ -52,14 +52,12 @@ def worker_facts(worker: Properties, plugins: PluginRegistry) -> WorkerFacts:
     """What Connect's validation has to know, out of a worker's properties. Raises ConfigError for a policy there is
     not."""
     defaults = WorkerFacts()
-    policy = worker.get(OVERRIDE_POLICY) or defaults.overrides.name
-    allowlist = [name.strip() for name in (worker.get(OVERRIDE_ALLOWLIST) or "").split(",")]
     converters = {name: worker.get(name) or default for name, default in defaults.converters.items()}
     return WorkerFacts(
         {name: plugins.full_name(written) or written for name, written in converters.items()},
         worker.get("group.id") or defaults.group_id,
         exactly_once="offset.storage.file.filename" not in worker,  # written after the transaction, so not with it
-        overrides=override_policy(policy, allowlist),
+        overrides=policy_of(worker),
     )
 
 
