@@ -300,6 +300,19 @@ def test_pause_reaches_a_worker_that_was_away(world: World) -> None:
     assert {held.state for unit, held in away.held.items() if unit.connector == "a"} == {RunState.PAUSED}
 
 
+def test_pause_reaches_a_unit_that_was_starting_while_nobody_led(world: World) -> None:
+    """1. a-0 starts; 2. the leader dies; 3. a is paused; 4. a-0 is adopted while it still starts, and then runs."""
+    unit = UnitId("a", 0)
+    worker = next(worker for worker in world.workers.values() if unit in worker.held)
+    worker.held[unit].state = RunState.UNASSIGNED
+    world.kill_herder()
+    entry = world.config.entries["a"]
+    world.config.entries["a"] = replace(entry, target=TargetState.PAUSED, target_revision=world.config.next())
+    world.lead()
+    world.advance(1_000)
+    assert worker.held[unit].target is TargetState.PAUSED
+
+
 def test_a_stop_that_nobody_acknowledges_counts_as_lost(world: World) -> None:
     for worker in world.workers.values():
         worker.stop_silently = True

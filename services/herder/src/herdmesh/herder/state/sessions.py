@@ -152,8 +152,9 @@ def _refresh(mesh: Mesh, connector: Connector, unit: Unit, holding: Holding) -> 
     was_known = hold.state is state
     holds.said(mesh, connector, unit, state)
     hold.failure = holding.failure
-    # What it was told follows from the state; a unit that is FAILED or starting was told what is wanted now.
-    hold.target = _TOLD.get(holding.state, holds.target_of(entry, unit.id))
+    # What it was told follows from the state; a unit that is FAILED or starting is told again: its target may have been
+    # changed while nobody led.
+    hold.target = _TOLD.get(holding.state)
     if unit.id.task is None and state is RunState.RUNNING:
         asked = connector.generate is not Generate.NO and was_known
         connector.generate = Generate.WANTED if asked or not entry.set_is_current else Generate.NO
