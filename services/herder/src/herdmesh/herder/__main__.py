@@ -18,6 +18,7 @@ import structlog
 from herdmesh.api.herder.v1.connector_service_pb2_grpc import add_ConnectorServiceServicer_to_server
 from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import add_WorkerSessionServiceServicer_to_server
 from herdmesh.herder.effects.campaign import Campaign
+from herdmesh.herder.effects.topic_tracking import TopicTracking
 from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.effects.watches import ConfigWatch, StatusWatch
 from herdmesh.herder.effects.writes import StoreWrites
@@ -50,8 +51,11 @@ async def serve(
         enabled=settings.topic_tracking_enable,
         resettable=settings.topic_tracking_allow_reset,
     )
-    connectors = ConnectorServicer(loop, topics, settings.request_timeout_ms, version("herdmesh-herder"))
-    sessions = WorkerSessionServicer(loop)
+    tracking = TopicTracking(
+        topics, lambda name: loop.herder.connector(name) is not None, enabled=settings.topic_tracking_enable
+    )
+    connectors = ConnectorServicer(loop, topics, tracking, settings.request_timeout_ms, version("herdmesh-herder"))
+    sessions = WorkerSessionServicer(loop, tracking)
     server = Server(
         settings.listen,
         [
@@ -74,7 +78,7 @@ async def serve(
     writes = StoreWrites(settings.config_store, settings.status_store, herder_id, loop.post, campaign.renew)
     watches = (ConfigWatch(settings.config_store, loop.post), StatusWatch(settings.status_store, loop.post))
     loop.connect(writes)
-    parts: list[Coroutine[Any, Any, None]] = [loop.run(), follow_roles(), campaign.run()]
+    parts: list[Coroutine[Any, Any, None]] = [loop.run(), follow_roles(), campaign.run(), tracking.run()]
     tasks = [asyncio.create_task(part) for part in (*parts, *(watch.run() for watch in watches))]
     stopped = asyncio.create_task(stop.wait())
     try:

@@ -1,7 +1,7 @@
 """The topics that connectors were seen to use (KIP-558): kept by the status store, listed and reset for users.
 
-Owns the two stubs and the two settings that switch this off. As in Connect neither call asks whether the connector is
-there: the list of one that is not is empty.
+What is recorded there, and when, is `topic_tracking`'s. Owns the two stubs and the two settings that switch this off.
+As in Connect neither call asks whether the connector is there: the list of one that is not is empty.
 
 Invariant: a list that is asked for after a reset was answered does not have what was reset, whoever leads by then: it
 is read up to the end of the topic.
@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb
 from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import StatusReadServiceStub
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWriteServiceAsyncStub
 
 LISTING: Final = "reading topics from the status store"
+RECORDING: Final = "recording topics in the status store"
 RESETTING: Final = "resetting topics in the status store"
 _ResultT = TypeVar("_ResultT")
 
@@ -52,6 +54,13 @@ class Topics:
         request = read_pb.ListTopicsRequest(connector=connector, linearizable=True)
         response = await _within(timeout_s, LISTING, retrying(lambda: self._read.ListTopics(request), timeout_s))
         return sorted({topic.topic for topic in response.topics})
+
+    async def put(self, topics: list[status_pb2.TopicStatus], timeout_s: float) -> None:
+        """Record topics in use. Raises Timeout, and what the store raises."""
+        request = write_pb.PutTopicsRequest(request_id=new_request_id(), topics=topics)
+        retried = (*RETRIABLE, WriteOutcomeUnknown)
+        sent = retrying(lambda: self._write.PutTopics(request), timeout_s, retry_on=retried)
+        await _within(timeout_s, RECORDING, sent)
 
     async def reset(self, connector: str, request_id: str, timeout_s: float) -> None:
         """Forget them; those still in use are recorded again. Raises as `of`."""

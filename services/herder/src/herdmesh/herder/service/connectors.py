@@ -21,6 +21,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as pb
 from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_pb
 from herdmesh.api.worker.v1 import worker_service_pb2
+from herdmesh.herder.effects.topic_tracking import TopicTracking
 from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.loop import HerderLoop
 from herdmesh.herder.service.queries import QueryRpcs
@@ -45,9 +46,12 @@ AnswerT = TypeVar("AnswerT", bound=rq.Answer)
 class ConnectorServicer(QueryRpcs):
     """The public service. `version` is this release's."""
 
-    def __init__(self, loop: HerderLoop, topics: Topics, request_timeout_ms: int, version: str) -> None:
+    def __init__(
+        self, loop: HerderLoop, topics: Topics, tracking: TopicTracking, request_timeout_ms: int, version: str
+    ) -> None:
         self._loop = loop
         self._topics = topics
+        self._tracking = tracking
         self._herder = loop.herder
         self._timeout_s = request_timeout_ms / 1000
         self._version = version
@@ -184,7 +188,9 @@ class ConnectorServicer(QueryRpcs):
         self, request: admin_pb.ResetTopicsRequest, context: _Context
     ) -> admin_pb.ResetTopicsResponse:
         self._must_lead()
-        await self._topics.reset(_named(request.name), request.request_id, self._timeout_of(context))
+        name = _named(request.name)
+        await self._topics.reset(name, request.request_id, self._timeout_of(context))
+        self._tracking.reset(name)
         return admin_pb.ResetTopicsResponse(meta=self._meta())
 
     # --- plugins, workers, the cluster

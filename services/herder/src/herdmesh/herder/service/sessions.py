@@ -14,6 +14,7 @@ import structlog
 
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2_grpc as pb_grpc
+from herdmesh.herder.effects.topic_tracking import TopicTracking
 from herdmesh.herder.loop import HerderLoop, Outbox
 from herdmesh.herder.wire import session as wire
 from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
@@ -27,8 +28,9 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 class WorkerSessionServicer(pb_grpc.WorkerSessionServiceServicer):
     """Sessions of workers."""
 
-    def __init__(self, loop: HerderLoop) -> None:
+    def __init__(self, loop: HerderLoop, tracking: TopicTracking) -> None:
         self._loop = loop
+        self._tracking = tracking
 
     async def Session(
         self, request_iterator: AsyncIterator[pb.SessionRequest], context: _Context
@@ -61,6 +63,8 @@ class WorkerSessionServicer(pb_grpc.WorkerSessionServiceServicer):
                         holdings=len(request.hello.holdings),
                     )
                 greeted = True
+                if request.WhichOneof("message") == "heartbeat":
+                    self._tracking.seen(request.heartbeat.progress)
                 await self._loop.post(wire.event(number, request))
         except HerdmeshError as error:
             outbox.end(error)

@@ -1,0 +1,123 @@
+"""Recording which topics sinks read (KIP-558), from the progress that workers tell the leader anyway.
+
+Owns what was seen and what is still to be recorded. Only the leader hears progress, so a topic has one recorder. A
+topic counts as used once a task has read on in one of its partitions; it is recorded if the status store does not have
+it, and looked at again a minute later while it is still read: so a list that was reset fills anew with what is in use.
+
+Sources are not seen here: their progress names no topics.
+
+Invariant: memory is bounded, whatever comes and goes; nobody waits for a record, and one that fails is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+import structlog
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from herdmesh.api.statusstore.v1 import status_pb2
+from herdmesh.api.worker.v1 import task_pb2
+from herdmesh.rpc.errors import HerdmeshError
+
+INTERVAL_S: Final = 1.0
+AGAIN_S: Final = 60.0
+KEPT_MAX: Final = 100_000
+_TIMEOUT_S: Final = 5.0
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class TopicStore(Protocol):
+    """What records; `effects.topics.Topics` does."""
+
+    async def of(self, connector: str, timeout_s: float) -> list[str]:
+        """The topics recorded."""
+        ...
+
+    async def put(self, topics: list[status_pb2.TopicStatus], timeout_s: float) -> None:
+        """Record some."""
+        ...
+
+
+class TopicTracking:
+    """Give it progress with `seen`; `run` records. `exists` tells whether a connector is (still) there, `clock` gives
+    seconds that never go back."""
+
+    def __init__(
+        self,
+        store: TopicStore,
+        exists: Callable[[str], bool],
+        *,
+        enabled: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._exists = exists
+        self._enabled = enabled
+        self._clock = clock
+        self._positions: dict[tuple[str, str, int], int] = {}
+        self._recorded: dict[tuple[str, str], float] = {}
+        self._due: dict[str, dict[str, int]] = {}
+
+    def seen(self, progress: Iterable[task_pb2.TaskProgress]) -> None:
+        """Tasks moved."""
+        if not self._enabled:
+            return
+        for task in progress:
+            for partition in task.partitions:
+                self._partition(task, partition)
+
+    def reset(self, connector: str) -> None:
+        """Its list was emptied: record again what moves from now on."""
+        for key in [key for key in self._recorded if key[0] == connector]:
+            del self._recorded[key]
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            await self.record()
+
+    async def record(self) -> None:
+        """Record what is due."""
+        due, self._due = self._due, {}
+        for connector, topics in due.items():
+            try:
+                stored = set(await self._store.of(connector, _TIMEOUT_S))
+                new = [_status(connector, topic, task) for topic, task in topics.items() if topic not in stored]
+                if new and self._exists(connector):  # what is deleted meanwhile must not come back
+                    await self._store.put(new, _TIMEOUT_S)
+            except HerdmeshError as error:
+                _log.info("topics_not_recorded", connector=connector, error=f"{error.reason}: {error.message}")
+                for topic in topics:
+                    self._recorded.pop((connector, topic), None)  # tried again when it moves
+
+    def _partition(self, task: task_pb2.TaskProgress, partition: task_pb2.PartitionProgress) -> None:
+        connector, topic = task.task.connector, partition.topic
+        place = (connector, topic, partition.partition)
+        before = self._positions.pop(place, None)
+        self._positions[place] = partition.position
+        _bound(self._positions)
+        used = partition.position > before if before is not None else task.records_in > 0 and partition.position > 0
+        told_s = self._recorded.get((connector, topic))
+        if not used or (told_s is not None and self._clock() - told_s < AGAIN_S):
+            return
+        self._recorded.pop((connector, topic), None)
+        self._recorded[connector, topic] = self._clock()
+        _bound(self._recorded)
+        self._due.setdefault(connector, {})[topic] = task.task.task
+
+
+def _bound(table: dict[tuple[str, str, int], int] | dict[tuple[str, str], float]) -> None:
+    if len(table) > KEPT_MAX:
+        del table[next(iter(table))]  # pyright: ignore[reportArgumentType]  # whichever of the two it is
+
+
+def _status(connector: str, topic: str, task: int) -> status_pb2.TopicStatus:
+    now = Timestamp()
+    now.GetCurrentTime()
+    return status_pb2.TopicStatus(topic=topic, connector=connector, task=task, discover_time=now)

@@ -1,0 +1,148 @@
+"""Which topics a connector is seen to use: recorded once they are read on in, again after a reset, never for ever."""
+
+from __future__ import annotations
+
+import pytest
+
+from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.statusstore.v1 import status_pb2
+from herdmesh.api.worker.v1 import task_pb2
+from herdmesh.herder.effects import topic_tracking
+from herdmesh.herder.effects.topic_tracking import AGAIN_S, TopicTracking
+from herdmesh.herder.effects.topics import Topics
+from herdmesh.rpc.errors import TopicTrackingDisabled, Unreachable
+
+
+class Store:
+    """Keeps topics by connector; `away` = it answers nobody."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, dict[str, status_pb2.TopicStatus]] = {}
+        self.puts = 0
+        self.asked = 0
+        self.away = False
+
+    async def of(self, connector: str, timeout_s: float) -> list[str]:
+        self.asked += 1
+        if self.away:
+            raise Unreachable("no answer")
+        return sorted(self.topics.get(connector, {}))
+
+    async def put(self, topics: list[status_pb2.TopicStatus], timeout_s: float) -> None:
+        self.puts += 1
+        for topic in topics:
+            self.topics.setdefault(topic.connector, {})[topic.topic] = topic
+
+
+class Tracked:
+    """A tracking with a clock of its own, over a store in memory."""
+
+    def __init__(self, *, enabled: bool = True) -> None:
+        self.store = Store()
+        self.now = 0.0
+        self.deleted: set[str] = set()
+        self.tracking = TopicTracking(
+            self.store, lambda name: name not in self.deleted, enabled=enabled, clock=lambda: self.now
+        )
+
+    async def at(self, topic: str, position: int, *, partition: int = 0, task: int = 0, records: int = 0) -> None:
+        """A task of connector `a` is there."""
+        place = task_pb2.PartitionProgress(topic=topic, partition=partition, position=position)
+        of = connector_pb2.TaskId(connector="a", task=task)
+        self.tracking.seen([task_pb2.TaskProgress(task=of, partitions=[place], records_in=records)])
+        await self.tracking.record()
+
+    @property
+    def recorded(self) -> list[str]:
+        return sorted(self.store.topics.get("a", {}))
+
+
+async def test_a_topic_is_recorded_once_it_is_read_on_in() -> None:
+    tracked = Tracked()
+    await tracked.at("t", 100)
+    assert tracked.recorded == [], "where a task begins is no use yet"
+    await tracked.at("t", 101, task=3)
+    assert tracked.recorded == ["t"]
+    stored = tracked.store.topics["a"]["t"]
+    assert (stored.task, stored.HasField("discover_time")) == (3, True)
+    await tracked.at("t", 102)
+    await tracked.at("u", 1, records=1)
+    assert (tracked.recorded, tracked.store.puts) == (["t", "u"], 2), (
+        "told once, and what was read before we looked counts"
+    )
+
+
+async def test_what_is_stored_already_keeps_its_time() -> None:
+    tracked = Tracked()
+    tracked.store.topics["a"] = {"t": status_pb2.TopicStatus(topic="t", connector="a", task=9)}
+    await tracked.at("t", 5, records=5)
+    assert tracked.store.puts == 0
+    assert tracked.store.topics["a"]["t"].task == 9
+
+
+async def test_a_list_that_was_reset_fills_with_what_is_still_used() -> None:
+    tracked = Tracked()
+    await tracked.at("t", 5, records=5)
+    await tracked.at("u", 5, records=5)
+    tracked.store.topics.clear()
+    tracked.tracking.reset("a")
+    await tracked.at("t", 6)
+    await tracked.at("u", 5)
+    assert tracked.recorded == ["t"]
+    tracked.store.topics.clear()  # by another herder, or with a connector of that name that was deleted
+    await tracked.at("t", 7)
+    assert tracked.recorded == []
+    tracked.now += AGAIN_S
+    await tracked.at("t", 8)
+    assert tracked.recorded == ["t"]
+
+
+async def test_a_store_that_is_away_is_asked_again_when_the_topic_moves() -> None:
+    tracked = Tracked()
+    tracked.store.away = True
+    await tracked.at("t", 5, records=5)
+    tracked.store.away = False
+    await tracked.at("t", 5)
+    assert tracked.recorded == []
+    await tracked.at("t", 6)
+    assert tracked.recorded == ["t"]
+
+
+async def test_a_deleted_connector_gets_no_topics_back() -> None:
+    tracked = Tracked()
+    tracked.deleted.add("a")
+    await tracked.at("t", 5, records=5)
+    assert tracked.store.topics == {}
+
+
+async def test_switched_off_it_remembers_nothing() -> None:
+    tracked = Tracked(enabled=False)
+    await tracked.at("t", 5, records=5)
+    assert tracked.store.asked == 0
+
+
+async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_tracking, "KEPT_MAX", 10)
+    tracked = Tracked()
+    for number in range(100):
+        await tracked.at(f"t{number}", 1, records=1)
+    assert len(tracked.recorded) == 100
+    kept = (tracked.tracking._positions, tracked.tracking._recorded)  # pyright: ignore[reportPrivateUsage]
+    assert [len(table) for table in kept] == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("enabled", "resettable", "setting"),
+    [
+        (False, True, "HERDMESH_TOPIC_TRACKING_ENABLE"),
+        (True, False, "HERDMESH_TOPIC_TRACKING_ALLOW_RESET"),
+    ],
+)
+async def test_the_settings_say_what_is_switched_off(enabled: bool, resettable: bool, setting: str) -> None:
+    topics = Topics("127.0.0.1:1", enabled=enabled, resettable=resettable)
+    with pytest.raises(TopicTrackingDisabled, match=setting):
+        await topics.reset("a", "", 1.0)
+    if not enabled:
+        with pytest.raises(TopicTrackingDisabled, match=setting):
+            await topics.of("a", 1.0)
+    await topics.close()
