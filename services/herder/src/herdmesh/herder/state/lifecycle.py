@@ -111,7 +111,7 @@ def _start_ready(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> Non
         if not ready(mesh, entry, unit):
             continue
         if unit.destination is None or not able(mesh, entry, unit.destination):
-            mesh.place_again = True
+            mesh.place_names.add(connector.name)
             continue
         start_at_destination(mesh, connector, entry, unit)
         if mesh.role is not Role.LEADING:

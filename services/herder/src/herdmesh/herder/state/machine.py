@@ -74,7 +74,7 @@ class Herder:
     def unsettled(self) -> bool:
         """True when there is more to do at once: hand in `Settle` if nothing else comes."""
         mesh = self._mesh
-        return mesh.role is Role.LEADING and bool(mesh.dirty or mesh.place_again)
+        return mesh.role is Role.LEADING and bool(mesh.dirty or mesh.place_again or mesh.place_names)
 
     @property
     def refusal(self) -> HerdmeshError | None:
@@ -340,10 +340,16 @@ class Herder:
                 connector = mesh.connectors.get(name)
                 if connector is not None and mesh.role is Role.LEADING:
                     lifecycle.settle(mesh, connector)
-            if mesh.place_again and not mesh.dirty and mesh.role is Role.LEADING:
+            if mesh.dirty or mesh.role is not Role.LEADING:
+                continue
+            if mesh.place_again:
                 mesh.place_again = False
+                mesh.place_names.clear()
                 placement.place(mesh)
-                if mesh.place_again:
-                    break  # it has done what one step may
+            elif mesh.place_names:
+                names, mesh.place_names = mesh.place_names, set()
+                placement.place_some(mesh, names)
+            if mesh.place_again or mesh.place_names:
+                break  # it has done what one step may
         if mesh.role is Role.LEADING:
             sessions.release_leavers(mesh)

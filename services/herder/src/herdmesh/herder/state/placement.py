@@ -13,6 +13,7 @@ is stopped to be moved while no other worker can take it, unless its worker leav
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -67,6 +68,57 @@ def place(mesh: Mesh) -> None:
                 return
 
 
+def place_some(mesh: Mesh, names: Collection[str]) -> None:
+    """Give the units of these connectors that look for a place one, while nothing else changed.
+
+    Each goes to the emptiest worker, as `assign` would have it, and the whole stays as even as it was. Asks for `place`
+    where that need not hold: workers differ in what they can run, or one that was waited for is back.
+    """
+    takers = {member.worker_id: member for member in mesh.members.values() if member.takes_work}
+    alike = next(iter(takers.values()), None)
+    if alike is None:
+        return
+    if any(member.versions != alike.versions for member in takers.values()):
+        mesh.place_again = True
+        return
+    loads = _loads(mesh, takers)
+    left = CHANGES_MAX
+    for name in sorted(names):
+        connector = mesh.connectors.get(name)
+        entry = connector.stored if connector is not None else None
+        if connector is None or entry is None or not alike.has_plugin(entry.plugin):
+            continue
+        for unit in sorted(connector.units.values(), key=lambda unit: unit.id.order):
+            if not lifecycle.ready(mesh, entry, unit):
+                continue
+            if unit.waits_for in takers:
+                mesh.place_again = True
+                return
+            if left == 0:
+                mesh.place_names.add(name)
+                continue
+            left -= 1
+            of_kind = loads[unit.id.task is None]
+            if unit.destination not in takers:
+                unit.destination = min(of_kind, key=lambda worker_id: (of_kind[worker_id], worker_id))
+                of_kind[unit.destination] += 1
+            lifecycle.start_at_destination(mesh, connector, entry, unit)
+            if mesh.role is not Role.LEADING:
+                return
+
+
+def _loads(mesh: Mesh, takers: Collection[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """How many tasks, and how many connectors, each of these workers has or is to get."""
+    tasks, connectors = dict.fromkeys(takers, 0), dict.fromkeys(takers, 0)
+    for connector in mesh.connectors.values():
+        for task, unit in connector.units.items():
+            worker_id = unit.hold.worker_id if unit.hold is not None else unit.destination
+            of_kind = connectors if task is None else tasks
+            if worker_id in of_kind:
+                of_kind[worker_id] += 1
+    return tasks, connectors
+
+
 def places(
     mesh: Mesh, entry: ConnectorEntry, wanted: Collection[UnitId], begun: Mapping[UnitId, str | None] | None = None
 ) -> dict[UnitId, str | None]:
@@ -95,10 +147,24 @@ def places(
         moved = {unit_id: place for unit_id, place in begun.items() if unit_id in round_.records and place is not None}
         round_.places.update(moved)
         found.update(moved)
+        if _alike(mesh):
+            # As `place_some` does it: one after the other to the emptiest, and nothing else moves for it.
+            load = Counter(round_.places.values())
+            for unit_id in sorted((one for one in mine if one in round_.units), key=lambda one: one.order):
+                if able and found[unit_id] is None:
+                    emptiest = min(able, key=lambda worker_id: (load[worker_id], worker_id))
+                    found[unit_id] = round_.places[unit_id] = emptiest
+                    load[emptiest] += 1
         for move in assign(workers, round_.units, round_.places, _may_balance(mesh)):
             if move.unit in mine or move.source is not None:
                 found[move.unit] = move.target
     return found
+
+
+def _alike(mesh: Mesh) -> bool:
+    """True when whatever one worker that takes work can run, all of them can."""
+    takers = [member for member in mesh.members.values() if member.takes_work]
+    return all(member.versions == takers[0].versions for member in takers)
 
 
 def _place_now(unit: Unit | None) -> str | None:
