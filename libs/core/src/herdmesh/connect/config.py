@@ -314,7 +314,7 @@ def _value_of(key: ConfigKey, config: RawConfig, classes: FindClass | None = Non
 
 
 _LIST_SEPARATOR = re.compile(r"\s*,\s*")
-_JAVA_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)[fFdD]?)")
+_JAVA_DOUBLE = re.compile(r"[+-]?(NaN|Infinity|((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?)[fFdD]?)", re.ASCII)
 _INT_TEXT = re.compile(r"[+-]?\d+")
 _INT_BITS = {Type.INT: 32, Type.SHORT: 16, Type.LONG: 64}
 

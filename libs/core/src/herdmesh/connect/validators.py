@@ -208,7 +208,7 @@ def cast_spec() -> Validator:
             if len(parts) > 2:
                 # Connect names another transformation's option here; so do we
                 raise ConfigError.for_value("renames", [item], f"Invalid rename mapping: {item}")
-            _check_cast_type(field, parts[-1].strip())
+            _check_cast_type(field, parts[-1].strip() if parts else "")
             whole += len(parts) == 1
         if whole and len(value) > 1:
             raise ConfigError(
@@ -260,8 +260,8 @@ def check_pairs(field: str, values: Iterable[str]) -> dict[str, str]:
 
 def _split_pair(item: str) -> list[str]:
     parts = item.split(":")
-    while parts and not parts[-1]:
-        parts.pop()  # Java's split drops trailing empty parts, so `id:` has one part
+    while item and parts and not parts[-1]:
+        parts.pop()  # Java's split drops trailing empty parts, so `id:` has one part; an empty text stays one
     return parts
 
 
