@@ -49,6 +49,10 @@ PARTS = {
         "both stores in the simulator, 500 seeds each; the four broken builds; the checkers themselves",
         ("tests/sim/stores", "tests/sim/test_linearizability.py"),
     ),
+    "mesh": Part(
+        "the whole mesh in the simulator, 10,000 seeds; every broken build; the seeds that found a bug",
+        ("tests/sim/mesh",),
+    ),
     "real": Part(
         "two config stores on a real broker, 20 runs of kills and stops at every stage; take-over and watches",
         ("tests/faults/test_store_failpoints.py", "tests/faults/test_replicas.py", "tests/faults/test_two_writers.py"),

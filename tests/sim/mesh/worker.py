@@ -70,7 +70,7 @@ class WorkerProcess(Node):
             SimpleNamespace(
                 runs=self,
                 connectors=connectors,
-                watch=SimpleNamespace(watch=self._watch, unwatch=lambda unit, forget=False: None),
+                watch=SimpleNamespace(watch=self._watch, unwatch=_nothing),
                 statuses=self.statuses,
                 session=self.session,
                 commands=SimpleNamespace(answer=self._answer),
@@ -230,6 +230,7 @@ class Session:
             holdings=[wire.holding_to(one) for one in worker.loop.holdings()],
             epoch_max=worker.loop.epoch_max(),
             draining=worker.loop.draining(),
+            drain_request_ids=worker.loop.drain_request_ids(),
         )
         stream.send(stream.near, session_pb.SessionRequest(hello=hello))
         self._silence_ms, self._heard_ms = _WELCOME_MS, worker.now_ms
@@ -282,7 +283,7 @@ class Statuses:
 
     def __init__(self, worker: WorkerProcess) -> None:
         self._worker = worker
-        specs = cast("Any", SimpleNamespace(version=lambda config: "1"))
+        specs = cast("Any", SimpleNamespace(version=_version))
         self._client = StatusClient("status", worker.identity, specs, self._stale)
         self._waiting: dict[UnitId, instructions.WriteStatus] = {}
         self._busy = False
@@ -365,3 +366,11 @@ class Connectors:
         world = self._worker.world
         wait_ms = world.rng.randint(8_000, 40_000) if world.chance(0.01) else world.rng.randint(1, 30)
         self._worker.after(wait_ms, lambda: self._worker.handle(event))
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Asked for, and without effect here."""
+
+
+def _version(_: object) -> str:
+    return "1"

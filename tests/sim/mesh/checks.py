@@ -1,0 +1,328 @@
+"""What must be so at every moment of a story, faults or not.
+
+Owns the promises and their names. What must be so once the faults are over: `verdict`.
+
+Each check looks from outside: at records in the topics, messages on streams, take-overs in the data plane and answers
+to callers; never at what a state believes of itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from herdmesh.connect import audit_topic, config_topic
+from herdmesh.connect.config_records import EpochRecord
+from herdmesh.connect.records import Undecodable
+from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state.model import UnitId
+from herdmesh.herder.state.requests import Draining, Restarting, Written
+from herdmesh.worker.state import events
+from tests.sim.mesh.clients import Operation, Outcome
+from tests.sim.mesh.config_store import AUDIT
+from tests.sim.mesh.status_store import LEASE_MS
+
+if TYPE_CHECKING:
+    from tests.sim.mesh.dataplane import Run
+    from tests.sim.mesh.herder import HerderProcess
+    from tests.sim.mesh.log import Log
+    from tests.sim.mesh.network import Stream
+    from tests.sim.mesh.worker import WorkerProcess
+    from tests.sim.mesh.world import World
+
+#: a dead worker's lease may be extended once by what was on its way, and the table looks every second.
+LEASE_SLACK_MS = 6_000
+_FOUND_MAX = 20
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A promise that was not kept."""
+
+    check: str
+    at_ms: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.check}: {self.text} (at {self.at_ms / 1000:.3f} s)"
+
+
+@dataclass(frozen=True)
+class Start:
+    """One StartUnit that a herder sent."""
+
+    at_ms: int
+    herder_id: str
+    worker: str
+    order: tuple[int, int]
+
+
+class Checker:
+    """The promises kept all along."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.violations: list[Violation] = []
+        self.counts: Counter[str] = Counter()
+        #: operation id -> how often the config store applied it.
+        self.applied: Counter[str] = Counter()
+        self.answers: dict[str, Operation] = {}
+        self.starts: dict[UnitId, list[Start]] = {}
+        self.stops: dict[tuple[UnitId, str], int] = {}
+        self.moves = 0
+        self.restarts: Counter[UnitId] = Counter()
+        #: every request so far, answered or not.
+        self.asked: list[Operation] = []
+        self.drained: dict[str, int] = {}
+        self._looked: dict[str, int] = {}
+        self._generations: set[int] = set()
+        self._reigns: dict[int, str] = {}
+        self._epochs: dict[int, str] = {}
+        self._blocks: dict[int, int] = {}
+        self._orders: dict[tuple[str, int], tuple[int, int]] = {}
+        self._sets: dict[str, tuple[tuple[int, int], tuple[str, str]]] = {}
+        self._steady_ms: dict[str, int] = {}
+        self._dead_ms: dict[str, int] = {}
+
+    def find(self, check: str, text: str) -> None:
+        self._world.scheduler.stopped = len(self.violations) >= _FOUND_MAX
+        if len(self.violations) < _FOUND_MAX:
+            self.violations.append(Violation(check, self._world.now, text))
+            self._world.trace("VIOLATION", f"{check}: {text}")
+
+    # --- stores
+
+    def stored(self, log: Log) -> None:
+        """A transaction is in a topic."""
+        begin = self._looked.get(log.topic, 0)
+        self._looked[log.topic] = len(log.entries)
+        for entry in log.entries[begin:]:
+            record = entry.record
+            if record.topic == AUDIT:
+                told = audit_topic.decode(record.key, record.value)
+                if not isinstance(told, Undecodable):
+                    self._applied(told.caller, told.operation)
+                    self._leader_wrote(told.caller, told.operation)
+            elif log.topic == "config":
+                decoded = config_topic.decode(record.key, record.value)
+                if isinstance(decoded, EpochRecord):
+                    self._epoch(decoded)
+
+    def _applied(self, caller: str, operation: str) -> None:
+        if not caller.startswith("client"):
+            return
+        self.applied[caller] += 1
+        self.counts["writes applied"] += 1
+        if self.applied[caller] > 1:
+            self.find("request applied twice", f"{operation} {caller} was applied {self.applied[caller]} times")
+        known = self.answers.get(caller)
+        if known is not None and known.outcome is Outcome.REFUSED:
+            # A twin of the request, made by the network or a retry, met another state than the one that was refused.
+            self.counts["refused requests whose late twin was applied"] += 1
+
+    def _leader_wrote(self, caller: str, operation: str) -> None:
+        """Task sets, counts and keys are written by the herder of the newest epoch alone."""
+        newest = self._epochs.get(max(self._epochs, default=0), "")
+        if caller.startswith("herder ") and caller != f"herder {newest}":
+            self.find("one effective leader", f"{operation} of {caller} was applied, and {newest} leads")
+
+    def _epoch(self, record: EpochRecord) -> None:
+        before = self._epochs.get(record.epoch)
+        if before is not None:
+            self.find("one leader per epoch", f"epoch {record.epoch} was given to {before} and to {record.leader_id}")
+        self._epochs[record.epoch] = record.leader_id
+        self._blocks[record.epoch] = record.next_generation
+        self.counts["epochs"] += 1
+
+    # --- callers
+
+    def answered(self, operation: Operation) -> None:
+        """A client has its answer."""
+        self.answers[operation.id] = operation
+        self.counts[f"requests {operation.outcome.value}"] += 1
+        applied = self.applied[operation.id]
+        if operation.outcome is Outcome.ACKNOWLEDGED and isinstance(operation.answer, Written) and not applied:
+            self.find("acknowledged, not in effect", f"{operation.id} {operation.request}")
+        if operation.outcome is Outcome.REFUSED and applied:
+            self.find("wrong answer", f"{operation.id} was applied and is refused: {operation.answer!r}")
+        if isinstance(operation.answer, Restarting):
+            self.counts["restarts acknowledged"] += 1
+        if isinstance(operation.answer, Draining):
+            worker = next(one for one in self._world.workers if one.name == operation.answer.worker_id)
+            if worker.alive:
+                self.drained.setdefault(worker.incarnation, self._world.now)
+
+    # --- sessions
+
+    def sent(self, herder: HerderProcess, sent: ins.Send, stream: Stream) -> None:
+        """A herder says something to a worker."""
+        reigns = self._reigns.setdefault(sent.epoch, herder.herder_id)
+        granted = self._epochs.get(sent.epoch)
+        if reigns != herder.herder_id or granted != herder.herder_id:
+            text = f"{herder.herder_id} speaks under epoch {sent.epoch} of {granted}, and {reigns} did"
+            self.find("one leader per epoch", text)
+        worker = stream.near.process
+        match sent.message:
+            case ins.StartUnit():
+                self._world.trace(herder.name, f"start {sent.message.unit} on {worker.name} {sent.message.assignment}")
+                self._started(herder, sent.epoch, sent.message, worker.name)
+            case ins.StopUnit(unit=unit, reason=reason):
+                self._world.trace(herder.name, f"stop {unit} on {worker.name}: {reason}")
+                self.stops.setdefault((unit, worker.name), self._world.now)
+                if reason.startswith("it failed"):
+                    self._restarted(unit)
+                self.moves += 1
+            case ins.Heartbeat():
+                pass
+            case _:
+                self._world.trace(herder.name, f"to {worker.name}: {sent.message}")
+
+    def _started(self, herder: HerderProcess, epoch: int, start: ins.StartUnit, worker_name: str) -> None:
+        self.counts["starts"] += 1
+        self.moves += 1
+        unit, order = start.unit, start.assignment.order
+        earlier = self.starts.setdefault(unit, [])
+        if order[0] != epoch or not self._blocks.get(epoch, 0) - 1_000 <= order[1] < self._blocks.get(epoch, 0):
+            self.find("generations never go back", f"{unit} starts with {order} under epoch {epoch}")
+        if order[1] in self._generations:
+            self.find("generations never go back", f"{unit}: generation {order[1]} was given out before")
+        same_reign = [one for one in earlier if one.order[0] == epoch]
+        if same_reign and max(one.order for one in same_reign) >= order:
+            self.find("generations never go back", f"{unit} starts with {order} after {same_reign[-1].order}")
+        self._generations.add(order[1])
+        earlier.append(Start(self._world.now, herder.herder_id, worker_name, order))
+        for other in self._world.workers:
+            if self._hears(other, herder) and self._holds(other, unit) and not self._timed_out(unit, other):
+                same = "again" if other.name == worker_name else f"while {other.name} has it"
+                self.find("one owner", f"{herder.name} starts {unit} on {worker_name} {same}, and hears from it")
+            if other.name == worker_name and other.alive and other.incarnation in self.drained:
+                self.find("drained worker gets no work", f"{unit} starts on {other.name}, drained before")
+
+    def _restarted(self, unit: UnitId) -> None:
+        """The policy restarts a unit: no more often than its budget, which a caller's change or restart renews."""
+        self.counts["restarts by policy"] += 1
+        self.restarts[unit] += 1
+        renewed = sum(1 for asked in self.asked if getattr(asked.request, "name", None) == unit.connector)
+        allowed = self._world.restart_policy.attempts_max * (1 + renewed)
+        if self.restarts[unit] > allowed:
+            self.find("restart budget kept", f"{unit} was restarted {self.restarts[unit]} times, {allowed} are allowed")
+
+    def _hears(self, worker: WorkerProcess, herder: HerderProcess) -> bool:
+        """Both ends of their session are open, and the worker has been welcomed."""
+        if not worker.alive or not worker.session.welcomed:
+            return False
+        stream = worker.session.stream
+        return stream is not None and stream.whole and herder.session_of(stream)
+
+    def _holds(self, worker: WorkerProcess, unit: UnitId) -> bool:
+        # With its state: one that is on its way out has said so, and is not to be overtaken either.
+        return any(
+            (one.unit.connector, one.unit.task) == (unit.connector, unit.task) for one in worker.state.holdings()
+        )
+
+    def _timed_out(self, unit: UnitId, worker: WorkerProcess) -> bool:
+        """Told to stop so long ago that the herder counts it as lost."""
+        stopped_ms = self.stops.pop((unit, worker.name), None)
+        if stopped_ms is None:
+            return False
+        rules = self._world.rules("")
+        if self._world.now - stopped_ms >= rules.stop_timeout_ms - 1_000:
+            return True
+        self.stops[unit, worker.name] = stopped_ms
+        return False
+
+    def commanded(self, worker: WorkerProcess, event: events.Command) -> None:
+        """A command reaches a worker: one of an older leader must change nothing."""
+        before, held = worker.state.epoch_max, None
+        if event.epoch < before:
+            self.counts["stale commands"] += 1
+            held = worker.state.holdings()
+        worker.handle(event)
+        if held is not None and (worker.state.holdings() != held or worker.state.epoch_max < before):
+            self.find("stale epoch refused", f"{worker.name} obeys epoch {event.epoch} after {before}: {event}")
+        if isinstance(event, events.StopUnit) and not self._holds(
+            worker, UnitId(event.unit.connector, event.unit.task)
+        ):
+            self.stops.pop((UnitId(event.unit.connector, event.unit.task), worker.name), None)
+
+    # --- the data plane
+
+    def took_over(self, run: Run) -> None:
+        """A run initialised its id."""
+        self.counts["take-overs"] += 1
+        world = self._world
+        world.trace("data", f"{run} takes over on {run.worker.name}")
+        owners = world.dataplane.owners[run.task_id]
+        if len(owners) > 1:
+            self.find("one owner past the fence", " and ".join(map(str, owners)))
+        self._one_set(run)
+        order, newest = run.assignment.order, self._orders.get(run.task_id, (0, 0))
+        self._orders[run.task_id] = max(order, newest)
+        if order < newest and not run.stopping and self._knows_better(run, newest):
+            self.find("newest owner wins", f"{run} on {run.worker.name} takes over after {newest}")
+
+    def _one_set(self, run: Run) -> None:
+        """Runs of two task sets never own ids side by side, for a task of each may own the same partition."""
+        connector, order = run.unit.connector, run.assignment.order
+        newest = self._sets.get(connector)
+        if newest is None or newest[0] < order:
+            self._sets[connector] = (order, run.task_set)
+        elif newest[1] != run.task_set and not self._knows_better(run, newest[0]):
+            # docs/bugs.md, "a worker that was cut off wakes an idle task of an older set"
+            self.counts["a cut-off worker began a run of an older task set"] += 1
+            run.excused = True
+        for other in self._world.dataplane.all_owners():
+            if other.unit.connector != connector or other.task_set == run.task_set:
+                continue
+            older, newer = sorted((run, other), key=lambda one: one.assignment.order)
+            if not older.excused:
+                self.find("one task set past the fence", f"{newer} beside {older} of {older.worker.name}")
+
+    def _knows_better(self, run: Run, newest: tuple[int, int]) -> bool:
+        """Its worker is in a session with a leader of that epoch or a later one."""
+        worker = run.worker
+        if worker.life != run.worker_life or worker.state.epoch_max < newest[0]:
+            return False
+        return any(self._hears(worker, herder) for herder in self._world.herders if herder.leads)
+
+    def fenced(self, connector: str, task_count: int) -> None:
+        """A worker initialised ids for the leader."""
+        self.counts["fences"] += 1
+        self._world.trace("data", f"ids 0 to {task_count - 1} of {connector} are fenced")
+
+    # --- looked at every half second
+
+    def look(self) -> None:
+        """Statuses: nobody who has long been dead is shown RUNNING by a writer that could know."""
+        world = self._world
+        for worker in world.workers:
+            if worker.alive:
+                self._dead_ms.pop(worker.incarnation, None)
+            elif worker.life:
+                self._dead_ms.setdefault(worker.incarnation, world.now)
+        for replica in world.status:
+            if not (replica.well and replica.claims and replica.log.writer is replica):
+                self._steady_ms[replica.name] = world.now
+                continue
+            since_ms = self._steady_ms.get(replica.name, 0)
+            for lease in replica.keeper.table.leases():
+                dead_ms = self._dead_ms.get(lease.incarnation)
+                if dead_ms is None or world.now - max(since_ms, dead_ms) < LEASE_MS + LEASE_SLACK_MS:
+                    continue
+                if lease.live:
+                    text = f"{lease.incarnation} is dead and its lease lives at {replica.name}"
+                    self.find("status equals truth within a lease", text)
+        for herder in world.herders:
+            if not (herder.well and herder.leads):
+                self._steady_ms[herder.name] = world.now
+            elif world.now - self._steady_ms.get(herder.name, 0) > LEASE_MS + LEASE_SLACK_MS:
+                self._look_at_view(herder)
+
+    def _look_at_view(self, herder: HerderProcess) -> None:
+        dead = {name for name, since_ms in self._dead_ms.items() if self._world.now - since_ms > 12_000}
+        if not dead:
+            return
+        for view in herder.herder.workers():
+            if view.incarnation in dead:
+                self.find("status equals truth within a lease", f"{herder.name} shows {view.incarnation}, long dead")

@@ -1,0 +1,214 @@
+"""Callers of the public service, as `herd` calls: to the leader, patiently, under one request id until it answers.
+
+Owns what is asked, and what the caller knows of it in the end: acknowledged, refused, or unknown.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from herdmesh.herder.state.model import TargetState
+from herdmesh.herder.state.requests import Answer as CallAnswer
+from herdmesh.herder.state.requests import (
+    CreateConnector,
+    DeleteConnector,
+    DrainWorker,
+    PatchConnector,
+    Request,
+    RestartConnector,
+    RestartTask,
+    SetTarget,
+    UpdateConnector,
+    ValidateConfig,
+    WriteOptions,
+)
+from herdmesh.rpc.errors import HerdmeshError, NotLeader, Unreachable
+from tests.sim.mesh.node import Node
+from tests.sim.mesh.scheduler import Answer
+
+if TYPE_CHECKING:
+    from tests.sim.mesh.herder import HerderProcess
+    from tests.sim.mesh.world import World
+
+PATIENCE_MS = 10_000
+CALL_MS = 8_000
+_RETRY_MS = 250
+_RETRIED = frozenset(
+    {"NO_LEADER", "STORE_REPLAYING", "NOT_WRITER", "WRITER_FENCED", "SHUTTING_DOWN", "TOPIC_RECREATED", "NO_WORKER"}
+)
+#: answers that say that nothing was done, and that nothing will be.
+REFUSALS = frozenset(
+    {
+        "CONFIG_INVALID",
+        "REQUEST_INVALID",
+        "CONNECTOR_EXISTS",
+        "CONNECTOR_NOT_FOUND",
+        "TASK_NOT_FOUND",
+        "WORKER_NOT_FOUND",
+        "REVISION_MISMATCH",
+    }
+)
+NAMES = ("a", "b", "c", "d", "e")
+
+
+class Outcome(Enum):
+    ACKNOWLEDGED = "acknowledged"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@dataclass
+class Operation:
+    """One request of a client, with all its attempts. Times are the world's."""
+
+    id: str
+    request: Request
+    begun_ms: int
+    ended_ms: int = 0
+    outcome: Outcome = Outcome.UNKNOWN
+    answer: CallAnswer | HerdmeshError | None = None
+    attempts: int = 0
+    #: herder process that gave the answer.
+    answered_by: str = ""
+
+
+class Client(Node):
+    """One caller, one request at a time."""
+
+    def __init__(self, name: str, world: World) -> None:
+        super().__init__(name, world)
+        self.operations: list[Operation] = []
+        self.busy = False
+        self.stopped = False
+        self.start()
+        self._dialled = world.rng.choice(world.herders)
+        self._configured = self._dialled
+
+    def begin(self) -> None:
+        self.after(self.world.rng.randint(0, 2_000), self._next)
+
+    def ask(self, request: Request) -> Operation:
+        """Begin one request; it ends by itself."""
+        operation = Operation(f"{self.name}-{len(self.operations)}", request, self.world.now)
+        self.operations.append(operation)
+        self.world.checker.asked.append(operation)
+        self.world.trace(self.name, f"asks {operation.id}: {request}")
+        self.busy = True
+        self._attempt(operation)
+        return operation
+
+    def _next(self) -> None:
+        if self.stopped:
+            return
+        if not self.busy:
+            self.ask(self._request())
+        self.after(self.world.rng.randint(300, 4_000), self._next)
+
+    # --- one request, as cli.client.HerderClient.call
+
+    def _attempt(self, operation: Operation) -> None:
+        target = self._dialled
+        operation.attempts += 1
+        options = WriteOptions(request_id=operation.id, caller=operation.id)
+
+        async def work() -> Any:
+            return target, await _called(target, operation.request, options)
+
+        answer = self.world.network.call(self, target, work, CALL_MS)
+        answer.then(lambda: self._read(operation, answer))
+
+    def _read(self, operation: Operation, answer: Answer) -> None:
+        result, error = answer.outcome
+        late = self.world.now - operation.begun_ms > PATIENCE_MS
+        if error is None:
+            target, result = result
+            operation.answered_by = target.herder_id
+            self._end(operation, Outcome.ACKNOWLEDGED, result)
+        elif isinstance(error, NotLeader):
+            self._follow(error.metadata.get("leader_address", ""))
+            self._again(operation, late, error, 0)
+        elif isinstance(error, Unreachable):
+            self._dialled = self.world.rng.choice(self.world.herders)
+            self._again(operation, late, error, _RETRY_MS)
+        elif error.reason in _RETRIED:
+            self._again(operation, late, error, _RETRY_MS)
+        else:
+            outcome = Outcome.REFUSED if error.reason in REFUSALS else Outcome.UNKNOWN
+            self._end(operation, outcome, error)
+
+    def _again(self, operation: Operation, late: bool, error: HerdmeshError, wait_ms: int) -> None:
+        if late:
+            self._end(operation, Outcome.UNKNOWN, error)
+        else:
+            self.after(wait_ms, lambda: self._attempt(operation))
+
+    def _follow(self, address: str) -> None:
+        self._dialled = next((one for one in self.world.herders if one.address == address), self._configured)
+
+    def _end(self, operation: Operation, outcome: Outcome, answer: CallAnswer | HerdmeshError) -> None:
+        operation.outcome, operation.answer, operation.ended_ms = outcome, answer, self.world.now
+        self.world.trace(self.name, f"{operation.id} {outcome.value}: {answer!r}")
+        self.busy = False
+        self.world.checker.answered(operation)
+
+    # --- what is asked
+
+    def _request(self) -> Request:
+        rng = self.world.rng
+        name = rng.choice(NAMES)
+        config = self._config()
+        kind = rng.choices(
+            ("create", "update", "patch", "delete", "target", "restart", "task", "validate", "drain"),
+            weights=(8, 5, 4, 2, 5, 4, 3, 1, 1),
+        )[0]
+        match kind:
+            case "create":
+                return CreateConnector(name, config, initial_target=rng.choice((None, None, *TargetState)))
+            case "update":
+                return UpdateConnector(name, config, allow_missing=rng.random() < 0.5)
+            case "patch":
+                return PatchConnector(name, {"note": config["note"], "tasks.max": config["tasks.max"]})
+            case "delete":
+                return DeleteConnector(name)
+            case "target":
+                return SetTarget(name, rng.choice((TargetState.STARTED, *TargetState)))
+            case "restart":
+                return RestartConnector(name, include_tasks=rng.random() < 0.7, only_failed=rng.random() < 0.5)
+            case "task":
+                return RestartTask(name, rng.randint(0, 3))
+            case "validate":
+                return ValidateConfig(config)
+            case _:
+                return DrainWorker(rng.choice(self.world.workers).name)
+
+    def _config(self) -> dict[str, Any]:
+        rng = self.world.rng
+        config: dict[str, Any] = {
+            "connector.class": rng.choice(("Sink", "Source")),
+            "tasks.max": str(rng.randint(1, 4)),
+            "note": f"{self.name}-{len(self.operations)}",
+        }
+        draw = rng.random()
+        if draw < 0.05:
+            config["wrong"] = "yes"
+        elif draw < 0.10:
+            config["always"] = rng.choice(("RETRIABLE", "BAD_CONFIG", "UNKNOWN"))
+        return config
+
+
+async def _called(herder: HerderProcess, request: Request, options: WriteOptions) -> Any:
+    """What the servicer does: hand it to the loop, wait for the answer."""
+    answer = Answer()
+
+    def reply(found: CallAnswer | HerdmeshError) -> None:
+        if isinstance(found, HerdmeshError):
+            answer.set(error=found)
+        else:
+            answer.set(found)
+
+    number = herder.call(request, options, CALL_MS, reply)
+    # A client that gave up cancels its call.
+    herder.after(CALL_MS + 500, lambda: herder.cancel(number))
+    return await answer

@@ -1,0 +1,192 @@
+"""What the runs of tasks do to Kafka, as far as ownership goes: each task's id is a transactional id.
+
+Owns who may write under each id (`init_transactions` fences every earlier owner, who notices at its next write), and
+the fake runs: processes that start, take over, run, and end well, badly, without a word, or not at all. A run outlives
+its worker's process for a moment, and runs on while the worker stands still.
+
+Invariant: a run is an owner from its take-over until it ends or is fenced; the checks are told of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from herdmesh.engine.contract import ErrorClass, PartitionProgress, Progress, RunEnd
+from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state.model import Assignment, Failure, UnitId
+
+if TYPE_CHECKING:
+    from tests.sim.mesh.worker import WorkerProcess
+    from tests.sim.mesh.world import World
+
+_PROGRESS = Progress(records_in=1, has_committed=True, partitions=(PartitionProgress("t", 0, 1, 1, 1),))
+_QUIET_MS = 5_000
+
+
+class Fate(Enum):
+    """How a run will go, unless it is told to stop."""
+
+    RUNS = "runs"
+    GOES_QUIET = "goes quiet"
+    FAILS = "fails"
+    IS_LOST = "is lost"
+    STARTS_LATE = "starts late"
+    NEVER_STOPS = "never stops"
+
+
+class Run:
+    """One run. Its process belongs to nobody: the worker only hears of it."""
+
+    def __init__(self, world: World, worker: WorkerProcess, submitted: instructions.SubmitRun) -> None:
+        self.world = world
+        self.worker = worker
+        self.worker_life = worker.life
+        self.run_id = submitted.run_id
+        self.unit = submitted.unit
+        held = worker.state.tasks.get(submitted.unit)
+        assert held is not None
+        self.assignment: Assignment = held.assignment
+        self.always = submitted.spec.connector_config.get("always")
+        self.fate = self._fate()
+        self.owns = False
+        self.stopping = False
+        self.over = False
+        #: it began where nobody could tell it better: see `checks`.
+        self.excused = False
+        self._later(world.rng.randint(5, 60) if world.rng.random() < 0.9 else world.rng.randint(60, 900), self._begin)
+
+    @property
+    def task_set(self) -> tuple[str, str]:
+        """Which task set it belongs to: incarnation and generation of the set."""
+        return (self.assignment.incarnation, self.assignment.task_digest.partition(":")[0])
+
+    @property
+    def task_id(self) -> tuple[str, int]:
+        return (self.unit.connector, self.unit.task or 0)
+
+    def __str__(self) -> str:
+        order = self.assignment
+        return f"run {self.run_id} of {self.unit} (epoch {order.epoch}, generation {order.generation})"
+
+    def stop(self) -> None:
+        """It is told to commit and end. A process that has not begun hears it when it begins."""
+        self.stopping = True
+        if self.owns and self.fate is not Fate.NEVER_STOPS:
+            self._later(self.world.rng.randint(2, 80), self._stopped)
+
+    def kill(self) -> None:
+        """Its process is killed."""
+        self._later(self.world.rng.randint(1, 50), lambda: self._end("killed"))
+
+    def orphan(self) -> None:
+        """Its worker's process is gone; it follows soon."""
+        self._later(self.world.rng.randint(0, 3_000), lambda: self._end("its worker died"))
+
+    def fence(self) -> None:
+        """Somebody else initialised its id: it may not write any more, and learns it at its next write."""
+        if not self.owns:
+            return
+        self.owns = False
+        failure = Failure("fenced by a newer owner", error_class=ErrorClass.FENCED)
+        self._later(self.world.rng.randint(20, 1_000), lambda: self._fail(failure))
+
+    # --- its life
+
+    def _fate(self) -> Fate:
+        if self.always:
+            return Fate.FAILS
+        if not self.world.network.unruly:
+            return Fate.RUNS
+        draw = self.world.rng.random()
+        for fate, share in ((Fate.GOES_QUIET, 0.2), (Fate.FAILS, 0.05), (Fate.IS_LOST, 0.05), (Fate.STARTS_LATE, 0.01)):
+            if draw < share:
+                return fate
+            draw -= share
+        return Fate.NEVER_STOPS if draw < 0.02 else Fate.RUNS
+
+    def _begin(self) -> None:
+        if self.fate is Fate.STARTS_LATE:
+            self.fate = Fate.RUNS
+            self._later(self.world.rng.randint(8_000, 40_000), self._begin)
+            return
+        self.world.dataplane.take_over(self)
+        self._say(events.RunHello(self.run_id, 1))
+        self._say(events.RunProgress(self.run_id, _PROGRESS))
+        if self.stopping:
+            self.stop()
+        elif self.fate is Fate.GOES_QUIET:
+            self._later(_QUIET_MS, self._quiet)
+        elif self.fate is Fate.FAILS:
+            name = self.always or self.world.rng.choice(("RETRIABLE", "FATAL", "BAD_CONFIG", "UNKNOWN", "DATA_LOSS"))
+            failure = Failure(f"the task failed: {name}", "a trace", ErrorClass[name])
+            self._later(self.world.rng.randint(50, 3_000), lambda: self._goes_wrong(lambda: self._fail(failure)))
+        elif self.fate is Fate.IS_LOST:
+            self._later(self.world.rng.randint(50, 3_000), lambda: self._goes_wrong(lambda: self._end("exit code 137")))
+
+    def _goes_wrong(self, deed: Callable[[], None]) -> None:
+        """Nothing goes wrong by chance once the faults are over."""
+        if self.always or self.world.network.unruly:
+            deed()
+
+    def _quiet(self) -> None:
+        if not self.stopping:
+            self._say(events.RunFinished(self.run_id, RunEnd.QUIET, _PROGRESS, 0))
+            self._end(None)
+
+    def _stopped(self) -> None:
+        self._say(events.RunFinished(self.run_id, RunEnd.STOPPED, _PROGRESS, 0))
+        self._end(None)
+
+    def _fail(self, failure: Failure) -> None:
+        self._say(events.RunFailed(self.run_id, failure))
+        self._end(None)
+
+    def _end(self, error: str | None) -> None:
+        if self.over:
+            return
+        self.over = True
+        self.world.dataplane.ended(self)
+        self._say(events.RunEnded(self.run_id, error))
+
+    def _say(self, event: events.Event) -> None:
+        self.worker.take(self.worker_life, lambda: self.worker.handle(event))
+
+    def _later(self, ms: int, deed: Callable[[], None]) -> None:
+        self.world.scheduler.at(self.world.now + ms, lambda: None if self.over else deed())
+
+
+class DataPlane:
+    """Kafka's transaction coordinator, as far as tasks' ids go."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.owners: dict[tuple[str, int], list[Run]] = {}
+
+    def take_over(self, run: Run) -> None:
+        """`init_transactions` of a run."""
+        self.fence(run.task_id)
+        self.owners.setdefault(run.task_id, []).append(run)
+        run.owns = True
+        self._world.checker.took_over(run)
+
+    def fence(self, task_id: tuple[str, int]) -> None:
+        """Whoever has the id now may not write under it any more."""
+        for owner in self.owners.pop(task_id, []):
+            owner.fence()
+
+    def ended(self, run: Run) -> None:
+        run.owns = False
+        owners = self.owners.get(run.task_id, [])
+        if run in owners:
+            owners.remove(run)
+            if not owners:
+                del self.owners[run.task_id]
+
+    def all_owners(self) -> list[Run]:
+        return [run for owners in self.owners.values() for run in owners]
+
+
+def task_unit(task_id: tuple[str, int]) -> UnitId:
+    return UnitId(*task_id)

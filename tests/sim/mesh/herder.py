@@ -1,0 +1,278 @@
+"""A herder's process: the real state, campaign, watches and writes over the simulated network.
+
+Re-plays what needs an event loop in the product: `loop.HerderLoop` (events in, instructions out, ticks),
+`Campaign.run` (heartbeats, coming back), `_Watch.run` and `StoreWrites._write` (retries within 20 s). Everything these
+say and understand is the product's own code.
+
+Invariant: as in the product, one event at a time, and a session that ends is told to the state once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from herdmesh.api.configstore.v1 import leadership_service_pb2 as leader_pb
+from herdmesh.herder.effects.campaign import Campaign
+from herdmesh.herder.effects.watches import ConfigWatch, StatusWatch
+from herdmesh.herder.effects.writes import WRITE_S_MAX, StoreWrites
+from herdmesh.herder.state import Herder
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state.requests import Answer as CallAnswer
+from herdmesh.herder.state.requests import Request, WriteOptions
+from herdmesh.herder.wire import session as wire
+from herdmesh.herder.wire.stores import leader_token
+from herdmesh.rpc import revisions
+from herdmesh.rpc.client import RETRIABLE
+from herdmesh.rpc.errors import (
+    HerdmeshError,
+    RevisionCompacted,
+    RevisionForeign,
+    RevisionInFuture,
+    Timeout,
+    WriteOutcomeUnknown,
+)
+from tests.sim.mesh.config_store import ConfigReplica
+from tests.sim.mesh.network import Stream
+from tests.sim.mesh.node import Node
+from tests.sim.mesh.scheduler import Pump
+
+if TYPE_CHECKING:
+    from tests.sim.mesh.world import World
+
+HEARTBEAT_MS = 1_000
+_RETRIED = (*RETRIABLE, WriteOutcomeUnknown)
+_LIST_AGAIN = (RevisionCompacted, RevisionInFuture, RevisionForeign)
+
+
+class HerderProcess(Node):
+    """One herder replica."""
+
+    def __init__(self, name: str, world: World) -> None:
+        super().__init__(name, world)
+        self.address = name
+        self.herder_id = ""
+
+    def begin(self) -> None:
+        """Start the process."""
+        self.start()
+        self.take(self.life, self._wire)
+
+    @property
+    def leads(self) -> bool:
+        return self.alive and self.herder.refusal is None
+
+    def _wire(self) -> None:
+        self.herder_id = f"{self.name}-{self.life}"
+        self.herder = Herder(self.world.rules(self.herder_id))
+        self.sessions: dict[int, Stream] = {}
+        self._calls: dict[int, Callable[[CallAnswer | HerdmeshError], None]] = {}
+        self._numbers = itertools.count(1)
+        self._campaign = Campaign("config", self.herder_id, self.address, self._post)
+        self._standing: Stream | None = None
+        self._writes = StoreWrites("config", "status", self.herder_id, self._post, self._renew)
+        self._watches = (ConfigWatch("config", self._post), StatusWatch("status", self._post))
+        for watch in self._watches:
+            self._follow(watch)
+        self._stand()
+        self._tick()
+
+    async def _post(self, event: Any) -> None:
+        self.handle(event)
+
+    # --- loop.HerderLoop
+
+    def handle(self, event: ev.Event) -> None:
+        """One event; its instructions are carried out at once."""
+        for instruction in self.herder.handle(event, self.now_ms):
+            self._carry_out(instruction)
+
+    def _carry_out(self, instruction: ins.Instruction) -> None:
+        match instruction:
+            case ins.Send():
+                self._send(instruction)
+            case ins.CloseSession(session=session, error=error):
+                stream = self.sessions.get(session)
+                if stream is not None:
+                    stream.close(stream.far, error)
+                    self.after(0, lambda: self._over(session))
+            case ins.Reply(call=call, answer=answer):
+                reply = self._calls.pop(call, None)
+                if reply is not None:
+                    reply(answer)
+            case ins.ViewsChanged() | ins.RoleChanged():
+                pass
+            case ins.RenewEpoch():
+                self._writes.renew_epoch(instruction)
+            case _:
+                self._write(instruction)
+
+    def _send(self, sent: ins.Send) -> None:
+        stream = self.sessions.get(sent.session)
+        if stream is None:
+            return
+        self.world.checker.sent(self, sent, stream)
+        stream.send(stream.far, wire.response(sent))
+
+    def _tick(self) -> None:
+        self.handle(ev.Tick())
+        self.after(self.world.tick_ms, self._tick)
+
+    def call(
+        self,
+        request: Request,
+        options: WriteOptions,
+        timeout_ms: int,
+        reply: Callable[[CallAnswer | HerdmeshError], None],
+    ) -> int:
+        """Somebody calls this herder."""
+        number = next(self._numbers)
+        self._calls[number] = reply
+        self.handle(ev.RequestReceived(number, request, options, self.now_ms + timeout_ms))
+        return number
+
+    def cancel(self, number: int) -> None:
+        """The caller hung up."""
+        if self._calls.pop(number, None) is not None:
+            self.handle(ev.RequestCancelled(number))
+
+    # --- service.sessions
+
+    def session_opened(self, stream: Stream) -> None:
+        """A worker dialled in."""
+        refusal = self.herder.refusal
+        if refusal is not None:
+            stream.close(stream.far, refusal)
+            return
+        number = next(self._numbers)
+        self.sessions[number] = stream
+        stream.far.heard = lambda request: self.handle(wire.event(number, request))
+        stream.far.over = lambda _: self._over(number)
+
+    def _over(self, number: int) -> None:
+        if self.sessions.pop(number, None) is not None:
+            self.handle(ev.StreamBroken(number))
+
+    def session_of(self, stream: Stream) -> bool:
+        """True while this herder listens to the stream."""
+        return stream.far.open and any(stream is open_one for open_one in self.sessions.values())
+
+    # --- effects.campaign
+
+    def _renew(self, wanted: ins.RenewEpoch) -> None:
+        held = self._campaign._held_epoch  # pyright: ignore[reportPrivateUsage]
+        self._campaign.renew(wanted)
+        if held == wanted.epoch and self._standing is not None:
+            standing, self._standing = self._standing, None
+            standing.near.over = lambda _: None
+            standing.close(standing.near)
+            self.after(0, self._stand)
+
+    def _stand(self) -> None:
+        """One campaign stream, until it breaks."""
+        campaign = self._campaign
+        campaign._sent_ms.clear()  # pyright: ignore[reportPrivateUsage]
+        target = self.world.route(self, "config", "LeadershipService", None)
+        if not isinstance(target, ConfigReplica):
+            self.after(self.world.rng.randint(100, 500), self._stand)
+            return
+        stream = self._standing = Stream(self.world.network, self, target)
+        stream.far.heard = lambda request: target.campaign(request, stream)
+        stream.near.heard = lambda response: _pump(
+            campaign._take(response),  # pyright: ignore[reportPrivateUsage]
+            _ended,
+        )
+        stream.near.over = lambda _: self._stand_again(stream)
+        first = leader_pb.CampaignRequest(herder_id=self.herder_id, address=self.address)
+        if campaign._held_epoch is not None:  # pyright: ignore[reportPrivateUsage]
+            token = leader_token(campaign._held_epoch, self.herder_id)  # pyright: ignore[reportPrivateUsage]
+            first.held.CopyFrom(token)
+        self._heartbeat(stream, first)
+
+    def _heartbeat(self, stream: Stream, request: leader_pb.CampaignRequest) -> None:
+        if self._standing is not stream:
+            return
+        self._campaign._note_sent()  # pyright: ignore[reportPrivateUsage]
+        stream.send(stream.near, request)
+        again = leader_pb.CampaignRequest(herder_id=self.herder_id, address=self.address)
+        self.after(HEARTBEAT_MS, lambda: self._heartbeat(stream, again))
+
+    def _stand_again(self, stream: Stream) -> None:
+        if self._standing is stream:
+            self._standing = None
+            Pump(self._campaign._broke(), _ended)  # pyright: ignore[reportPrivateUsage]
+            self.after(self.world.rng.randint(100, 500), self._stand)
+
+    # --- effects.watches
+
+    def _follow(self, watch: ConfigWatch | StatusWatch) -> None:
+        def ended(_: object, error: HerdmeshError | None) -> None:
+            if isinstance(error, _LIST_AGAIN):
+                watch._resume = None  # pyright: ignore[reportPrivateUsage]
+            self.after(self.world.rng.randint(100, 500), lambda: self._follow(watch))
+
+        Pump(watch._follow(), ended)  # pyright: ignore[reportPrivateUsage]
+
+    # --- effects.writes
+
+    def _write(self, wanted: Any) -> None:
+        """As `StoreWrites._write`: the same request again while nobody knows, for 20 s."""
+        options = getattr(wanted, "options", None)
+        request_id = options.request_id if isinstance(options, WriteOptions) and options.request_id else ""
+        request_id = request_id or f"{self.herder_id}-{next(self._numbers)}"
+        send = self._writes._sender(wanted, request_id)  # pyright: ignore[reportPrivateUsage]
+        deadline_ms = self.now_ms + WRITE_S_MAX * 1000
+        state = {"over": False, "backoff": 25}
+        last: list[HerdmeshError] = []
+
+        def finish(event: ev.WriteDone | ev.WriteFailed) -> None:
+            if not state["over"]:
+                state["over"] = True
+                self.handle(event)
+
+        def attempt() -> None:
+            if state["over"]:
+                return
+
+            async def once() -> Any:
+                return await send()
+
+            Pump(once(), ended)
+
+        def ended(response: Any, error: HerdmeshError | None) -> None:
+            if error is None:
+                finish(self._done(wanted, response))
+            elif isinstance(error, _RETRIED):
+                last[:] = [error]
+                wait_ms = self.world.rng.randint(state["backoff"] // 2, state["backoff"])
+                if self.now_ms + wait_ms >= deadline_ms:
+                    finish(ev.WriteFailed(wanted.op, error))
+                    return
+                state["backoff"] = min(500, state["backoff"] * 2)
+                self.after(wait_ms, attempt)
+            else:
+                finish(ev.WriteFailed(wanted.op, error))
+
+        def too_late() -> None:
+            finish(ev.WriteFailed(wanted.op, last[0] if last else Timeout("waiting for the first answer")))
+
+        self.after(WRITE_S_MAX * 1000, too_late)
+        # A write begins in a task of its own.
+        self.after(0, attempt)
+
+    def _done(self, wanted: Any, response: Any) -> ev.WriteDone:
+        revision = None
+        if response.DESCRIPTOR.file.package.startswith("herdmesh.api.configstore"):
+            revision = revisions.from_proto(response.meta.revision)
+        return ev.WriteDone(wanted.op, revision, isinstance(wanted, ins.PutConfig) and response.created)
+
+
+def _pump(coroutine: Coroutine[Any, Any, None], ended: Callable[[Any, HerdmeshError | None], object]) -> None:
+    Pump(coroutine, ended)
+
+
+def _ended(_: object, error: HerdmeshError | None) -> None:
+    if error is not None:
+        raise error

@@ -1,0 +1,227 @@
+"""A store's topic with one writer and several replicas: what the stores' own simulator checks, taken for granted here.
+
+Owns the records, their order, who may write, and how far each replica has read. The states are the services' own pure
+states; because a fold is the same everywhere, a replica that lags has the state of an earlier record.
+
+Invariants: a write is decided on everything written before it and is in force at once; who lost the election and does
+not know is refused at its next write, whatever it believes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from herdmesh.rpc.errors import NotWriter, WriteOutcomeUnknown, WriterFenced
+from herdmesh.topicstore.contract import Decision, NewRecord, Revision, Role, StoredRecord
+from tests.sim.mesh.network import Stream
+from tests.sim.mesh.node import Node
+from tests.sim.mesh.scheduler import Answer
+
+if TYPE_CHECKING:
+    from tests.sim.mesh.world import World
+
+#: silence of a writer after which another replica takes over.
+ELECTION_MS = 4_000
+
+
+@dataclass
+class Entry:
+    """One record, what it changed, and the state and revision after it."""
+
+    record: StoredRecord
+    changes: Sequence[Any]
+    state: Any
+    revision: Revision
+    #: what watchers are sent of it, made once.
+    messages: list[Any] = field(default_factory=lambda: [])
+    made: bool = False
+
+
+class Log:
+    """The topic, its audit topic, and the election of its writer."""
+
+    def __init__(self, world: World, topic: str, initial: Any) -> None:
+        self.world = world
+        self.topic = topic
+        self.entries: list[Entry] = []
+        self.initial = initial
+        self.state: Any = initial.copy()
+        self.revision = Revision(topic, (0,))
+        self.replicas: list[Replica] = []
+        self.writer: Replica | None = None
+        self._audit_next = 0
+        self._last_well_ms = 0
+
+    def append(self, records: Sequence[NewRecord]) -> None:
+        """One transaction."""
+        offset = self.revision.next_offsets[0]
+        own = sum(1 for record in records if record.topic is None)
+        after = Revision(self.topic, (offset + own,))
+        for record in records:
+            value = record.late(after) if record.late is not None else record.value
+            at = offset if record.topic is None else self._audit_next
+            stored = StoredRecord(
+                record.topic or self.topic, 0, at, record.key, value, self.world.EPOCH_MS + self.world.now
+            )
+            if record.topic is None:
+                offset += 1
+                self.revision = Revision(self.topic, (offset,))
+            else:
+                self._audit_next += 1
+            changes = self.state.apply(stored)
+            self.entries.append(Entry(stored, changes, self.state.copy(), self.revision))
+        self.revision = Revision(self.topic, (offset + (1 if own else 0),))  # the marker of the transaction
+
+    def watch_over(self) -> None:
+        """Called often: elect another writer when this one has been silent for long."""
+        now = self.world.now
+        if self.writer is not None and self.writer.well and self.writer.claims:
+            self._last_well_ms = now
+        elif now - self._last_well_ms >= ELECTION_MS or self.writer is None:
+            self.elect()
+
+    def elect(self) -> None:
+        """The next replica that runs becomes the writer."""
+        able = [replica for replica in self.replicas if replica.well and replica is not self.writer]
+        if not able and self.writer is not None and self.writer.well:
+            able = [self.writer]
+        if not able:
+            return
+        before, self.writer = self.writer, able[0]
+        self._last_well_ms = self.world.now
+        if before is not None and before is not self.writer and before.alive:
+            before.after(self.world.rng.randint(20, 1_500), before.learn)
+        self.writer.after(self.world.rng.randint(20, 300), self.writer.learn)
+
+
+class Replica(Node):
+    """One process of a store; a `TopicStore` as far as the servicers use one."""
+
+    def __init__(self, name: str, world: World, log: Log) -> None:
+        super().__init__(name, world)
+        self.log = log
+        self.topic = log.topic
+        self.index = 0
+        self.claims = False
+        self.slow_ms = 0
+        self.term = 0
+        self.watchers: list[Callable[[Entry], None]] = []
+        log.replicas.append(self)
+
+    @property
+    def role(self) -> Role:
+        return Role.WRITER if self.claims else Role.REPLICA
+
+    @property
+    def state(self) -> Any:
+        return self.log.entries[self.index - 1].state if self.index else self.log.initial
+
+    @property
+    def revision(self) -> Revision:
+        return self.log.entries[self.index - 1].revision if self.index else Revision(self.topic, (0,))
+
+    async def wait_for(self, revision: Revision) -> None:
+        """Replicas lag for milliseconds; who must wait longer asks again."""
+
+    async def barrier(self) -> Revision:
+        return self.revision
+
+    async def write(self, decide: Callable[[Any], Decision[Any]]) -> Any:
+        """Decide, write, answer with what was applied; a fault may hide the answer."""
+        term = self.term
+        if self.slow_ms:
+            pause = Answer()
+            self.after(self.world.rng.randint(0, self.slow_ms), pause.set)
+            await pause
+        # What waited through a change of writers fails with it.
+        if not self.claims or self.term != term:
+            raise NotWriter(f"{self.name} does not write")
+        if self.log.writer is not self:
+            self.learn()
+            raise WriterFenced("another replica took over")
+        self.advance(len(self.log.entries))
+        decision = decide(self.state)
+        unsure = self.world.chance(0.01)
+        if unsure and self.world.chance(0.5):
+            raise WriteOutcomeUnknown("the commit's answer was lost")
+        if decision.records:
+            self.log.append(decision.records)
+            self.world.checker.stored(self.log)
+            self.advance(len(self.log.entries))
+            self.tell_others()
+        if unsure:
+            raise WriteOutcomeUnknown("the commit's answer was lost")
+        return decision.result(self.state, self.revision)
+
+    def tell_others(self) -> None:
+        """The other replicas read it a little later, cut anywhere."""
+        end = len(self.log.entries)
+        for other in self.log.replicas:
+            if other is not self and other.alive:
+                if self.world.network.unruly and self.world.rng.random() < 0.2:
+                    middle = self.world.rng.randint(other.index, end)
+                    other.after(self.world.rng.randint(0, 20), lambda other=other, to=middle: other.advance(to))
+                other.after(self._lag_ms(), lambda other=other: other.advance(end))
+
+    def advance(self, index: int) -> None:
+        """Read up to there, and tell the watchers."""
+        while self.index < min(index, len(self.log.entries)):
+            self.index += 1
+            for watcher in list(self.watchers):
+                watcher(self.log.entries[self.index - 1])
+
+    def learn(self) -> None:
+        """What the election says reaches this replica."""
+        writes = self.log.writer is self
+        if writes != self.claims:
+            self.term += 1
+        if writes and not self.claims:
+            self.advance(len(self.log.entries))
+            self.claims = True
+            self.gained()
+        elif not writes and self.claims:
+            self.claims = False
+            self.lost()
+
+    def gained(self) -> None:
+        """This replica writes now."""
+
+    def lost(self) -> None:
+        """This replica writes no more."""
+
+    def begin(self) -> None:
+        """Start the process: it replays the topic."""
+        self.start()
+        self.claims = False
+        self.watchers = []
+        self.index = len(self.log.entries)
+
+    def watch(self, stream: Stream, watcher: Callable[[Entry], None]) -> None:
+        """Tell `watcher` of every record from now on, until the stream ends."""
+        self.watchers.append(watcher)
+
+        def over(_: object) -> None:
+            if watcher in self.watchers:
+                self.watchers.remove(watcher)
+
+        stream.far.over = over
+
+    def position_of(self, revision: Revision) -> int | None:
+        """The index after the last entry that `revision` includes; None when this replica is not there yet."""
+        if revision.next_offsets[0] > self.log.revision.next_offsets[0]:
+            return None
+        low, high = 0, len(self.log.entries)
+        while low < high:
+            middle = (low + high) // 2
+            if self.log.entries[middle].revision.next_offsets[0] <= revision.next_offsets[0]:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low <= self.index else None
+
+    def _lag_ms(self) -> int:
+        if not self.world.network.unruly:
+            return 5
+        return self.world.rng.randint(1, 40) if self.world.rng.random() < 0.95 else self.world.rng.randint(40, 2_000)

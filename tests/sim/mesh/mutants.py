@@ -1,0 +1,230 @@
+"""Builds of the product with one safety switched off, for the tests that show that the simulator finds each.
+
+Owns the switches. They are patches of a test, never flags of the product: each puts in the place of one function what a
+careless author might have written there. `docs/bugs.md` lists which check finds each, and at which seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+from unittest.mock import PropertyMock, patch
+
+from herdmesh.configstore.state import writes
+from herdmesh.configstore.state.requests import RequestLog
+from herdmesh.herder.state import events as ev
+from herdmesh.herder.state import holds, leadership, lifecycle, policy, reign, sessions, tasksets
+from herdmesh.herder.state.instructions import StartUnit
+from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.model import Holding
+from herdmesh.herder.state.records import Connector, Member, Unit
+from herdmesh.statusstore.state.leases import LeaseTable
+from herdmesh.worker.state import events as worker_events
+from herdmesh.worker.state.machine import WorkerState
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """In the place of what is left out."""
+
+
+def _no_fence() -> Generator[None]:
+    """A changed task set starts without initialising the ids of tasks that may run on a worker nobody can ask."""
+
+    def forget(mesh: Mesh, connector: Connector, entry: Any) -> None:
+        connector.unfenced.clear()
+        mesh.touch(connector.name)
+
+    with patch.object(tasksets, "_fence", forget):
+        yield
+
+
+def _stale_epoch() -> Generator[None]:
+    """A worker obeys whoever speaks to it, and a leader takes in workers that have seen a newer one."""
+    command = WorkerState._command  # pyright: ignore[reportPrivateUsage]
+    hello = sessions.hello
+
+    def obey(self: WorkerState, event: worker_events.Command, now: float) -> Any:
+        self.epoch_max = 0
+        return command(self, event, now)
+
+    def welcome(mesh: Mesh, event: ev.WorkerHello) -> None:
+        hello(mesh, replace(event, epoch_max=0))
+
+    with patch.object(WorkerState, "_command", obey), patch.object(sessions, "hello", welcome):
+        yield
+
+
+def _adoption_by_generation() -> Generator[None]:
+    """A claim is adopted, and a hold kept, whatever config and task set it was started with."""
+
+    def matches(entry: Any, unit: Any, assignment: Any) -> bool:
+        return holds.wanted(entry, unit)
+
+    with ExitStack() as stack:
+        for module in (holds, tasksets):
+            stack.enter_context(patch.object(module, "matches", matches))
+        yield
+
+
+def _equal_generations() -> Generator[None]:
+    """Units are started with the generation of the one before."""
+    start = holds.start
+
+    def begin(mesh: Mesh, *args: Any, **named: Any) -> None:
+        start(mesh, *args, **named)
+        mesh.next_generation -= 1
+
+    with patch.object(holds, "start", begin):
+        yield
+
+
+def _lost_timer() -> Generator[None]:
+    """Nothing is ever looked at again because its time has come."""
+    with patch.object(Mesh, "wake", _nothing):
+        yield
+
+
+def _double_start() -> Generator[None]:
+    """A unit is started on another worker beside its own."""
+    start = holds.start
+
+    def twice(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
+        start(mesh, connector, unit, worker_id)
+        sent = mesh.out[-1]
+        message = getattr(sent, "message", None)
+        other = next((one for one in mesh.members.values() if one.session is not None), None)
+        if isinstance(message, StartUnit) and other is not None and other.worker_id != worker_id:
+            assert other.session is not None
+            assignment = replace(message.assignment, generation=mesh.next_generation)
+            mesh.next_generation += 1
+            mesh.send(other.session, replace(message, assignment=assignment))
+
+    with patch.object(holds, "start", twice):
+        yield
+
+
+def _no_wait_for_acknowledgement() -> Generator[None]:
+    """A unit that was told to stop counts as stopped."""
+    stop = holds.stop
+
+    def hasty(mesh: Mesh, connector: Connector, unit: Unit, *args: Any, **named: Any) -> None:
+        before = list(unit.strays)
+        stop(mesh, connector, unit, *args, **named)
+        for stray in [stray for stray in unit.strays if stray not in before]:
+            mesh.drop(unit, stray)
+
+    with patch.object(holds, "stop", hasty):
+        yield
+
+
+def _request_id_ignored() -> Generator[None]:
+    """The config store does not look for the first outcome of a request."""
+    with patch.object(RequestLog, "find", _nothing):
+        yield
+
+
+def _no_budget() -> Generator[None]:
+    """A unit that fails is restarted for ever."""
+    of = policy.policy_of
+
+    def endless(defaults: Any, config: Any) -> Any:
+        return replace(of(defaults, config), attempts_max=1_000_000)
+
+    with patch.object(policy, "policy_of", endless):
+        yield
+
+
+def _forgotten_stray() -> Generator[None]:
+    """What a worker claims after a broken session and may not keep is forgotten, before the worker has stopped it."""
+    adopt = sessions._adopt  # pyright: ignore[reportPrivateUsage]
+
+    def forget(mesh: Mesh, member: Member, holding: Holding, *args: Any, **named: Any) -> bool:
+        unit = mesh.connector(holding.unit.connector).unit(holding.unit.task)
+        before = list(unit.strays)
+        adopted = adopt(mesh, member, holding, *args, **named)
+        for stray in [stray for stray in unit.strays if stray not in before]:
+            if stray.assignment == holding.assignment:
+                mesh.drop(unit, stray)
+        return adopted
+
+    with patch.object(sessions, "_adopt", forget):
+        yield
+
+
+def _drained_gets_work() -> Generator[None]:
+    """A worker that drains takes work like any other."""
+    with patch.object(Member, "takes_work", PropertyMock(return_value=True)):
+        yield
+
+
+def _no_adoption_time() -> Generator[None]:
+    """A new leader places everything at once, without waiting for workers to dial in with what they run."""
+
+    def nobody(mesh: Mesh, *_: Any) -> bool:
+        return False
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(reign, "kept_for", nobody))
+        stack.enter_context(patch.object(reign, "adopting", nobody))
+        yield
+
+
+def _leader_for_ever() -> Generator[None]:
+    """The config store lets any herder that ever led write task sets."""
+    with patch.object(writes, "_require_leader", _nothing):
+        yield
+
+
+def _endless_lease() -> Generator[None]:
+    """A worker's lease never ends."""
+
+    def extend(self: LeaseTable, now_ms: int, stalled: bool) -> bool:
+        for entry in self._entries.values():  # pyright: ignore[reportPrivateUsage]
+            entry.lease = replace(entry.lease, expires_ms=now_ms + 3_600_000)
+        return False
+
+    with patch.object(LeaseTable, "_expire", extend):
+        yield
+
+
+def _claims_without_bound() -> Generator[None]:
+    """A leader gives out generations beyond its epoch's block, from the beginning of the one before."""
+    granted = leadership.granted
+
+    def backwards(mesh: Mesh, event: ev.LeadershipGranted) -> None:
+        granted(mesh, replace(event, generation_first=1))
+
+    with patch.object(leadership, "granted", backwards):
+        yield
+
+
+def _statuses_left() -> Generator[None]:
+    """Statuses of what was deleted stay."""
+    with patch.object(lifecycle, "_clean_statuses", _nothing):
+        yield
+
+
+#: Name -> the build.
+MUTANTS: dict[str, Callable[[], Any]] = {
+    name: contextmanager(mutant)
+    for name, mutant in {
+        "no fence before a new task set": _no_fence,
+        "stale epoch accepted": _stale_epoch,
+        "adoption by generation alone": _adoption_by_generation,
+        "equal generations": _equal_generations,
+        "lost timer": _lost_timer,
+        "double start": _double_start,
+        "start before the stop is acknowledged": _no_wait_for_acknowledgement,
+        "request id ignored": _request_id_ignored,
+        "restart budget ignored": _no_budget,
+        "forgotten stray after a broken session": _forgotten_stray,
+        "drained worker gets work": _drained_gets_work,
+        "new leader does not wait for workers": _no_adoption_time,
+        "leader writes after its epoch": _leader_for_ever,
+        "lease never ends": _endless_lease,
+        "generations begin anew with an epoch": _claims_without_bound,
+        "statuses of deleted connectors stay": _statuses_left,
+    }.items()
+}

@@ -1,0 +1,238 @@
+"""Virtual time and the processes that live in it.
+
+Owns the one queue of what is to happen, each process' clock, and what it means to be dead or to stand still. Coroutines
+of the product (servicers, watches) are run by hand, without an event loop: `Pump` sends them on whenever the `Answer`
+they wait for is there.
+
+Invariants: nothing happens but through `Scheduler.run_until`, in the order of time and then of asking: one seed tells
+one story; nothing runs in a process that is dead, and what comes to one that stands still waits until it goes on.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+from herdmesh.rpc.errors import HerdmeshError, Unreachable
+
+Deed = Callable[[], object]
+
+
+class Scheduler:
+    """The queue. `now` is milliseconds."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.handled = 0
+        #: the story is over: nothing more happens.
+        self.stopped = False
+        self._queue: list[tuple[int, int, Deed]] = []
+        self._numbers = itertools.count()
+
+    def at(self, at_ms: int, deed: Deed) -> None:
+        heapq.heappush(self._queue, (max(at_ms, self.now), next(self._numbers), deed))
+
+    def run_until(self, end_ms: int) -> None:
+        """Let everything happen up to `end_ms`, and be there."""
+        queue = self._queue
+        while queue and queue[0][0] <= end_ms and not self.stopped:
+            self.now, _, deed = heapq.heappop(queue)
+            self.handled += 1
+            deed()
+        self.now = end_ms
+
+
+class Process:
+    """One process of the mesh, through all its lives. `crashed` is told of what its code raised."""
+
+    #: whose code runs at this moment: what asks for "the" clock asks for this one's.
+    running: Process | None = None
+
+    def __init__(self, name: str, scheduler: Scheduler, crashed: Callable[[Process, Exception], None]) -> None:
+        self.name = name
+        self.scheduler = scheduler
+        self.alive = False
+        self.frozen = False
+        self.life = 0
+        self._crashed = crashed
+        self._skew_ms = 1_000
+        self._frozen_ms = 0
+        self._backlog: deque[tuple[int, Deed]] = deque()
+        #: called, in order, when this life ends: what its peers see of it.
+        self.on_death: list[Deed] = []
+
+    @property
+    def now_ms(self) -> int:
+        """This process' monotonic clock."""
+        return self.scheduler.now + self._skew_ms
+
+    @property
+    def well(self) -> bool:
+        return self.alive and not self.frozen
+
+    def start(self) -> None:
+        """A new life begins."""
+        assert not self.alive
+        self.alive, self.frozen = True, False
+        self.life += 1
+
+    def kill(self) -> None:
+        """It is gone at once, and all it had in memory."""
+        if not self.alive:
+            return
+        self.alive = self.frozen = False
+        self.life += 1
+        self._backlog.clear()
+        ending, self.on_death = self.on_death, []
+        for deed in ending:
+            deed()
+
+    def freeze(self) -> None:
+        """It stands still (SIGSTOP, or its machine sleeps)."""
+        if self.well:
+            self.frozen, self._frozen_ms = True, self.scheduler.now
+
+    def thaw(self, *, clock_stood_still: bool = False) -> None:
+        """It goes on. On a machine that slept, its clock did not see the time pass."""
+        if not (self.alive and self.frozen):
+            return
+        self.frozen = False
+        if clock_stood_still:
+            self._skew_ms -= self.scheduler.now - self._frozen_ms
+        while self._backlog and self.well:
+            life, deed = self._backlog.popleft()
+            self.take(life, deed)
+
+    def jump(self, ms: int) -> None:
+        """Its clock leaps forward."""
+        self._skew_ms += ms
+
+    def take(self, life: int, deed: Deed) -> None:
+        """Run something meant for one life of this process."""
+        if not self.alive or self.life != life:
+            return
+        if self.frozen:
+            self._backlog.append((life, deed))
+            return
+        before, Process.running = Process.running, self
+        try:
+            deed()
+        except Exception as error:  # noqa: BLE001 - whatever the product raises here is what is looked for
+            self._crashed(self, error)
+        finally:
+            Process.running = before
+
+    def after(self, ms: float, deed: Deed) -> None:
+        """Run something in this life, later."""
+        life = self.life
+        self.scheduler.at(self.scheduler.now + int(ms), lambda: self.take(life, deed))
+
+
+class Answer:
+    """What a coroutine waits for: a result or an error, set once."""
+
+    def __init__(self) -> None:
+        self.done = False
+        self._result: Any = None
+        self._error: HerdmeshError | None = None
+        self._waiting: list[Deed] = []
+
+    def set(self, result: Any = None, error: HerdmeshError | None = None) -> None:
+        """The first one counts."""
+        if self.done:
+            return
+        self.done, self._result, self._error = True, result, error
+        waiting, self._waiting = self._waiting, []
+        for deed in waiting:
+            deed()
+
+    def then(self, deed: Deed) -> None:
+        if self.done:
+            deed()
+        else:
+            self._waiting.append(deed)
+
+    @property
+    def outcome(self) -> tuple[Any, HerdmeshError | None]:
+        """Result and error, once done."""
+        return self._result, self._error
+
+    def __await__(self) -> Generator[Answer, None, Any]:
+        if not self.done:
+            yield self
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class Pump:
+    """Runs a coroutine as far as it goes, each time what it waits for is there. `ended(result, error)` comes once."""
+
+    def __init__(
+        self, coroutine: Coroutine[Any, Any, Any], ended: Callable[[Any, HerdmeshError | None], object]
+    ) -> None:
+        self._coroutine = coroutine
+        self._ended = ended
+        self._cancelled = False
+        self._step()
+
+    def cancel(self) -> None:
+        """It goes no further, and nobody is told."""
+        self._cancelled = True
+        self._coroutine.close()
+
+    def _step(self) -> None:
+        if self._cancelled:
+            return
+        try:
+            waits_for = self._coroutine.send(None)
+        except StopIteration as stop:
+            self._ended(stop.value, None)
+        except HerdmeshError as error:
+            self._ended(None, error)
+        else:
+            assert isinstance(waits_for, Answer), f"a coroutine of the product waits for {waits_for!r}"
+            waits_for.then(self._step)
+
+
+class Inbox:
+    """The receiving end of a stream of responses, as an async iterator."""
+
+    def __init__(self) -> None:
+        self._messages: deque[Any] = deque()
+        self._ended = False
+        self._error: HerdmeshError | None = None
+        self._waiting: Answer | None = None
+
+    def put(self, message: Any) -> None:
+        self._messages.append(message)
+        self._wake()
+
+    def end(self, error: HerdmeshError | None) -> None:
+        self._ended, self._error = True, error
+        self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            waiting.set()
+
+    def __aiter__(self) -> Inbox:
+        return self
+
+    async def __anext__(self) -> Any:
+        while not self._messages:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                raise StopAsyncIteration
+            self._waiting = Answer()
+            await self._waiting
+        return self._messages.popleft()
+
+
+def unreachable(name: str) -> Unreachable:
+    return Unreachable(f"{name} does not answer")

@@ -1,0 +1,160 @@
+"""One story from one seed: callers and misfortune, healing, and the verdict; then a mesh at rest and one loss.
+
+Owns the order of a story and its report. `tell(seed)` is all a test needs; the same seed gives the same trace, line by
+line.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass, field
+
+import structlog
+
+from herdmesh.herder.state.model import UnitId
+from tests.sim.mesh import verdict
+from tests.sim.mesh.checks import Violation
+from tests.sim.mesh.clients import Client, Operation
+from tests.sim.mesh.faults import Faults
+from tests.sim.mesh.world import World, simulated
+
+CLIENTS = 3
+_CALM_MS = 5_000
+_UNRULY_MS = (15_000, 40_000)
+_SETTLE_MS = 400_000
+_REST_MS = 10_000
+
+
+@dataclass
+class Report:
+    """What came of a story."""
+
+    seed: int
+    violations: list[Violation]
+    trace: list[str]
+    faults: Counter[str]
+    counts: Counter[str]
+    operations: list[Operation] = field(default_factory=lambda: [])
+    virtual_ms: int = 0
+    settled_ms: int = 0
+    events: int = 0
+
+    def __str__(self) -> str:
+        found = "\n".join(f"  {violation}" for violation in self.violations)
+        return f"seed {self.seed}: {len(self.violations)} violations\n{found}"
+
+
+def quiet() -> None:
+    """A story's processes log every fault they meet, as they should; here it would drown what matters."""
+    logging.disable(logging.CRITICAL)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
+def tell(seed: int, *, trace: bool = False) -> Report:
+    """Run the story of `seed`."""
+    with simulated():
+        return _Story(seed, trace).run()
+
+
+class _Story:
+    def __init__(self, seed: int, trace: bool) -> None:
+        self._world = World(seed, trace=trace)
+        self._faults = Faults(self._world)
+        self._clients = [Client(f"client-{number}", self._world) for number in range(CLIENTS)]
+        self._settled_ms = 0
+
+    def run(self) -> Report:
+        world = self._world
+        world.begin()
+        for client in self._clients:
+            client.begin()
+        world.advance(_CALM_MS)
+        self._faults.begin()
+        world.advance(world.rng.randint(*_UNRULY_MS))
+        for client in self._clients:
+            client.stopped = True
+        world.trace("story", "the faults are over")
+        self._faults.heal()
+        healed_ms = world.now
+        if self._settle():
+            self._settled_ms = world.now - healed_ms
+            self._rest()
+            self._afterwards()
+        return Report(
+            seed=world.seed,
+            violations=world.checker.violations,
+            trace=world.trace_lines or [],
+            faults=self._faults.counts,
+            counts=world.checker.counts,
+            operations=[operation for client in self._clients for operation in client.operations],
+            virtual_ms=world.now,
+            settled_ms=self._settled_ms,
+            events=world.scheduler.handled,
+        )
+
+    def _settle(self) -> bool:
+        """Wait until everything is as it was asked for."""
+        world = self._world
+        end_ms = world.now + _SETTLE_MS
+        found = ["not looked yet"]
+        while found and world.now < end_ms:
+            world.advance(1_000 if world.now < end_ms - _SETTLE_MS + 20_000 else 5_000)
+            busy = [f"{client.name} waits for an answer" for client in self._clients if client.busy]
+            found = busy + verdict.problems(world)
+            if world.checker.violations:
+                return False
+        for problem in found:
+            world.checker.find("as it was asked for", problem)
+        for problem in verdict.lost_restarts(world):
+            world.checker.find("acknowledged, not in effect", problem)
+        return not found
+
+    def _rest(self) -> None:
+        """Nothing moves while nothing happens."""
+        world = self._world
+        before = self._moves()
+        world.advance(_REST_MS)
+        if self._moves() != before:
+            world.checker.find("moves are minimal", f"while nothing happens: {self._moves() - before}")
+
+    def _afterwards(self) -> None:
+        """One more change to a mesh at rest, and what it may move."""
+        world = self._world
+        if world.checker.violations:
+            return
+        if world.rng.random() < 0.5:
+            self._lose_the_leader()
+        else:
+            self._lose_a_worker()
+
+    def _lose_the_leader(self) -> None:
+        world = self._world
+        leader = world.leader()
+        assert leader is not None
+        before = self._moves()
+        world.down.add(leader)
+        leader.kill()
+        world.advance(_REST_MS)
+        if world.leader() is None:
+            world.checker.find("moves are minimal", "no herder took over from a killed leader")
+        if self._moves() != before:
+            world.checker.find("moves are minimal", f"a killed leader moved {self._moves() - before}")
+
+    def _lose_a_worker(self) -> None:
+        world = self._world
+        held = verdict.holdings(world)
+        worker = world.rng.choice(world.workers)
+        lost = {unit for unit, places in held.items() if places[0][0] is worker}
+        before = self._moves()
+        world.down.add(worker)
+        worker.kill()
+        world.advance(_REST_MS + 5_000)
+        moved = self._moves() - before
+        others = {unit for unit in moved if unit not in lost}
+        if others and not world.uneven:
+            world.checker.find("moves are minimal", f"{worker.name} was lost with {lost}, and {others} moved too")
+
+    def _moves(self) -> Counter[UnitId]:
+        """Starts so far, by unit."""
+        return Counter({unit: len(found) for unit, found in self._world.checker.starts.items()})
