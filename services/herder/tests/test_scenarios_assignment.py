@@ -11,6 +11,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from herdmesh.herder.state import Rules
 from herdmesh.herder.state.assignment import assign
@@ -381,3 +383,34 @@ def test_the_leader_knows_at_all_times_what_workers_hold() -> None:
     for view in world.herder.workers():
         told = {*(UnitId(name) for name in view.connectors), *view.tasks}
         assert told == set(world.workers[view.worker_id].held)
+
+
+STEPS = st.one_of(
+    st.tuples(st.just("create"), st.integers(1, 5)),
+    st.tuples(st.just("delete"), st.integers(0, 9)),
+    st.tuples(st.just("join"), st.just(0)),
+    st.tuples(st.just("lose"), st.integers(0, 9)),
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(STEPS, max_size=14))
+def test_whatever_comes_and_goes_loads_are_within_one(steps: list[tuple[str, int]]) -> None:
+    """Also where one connector is placed without a look at the others."""
+    world = mesh(workers=2, connectors=1)
+    names = ["connector1"]
+    for number, (step, argument) in enumerate(steps):
+        alive = [name for name, worker in world.workers.items() if worker.alive]
+        if step == "create":
+            names.append(f"c{number}")
+            world.ask(CreateConnector(names[-1], sink(argument)))
+        elif step == "delete" and names:
+            world.ask(DeleteConnector(names.pop(argument % len(names))))
+        elif step == "join" and len(alive) < 5:
+            world.worker(f"n{number}")
+        elif step == "lose" and len(alive) > 1:
+            lose(world, alive[argument % len(alive)])
+        world.advance(100)
+        for found in loads(world):
+            assert found[-1] - found[0] <= 1, f"after {step}: {loads(world)}"
+        assert {unit.connector for unit in world.running()} == set(names)
