@@ -10,6 +10,7 @@ import re
 
 _INT_MAX = 2**31 - 1
 _ILLEGAL = "CEFIJKLMOTUYgijlmoqy"
+_ILLEGAL_IN_CLASS = "ABGRXZbkz123456789"
 _FLAGS = "idmsuxU"
 _HEX = "0123456789abcdefABCDEF"
 _CATEGORIES = ("L", "M", "N", "Z", "C", "P", "S", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Me", "Mc", "Nd", "Nl", "No",
@@ -29,6 +30,8 @@ def syntax_error(pattern: str) -> str | None:
     """The message of Java's PatternSyntaxException, None when it compiles."""
     try:
         _Parser(pattern).parse()
+    except RecursionError:
+        return None  # hundreds of groups within groups; Java's own depth is bounded too
     except _Wrong as wrong:
         near = f" near index {wrong.at}" if wrong.at >= 0 else ""
         caret = "\n" + " " * wrong.at + "^" if 0 <= wrong.at < len(pattern) else ""
@@ -51,6 +54,7 @@ class _Parser:
         self._text = pattern
         self._at = 0
         self._names: set[str] = set()
+        self._depth = 0
 
     def parse(self) -> None:
         self._alternatives()
@@ -130,11 +134,15 @@ class _Parser:
                 self._name_group()
             elif after == "<":
                 self._at += 2
+            elif after and after in "$@":
+                raise _Wrong("Unknown group type", self._at)
             elif after and after in ":=!>":
                 self._at += 1
             elif self._flags():
                 return True
+        self._depth += 1
         self._alternatives()
+        self._depth -= 1
         if self._peek() != ")":
             raise _Wrong("Unclosed group", self._at)
         self._at += 1
@@ -198,6 +206,8 @@ class _Parser:
         self._at += 1
         if not self._peek():
             raise _Wrong("Illegal character range", self._at)
+        if self._peek() == "\\" and self._peek(1) and self._peek(1) in "pP":
+            raise _Wrong("Illegal/unsupported escape sequence", self._at + 1)
         high = self._class_char()
         if low is not None and (high is None or high < low):
             raise _Wrong("Illegal character range", self._at - 1)
@@ -217,18 +227,20 @@ class _Parser:
     def _escape(self, *, in_class: bool) -> None:
         self._at += 1
         char = self._peek()
+        if not char and self._depth:
+            raise _Wrong("Unclosed group", self._at + 1)
         if not char:
             raise _Wrong("Unexpected internal error", self._at)
         if char == "Q":
             end = self._text.find("\\E", self._at)
             self._at = len(self._text) if end < 0 else end + 2
-        elif char in _ILLEGAL:
+        elif char in _ILLEGAL or (in_class and char in _ILLEGAL_IN_CLASS):
             raise _Wrong("Illegal/unsupported escape sequence", self._at)
         elif char in "pP":
             self._property()
         elif char == "N":
             self._character_name()
-        elif char == "k" and not in_class:
+        elif char == "k":
             self._back_reference()
         elif char == "x":
             self._hexadecimal()
