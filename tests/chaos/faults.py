@@ -32,10 +32,10 @@ class Fault:
     gap_s: float
 
 
-#: Shorter than any time-out of ours, and longer than all of them (a worker's session: 6 s). The broker is frozen for less
-#: than its own session (3 s in a development stack): the only broker of a cluster that wakes up after more fences itself
-#: and then skips the commit markers under way, "these partitions are likely deleted already", so that transactions hang
-#: until an operator aborts them (Kafka 4.3.1).
+#: Shorter than any time-out of ours, and longer than all of them (a worker's session: 6 s). The broker is frozen for
+#: less than its own session (3 s in a development stack): the only broker of a cluster that wakes up after more fences
+#: itself and skips the commit markers under way, "these partitions are likely deleted already", so that transactions
+#: hang until an operator aborts them (Kafka 4.3.1).
 _BLINK_S = (0.3, 2.0)
 _LONG_S = (6.5, 9.0)
 

@@ -106,15 +106,12 @@ class Harm:
         if fault.target == "broker":
             pid = stack.broker.pid
             return "broker", None if pid is None else psutil.Process(pid)
-        names = await self._candidates(fault.target)
-        if not names:
-            return fault.target, None
-        name = names[int(fault.pick * len(names))]
-        mark = stack.processes[name].mark
-        process = None if mark is None else mark.alive()
-        if process is None or fault.target not in ("jvm", "run"):
-            return name, process
-        return name, _inside(process, fault.target, fault.pick)
+        found: list[tuple[str, psutil.Process]] = []
+        for name in await self._candidates(fault.target):
+            mark = stack.processes[name].mark
+            process = None if mark is None else mark.alive()
+            found += [] if process is None else [(name, one) for one in _inside(process, fault.target)]
+        return found[int(fault.pick * len(found))] if found else (fault.target, None)
 
     async def _candidates(self, target: str) -> Sequence[str]:
         """Names of the services of this kind that live."""
@@ -129,14 +126,16 @@ class Harm:
         return leads if target == "leader" else [name for name in herders if name not in leads]
 
 
-def _inside(worker: psutil.Process, target: str, pick: float) -> psutil.Process | None:
-    """The JVM of a worker, or one of its runs."""
+def _inside(service: psutil.Process, target: str) -> Sequence[psutil.Process]:
+    """The process itself; of a worker its JVM, or its runs."""
     with contextlib.suppress(psutil.NoSuchProcess):
+        if target == "run":
+            return runs_of(service)
         if target == "jvm":
-            return jvm_of(worker)
-        runs = runs_of(worker)
-        return runs[int(pick * len(runs))] if runs else None
-    return None
+            jvm = jvm_of(service)
+            return [] if jvm is None else [jvm]
+        return [service]
+    return []
 
 
 async def _pause(seconds: float) -> None:
