@@ -45,6 +45,7 @@ class FleetWorker:
         self._herders = herders
         self._epoch_max = 0
         self._outbox: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
+        self._ended = asyncio.Event()
         self._statuses: dict[Key, status_pb2.Status] = {}
         self._status_channel = connect(status_store)
         self._status_stub: StatusWriteServiceAsyncStub = StatusWriteServiceStub(self._status_channel)
@@ -54,6 +55,7 @@ class FleetWorker:
 
     async def end(self) -> None:
         """Be gone at once, as after kill -9."""
+        self._ended.set()
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
@@ -100,17 +102,17 @@ class FleetWorker:
                 for name, task in tasks[: len(tasks) // 10]
             ]
             self._outbox.put_nowait(pb.SessionRequest(heartbeat=pb.WorkerHeartbeat(progress=progress)))
-            await asyncio.sleep(HEARTBEAT_S)
+            await self._wait(HEARTBEAT_S)
 
     async def _lease(self) -> None:
         while True:
             with contextlib.suppress(HerdmeshError):
                 await self._status_stub.Heartbeat(status_write_pb.HeartbeatRequest(worker=self.identity))
-            await asyncio.sleep(HEARTBEAT_S)
+            await self._wait(HEARTBEAT_S)
 
     async def _write_statuses(self) -> None:
         while True:
-            await asyncio.sleep(BATCH_S)
+            await self._wait(BATCH_S)
             keys = list(self._statuses)[:BATCH_MAX]
             if not keys:
                 continue
@@ -121,6 +123,11 @@ class FleetWorker:
             request = status_write_pb.PutStatusesRequest(request_id=uuid.uuid4().hex, writer=self.identity, puts=puts)
             with contextlib.suppress(HerdmeshError):
                 await self._status_stub.PutStatuses(request)
+
+    async def _wait(self, at_most_s: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(at_most_s):
+                await self._ended.wait()
 
     def _hear(self, response: pb.SessionResponse) -> None:
         match response.WhichOneof("message"):
