@@ -95,6 +95,19 @@ def test_where_connect_fails_the_key_is_named_and_the_others_are_still_looked_at
     assert fix in advice
 
 
+def test_topics_that_could_not_be_created_are_refused_before_a_task_starts() -> None:
+    prefix = "topic.creation.default."
+    good: dict[str, str | None] = {**SOURCE, f"{prefix}partitions": "-1", f"{prefix}replication.factor": "1"}
+    assert errors(answered(good)) == {}
+    assert errors(answered({**good, f"{prefix}partitions": "0"})) == {
+        f"{prefix}partitions": [
+            f"Invalid value 0 for configuration {prefix}partitions: Number of partitions must be positive, or -1 to "
+            "use the broker's default"
+        ]
+    }
+    assert list(errors(answered({**good, f"{prefix}replication.factor": "40000"}))) == [f"{prefix}replication.factor"]
+
+
 def test_a_key_without_definition_has_no_type_and_secrets_are_masked() -> None:
     result = answered({**SOURCE, "producer.override.bogus": "x", "producer.override.ssl.key.password": "hush"})
     fields = {field.name: field for field in result.fields}

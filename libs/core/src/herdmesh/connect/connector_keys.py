@@ -23,6 +23,7 @@ from herdmesh.connect.validators import (
     optional_at_least,
     optional_between,
     plugin_version,
+    positive_or_broker_default,
     regex,
     unique_aliases,
 )
@@ -209,6 +210,18 @@ SINK = COMMON.extended(*_SINK_KEYS)
 """Keys of every sink connector (Java: SinkConnectorConfig)."""
 SOURCE = COMMON.extended(*_SOURCE_KEYS)
 """Keys of every source connector (Java: SourceConnectorConfig)."""
+_BROKERS = "not larger than the number of brokers in the Kafka cluster"
+TOPIC_CREATION = ConfigDef(
+    ConfigKey("topic.creation.default.replication.factor", Type.SHORT, -1, Importance.LOW,
+              "The replication factor of topics that are created; -1 takes the broker's default.",
+              positive_or_broker_default(
+                  f"Replication factor must be positive and {_BROKERS}", f"Positive number {_BROKERS}")),
+    ConfigKey("topic.creation.default.partitions", Type.INT, -1, Importance.LOW,
+              "The number of partitions of topics that are created; -1 takes the broker's default.",
+              positive_or_broker_default("Number of partitions must be positive", "Positive number")),
+)  # fmt: skip
+"""Of sources: the group of topics that every other group falls back to (KIP-158). Connect looks at these only when a
+task starts, and then wants both; here the broker's defaults do when they are left out."""
 HERDMESH = ConfigDef(
     _herdmesh.key(1, "herdmesh.linger.ms", Type.LONG, 5_000, _LOW, "SHORT", "Linger",
                   "How long a run waits for records before its task goes idle, in milliseconds.", at_least(0)),

@@ -13,7 +13,8 @@ import re
 
 from herdmesh.connect import chain_config
 from herdmesh.connect.config import FieldViolation, RawConfig, Type, parse_value
-from herdmesh.connect.connector_keys import HERDMESH
+from herdmesh.connect.connector import ConnectorKind
+from herdmesh.connect.connector_keys import HERDMESH, TOPIC_CREATION
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginDescriptor
 
@@ -26,9 +27,12 @@ def refusals(config: RawConfig, plugin: PluginDescriptor, worker: RawConfig) -> 
 
     Raises what the author's `validate` raises beyond ConfigError.
     """
-    ours = HERDMESH.validate(config)
+    definitions = [HERDMESH, TOPIC_CREATION] if plugin.kind is ConnectorKind.SOURCE else [HERDMESH]
     found = [
-        FieldViolation(name, problem.message, problem.fix) for name, value in ours.items() for problem in value.problems
+        FieldViolation(name, problem.message, problem.fix)
+        for definition in definitions
+        for name, value in definition.validate(config).items()
+        for problem in value.problems
     ]
     found += [*chain_config.violations(config, worker=worker), *_not_built(config, worker), *_python_regex(config)]
     found += _restart_rules(config)

@@ -28,6 +28,16 @@ def at_least(minimum: int) -> Validator:
     return Validator(f"[{minimum},...]", check)
 
 
+def positive_or_broker_default(what: str, valid: str) -> Validator:
+    """A number from 1, or -1 for what the broker takes by itself; null passes."""
+
+    def check(field: str, value: Any) -> None:
+        if value is not None and value != -1 and value < 1:
+            raise ConfigError.for_value(field, value, f"{what}, or -1 to use the broker's default", fix="write -1")
+
+    return Validator(f"{valid}, or -1 to use the broker's default", check)
+
+
 def optional_at_least(minimum: int) -> Validator:
     """As `at_least`, but null passes."""
     inner = at_least(minimum)
