@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from herdmesh.herder.state import commands, holds, placement, plan_notes, tasksets
+from herdmesh.herder.state import commands, holds, lifecycle, placement, plan_notes, tasksets
 from herdmesh.herder.state.configs import checked_name, own_name
 from herdmesh.herder.state.events import CommandReplied
 from herdmesh.herder.state.mesh import Mesh
@@ -75,18 +75,20 @@ def _planned(
 ) -> Planned:
     """`made` None = no task configs are made in this target state."""
     assert call.validation is not None
-    itself = UnitId(call.name)
     known = mesh.connectors.get(call.name)
     units = {unit.id: unit for unit in known.units.values()} if known is not None else {}
-    # First the old task set under the new config, then the new set: what another class moves, it moves before.
-    places = placement.places(mesh, entry, _wanted(entry))
-    runs = places[itself] is not None
+    runs = any(lifecycle.able(mesh, entry, worker_id) for worker_id in mesh.members)
     if made is not None and failure is None:
         failure = tasksets.too_many(entry, made)
     if made is not None and failure is None and runs and tasksets.differs(entry, made):
-        entry = _committed(entry, made)
-        places = placement.places(mesh, entry, _wanted(entry), begun=places)
-    wanted = _wanted(entry)
+        after = _committed(entry, made)
+    else:
+        after = entry
+    # What another class moves, it moves under the old task set.
+    other_class = before is not None and before.plugin != entry.plugin
+    begun = placement.places(mesh, entry, _wanted(entry)) if other_class and after is not entry else None
+    entry, wanted = after, _wanted(after)
+    places = placement.places(mesh, entry, wanted, begun)
     same_config = before is not None and before.config == entry.config
     steps = [
         _step(entry, unit_id, units.get(unit_id), places, same_config)
