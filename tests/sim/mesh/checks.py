@@ -258,7 +258,9 @@ class Checker:
             self.find("one owner past the fence", " and ".join(map(str, owners)))
         self._one_set(run)
         order, newest = run.assignment.order, self._orders.get(run.task_id, (0, 0))
-        self._orders[run.task_id] = max(order, newest)
+        if order[0] == max(self._epochs, default=0):
+            # What a leader started after its time is over is not what anybody else could know of.
+            self._orders[run.task_id] = max(order, newest)
         if order < newest and not run.stopping and self._knows_better(run, newest):
             self.find("newest owner wins", f"{run} on {run.worker.name} takes over after {newest}")
 
