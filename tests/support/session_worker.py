@@ -96,14 +96,13 @@ class SessionWorker:
             channel = connect(search.address)
             try:
                 await self._session(WorkerSessionServiceStub(channel))
-                wait_s = search.again()
             except NotLeader as error:
-                wait_s = search.follows(error.leader_address)
+                search.follows(error.leader_address)
             except (HerdmeshError, TimeoutError):
-                wait_s = search.unanswered()
+                search.unanswered()
             finally:
                 await channel.close()
-            await asyncio.sleep(wait_s)
+            await asyncio.sleep(0.05)
 
     async def _session(self, stub: WorkerSessionServiceAsyncStub) -> None:
         self._outbox = asyncio.Queue()
