@@ -333,6 +333,7 @@ def stories(draw: st.DrawFn) -> Story:
     )
 
 
+@pytest.mark.timeout(soak_or(60, 900))
 @settings(max_examples=soak_or(100, 3_000), deadline=None)
 @given(stories())
 def test_what_is_planned_is_what_happens(story: Story) -> None:
