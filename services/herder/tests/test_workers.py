@@ -100,6 +100,21 @@ def test_a_new_leader_does_not_wait_for_a_dead_lease(world: World) -> None:
     assert set(world.workers["w1"].held) >= had
 
 
+def test_a_new_leader_does_not_believe_leases_that_call_a_present_worker_dead(world: World) -> None:
+    starts = len(world.starts)
+    world.kill_herder()
+    world.status_store_away = True
+    late = world.workers["w2"]
+    late.frozen = True
+    world.advance(7_000)  # the leases run out: nobody writes them
+    world.lead()
+    world.advance(1_500)
+    assert len(world.starts) == starts
+    late.thaw()
+    world.advance(2_000)
+    assert cluster(world) == (0, 9)
+
+
 def test_a_config_changed_while_nobody_led_restarts_only_its_own(world: World) -> None:
     world.kill_herder()
     entry = world.config.entries["a"]

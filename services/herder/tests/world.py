@@ -86,6 +86,7 @@ class World:
         self._next_tick = self.now
         self._next_beat = self.now
         self._leases: dict[str, int] = {}
+        self.status_store_away = False
         self._said: dict[tuple[str, UnitId], RunState] = {}
         self._status_offset = 0
         self._reign = 0
@@ -442,7 +443,8 @@ class World:
         before = self.leases()
         for worker in self.workers.values():
             if worker.alive and not worker.frozen and not worker.released:
-                self._leases[worker.id] = self.now + 6_000
+                if not self.status_store_away:
+                    self._leases[worker.id] = self.now + 6_000
                 if worker.session is None:
                     worker.dial()
                 else:

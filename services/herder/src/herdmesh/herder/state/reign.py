@@ -37,10 +37,17 @@ def gathering(mesh: Mesh) -> bool:
 
 
 def kept_for(mesh: Mesh, unit: UnitId) -> bool:
-    """True when a worker with a live lease last reported that it has the unit, and may yet dial in with it."""
+    """True when a worker with a live lease last reported that it has the unit, and may yet dial in with it. A lease
+    table that calls somebody dead who talks to us was not written for a while: it says nothing of the others either."""
     if mesh.now >= mesh.adopting_until_ms:
         return False
     status = mesh.status_of(unit)
     if status is None or status.state not in HELD_STATES or status.worker_id in mesh.members:
         return False
-    return mesh.lease_lives(status.worker_id, status.worker_incarnation)
+    return mesh.lease_lives(status.worker_id, status.worker_incarnation) or any(
+        member.session is not None
+        and (lease := mesh.leases.get(member.worker_id)) is not None
+        and not lease.live
+        and lease.incarnation == member.incarnation
+        for member in mesh.members.values()
+    )
