@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from herdmesh.herder.state import events as ev
+from herdmesh.herder.state.instructions import SetUnitTarget
 from herdmesh.herder.state.model import ErrorClass, Failure, RunState, TargetState, UnitId
 from herdmesh.herder.state.requests import (
     CreateConnector,
@@ -248,3 +249,21 @@ def test_a_change_of_ours_half_read_is_not_taken_for_a_foreign_writers(world: Wo
     world.run()
     world.advance(3_000)
     assert len(world.starts) == before
+
+
+def test_a_connector_resumed_before_its_worker_said_stopped_gets_its_tasks_back(world: World) -> None:
+    """An author's stop may take its time; resumed meanwhile, the connector is RUNNING again and never was STOPPED for
+    the leader. Found by tests/sim/mesh."""
+    world.ask(CreateConnector("c", sink(2)))
+    world.advance(1_000)
+    holder = next(one for one in world.workers.values() if UnitId("c") in one.held)
+    holder.frozen = True
+    world.ask(SetTarget("c", TargetState.STOPPED))
+    # The stop is still under way when the resume comes: of the two, only the resume has an effect.
+    holder.backlog = [sent for sent in holder.backlog if not isinstance(sent.message, SetUnitTarget)]
+    world.ask(SetTarget("c", TargetState.STARTED))
+    holder.thaw()
+    world.advance(10_000)
+    view = world.herder.connector("c")
+    assert view is not None
+    assert [task.status.state for task in view.tasks] == [RunState.RUNNING, RunState.RUNNING]

@@ -270,7 +270,7 @@ class Checker:
         newest = self._sets.get(connector)
         if newest is None or newest[0] < order:
             self._sets[connector] = (order, run.task_set)
-        elif newest[1] != run.task_set and not self._knows_better(run, newest[0]):
+        elif newest[1] != run.task_set and (run.stopping or not self._knows_better(run, newest[0])):
             # docs/bugs.md, "a worker that was cut off wakes an idle task of an older set"
             self.counts["a cut-off worker began a run of an older task set"] += 1
             run.excused = True

@@ -43,7 +43,7 @@ def lead_when_caught_up(mesh: Mesh) -> None:
     mesh.adopting_until_ms = mesh.now + mesh.rules.session_timeout_ms
     mesh.gathering_until_ms = mesh.now + mesh.rules.stream_grace_ms
     mesh.heartbeat_ms = mesh.now
-    for name in {*mesh.entries, *mesh.statuses}:
+    for name in sorted({*mesh.entries, *mesh.statuses}):
         connector = mesh.connector(name)
         record = connector.entry.task_count_record if connector.entry is not None else None
         # Whoever ran these for the leader before us may do so still; take-overs and fences take numbers off this set.

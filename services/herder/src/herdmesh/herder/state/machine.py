@@ -270,7 +270,7 @@ class Herder:
         if isinstance(event, ev.StatusSnapshot):
             mesh.place_again = True
         if mesh.role is Role.LEADING:
-            for name in names:
+            for name in sorted(names):
                 mesh.connector(name)
                 mesh.touch(name)
 

@@ -62,7 +62,8 @@ def settle(mesh: Mesh, connector: Connector) -> None:
     if mesh.now < connector.write_ms:
         return
     if entry.wanted_state is TargetState.STOPPED:
-        connector.generate, connector.made = Generate.NO, None
+        # Its tasks are made anew on resume, also when its worker never said that it was STOPPED in between.
+        connector.generate, connector.made = Generate.WANTED, None
         if entry.tasks or entry.task_count or entry.inconsistent:
             _commit(mesh, connector, entry, ())
         return
