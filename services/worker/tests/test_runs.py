@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import pickle
 import sys
 import threading
@@ -16,7 +17,17 @@ import pytest
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.connect import offsets_file
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.engine.contract import ErrorClass, Progress, RunEnd, RunOutcome, RunSpec, Share, Stop, TaskKind
+from herdmesh.engine.contract import (
+    ErrorClass,
+    Progress,
+    RunEnd,
+    RunOutcome,
+    RunSpec,
+    Share,
+    Stop,
+    TaskKind,
+    TaskSetClaim,
+)
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.worker import wire
@@ -28,7 +39,7 @@ from herdmesh.worker.errors import RunLost
 from herdmesh.worker.service.run_service import RunServicer
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import Assignment, TaskSpec, UnitId
 
 PROGRAM = """
 import pickle, sys
@@ -64,6 +75,10 @@ class SubprocessJobs:
         self.released.set()
 
 
+ASSIGNMENT = Assignment(3, 12, "i1", ("store", (40,)), "7:aa")
+CLAIM = TaskSetClaim("connect-configs", 40, "i1", "7:aa")
+
+
 @dataclass
 class Bench:
     """Runs behind a real server, and what they say."""
@@ -75,7 +90,7 @@ class Bench:
 
     def submit(self, config: dict[str, str | None], run_id: str = "r1") -> None:
         spec = TaskSpec({**SINK, **config}, {"file": "f"}, 1)
-        self.runs.submit(instructions.SubmitRun(run_id, UNIT, spec, has_committed=False))
+        self.runs.submit(instructions.SubmitRun(run_id, UNIT, spec, False, ASSIGNMENT))
 
     async def next(self) -> events.Event:
         async with asyncio.timeout(20):
@@ -223,7 +238,7 @@ async def test_offsets_a_run_hands_over_are_on_the_disk_when_it_goes_on(
     server = Server("127.0.0.1:0", [ServiceRegistration(servicer, add, SERVICE)], metrics=False)
     runs.address = f"127.0.0.1:{await server.start()}"
     source: dict[str, str | None] = {"connector.class": "FileStreamSource", "name": "c", "file": "f", "topic": "t"}
-    submit = instructions.SubmitRun("r1", UNIT, TaskSpec(source, source, 1), has_committed=False)
+    submit = instructions.SubmitRun("r1", UNIT, TaskSpec(source, source, 1), False, ASSIGNMENT)
     runs.submit(submit)
     order = await jobs.order.get()
     assert order.spec.source_offsets == {}
@@ -265,3 +280,16 @@ def test_progress_survives_the_wire() -> None:
 
 def _spec(run_id: str) -> RunSpec:
     return RunSpec(run_id, "c", 0, 1, TaskKind.SINK, "x:Y", {}, {}, "127.0.0.1:1", "g", "o", "g-c-0")
+
+
+@pytest.mark.parametrize(
+    ("silent_s", "claim"),
+    [(1.0, None)] + [(s, TaskSetClaim("connect-configs", 40, "i1", "7:aa")) for s in (3, math.inf)],
+)
+async def test_a_run_that_begins_while_no_leader_is_heard_is_to_look_at_the_config_topic(
+    bench: Bench, silent_s: float, claim: TaskSetClaim | None
+) -> None:
+    bench.jobs.hold = True
+    bench.runs.leader_heard_s = lambda: time.monotonic() - silent_s
+    bench.submit({})
+    assert (await bench.jobs.order.get()).spec.claim == claim

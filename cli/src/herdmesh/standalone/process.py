@@ -170,6 +170,7 @@ def _worker_settings(plan: WorkerPlan, herder: str, status_store: str) -> Worker
         herder=herder,
         status_store=status_store,
         group_id=_identity(plan.offsets_file),
+        config_storage_topic="",  # there is none, and no other owner either
         worker_properties=SecretStr(",".join(pairs)),
         **plan.settings,  # pyright: ignore[reportArgumentType] - by name; the table is tested against the settings
     )

@@ -46,6 +46,18 @@ class ErrorClass(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TaskSetClaim:
+    """Which task set a run believes to be part of, and from where in the config topic newer ones would be found."""
+
+    config_topic: str
+    offset: int
+    """The next offset after the connector config the set was made from."""
+    incarnation: str
+    task_digest: str
+    """`<task set generation>:<digest of the task's config>`, as the leader gave it."""
+
+
+@dataclass(frozen=True, slots=True)
 class RunSpec:
     """Everything a run needs to know; made by the worker, executed anywhere."""
 
@@ -81,6 +93,8 @@ class RunSpec:
     source_offsets: Mapping[bytes, bytes] | None = None
     """The source connector's offsets, in the bytes of the offsets topic, where the worker keeps them in a file
     (standalone mode, ADR 0003); None = they are in the offsets topic."""
+    claim: TaskSetClaim | None = None
+    """To be looked at after the take-over (`engine.claims`); None = the leader was heard a moment ago."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from herdmesh.connect.chain import SinkChain
 from herdmesh.connect.connector import PartitionId, SinkBatch, SinkTask, StagingSinkTask
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import RecordError
-from herdmesh.engine import batches, failpoints, manifest, partitions
+from herdmesh.engine import batches, claims, failpoints, manifest, partitions
 from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, RunLink, RunOutcome, RunSpec
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import OffsetsLost
@@ -91,6 +91,7 @@ class SinkLoop:
             RecordError: a record that cannot be converted or transformed; everything before it is committed.
         """
         self._fence.take_over()
+        claims.verify(self._spec)
         partitions.refuse_members(self._admin, self._settings.group)
         self._adopt(self._owned(), has_committed=self._spec.has_committed)
         try:

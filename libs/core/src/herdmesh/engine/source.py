@@ -25,7 +25,7 @@ from herdmesh.connect.chain import SourceChain
 from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import RecordError
-from herdmesh.engine import clients, failpoints, source_offsets
+from herdmesh.engine import claims, clients, failpoints, source_offsets
 from herdmesh.engine.contract import Progress, RunEnd, RunLink, RunOutcome, RunSpec
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import TaskFailed, TaskFenced
@@ -101,6 +101,7 @@ class SourceLoop:
             RecordError: a record that cannot be transformed or converted; everything before it is committed.
         """
         self._fence.take_over()
+        claims.verify(self._spec)
         self._offsets = self._read_offsets()
         self._task.start(
             self._spec.task_config,

@@ -26,6 +26,10 @@ class WorkerSettings(ServiceSettings):
     status_store: str = Field(default="127.0.0.1:7202", description="status stores, comma separated host:port")
     bootstrap_servers: str = Field(default="127.0.0.1:9092", description="Kafka brokers")
     group_id: str = Field(default="connect-cluster", description="Connect's group.id; part of every task's fence")
+    config_storage_topic: str = Field(
+        default="connect-configs",
+        description="Connect's config topic, looked into by tasks that begin while no leader is heard; empty = never",
+    )
     offset_storage_topic: str = Field(default="connect-offsets", description="Connect's offsets topic, for sources")
     offset_storage_partitions: int = Field(default=25, ge=1, description="partitions it is created with")
     offset_storage_replication_factor: int = Field(default=3, ge=1, description="replicas it is created with")

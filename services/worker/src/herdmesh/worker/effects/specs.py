@@ -16,9 +16,9 @@ from herdmesh.connect.client_overrides import check_overrides, policy_of
 from herdmesh.connect.connector import ConnectorKind, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
-from herdmesh.engine.contract import Properties, RunSpec, TaskKind
+from herdmesh.engine.contract import Properties, RunSpec, TaskKind, TaskSetClaim
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.model import Assignment, TaskSpec, UnitId
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -67,6 +67,13 @@ class RunSpecs:
     def transactional_id(self, connector: str, task: int) -> str:
         """The task's fence: whoever initialised this id last owns the task."""
         return f"{self._settings.group_id}-{connector}-{task}"
+
+    def claim(self, assignment: Assignment) -> TaskSetClaim | None:
+        """What a run is to look at that begins while no leader is heard; None where there is no config topic."""
+        topic, (_, offsets) = self._settings.config_storage_topic, assignment.config_revision
+        if not topic or not offsets:
+            return None
+        return TaskSetClaim(topic, offsets[0], assignment.incarnation, assignment.task_digest)
 
     def run_spec(self, unit: UnitId, spec: TaskSpec, run_id: str, has_committed: bool) -> RunSpec:
         """Everything a run needs. Raises ConfigError, and whatever the author's `task_class` raises."""

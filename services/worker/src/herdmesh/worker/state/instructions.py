@@ -33,6 +33,7 @@ class SubmitRun:
     unit: UnitId
     spec: TaskSpec
     has_committed: bool
+    assignment: Assignment
 
 
 @dataclass(frozen=True, slots=True)

@@ -380,7 +380,7 @@ class Tasks:
         task.phase = Phase.STARTING
         self._by_run[run_id] = task
         self._moved[task.unit] = None
-        return instructions.SubmitRun(run_id, task.unit, task.spec, task.has_committed)
+        return instructions.SubmitRun(run_id, task.unit, task.spec, task.has_committed, task.assignment)
 
     def _ask_to_share(self, now: float) -> list[Instruction]:
         runs = [task.run for task in self._by_run.values() if task.run is not None]
