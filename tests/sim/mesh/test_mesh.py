@@ -31,14 +31,16 @@ _FOLDER = Path(__file__).parent
 
 #: How many stories a mutant may live through. `make soak` looks for the first that finds it, from 0 on; else the story
 #: that found it last comes first, so that one is enough until the product changes what happens in it.
-MUTANT_STORIES = soak_or(40, 1_000)
+MUTANT_STORIES = soak_or(60, 1_000)
 FOUND_AT = {
     "stale epoch accepted": 4,
-    "lost timer": 26,
-    "restart budget ignored": 3,
-    "forgotten stray after a broken session": 40,
+    "no fence before a new task set": 13,
+    "lost timer": 1,
+    "restart budget ignored": 13,
+    "forgotten stray after a broken session": 17,
     "drained worker gets work": 1,
-    "leader writes after its epoch": 8,
+    "leader writes after its epoch": 48,
+    "lease never ends": 1,
 }
 
 
