@@ -53,7 +53,7 @@ class LeaseExtended:
 
 @dataclass(frozen=True, slots=True)
 class LeaseShortened:
-    """The campaign's stream broke: unless the config store answers again, this herder leads until `until_ms` at most."""
+    """The campaign's stream broke: unless the config store answers again, this herder leads until `until_ms` only."""
 
     until_ms: int
 
