@@ -25,15 +25,15 @@ class Watched(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[ins.Send] = []
+        self.sent: list[ins.Send] = []
 
     def _carry_out(self, instruction: ins.Instruction) -> None:
         if isinstance(instruction, ins.Send):
-            self.told.append(instruction)
+            self.sent.append(instruction)
         super()._carry_out(instruction)
 
     def asked_for_task_configs(self) -> list[str]:
-        messages = [sent.message for sent in self.told]
+        messages = [sent.message for sent in self.sent]
         return [message.connector for message in messages if isinstance(message, ins.GenerateTaskConfigs)]
 
 
@@ -77,13 +77,13 @@ def test_a_new_member_without_work_gets_what_comes_once(world: Watched) -> None:
 
 def test_a_member_that_gives_units_up_needs_no_second_round(world: Watched) -> None:
     world.ask(CreateConnector("a", sink(4)))
-    since, told = len(world.starts), len(world.told)
+    since, told = len(world.starts), len(world.sent)
     world.worker("w2")
-    stops = [sent.message for sent in world.told[told:] if isinstance(sent.message, ins.StopUnit)]
+    stops = [sent.message for sent in world.sent[told:] if isinstance(sent.message, ins.StopUnit)]
     assert len(stops) == len(units(world, since)) == 2
-    told = len(world.told)
+    told = len(world.sent)
     world.advance(30_000)
-    assert {type(sent.message) for sent in world.told[told:]} == {ins.Heartbeat}
+    assert {type(sent.message) for sent in world.sent[told:]} == {ins.Heartbeat}
 
 
 def test_a_connector_that_failed_to_start_is_not_asked_for_task_configs(world: Watched) -> None:
@@ -205,9 +205,9 @@ def test_a_worker_that_is_slow_to_start_holds_nobody_up(world: Watched) -> None:
         world.post(ev.ConfigChanged(name, entry, entry.config_revision))
     world.run()
     assert {str(unit) for unit in world.workers["w2"].held} == {"b", "b-1"}, "the other's share waits for w1 alone"
-    told = len(world.told)
+    told = len(world.sent)
     world.advance(3_000)
-    beats = [sent.session for sent in world.told[told:] if isinstance(sent.message, ins.Heartbeat)]
+    beats = [sent.session for sent in world.sent[told:] if isinstance(sent.message, ins.Heartbeat)]
     assert beats.count(world.workers["w2"].session or 0) == 3, "the herder says that it lives every second all along"
 
 
