@@ -148,6 +148,8 @@ def _state(
     if one.state.value == "RUNNING" and "always" in (connector.config or {}):
         found.append(f"{unit} runs, and will fail")
     task = worker.state.tasks.get(one.unit)
+    if task is not None and task.giving_up:
+        found.append(f"{unit} is being stopped on {worker.name}")
     owners = world.dataplane.owners.get((unit.connector, unit.task), [])
     idle = task is not None and task.phase is Phase.IDLE
     if one.state.value == "RUNNING" and not idle and not any(run.worker is worker for run in owners):
