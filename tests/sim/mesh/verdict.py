@@ -107,7 +107,7 @@ def _unit(
         where = [worker.name for worker, _ in held]
         return [f"{unit} is on {where}, shown {shown.state} {shown.conditions}"]
     worker, one = held[0]
-    if worker not in able:
+    if worker not in able and not all(_drained(leader, other) for other in able):
         return [f"{unit} is on {worker.name}, which has not its plugin"]
     found: list[str] = []
     if shown.state.value != one.state.value or shown.worker_id != worker.name:
