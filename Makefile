@@ -88,6 +88,10 @@ bench-herder: setup ## The control plane against Java Connect's on one broker, s
 	@$(BIN)/python -m herdmesh.devstack.jars connect
 	@$(BIN)/python -m bench.herder $(ARGS)
 
+.PHONY: chaos
+chaos: setup ## 15 minutes of kill -9, freezes and restarts of anything, counted (ARGS="--seed 7 --seconds 60")
+	@$(BIN)/python -m tests.chaos $(ARGS)
+
 .PHONY: soak
 soak: setup ## The long tests at full size, and docs/soak.md with what they did (ARGS="sim real" = these parts)
 	@$(BIN)/python -m herdmesh.devstack.jars connect
