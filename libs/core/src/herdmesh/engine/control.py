@@ -26,8 +26,8 @@ class Control:
         self._stopped = False
         self._share_s: float | None = None
 
-    def wish(self, now_s: float, quiet_s: float = 0.0) -> RunEnd | None:
-        """Read new commands; why to end now, None = go on. `quiet_s`: how long all was read and nothing came; 0 where
+    def wish(self, now_s: float, quiet_s: float | None = None) -> RunEnd | None:
+        """Read new commands; why to end now, None = go on. `quiet_s`: how long all was read and nothing came; None where
         the run cannot know, or is never to rest."""
         for command in self._link.commands():
             if isinstance(command, Stop):
@@ -38,6 +38,6 @@ class Control:
                 self._share_s = command.run_ms / 1000
         if self._stopped:
             return RunEnd.STOPPED
-        if self._share_s is not None and (now_s - self._started_s >= self._share_s or quiet_s >= QUIET_S):
+        if self._share_s is not None and (now_s - self._started_s >= self._share_s or (quiet_s or 0.0) >= QUIET_S):
             return RunEnd.YIELDED
         return None

@@ -311,10 +311,11 @@ class SinkLoop:
 
     def _is_quiet(self, now_s: float) -> bool:
         """Nothing for so long, and every partition read to its end: a broker that is away is no quiet."""
-        return self._quiet_s(now_s) * 1000 >= self._spec.linger_ms and not self._spec.continuous
+        quiet_s = self._quiet_s(now_s)
+        return quiet_s is not None and quiet_s * 1000 >= self._spec.linger_ms
 
-    def _quiet_s(self, now_s: float) -> float:
-        """Time since the last record while all is read; 0 while it is not, and of a run that is never to rest."""
+    def _quiet_s(self, now_s: float) -> float | None:
+        """Time since the last record while all is read; None while it is not, and of a run that is never to rest."""
         if self._spec.continuous or len(self._at_end) < len(self._positions):
-            return 0.0
+            return None
         return now_s - self._record_s
