@@ -40,17 +40,14 @@ demo: setup ## The main job: flights from Kafka to Parquet while a worker is kil
 up: setup ## Run the whole mesh in this terminal; Ctrl-C stops it
 	@$(BIN)/herd up $(ARGS)
 
-# Only what needs neither Kafka nor Spark runs side by side: see conftest.py.
-TWO_PROCESSES = -n 2 --dist loadgroup --no-loadscope-reorder
-
 .PHONY: test
 test: setup ## All tests (real broker, real Spark, real processes)
 	@$(BIN)/python -m herdmesh.devstack.jars connect
-	@$(BIN)/pytest $(TWO_PROCESSES) $(ARGS)
+	@$(BIN)/pytest $(ARGS)
 
 .PHONY: test-fast
 test-fast: .venv/.ready ## Only the tests that need neither Kafka nor Spark
-	@$(BIN)/pytest $(TWO_PROCESSES) -m "not kafka and not spark" $(ARGS)
+	@$(BIN)/pytest -m "not kafka and not spark" $(ARGS)
 
 .PHONY: check
 check: .venv/.check-tools ## ruff, pyright, layers, contracts, generated code (changes nothing)

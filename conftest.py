@@ -27,22 +27,10 @@ settings.load_profile("herdmesh")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the shared broker, so that no test is forgotten by `-m "not kafka"`, and order the run.
-
-    In several processes (`make test`) the tests that only want a processor go first, file by file. All others follow in
-    one of the processes, one after the other: the broker, the mesh and Spark exist once, and what waits for processes
-    that were killed is not disturbed by what keeps every processor busy.
-    """
+    """Mark what uses the shared broker, so that no test is forgotten by `-m "not kafka"`."""
     for item in items:
         if {"kafka", "guarded"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
-    items.sort(key=_needs_java)
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("java" if _needs_java(item) else item.nodeid.partition("::")[0]))
-
-
-def _needs_java(item: pytest.Item) -> bool:
-    return item.get_closest_marker("kafka") is not None or item.get_closest_marker("spark") is not None
 
 
 @pytest.fixture(scope="session")

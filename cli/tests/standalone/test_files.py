@@ -163,7 +163,7 @@ def _prefixes(name: str) -> list[str]:
 
 
 def herd(*arguments: str) -> tuple[int, list[Any]]:
-    done = CliRunner().invoke(app, ["run", *arguments, "-o", "json"])
+    done = CliRunner().invoke(app, ["run", *arguments, "-o", "json"], env={"HERDMESH_LOG_LEVEL": "warning"})
     decoder = json.JSONDecoder()
     text, found = done.stdout.strip(), list[Any]()
     while text:

@@ -55,8 +55,6 @@ def run_standalone(
     """Run connectors in this one process, as connect-standalone.sh does; Ctrl-C stops in order and keeps offsets."""
     if not listen.rpartition(":")[2].isdecimal():
         raise typer.BadParameter(f"{listen} is no HOST:PORT", param_hint="--listen")
-    os.environ[_LOG_LEVEL] = log_level  # for the processes of the runs
-    configure_logging(log_level)
 
     async def work() -> None:
         plan, files = _read(worker, connectors or (), output)
@@ -64,6 +62,8 @@ def run_standalone(
         problems = standalone.invalid_connectors(plan, files)
         if problems:
             raise _refused("CONFIG_INVALID", problems, _EXIT_CONFIG)
+        os.environ[_LOG_LEVEL] = log_level  # for the processes of the runs
+        configure_logging(log_level)
         stop = _stop_on_signals()
         await _until_kafka_serves(plan.bootstrap_servers, stop)
         show = _Progress(output)
