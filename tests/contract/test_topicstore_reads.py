@@ -344,8 +344,8 @@ async def test_a_store_without_an_audit_topic_has_no_audit(cluster: Cluster) -> 
 
 async def test_an_idle_writer_keeps_its_identity_alive(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(keep_alive_ms=20))
+    await until_role(store, Role.WRITER)  # of two that join at once either may become it
     replica = await cluster.open(tuning=StoreTuning(keep_alive_ms=20))
-    await until_role(store, Role.WRITER)
     watcher = Watcher(replica)
 
     def kept_alive() -> list[bytes]:

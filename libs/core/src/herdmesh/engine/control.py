@@ -27,8 +27,10 @@ class Control:
         self._share_s: float | None = None
 
     def wish(self, now_s: float, quiet_s: float | None = None) -> RunEnd | None:
-        """Read new commands; why to end now, None = go on. `quiet_s`: how long all was read and nothing came; None where
-        the run cannot know, or is never to rest."""
+        """Read new commands; why to end now, None = go on.
+
+        `quiet_s`: how long all was read and nothing came; None where the run cannot know, or is never to rest.
+        """
         for command in self._link.commands():
             if isinstance(command, Stop):
                 self._stopped = True
