@@ -240,8 +240,9 @@ class Chaos:
             left, took = self._addresses.get(was.worker_id, ""), self._addresses.get(now.worker_id, "")
             if was.state != "RUNNING" or self._harmed(left, begun_s):
                 continue
-            if took != left and (self._harmed(took, begun_s) or self._workers.ready_s.get(took, 0.0) > begun_s):
-                continue  # balance: moved onto a worker that came back
+            came_back = self._workers.ready_s.get(took, 0.0) > begun_s - SETTLE_S
+            if took != left and (self._harmed(took, begun_s) or came_back):
+                continue  # balance: moved onto a worker that came back, also shortly before the round began
             self._violated(
                 f"{named(unit)} was restarted (generation {was.generation} -> {now.generation}, {left} -> {took}), "
                 f"and neither was harmed"

@@ -1,7 +1,7 @@
 """Two herders as processes of their own: one is killed, stopped or frozen; the other leads, and no task restarts.
 
 Stores keep everything in memory and workers speak the session protocol without Spark: what is measured here is
-leadership and how clients find it. `test_chaos.py` does the same among everything else that dies.
+leadership and how clients find it. `tests.chaos` does the same among everything else that dies.
 """
 
 from __future__ import annotations
