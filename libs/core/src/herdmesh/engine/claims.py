@@ -28,6 +28,7 @@ _KEY_PREFIX = b"herdmesh-connector-"
 
 
 def verify(spec: RunSpec) -> None:
+from herdmesh.engine.settings import access_of
     """Return when the run's task is part of the set in force, or nobody doubts it.
 
     Raises:
@@ -53,7 +54,7 @@ def _newest(spec: RunSpec, claim: TaskSetClaim) -> ManifestRecord | None:
     """The last manifest of the connector in the config topic from the claim's place on."""
     key = _KEY_PREFIX + spec.connector.encode()
     found: ManifestRecord | None = None
-    consumer = clients.consumer(spec, f"{spec.group_id}-claims", {})
+    consumer = clients.consumer(spec, f"{spec.group_id}-claims", access_of(spec, "consumer"))
     try:
         consumer.assign([TopicPartition(claim.config_topic, 0, claim.offset)])
         deadline_s = time.monotonic() + _TIMEOUT_S

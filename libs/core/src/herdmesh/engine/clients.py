@@ -104,11 +104,12 @@ def producer(
     return _made(Producer, "producer.override.", config)
 
 
-def admin(spec: RunSpec) -> AdminClient:
-    """A client for questions about groups and topics."""
+def admin(spec: RunSpec, access: ClientConfig) -> AdminClient:
+    """A client for questions about groups and topics. `access`: how it logs in and encrypts."""
     config: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
         "client.id": f"connector-adminclient-{spec.connector}-{spec.task}",
+        **access,
     }
     return _made(AdminClient, "admin.override.", config)
 

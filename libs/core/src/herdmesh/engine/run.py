@@ -62,12 +62,11 @@ def _run_sink(spec: RunSpec, link: RunLink) -> RunOutcome:
     )
     consumer = clients.consumer(spec, settings.group, settings.consumer)
     try:
-        fence = Fence(clients.producer(spec, {}), spec.transactional_id)
+        fence = Fence(clients.producer(spec, settings.access), spec.transactional_id)
         try:
             task.start(spec.task_config, context)
-            loop = SinkLoop(
-                spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, admin=clients.admin(spec)
-            )
+            admin = clients.admin(spec, settings.access)
+            loop = SinkLoop(spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, admin=admin)
             return loop.run()
         finally:
             task.stop()
@@ -84,9 +83,8 @@ def _run_source(spec: RunSpec, link: RunLink) -> RunOutcome:
     failures = DeliveryFailures()
     fence = Fence(clients.producer(spec, settings.producer, failures.add), spec.transactional_id)
     try:
-        loop = SourceLoop(
-            spec, settings, link, task=task, chain=chain, fence=fence, failures=failures, admin=clients.admin(spec)
-        )
+        admin = clients.admin(spec, settings.admin)
+        loop = SourceLoop(spec, settings, link, task=task, chain=chain, fence=fence, failures=failures, admin=admin)
         return loop.run()
     finally:
         task.stop()

@@ -1,7 +1,7 @@
 """What a run takes from the configs in its spec: groups, topics, intervals, client settings.
 
-Owns the reading of those keys and their defaults (reference configs 4 and 5, offsets-topic 8 and 9). Pure: no client is
-made here.
+Owns the reading of those keys and their defaults (reference configs 4 and 5, offsets-topic 8 and 9). How clients log in
+and encrypt is `connect.client_security`'s. Pure: no client is made here.
 
 Invariant: a value that cannot be used is a ConfigError that names its key; an override is dropped only when it is on
 the list of Java-only keys, and then it is named in `ignored`.
@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from herdmesh.connect.client_security import client_access, is_access
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.contract import RunSpec
 
@@ -45,7 +46,6 @@ _JAVA_ONLY = frozenset(
         "partitioner.ignore.keys",
         "partitioner.adaptive.partitioning.enable",
         "default.api.timeout.ms",
-        "security.providers",
         "send.buffer.bytes",
         "receive.buffer.bytes",
     )
@@ -72,6 +72,8 @@ class SinkSettings:
     reset_missing: bool
     """True = lost offsets are started anew instead of failing the task."""
     consumer: ClientConfig
+    access: ClientConfig
+    """How the task's other clients reach the brokers: as its consumer, which in Connect is the only one a sink has."""
     ignored: tuple[str, ...]
     """Overrides that mean nothing to librdkafka."""
 
@@ -90,6 +92,10 @@ class SourceSettings:
     transaction_interval_ms: int
     """A transaction is committed after so long, or as soon as the source has nothing more."""
     producer: ClientConfig
+    admin: ClientConfig
+    """How topics are made; as the producer reaches the brokers where nothing is said of admin clients."""
+    offsets_consumer: ClientConfig
+    """How offsets are read, likewise."""
     topic_creation: bool
     """False = topics are left to the broker's auto-creation (the worker's `topic.creation.enable`)."""
     topic_partitions: int
@@ -125,6 +131,7 @@ def sink_settings(spec: RunSpec) -> SinkSettings:
         reset_to_latest=reset in ("latest", "end", "largest"),
         reset_missing=missing == "reset",
         consumer=overrides,
+        access=access_of(spec, "consumer"),
         ignored=ignored,
     )
 
@@ -143,12 +150,23 @@ def source_settings(spec: RunSpec) -> SourceSettings:
         offsets_topic=_text(config, "offsets.storage.topic") or spec.offset_storage_topic,
         transaction_interval_ms=interval_ms,
         producer=overrides,
+        admin=access_of(spec, "admin", "producer"),
+        offsets_consumer=access_of(spec, "consumer", "producer"),
         topic_creation=_text(spec.worker_config, "topic.creation.enable").lower() != "false",
         topic_partitions=_number(config, prefix + "partitions", -1, minimum=-1),
         topic_replication_factor=_number(config, prefix + "replication.factor", -1, minimum=-1),
         topic_config={key: value for key, value in _under(config, prefix) if key not in own},
         ignored=ignored,
     )
+
+
+def access_of(spec: RunSpec, *clients: str) -> ClientConfig:
+    """How the first of these kinds of client that anything is said of reaches the brokers. Raises ConfigError."""
+    for client in clients:
+        found = client_access(client, spec.worker_config, spec.connector_config).config
+        if found:
+            return dict(found)
+    return {}
 
 
 def offsets_topic_settings(spec: RunSpec) -> tuple[int, int]:
@@ -183,13 +201,14 @@ def _client_overrides(spec: RunSpec, client: str) -> tuple[ClientConfig, tuple[s
     layers = ((spec.worker_config, f"{client}."), (spec.connector_config, f"{client}.override."))
     for config, prefix in layers:
         for key, value in _under(config, prefix):
-            if key.startswith("override."):
+            if key.startswith("override.") or is_access(key):
                 continue
             if key in _JAVA_ONLY:
                 ignored.append(prefix + key)
             else:
                 merged[_RENAMED.get(key, key)] = value
-    return merged, tuple(ignored)
+    access = client_access(client, spec.worker_config, spec.connector_config)
+    return {**merged, **access.config}, (*ignored, *access.ignored)
 
 
 def _under(config: Mapping[str, str | None], prefix: str) -> Iterator[tuple[str, str]]:

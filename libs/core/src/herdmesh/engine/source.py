@@ -142,7 +142,8 @@ class SourceLoop:
         topic = self._settings.offsets_topic
         partitions, replication_factor = offsets_topic_settings(self._spec)
         source_offsets.ensure_topic(self._admin, topic, partitions, replication_factor, _OFFSETS_TOPIC_CONFIG)
-        consumer = clients.consumer(self._spec, f"connect-{self._spec.connector}", {})
+        group = f"connect-{self._spec.connector}"
+        consumer = clients.consumer(self._spec, group, self._settings.offsets_consumer)
         try:
             return source_offsets.read(consumer, topic, self._spec.connector)
         finally:

@@ -99,7 +99,7 @@ async def serve_on(
     specs = RunSpecs(settings, PluginRegistry.discover(), offsets.of if offsets is not None else None)
     incarnation = uuid.uuid4().hex
     loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)))
-    watch = IdleWatch(settings.bootstrap_servers, settings.watch_interval_ms, specs, loop.emit)
+    watch = IdleWatch(settings.bootstrap_servers, settings.access(), settings.watch_interval_ms, specs, loop.emit)
     plugins, loggers = Plugins(specs.plugins), Loggers()
     runs = Runs(spark, specs, watch.remember_sign, loggers.changed, loop.emit)
     commands = Commands(settings, specs, plugins, loggers, Offsets(specs, offsets))

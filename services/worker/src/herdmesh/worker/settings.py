@@ -8,8 +8,11 @@ from typing import Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from herdmesh.connect.client_overrides import OVERRIDE_ALLOWLIST, OVERRIDE_POLICY, policy_of
+from herdmesh.connect.client_security import client_access
 from herdmesh.connect.errors import ConfigError
 from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
+
+_CLIENTS = ("admin", "consumer", "producer")
 
 
 def default_slots() -> int:
@@ -65,12 +68,22 @@ class WorkerSettings(ServiceSettings):
         return value
 
     @model_validator(mode="after")
-    def _policy_exists(self) -> Self:
+    def _can_be_used(self) -> Self:
         try:
             policy_of(self.worker_config())
+            for client in _CLIENTS:
+                client_access(client, self.worker_config())
         except ConfigError as error:
             raise ValueError(f"{error} ({error.fix})") from error
         return self
+
+    def access(self) -> dict[str, str]:
+        """How the worker's own Kafka clients log in and encrypt, in librdkafka's words: as admin clients in Connect, or
+        as connectors' clients where nothing is said of those."""
+        for client in _CLIENTS:
+            if found := client_access(client, self.worker_config()).config:
+                return dict(found)
+        return {}
 
     def worker_config(self) -> dict[str, str | None]:
         """Defaults that a connector's config overrides, under Connect's names."""

@@ -58,7 +58,7 @@ class Commands:
     async def fence_tasks(self, connector: str, task_count: int) -> None:
         """Initialise the ids of tasks 0 to task_count - 1. Raises KafkaException."""
         ids = [self._specs.transactional_id(connector, task) for task in range(task_count)]
-        await fence(self._settings.bootstrap_servers, ids)
+        await fence(self._settings.bootstrap_servers, self._settings.access(), ids)
 
     async def validated(self, config: Properties) -> worker_service_pb2.ConfigValidation:
         """Everything wrong with the config. Raises what the author's code raises."""

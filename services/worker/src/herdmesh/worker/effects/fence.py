@@ -7,6 +7,7 @@ own, a few at a time, in threads.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Final
 
 from confluent_kafka import KafkaException, Producer
@@ -17,13 +18,18 @@ _AT_A_TIME: Final = 4
 _INIT_TIMEOUT_S: Final = 30.0
 
 
-async def fence(bootstrap_servers: str, transactional_ids: list[str]) -> None:
-    """Return when every id is initialised. All are tried; raises KafkaException with the first that failed."""
+async def fence(bootstrap_servers: str, access: Mapping[str, str], transactional_ids: list[str]) -> None:
+    """Return when every id is initialised. All are tried; raises KafkaException with the first that failed.
+
+    `access`: how to log in and encrypt, in librdkafka's words.
+    """
     limit = asyncio.Semaphore(_AT_A_TIME)
 
     async def one(transactional_id: str) -> None:
         async with limit:
-            await in_thread(f"fence {transactional_id}", lambda: _initialise(bootstrap_servers, transactional_id))
+            await in_thread(
+                f"fence {transactional_id}", lambda: _initialise(bootstrap_servers, access, transactional_id)
+            )
 
     results = await asyncio.gather(*(one(item) for item in transactional_ids), return_exceptions=True)
     for result in results:
@@ -31,7 +37,7 @@ async def fence(bootstrap_servers: str, transactional_ids: list[str]) -> None:
             raise result
 
 
-def _initialise(bootstrap_servers: str, transactional_id: str) -> None:
+def _initialise(bootstrap_servers: str, access: Mapping[str, str], transactional_id: str) -> None:
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -40,6 +46,7 @@ def _initialise(bootstrap_servers: str, transactional_id: str) -> None:
             "reconnect.backoff.max.ms": 500,
             # Being closed with its last event unread is worth a line to librdkafka at the default level.
             "log_level": 5,
+            **access,
         }
     )
     try:

@@ -70,11 +70,14 @@ class IdleWatch:
     def __init__(
         self,
         bootstrap_servers: str,
+        access: Mapping[str, str],
         interval_ms: int,
         specs: RunSpecs,
         emit: Callable[[TaskHasWork], Awaitable[None]],
     ) -> None:
+        """`access`: how to log in to the brokers and encrypt, in librdkafka's words."""
         self._bootstrap_servers = bootstrap_servers
+        self._access = access
         self._interval_s_min = self._interval_s = interval_ms / 1000
         self._specs = specs
         self._emit = emit
@@ -234,6 +237,7 @@ class IdleWatch:
                     "bootstrap.servers": self._bootstrap_servers,
                     "client.id": "herdmesh-idle-watch",
                     "reconnect.backoff.max.ms": 500,
+                    **self._access,
                 }
             )
         return self._admin

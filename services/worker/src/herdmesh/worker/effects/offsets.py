@@ -140,7 +140,9 @@ def _whole(value: object, what: str, bits: int) -> int:
 def _write_records(spec: RunSpec, records: Mapping[bytes, bytes | None], given_up_s: float) -> None:
     settings = source_settings(spec)
     count, replication_factor = offsets_topic_settings(spec)
-    source_offsets.ensure_topic(clients.admin(spec), settings.offsets_topic, count, replication_factor, _COMPACTED)
+    source_offsets.ensure_topic(
+        clients.admin(spec, settings.admin), settings.offsets_topic, count, replication_factor, _COMPACTED
+    )
     failures = DeliveryFailures()
     fence = Fence(clients.producer(spec, settings.producer, failures.add), spec.transactional_id)
     try:
@@ -159,13 +161,13 @@ def _write_records(spec: RunSpec, records: Mapping[bytes, bytes | None], given_u
 
 def _write_group(spec: RunSpec, offsets: Mapping[PartitionId, int | None], given_up_s: float) -> None:
     settings = sink_settings(spec)
-    admin = clients.admin(spec)
+    admin = clients.admin(spec, settings.access)
     partitions.refuse_members(admin, settings.group)
     wanted = {partition: offset for partition, offset in offsets.items() if offset is not None}
     consumer = clients.consumer(spec, settings.group, settings.consumer)
     try:
         _check(admin, settings, wanted)
-        fence = Fence(clients.producer(spec, {}), spec.transactional_id)
+        fence = Fence(clients.producer(spec, settings.access), spec.transactional_id)
         try:
             _take_over(fence, given_up_s)
             if len(wanted) < len(offsets):
