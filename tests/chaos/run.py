@@ -2,8 +2,8 @@
 
 Owns the order of a run and the judging. Faults come in rounds from a seed; after each round, when its harm is over:
 
-- every connector and task is RUNNING again within `SETTLE_S` of the last fault or of the first worker ready, whichever
-  is later (a freeze ends when it is woken; the broker's fault when it serves again);
+- every connector and task is RUNNING again within `SETTLE_S` (or what the caller grants) of the last fault or of the
+  first worker ready, whichever is later (a freeze ends when it is woken; the broker's fault when it serves again);
 - a task that ran on a worker that was not harmed was not restarted (its generation is the same), unless the broker was
   harmed, or it was moved onto a worker that came back, to balance.
 
@@ -104,8 +104,9 @@ class Workers:
 class Chaos:
     """A run on a mesh that is up."""
 
-    def __init__(self, mesh: Mesh, seed: int, folder: Path) -> None:
+    def __init__(self, mesh: Mesh, seed: int, folder: Path, settle_s: float) -> None:
         self.outcome = Outcome(seed)
+        self._settle_s = settle_s
         self.harm = Harm(mesh)
         self._mesh = mesh
         # of little patience: how long nobody leads is part of what is measured
@@ -191,7 +192,7 @@ class Chaos:
         took_s, which = slowest
         self.outcome.settle_s.append(took_s)
         self.harm.note(f"all RUNNING, the slowest after {took_s:.1f} s {which}")
-        if took_s > SETTLE_S:
+        if took_s > self._settle_s:
             self._violated(f"{which} was RUNNING again only after {took_s:.1f} s")
         return seen
 
@@ -264,8 +265,11 @@ class Chaos:
             await asyncio.sleep(0.05)
 
 
-async def run_chaos(folder: Path, seed: int, seconds: float) -> Outcome:
-    """A whole run in this folder: mesh up, harm, mesh down. Logs of all processes stay in `folder`/stack/logs."""
+async def run_chaos(folder: Path, seed: int, seconds: float, settle_s: float = SETTLE_S) -> Outcome:
+    """A whole run in this folder: mesh up, harm, mesh down. Logs of all processes stay in `folder`/stack/logs.
+
+    A task that is RUNNING again later than `settle_s` after the harm is a violation.
+    """
     print(f"chaos: seed {seed}, {seconds:g} s, logs in {folder / 'stack' / 'logs'}", flush=True)
     begun_s = time.monotonic()
     sessions: set[int] = set()
@@ -273,7 +277,7 @@ async def run_chaos(folder: Path, seed: int, seconds: float) -> Outcome:
         folder / "stack", None, WORKERS, "chaos", herders=HERDERS, store_replicas=REPLICAS, slots=SLOTS
     ) as mesh:
         print(f"the mesh serves after {time.monotonic() - begun_s:.1f} s", flush=True)
-        chaos = Chaos(mesh, seed, folder / "data")
+        chaos = Chaos(mesh, seed, folder / "data", settle_s)
         noting = asyncio.create_task(_note_sessions(mesh, sessions))
         try:
             outcome = await chaos.run(seconds)
