@@ -112,8 +112,8 @@ class Campaign:
         self._call = replica.lead.Campaign(self._requests())
         self._replies = aiter(self._call)
 
-    def beat(self) -> None:
-        self._messages.put_nowait(_Lead.CampaignRequest())
+    def beat(self, reserve_above: int = 0) -> None:
+        self._messages.put_nowait(_Lead.CampaignRequest(reserve_above=reserve_above))
 
     def end(self) -> None:
         self._messages.put_nowait(None)

@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.configstore.state.changes import Leadership
-from herdmesh.configstore.state.config import leadership_of, next_epoch
+from herdmesh.configstore.state.config import leadership_of, next_block, next_epoch
 from herdmesh.configstore.state.election import (
     LEASE_MS,
     RETRY_MS,
     RETURN_MS,
+    BlockNotWritten,
+    BlockWritten,
     CandidateJoined,
     CandidateLeft,
     Election,
@@ -28,7 +30,9 @@ from herdmesh.configstore.state.election import (
     SendGranted,
     SendHeartbeat,
     SendLost,
+    SendReserved,
     Tick,
+    WriteBlock,
     WriteEpoch,
     WriterGained,
     WriterLost,
@@ -209,6 +213,77 @@ def test_a_replica_that_no_longer_writes_ends_every_stream() -> None:
     assert judge.election.leader is None
     assert judge.join(3, "c") == [EndSession(3, not_writer=True)]
     assert judge.tell(EpochWritten(1, Leadership(2, "a", "a:1", 1001, 2001))) == []
+
+
+def reserving(judge: Judge, above: int = 1_001, session: int = 1) -> list[Instruction]:
+    """What a heartbeat that wants more generations leads to, besides its answer."""
+    said = judge.tell(HeartbeatReceived(session, above))
+    assert said[0] == SendHeartbeat(session)
+    return list(said[1:])
+
+
+def extended(judge: Judge) -> Leadership:
+    """The block asked for is in the topic."""
+    assert judge.stored is not None
+    judge.stored = leadership_of(next_block(judge.stored))
+    return judge.stored
+
+
+def test_a_leader_is_told_of_the_next_block_once_it_is_written() -> None:
+    judge = led_by("a")
+    judge.join(2, "b")
+    assert reserving(judge) == [WriteBlock(1, LeaderToken(1, "a"), 1_001)]
+    assert reserving(judge) == [], "one is on its way"
+    assert judge.tell(BlockWritten(extended(judge))) == [SendReserved(1, Leadership(1, "a", "a:1", 1_001, 2_001))]
+    assert reserving(judge) == [SendReserved(1, Leadership(1, "a", "a:1", 1_001, 2_001))], "told again, not written"
+    assert judge.election.leader == Leadership(1, "a", "a:1", 1_001, 2_001)
+    assert reserving(judge, above=2_001) == [WriteBlock(1, LeaderToken(1, "a"), 2_001)]
+
+
+def test_only_the_leader_gets_a_block() -> None:
+    judge = led_by("a")
+    judge.join(2, "b")
+    assert judge.stored is not None
+    assert judge.tell(HeartbeatReceived(2, 1_001)) == [SendFollowing(2, judge.stored)]
+
+
+def test_a_block_that_was_not_written_is_asked_for_with_the_next_heartbeat() -> None:
+    judge = led_by("a")
+    assert reserving(judge)
+    assert judge.tell(BlockNotWritten()) == []
+    assert reserving(judge) == [WriteBlock(1, LeaderToken(1, "a"), 1_001)]
+
+
+def test_a_block_whose_leader_was_away_is_its_own_when_it_comes_back() -> None:
+    judge = led_by("a")
+    assert reserving(judge)
+    judge.tell(CandidateLeft(1))
+    stored = extended(judge)
+    assert judge.tell(BlockWritten(stored)) == []
+    assert judge.join(2, "a", held(judge)) == [SendGranted(2, stored)]
+
+
+def test_a_block_written_before_a_fail_over_is_told_by_the_next_writer() -> None:
+    judge = led_by("a")
+    assert reserving(judge)
+    stored = extended(judge)
+    judge.tell(WriterLost())
+    after = Judge(stored)
+    assert after.join(1, "a", LeaderToken(1, "a")) == [SendGranted(1, stored)]
+    assert after.election.leader is not None
+    assert after.election.leader.generation_limit == 2_001
+
+
+def test_the_next_epoch_begins_where_the_last_block_ends() -> None:
+    judge = led_by("a")
+    assert reserving(judge)
+    late = extended(judge)
+    judge.join(2, "b")
+    judge.tell(Resigned(held(judge)))
+    granted = judge.write(WriteEpoch(2, "b", "b:1"))
+    assert granted[0] == SendGranted(2, Leadership(2, "b", "b:1", 2_001, 3_001))
+    assert judge.tell(BlockWritten(late)) == [], "of an epoch that is over"
+    assert judge.election.leader == judge.stored
 
 
 def test_a_pause_of_the_store_is_not_held_against_the_herders() -> None:

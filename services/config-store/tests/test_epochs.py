@@ -12,7 +12,7 @@ from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.api.configstore.v1 import leadership_service_pb2 as lead_pb
 from herdmesh.configstore.service.roles import WRITE_SERVICE
 from herdmesh.configstore.state.mutations import CommitTaskConfigs, LeaderToken, PutConnectorConfig, PutTaskCount
-from herdmesh.configstore.state.writes import plan_epoch
+from herdmesh.configstore.state.writes import plan_block, plan_epoch
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import EpochRecord, TaskConfigRecord
 from herdmesh.rpc import properties
@@ -114,10 +114,54 @@ def test_epochs_and_generations_rise_over_any_compaction() -> None:
     assert seen == [(1 + 1000 * number, 1001 + 1000 * number) for number in range(6)]
 
 
+def test_blocks_of_an_epoch_rise_over_any_compaction_and_the_next_epoch_begins_after_them() -> None:
+    topic = ConfigTopic()
+    leader = topic.lead("first")
+    for limit in (1_001, 2_001, 3_001):
+        topic.transaction(plan_block(topic.state, leader, limit))
+    assert plan_block(topic.state, leader, 3_001) == [], "an answer was lost: it has them"
+    for cleaned in range(topic.next_offset):
+        assert replay(compacted(topic.records, cleaned)).leadership == topic.state.leadership
+    topic.lead("second")
+    assert topic.state.leadership is not None
+    assert (topic.state.leadership.generation_first, topic.state.leadership.generation_limit) == (4_001, 5_001)
+    with pytest.raises(StaleEpoch):
+        plan_block(topic.state, leader, 5_001)
+    assert topic.state.refused.count == 0
+
+
+async def test_a_leader_reserves_blocks_over_its_campaign_and_across_a_fail_over(
+    writer: Replica, cluster: Cluster
+) -> None:
+    replica = await cluster()
+    leader = Campaign(writer, "a")
+    granted = (await leader.until("granted")).granted.leadership
+    limits = [granted.generation_limit]
+    for _ in range(3):
+        leader.beat(reserve_above=limits[-1])
+        limits.append((await leader.until("reserved")).reserved.leadership.generation_limit)
+    assert limits == [1_001, 2_001, 3_001, 4_001]
+    leader.beat(reserve_above=limits[-2])
+    again = (await leader.until("reserved")).reserved.leadership
+    assert (again.epoch, again.generation_limit) == (1, 4_001), "asked again, and reserved once"
+    await writer.close()
+    await replica.until_serving(WRITE_SERVICE)
+    back = Campaign(replica, "a", held=identity_pb2.LeaderToken(epoch=1, leader_id="a"))
+    assert (await back.until("granted")).granted.leadership == again
+    back.beat(reserve_above=4_001)
+    assert (await back.until("reserved")).reserved.leadership.generation_limit == 5_001
+    await replica.lead.Resign(lead_pb.ResignRequest(leader=identity_pb2.LeaderToken(epoch=1, leader_id="a")))
+    follower = Campaign(replica, "b")
+    taken = (await follower.until("granted")).granted.leadership
+    assert (taken.epoch, taken.generation_first, taken.generation_limit) == (2, 5_001, 6_001)
+
+
 @pytest.mark.parametrize(
     "forged",
     [
         {"epoch": 2, "leader_id": "x", "leader_address": "y", "next_generation": 5_000},  # the epoch in force again
+        {"epoch": 2, "leader_id": "second", "leader_address": "y", "next_generation": 2_001},  # no more generations
+        {"epoch": 3, "leader_id": "x", "leader_address": "y", "next_generation": 2_001},  # those of another epoch
         {"epoch": 1, "leader_id": "x", "leader_address": "y", "next_generation": 5_000},
         {"epoch": 3, "leader_id": "x", "leader_address": "y", "next_generation": 2**31},
         {"epoch": 3, "leader_id": "x", "leader_address": "y", "next_generation": -5},

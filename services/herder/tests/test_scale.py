@@ -35,7 +35,7 @@ class Fleet(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.generations_per_epoch = 100_000
+        self.generations_per_block = 100_000
         self.steps: list[tuple[float, str]] = []
 
     def check(self) -> None:

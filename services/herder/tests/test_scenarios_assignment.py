@@ -27,7 +27,7 @@ DELAY_MS = 60_000
 def mesh(workers: int, connectors: int = 2, delay_ms: int = 0, generations: int = 1_000) -> World:
     """A leader, workers w1.., and connectors connector1.. with four tasks each."""
     world = World(rules=Rules(herder_id="h1", rebalance_delay_ms=delay_ms))
-    world.generations_per_epoch = generations
+    world.generations_per_block = generations
     world.lead()
     for number in range(workers):
         world.worker(f"w{number + 1}")

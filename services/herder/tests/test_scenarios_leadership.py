@@ -214,7 +214,7 @@ class Story:
 
     def __init__(self) -> None:
         self.world = World()
-        self.world.generations_per_epoch = 40
+        self.world.generations_per_block = 40
         self.world.lead()
         for number in range(3):
             self.world.worker(f"w{number}")

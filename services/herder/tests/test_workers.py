@@ -9,7 +9,7 @@ import pytest
 from herdmesh.herder.state import Rules
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.model import Holding, RunState, TargetState, UnitId
-from herdmesh.herder.state.requests import CreateConnector, DrainWorker, SetTarget, UpdateConnector, WriteOptions
+from herdmesh.herder.state.requests import CreateConnector, DrainWorker, SetTarget, UpdateConnector
 from herdmesh.herder.state.views import WorkerState
 from herdmesh.rpc.errors import NoLeader, NotLeader, WorkerNotFound
 from services.herder.tests.world import BROKEN, World, sink
@@ -350,20 +350,6 @@ def test_lost_units_wait_for_their_worker_if_the_operator_wants_it() -> None:
     world.revive("w2")
     world.advance(500)
     assert set(world.workers["w2"].held) == had
-
-
-def test_generations_used_up_are_renewed_without_a_restart() -> None:
-    world = World()
-    world.generations_per_epoch = 6
-    world.lead()
-    world.worker("w1")
-    world.ask(CreateConnector("a", sink(3)))
-    world.post(ev.RequestReceived(99, CreateConnector("b", sink(3)), WriteOptions(), world.now + 5_000))
-    world.advance(5_000)
-    assert world.config.epoch == 2
-    assert len(world.workers["w1"].held) == 8
-    assert [held.starts for held in world.workers["w1"].held.values()] == [1] * 8
-    assert cluster(world)[1] > 0
 
 
 def test_our_own_standstill_is_not_held_against_workers(world: World) -> None:

@@ -76,7 +76,13 @@ class World:
         #: what was told to stop over which session, and not to start again.
         self.stopping: set[tuple[int | None, UnitId]] = set()
         self.fenced_ms: dict[tuple[str, int | None], int] = {}
-        self.generations_per_epoch = 1_000
+        self.generations_per_block = 1_000
+        #: whether the config store reserves more generations for a leader that asks.
+        self.reserves = True
+        #: generations below this belong to some leader.
+        self.spent = 1
+        #: the limits that leaders wanted raised, in order.
+        self.reserved: list[int] = []
         #: initial offsets written, by connector, in order.
         self.offsets: dict[str, list[tuple[OffsetEntry, ...]]] = {}
         self._sessions: dict[int, Worker] = {}
@@ -116,12 +122,15 @@ class World:
     def _grant(self) -> None:
         entries, at = list(self.config.entries.values()), revision(self.config.offset)
         self.post(ev.ConfigSnapshot(entries, at, self.config.epoch, self.config.session_key(self.now)))
-        first = self.config.epoch * self.generations_per_epoch
-        self.post(
-            ev.LeadershipGranted(
-                self.config.epoch, first, first + self.generations_per_epoch, 10**12, self.rules.herder_id, "here:1"
-            )
-        )
+        first = self.spent
+        self.spent += self.generations_per_block
+        self.post(ev.LeadershipGranted(self.config.epoch, first, self.spent, 10**12, self.rules.herder_id, "here:1"))
+
+    def reserve(self, count: int) -> None:
+        """The config store gives the leader's epoch more generations."""
+        self.spent += count
+        reserved = ev.GenerationsReserved(self.config.epoch, self.spent)
+        self._later("campaign", lambda: self._handle(reserved), self._reign)
 
     def kill_herder(self) -> None:
         """The herder's process is gone; workers notice and go on."""
@@ -329,6 +338,10 @@ class World:
                 pass  # the lease ended: a test grants leadership again by itself
             case ins.RenewEpoch():
                 self._later("renew", self.lead)
+            case ins.ReserveGenerations(above=above):
+                self.reserved.append(above)
+                if self.reserves:
+                    self.reserve(self.generations_per_block)
             case ins.PutStatus():
                 self._later("status", lambda: self._put_status(instruction), self._reign, self.status_delay_ms)
             case ins.DeleteStatuses():

@@ -79,7 +79,8 @@ class Checker:
         self._generations: set[int] = set()
         self._reigns: dict[int, str] = {}
         self._epochs: dict[int, str] = {}
-        self._blocks: dict[int, int] = {}
+        #: epoch -> the limits of its generations, by the records in the topic.
+        self._blocks: dict[int, tuple[int, int]] = {}
         self._orders: dict[tuple[str, int], tuple[int, int]] = {}
         self._sets: dict[str, tuple[tuple[int, int], tuple[str, str]]] = {}
         #: assignments given by a leader that did not know that its time was over.
@@ -130,12 +131,17 @@ class Checker:
             self.find("one effective leader", f"{operation} of {caller} was applied, and {newest} leads")
 
     def _epoch(self, record: EpochRecord) -> None:
-        before = self._epochs.get(record.epoch)
-        if before is not None:
+        before = self._epochs.setdefault(record.epoch, record.leader_id)
+        if before != record.leader_id:
             self.find("one leader per epoch", f"epoch {record.epoch} was given to {before} and to {record.leader_id}")
-        self._epochs[record.epoch] = record.leader_id
-        self._blocks[record.epoch] = record.next_generation
-        self.counts["epochs"] += 1
+        spent = max((limit for _, limit in self._blocks.values()), default=1)
+        if record.next_generation <= spent:
+            self.find("generations never go back", f"{record} after {spent - 1} was reserved")
+        if record.epoch in self._blocks and record.epoch < max(self._epochs):
+            self.find("one effective leader", f"{record} reserves generations for an epoch that is over")
+        self.counts["blocks reserved" if record.epoch in self._blocks else "epochs"] += 1
+        first, _ = self._blocks.get(record.epoch, (spent, 0))
+        self._blocks[record.epoch] = (first, record.next_generation)
 
     # --- callers
 
@@ -185,7 +191,8 @@ class Checker:
         self.moves += 1
         unit, order = start.unit, start.assignment.order
         earlier = self.starts.setdefault(unit, [])
-        if order[0] != epoch or not self._blocks.get(epoch, 0) - 1_000 <= order[1] < self._blocks.get(epoch, 0):
+        first, limit = self._blocks.get(epoch, (0, 0))
+        if order[0] != epoch or not first <= order[1] < limit:
             self.find("generations never go back", f"{unit} starts with {order} under epoch {epoch}")
         if order[1] in self._generations:
             self.find("generations never go back", f"{unit}: generation {order[1]} was given out before")

@@ -17,7 +17,7 @@ from herdmesh.configstore.service.write import ConfigWriteServicer
 from herdmesh.configstore.state import election as el
 from herdmesh.configstore.state.changes import LeadershipChanged, SessionKeyChanged
 from herdmesh.configstore.state.config import ConfigState
-from herdmesh.configstore.state.writes import plan_epoch
+from herdmesh.configstore.state.writes import plan_block, plan_epoch
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import HerdmeshError, NotWriter, RevisionInFuture
 from herdmesh.topicstore.contract import Decision
@@ -100,7 +100,7 @@ class ConfigReplica(Replica):
         held = wire.leader_token(request.held) if request.HasField("held") else None
         session = next(self._numbers)
         self._sessions[session] = stream
-        stream.far.heard = lambda _: self._elect(el.HeartbeatReceived(session))
+        stream.far.heard = lambda again: self._elect(el.HeartbeatReceived(session, again.reserve_above))
         stream.far.over = lambda _: self._left(session)
         self._elect(el.CandidateJoined(session, request.herder_id, request.address, held))
 
@@ -130,6 +130,8 @@ class ConfigReplica(Replica):
             match instruction:
                 case el.WriteEpoch():
                     self._write_epoch(instruction)
+                case el.WriteBlock():
+                    self._write_block(instruction)
                 case el.EndSession(session=session, not_writer=not_writer):
                     self._sessions.pop(session, None)
                     if stream is not None:
@@ -151,6 +153,15 @@ class ConfigReplica(Replica):
                 self._elect(el.EpochNotWritten(wanted.session))
             else:
                 self._elect(el.EpochWritten(wanted.session, leadership))
+
+        self.after(self.world.rng.randint(2, 30), lambda: Pump(self.write(decide), ended))
+
+    def _write_block(self, wanted: el.WriteBlock) -> None:
+        def decide(state: ConfigState) -> Decision[Any]:
+            return Decision(plan_block(state, wanted.leader, wanted.above), lambda after, _: after.leadership)
+
+        def ended(leadership: Any, error: HerdmeshError | None) -> None:
+            self._elect(el.BlockNotWritten() if error is not None else el.BlockWritten(leadership))
 
         self.after(self.world.rng.randint(2, 30), lambda: Pump(self.write(decide), ended))
 

@@ -13,7 +13,6 @@ import itertools
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from herdmesh.api.configstore.v1 import leadership_service_pb2 as leader_pb
 from herdmesh.herder.effects.campaign import Campaign
 from herdmesh.herder.effects.watches import ConfigWatch, StatusWatch
 from herdmesh.herder.effects.writes import WRITE_S_MAX, StoreWrites
@@ -23,7 +22,6 @@ from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.requests import Answer as CallAnswer
 from herdmesh.herder.state.requests import Request, WriteOptions
 from herdmesh.herder.wire import session as wire
-from herdmesh.herder.wire.stores import leader_token
 from herdmesh.rpc import revisions
 from herdmesh.rpc.client import RETRIABLE
 from herdmesh.rpc.errors import (
@@ -72,7 +70,7 @@ class HerderProcess(Node):
         self._numbers = itertools.count(1)
         self._campaign = Campaign("config", self.herder_id, self.address, self._post)
         self._standing: Stream | None = None
-        self._writes = StoreWrites("config", "status", self.herder_id, self._post, self._renew)
+        self._writes = StoreWrites("config", "status", self.herder_id, self._post, self._carry_on)
         self._watches = (ConfigWatch("config", self._post), StatusWatch("status", self._post))
         for watch in self._watches:
             self._follow(watch)
@@ -104,8 +102,8 @@ class HerderProcess(Node):
                     reply(answer)
             case ins.ViewsChanged() | ins.RoleChanged():
                 pass
-            case ins.RenewEpoch():
-                self._writes.renew_epoch(instruction)
+            case ins.RenewEpoch() | ins.ReserveGenerations():
+                self._writes.campaign(instruction)
             case _:
                 self._write(instruction)
 
@@ -161,10 +159,15 @@ class HerderProcess(Node):
 
     # --- effects.campaign
 
-    def _renew(self, wanted: ins.RenewEpoch) -> None:
+    def _carry_on(self, wanted: ins.Campaigning) -> None:
         held = self._campaign._held_epoch  # pyright: ignore[reportPrivateUsage]
-        self._campaign.renew(wanted)
-        if held == wanted.epoch and self._standing is not None:
+        self._campaign.carry_out(wanted)
+        if held != wanted.epoch or self._standing is None:
+            return
+        if isinstance(wanted, ins.ReserveGenerations):
+            request = self._campaign._heartbeat()  # pyright: ignore[reportPrivateUsage]
+            self._standing.send(self._standing.near, request)
+        else:
             standing, self._standing = self._standing, None
             standing.near.over = lambda _: None
             standing.close(standing.near)
@@ -185,19 +188,14 @@ class HerderProcess(Node):
             _ended,
         )
         stream.near.over = lambda _: self._stand_again(stream)
-        first = leader_pb.CampaignRequest(herder_id=self.herder_id, address=self.address)
-        if campaign._held_epoch is not None:  # pyright: ignore[reportPrivateUsage]
-            token = leader_token(campaign._held_epoch, self.herder_id)  # pyright: ignore[reportPrivateUsage]
-            first.held.CopyFrom(token)
-        self._heartbeat(stream, first)
+        stream.send(stream.near, campaign._first())  # pyright: ignore[reportPrivateUsage]
+        self.after(HEARTBEAT_MS, lambda: self._heartbeat(stream))
 
-    def _heartbeat(self, stream: Stream, request: leader_pb.CampaignRequest) -> None:
+    def _heartbeat(self, stream: Stream) -> None:
         if self._standing is not stream:
             return
-        self._campaign._note_sent()  # pyright: ignore[reportPrivateUsage]
-        stream.send(stream.near, request)
-        again = leader_pb.CampaignRequest(herder_id=self.herder_id, address=self.address)
-        self.after(HEARTBEAT_MS, lambda: self._heartbeat(stream, again))
+        stream.send(stream.near, self._campaign._heartbeat())  # pyright: ignore[reportPrivateUsage]
+        self.after(HEARTBEAT_MS, lambda: self._heartbeat(stream))
 
     def _stand_again(self, stream: Stream) -> None:
         if self._standing is stream:

@@ -13,6 +13,7 @@ from typing import Any
 from unittest.mock import PropertyMock, patch
 
 from herdmesh.configstore.state import writes
+from herdmesh.configstore.state.election import Election, HeartbeatReceived, SendReserved
 from herdmesh.configstore.state.requests import RequestLog
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import holds, leadership, lifecycle, policy, reign, sessions, tasksets
@@ -200,6 +201,17 @@ def _claims_without_bound() -> Generator[None]:
         yield
 
 
+def _block_unwritten() -> Generator[None]:
+    """A leader that asks for more generations is told of some that no record reserves."""
+
+    def reserve(_: Election, incumbent: Any, event: HeartbeatReceived) -> list[SendReserved]:
+        more = replace(incumbent.leadership, generation_limit=event.reserve_above + 12)
+        return [SendReserved(event.session, more)]
+
+    with patch.object(Election, "_reserve", reserve):
+        yield
+
+
 def _statuses_left() -> Generator[None]:
     """Statuses of what was deleted stay."""
     with patch.object(lifecycle, "_clean_statuses", _nothing):
@@ -225,6 +237,7 @@ MUTANTS: dict[str, Callable[[], Any]] = {
         "leader writes after its epoch": _leader_for_ever,
         "lease never ends": _endless_lease,
         "generations begin anew with an epoch": _claims_without_bound,
+        "generations told before they are reserved": _block_unwritten,
         "statuses of deleted connectors stay": _statuses_left,
     }.items()
 }

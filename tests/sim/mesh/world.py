@@ -13,8 +13,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from herdmesh.configstore.state import config as config_state
 from herdmesh.configstore.state.config import ConfigState
-from herdmesh.herder.state import Rules
+from herdmesh.herder.state import Rules, leadership
 from herdmesh.herder.state.model import RestartPolicy
 from herdmesh.herder.wire import stores as store_wire
 from herdmesh.statusstore.state.statuses import StatusState
@@ -29,6 +30,8 @@ from tests.sim.mesh.scheduler import Process, Scheduler
 from tests.sim.mesh.status_store import StatusReplica
 from tests.sim.mesh.worker import OTHER_PLUGIN, PLUGIN, WorkerProcess
 
+#: small, so that a story sees many blocks reserved, and some used up before the next one is told.
+GENERATIONS_PER_BLOCK, RESERVE_AT = 12, 3
 _WRITES = ("ConfigWriteService", "StatusWriteService", "LeadershipService")
 
 
@@ -178,4 +181,6 @@ def simulated() -> Generator[None]:
         for module in ("watches", "writes"):
             stack.enter_context(patch(f"herdmesh.herder.effects.{module}.wall_clock_ms", wall_ms))
         stack.enter_context(patch.object(store_wire, "entry", entry))
+        stack.enter_context(patch.object(config_state, "GENERATIONS_PER_BLOCK", GENERATIONS_PER_BLOCK))
+        stack.enter_context(patch.object(leadership, "RESERVE_AT", RESERVE_AT))
         yield

@@ -75,7 +75,7 @@ async def serve(
     on_listening(port)
     address = settings.advertised_address or f"{settings.listen.rpartition(':')[0]}:{port}"
     campaign = Campaign(settings.config_store, herder_id, address, loop.post)
-    writes = StoreWrites(settings.config_store, settings.status_store, herder_id, loop.post, campaign.renew)
+    writes = StoreWrites(settings.config_store, settings.status_store, herder_id, loop.post, campaign.carry_out)
     watches = (ConfigWatch(settings.config_store, loop.post), StatusWatch(settings.status_store, loop.post))
     loop.connect(writes)
     parts: list[Coroutine[Any, Any, None]] = [loop.run(), follow_roles(), campaign.run(), tracking.run()]

@@ -45,8 +45,8 @@ class Stores(Protocol):
         """Begin a write; its outcome is posted as WriteDone or WriteFailed."""
         ...
 
-    def renew_epoch(self, wanted: ins.RenewEpoch) -> None:
-        """Stand for leadership on a new stream."""
+    def campaign(self, wanted: ins.Campaigning) -> None:
+        """Stand for leadership on a new stream, or ask for generations."""
         ...
 
 
@@ -280,9 +280,9 @@ class HerderLoop:
                 self._on_role()
                 for watcher in self._watchers:
                     watcher.wake()
-            case ins.RenewEpoch():
+            case ins.RenewEpoch() | ins.ReserveGenerations():
                 assert self._stores is not None
-                self._stores.renew_epoch(instruction)
+                self._stores.campaign(instruction)
             case _:
                 assert self._stores is not None
                 self._stores.write(instruction)

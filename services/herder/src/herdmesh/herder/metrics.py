@@ -138,7 +138,7 @@ class HerderMetrics:
             case ins.RoleChanged(error=error):
                 if error is not None:
                     self._forget()
-            case ins.CloseSession() | ins.RenewEpoch() | ins.ViewsChanged():
+            case ins.CloseSession() | ins.RenewEpoch() | ins.ReserveGenerations() | ins.ViewsChanged():
                 pass
             case _:
                 self._clock.begin(("write", instruction.op), type(instruction).__name__)

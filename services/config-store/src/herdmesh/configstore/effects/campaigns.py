@@ -1,7 +1,8 @@
 """The election of the leading herder, run: streams and time go in, epoch records and messages come out.
 
-Owns the `Election` machine, its ticks, the outbox of each campaign stream and the one epoch write in flight. Who leads
-is the machine's decision (`state.election`); how messages look on the wire is the servicer's.
+Owns the `Election` machine, its ticks, the outbox of each campaign stream and the writes in flight: of one epoch and of
+one block of generations. Who leads is the machine's decision (`state.election`); how messages look on the wire is the
+servicer's.
 
 Invariant: everything runs on one event loop and the machine is only ever entered there, so it needs no lock.
 """
@@ -10,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -19,6 +21,8 @@ from herdmesh.configstore.effects.stores import ConfigTopicStore
 from herdmesh.configstore.state.changes import Leadership
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.election import (
+    BlockNotWritten,
+    BlockWritten,
     CandidateJoined,
     CandidateLeft,
     Election,
@@ -28,26 +32,25 @@ from herdmesh.configstore.state.election import (
     Event,
     HeartbeatReceived,
     Instruction,
+    Message,
     Resigned,
-    SendFollowing,
     SendGranted,
-    SendHeartbeat,
     SendLost,
+    SendReserved,
     Tick,
+    WriteBlock,
     WriteEpoch,
     WriterGained,
     WriterLost,
 )
 from herdmesh.configstore.state.mutations import LeaderToken
-from herdmesh.configstore.state.writes import plan_epoch
-from herdmesh.rpc.errors import HerdmeshError, NotWriter, QueueFull, ShuttingDown
+from herdmesh.configstore.state.writes import plan_block, plan_epoch
+from herdmesh.rpc.errors import HerdmeshError, NotWriter, QueueFull, ShuttingDown, StaleEpoch
 from herdmesh.topicstore import Decision, Role, TopicStoreError
 
 TICK_MS = 250
 _OUTBOX_MAX = 64
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-Message = SendGranted | SendFollowing | SendHeartbeat | SendLost
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +78,7 @@ class Campaigns:
         self._election = Election()
         self._outboxes: dict[int, _Outbox] = {}
         self._numbers = itertools.count(1)
-        self._write: asyncio.Task[None] | None = None
+        self._writes: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Let time pass until cancelled; then every stream ends."""
@@ -84,8 +87,8 @@ class Campaigns:
                 await asyncio.sleep(TICK_MS / 1000)
                 self._tell(Tick())
         finally:
-            if self._write is not None:
-                self._write.cancel()
+            for write in self._writes:
+                write.cancel()
             for outbox in self._outboxes.values():
                 outbox.end(ShuttingDown("the config store stops"))
 
@@ -104,9 +107,9 @@ class Campaigns:
         self._tell(CandidateJoined(session, herder_id, address, held))
         return session
 
-    def heartbeat(self, session: int) -> None:
-        """The herder of this session is alive."""
-        self._tell(HeartbeatReceived(session))
+    def heartbeat(self, session: int, reserve_above: int = 0) -> None:
+        """The herder of this session is alive; as leader it may want generations from `reserve_above` on (0 = no)."""
+        self._tell(HeartbeatReceived(session, reserve_above))
 
     async def messages(self, session: int) -> AsyncIterator[Message]:
         """What to tell the herder, until `leave`. Raises `NotWriter`, `ShuttingDown`, `QueueFull`."""
@@ -136,7 +139,9 @@ class Campaigns:
     def _do(self, instruction: Instruction) -> None:
         match instruction:
             case WriteEpoch():
-                self._write = asyncio.create_task(self._write_epoch(instruction))
+                self._begin(self._write_epoch(instruction))
+            case WriteBlock():
+                self._begin(self._write_block(instruction))
             case EndSession():
                 reason = "this replica no longer writes" if instruction.not_writer else "a newer stream took its place"
                 self._end(instruction.session, NotWriter(reason) if instruction.not_writer else None)
@@ -144,6 +149,9 @@ class Campaigns:
                 if isinstance(instruction, SendGranted):
                     leadership = instruction.leadership
                     _log.info("leadership_granted", epoch=leadership.epoch, leader_id=leadership.leader_id)
+                elif isinstance(instruction, SendReserved):
+                    leadership = instruction.leadership
+                    _log.info("generations_reserved", epoch=leadership.epoch, limit=leadership.generation_limit)
                 elif isinstance(instruction, SendLost):
                     _log.info("leadership_lost", reason=instruction.reason)
                 outbox = self._outboxes.get(instruction.session)
@@ -154,6 +162,11 @@ class Campaigns:
         outbox = self._outboxes.get(session)
         if outbox is not None:
             outbox.end(error)
+
+    def _begin(self, write: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(write)
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
 
     async def _write_epoch(self, wanted: WriteEpoch) -> None:
         def decide(state: ConfigState) -> Decision[Leadership]:
@@ -166,6 +179,18 @@ class Campaigns:
             self._tell(EpochNotWritten(wanted.session))
         else:
             self._tell(EpochWritten(wanted.session, leadership))
+
+    async def _write_block(self, wanted: WriteBlock) -> None:
+        def decide(state: ConfigState) -> Decision[Leadership]:
+            return Decision(plan_block(state, wanted.leader, wanted.above), _stored_leadership)
+
+        try:
+            leadership = await self._store.write(decide)
+        except (TopicStoreError, StaleEpoch) as error:
+            _log.warning("generations_not_reserved", epoch=wanted.leader.epoch, error=str(error))
+            self._tell(BlockNotWritten())
+        else:
+            self._tell(BlockWritten(leadership))
 
 
 def _stored_leadership(state: ConfigState, _revision: object) -> Leadership:

@@ -16,10 +16,18 @@ from google.protobuf.duration_pb2 import Duration
 
 from herdmesh.api.configstore.v1 import leadership_service_pb2 as pb
 from herdmesh.api.configstore.v1 import leadership_service_pb2_grpc as pb_grpc
-from herdmesh.configstore.effects.campaigns import Campaigns, Message
+from herdmesh.configstore.effects.campaigns import Campaigns
 from herdmesh.configstore.effects.stores import ConfigTopicStore
 from herdmesh.configstore.service import wire
-from herdmesh.configstore.state.election import LEASE_MS, SendFollowing, SendGranted, SendHeartbeat, SendLost
+from herdmesh.configstore.state.election import (
+    LEASE_MS,
+    Message,
+    SendFollowing,
+    SendGranted,
+    SendHeartbeat,
+    SendLost,
+    SendReserved,
+)
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import RequestInvalid
 
@@ -57,8 +65,8 @@ class LeadershipServicer(pb_grpc.LeadershipServiceServicer):
 
     async def _hear(self, session: int, requests: AsyncIterator[pb.CampaignRequest]) -> None:
         try:
-            async for _ in requests:
-                self._campaigns.heartbeat(session)
+            async for request in requests:
+                self._campaigns.heartbeat(session, request.reserve_above)
         finally:
             self._campaigns.leave(session)
 
@@ -72,6 +80,8 @@ class LeadershipServicer(pb_grpc.LeadershipServiceServicer):
                 response.following.CopyFrom(pb.LeadershipFollowing(leadership=wire.leadership(message.leadership)))
             case SendHeartbeat():
                 response.heartbeat.CopyFrom(pb.LeadershipHeartbeat(lease=_lease()))
+            case SendReserved():
+                response.reserved.CopyFrom(pb.GenerationsReserved(leadership=wire.leadership(message.leadership)))
             case SendLost():
                 response.lost.CopyFrom(pb.LeadershipLost(reason=message.reason))
         return response

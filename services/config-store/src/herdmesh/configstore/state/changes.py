@@ -30,7 +30,8 @@ class ConnectorChanged:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Who leads the herders, with the block of generations reserved for that epoch: first <= generation < limit."""
+    """Who leads the herders. Generations below `generation_limit` are spent by this epoch or one before it; the newest
+    block reserved, of this epoch in any case, begins at `generation_first`."""
 
     epoch: int
     leader_id: str
@@ -41,7 +42,7 @@ class Leadership:
 
 @dataclass(frozen=True, slots=True)
 class LeadershipChanged:
-    """An epoch record was read."""
+    """An epoch record was read: a new epoch, or more generations for the one in force."""
 
     leadership: Leadership
 

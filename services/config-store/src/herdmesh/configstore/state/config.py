@@ -39,12 +39,12 @@ from herdmesh.connect.records import Undecodable, Unknown, key_text
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, StoredRecord
 from herdmesh.topicstore.layered import Layered
 
-#: Generations one epoch may give out (design 4).
-GENERATIONS_PER_EPOCH = 1_000
+#: Generations reserved at once (design 4): with a new epoch, and for a leader that is about to run out of them.
+GENERATIONS_PER_BLOCK = 1_000
 
 _UNDECODABLE_MAX = 100
 _UNKNOWN_KEY = "no kind of record has this key"
-_OLD_EPOCH = "the epoch is not higher than the one before"
+_OLD_EPOCH = "the epoch is not higher than the one before, and adds no generations to it"
 _NO_GENERATIONS = "the block of generations is not one of 32-bit numbers"
 _INT32_MAX = 2**31 - 1
 
@@ -142,9 +142,11 @@ class ConfigState:
         ]
 
     def _apply_epoch(self, record: StoredRecord, epoch: EpochRecord) -> Sequence[Change]:
-        if self.leadership is not None and epoch.epoch <= self.leadership.epoch:
+        current = self.leadership
+        if current is not None and epoch.epoch <= current.epoch and not _extends(current, epoch):
             return self._refuse(record, _OLD_EPOCH)
-        if not GENERATIONS_PER_EPOCH <= epoch.next_generation <= _INT32_MAX:
+        spent = 0 if current is None else current.generation_limit
+        if not spent + GENERATIONS_PER_BLOCK <= epoch.next_generation <= _INT32_MAX:
             return self._refuse(record, _NO_GENERATIONS)
         self.leadership = leadership_of(epoch)
         return [LeadershipChanged(self.leadership)]
@@ -170,13 +172,18 @@ class ConfigState:
         return ()
 
 
+def _extends(current: Leadership, epoch: EpochRecord) -> bool:
+    """True for one more block for the leader of the epoch in force."""
+    return (epoch.epoch, epoch.leader_id) == (current.epoch, current.leader_id)
+
+
 def leadership_of(epoch: EpochRecord) -> Leadership:
-    """An epoch's record names the end of its block of generations."""
+    """An epoch's record names the end of its newest block of generations."""
     return Leadership(
         epoch.epoch,
         epoch.leader_id,
         epoch.leader_address,
-        epoch.next_generation - GENERATIONS_PER_EPOCH,
+        epoch.next_generation - GENERATIONS_PER_BLOCK,
         epoch.next_generation,
     )
 
@@ -185,7 +192,13 @@ def next_epoch(current: Leadership | None, leader_id: str, leader_address: str) 
     """The epoch after `current`, with a block of generations nobody had: the first ever begins at 1."""
     epoch = 1 if current is None else current.epoch + 1
     first = 1 if current is None else current.generation_limit
-    return EpochRecord(epoch, leader_id, leader_address, first + GENERATIONS_PER_EPOCH)
+    return EpochRecord(epoch, leader_id, leader_address, first + GENERATIONS_PER_BLOCK)
+
+
+def next_block(current: Leadership) -> EpochRecord:
+    """The epoch in force with one more block of generations: they follow those it has."""
+    limit = current.generation_limit + GENERATIONS_PER_BLOCK
+    return EpochRecord(current.epoch, current.leader_id, current.leader_address, limit)
 
 
 def _offset_of(revision: str) -> int:

@@ -11,7 +11,11 @@ anything -> FOLLOWING when another replica writes.
 A fail-over of the store keeps the incumbent: to the new writer it is a leader whose stream broke, and the herder that
 comes back with its epoch in `held` goes on with it; no record is written and no task notices.
 
-Invariant: at most one epoch record is on its way, and a herder is told of an epoch only after its record was applied.
+A leader that is about to run out of generations asks for the next block of its epoch with its heartbeats, until it is
+told of one. That is one more record under the same epoch; nothing else of the reign changes, whatever becomes of it.
+
+Invariants: at most one epoch record is on its way, and at most one block; a herder is told of an epoch, or of a block,
+only after its record was applied.
 """
 
 from __future__ import annotations
@@ -56,9 +60,11 @@ class CandidateJoined:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReceived:
-    """A further message of a stream."""
+    """A further message of a stream. `reserve_above` is the limit of generations that a leader knows and wants raised,
+    0 = it has enough."""
 
     session: int
+    reserve_above: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +97,18 @@ class EpochNotWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockWritten:
+    """The block asked for was reserved, now or before."""
+
+    leadership: Leadership
+
+
+@dataclass(frozen=True, slots=True)
+class BlockNotWritten:
+    """The block asked for was refused, or nobody knows."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time passed. Comes several times a second."""
 
@@ -104,6 +122,8 @@ Event = (
     | Resigned
     | EpochWritten
     | EpochNotWritten
+    | BlockWritten
+    | BlockNotWritten
     | Tick
 )
 
@@ -115,6 +135,16 @@ class WriteEpoch:
     session: int
     leader_id: str
     leader_address: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteBlock:
+    """Reserve more generations than those below `above` for the leader, whose stream `session` is; answer with
+    BlockWritten or BlockNotWritten."""
+
+    session: int
+    leader: LeaderToken
+    above: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +171,14 @@ class SendHeartbeat:
 
 
 @dataclass(frozen=True, slots=True)
+class SendReserved:
+    """Tell the leader of more generations."""
+
+    session: int
+    leadership: Leadership
+
+
+@dataclass(frozen=True, slots=True)
 class SendLost:
     """Tell the stream that its herder's epoch is over."""
 
@@ -156,7 +194,9 @@ class EndSession:
     not_writer: bool
 
 
-Instruction = WriteEpoch | SendGranted | SendFollowing | SendHeartbeat | SendLost | EndSession
+Message = SendGranted | SendFollowing | SendHeartbeat | SendReserved | SendLost
+"""What a stream is told."""
+Instruction = WriteEpoch | WriteBlock | Message | EndSession
 
 
 @dataclass(slots=True)
@@ -187,6 +227,7 @@ class Election:
     _stored: Leadership | None = None
     _incumbent: _Incumbent | None = None
     _writing: int | None = None
+    _reserving: bool = False
     _retry_at_ms: int = 0
     _heard_of_time_ms: int | None = None
     # In order of joining: the longest waiting is elected first.
@@ -211,7 +252,7 @@ class Election:
                 instructions += self._join(event, now_ms)
             case HeartbeatReceived():
                 instructions += self._expire(now_ms)
-                instructions += self._hear(event.session, now_ms)
+                instructions += self._hear(event, now_ms)
             case CandidateLeft():
                 self._leave(event.session, now_ms)
             case Resigned():
@@ -222,6 +263,11 @@ class Election:
                 if self._writing == event.session:
                     self._writing = None
                     self._retry_at_ms = now_ms + RETRY_MS
+            case BlockWritten():
+                self._reserving = False
+                instructions += self._extend(event.leadership)
+            case BlockNotWritten():
+                self._reserving = False
             case Tick():
                 instructions += self._expire(now_ms)
         instructions += self._elect(now_ms)
@@ -241,7 +287,7 @@ class Election:
     def _gain(self, stored: Leadership | None, now_ms: int) -> None:
         self.writer = True
         self._stored = stored
-        self._writing = None
+        self._writing, self._reserving = None, False
         self._incumbent = None if stored is None else _Incumbent(stored, None, now_ms + RETURN_MS)
 
     def _lose_writer(self) -> Sequence[Instruction]:
@@ -279,7 +325,8 @@ class Election:
             and event.herder_id == stored.leader_id
         )
 
-    def _hear(self, session: int, now_ms: int) -> Sequence[Instruction]:
+    def _hear(self, event: HeartbeatReceived, now_ms: int) -> Sequence[Instruction]:
+        session = event.session
         candidate = self._candidates.get(session)
         if candidate is None:
             return []
@@ -289,8 +336,31 @@ class Election:
             return []
         if incumbent.session == session:
             incumbent.lease_until_ms = now_ms + LEASE_MS
-            return [SendHeartbeat(session)]
+            return [SendHeartbeat(session), *(self._reserve(incumbent, event) if event.reserve_above else ())]
         return [SendFollowing(session, incumbent.leadership)]
+
+    def _reserve(self, incumbent: _Incumbent, event: HeartbeatReceived) -> Sequence[Instruction]:
+        if incumbent.leadership.generation_limit > event.reserve_above:
+            return [SendReserved(event.session, incumbent.leadership)]
+        if self._reserving:
+            return []
+        self._reserving = True
+        return [WriteBlock(event.session, incumbent.token, event.reserve_above)]
+
+    def _extend(self, leadership: Leadership) -> Sequence[Instruction]:
+        """An epoch has more generations; told to its leader if it still leads."""
+        stored, incumbent = self._stored, self._incumbent
+        if (
+            stored is None
+            or (stored.epoch, stored.leader_id) != (leadership.epoch, leadership.leader_id)
+            or stored.generation_limit > leadership.generation_limit
+        ):
+            return []  # asked for before this replica lost and regained its place, or before another epoch
+        self._stored = leadership
+        if incumbent is None:
+            return []
+        incumbent.leadership = leadership
+        return [] if incumbent.session is None else [SendReserved(incumbent.session, leadership)]
 
     def _leave(self, session: int, now_ms: int) -> None:
         self._candidates.pop(session, None)

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from herdmesh.configstore import errors
 from herdmesh.configstore.state import audit, manifest
-from herdmesh.configstore.state.config import ConfigState, next_epoch
+from herdmesh.configstore.state.config import ConfigState, next_block, next_epoch
 from herdmesh.configstore.state.connector import (
     CONNECTOR_TOMBSTONE,
     TARGET_STATE_TOMBSTONE,
@@ -126,6 +126,14 @@ def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan:
 def plan_epoch(state: ConfigState, leader_id: str, leader_address: str) -> Sequence[NewRecord]:
     """The record that hands leadership to `leader_id`, with the epoch and generations after those in `state`."""
     return [_encoded(next_epoch(state.leadership, leader_id, leader_address))]
+
+
+def plan_block(state: ConfigState, leader: LeaderToken, above: int) -> Sequence[NewRecord]:
+    """The record that reserves more generations for the leader's epoch; nothing when it has some from `above` on, which
+    the answer to an earlier request of its was lost about. Raises StaleEpoch when another epoch is in force."""
+    _require_epoch(state, leader)
+    assert state.leadership is not None
+    return [_encoded(next_block(state.leadership))] if state.leadership.generation_limit <= above else []
 
 
 def _decide(state: ConfigState, mutation: Mutation, context: WriteContext) -> _Decided:
@@ -324,12 +332,13 @@ def _require_leader(state: ConfigState, context: WriteContext) -> None:
     """Only the epoch that was granted last may write this; leases decide nothing here."""
     if context.leader is None:
         raise errors.leader_missing(context.operation)
+    _require_epoch(state, context.leader)
+
+
+def _require_epoch(state: ConfigState, leader: LeaderToken) -> None:
     current = state.leadership
     held = None if current is None else LeaderToken(current.epoch, current.leader_id)
-    if held != context.leader:
+    if held != leader:
         raise errors.stale_epoch(
-            context.leader.epoch,
-            context.leader.leader_id,
-            0 if held is None else held.epoch,
-            "" if held is None else held.leader_id,
+            leader.epoch, leader.leader_id, 0 if held is None else held.epoch, "" if held is None else held.leader_id
         )

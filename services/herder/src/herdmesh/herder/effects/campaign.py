@@ -3,6 +3,9 @@
 Owns the campaign stream: one heartbeat a second, reconnects, and the moment our lease ends by our own clock. Decides
 nothing: what the store says is posted to the loop.
 
+A leader that wants more generations says so in a heartbeat of its own, at once, and in each that follows until it is
+told of some: whatever becomes of a request, the next one is answered with what was reserved, and reserves no more.
+
 How long a lease lasts is counted from the sending of a heartbeat that was surely sent no later than the one the store
 answered, so we never believe longer than the store does:
 1. answers come in the order of heartbeats, but the store does not answer a heartbeat while nobody leads;
@@ -26,7 +29,7 @@ import structlog
 from herdmesh.api.configstore.v1 import leadership_service_pb2 as pb
 from herdmesh.api.configstore.v1.leadership_service_pb2_grpc import LeadershipServiceStub
 from herdmesh.herder.state import events as ev
-from herdmesh.herder.state.instructions import RenewEpoch
+from herdmesh.herder.state.instructions import Campaigning, RenewEpoch, ReserveGenerations
 from herdmesh.herder.wire.stores import leader_token
 from herdmesh.herder.wire.values import monotonic_ms
 from herdmesh.rpc.client import connect
@@ -49,6 +52,14 @@ RESIGN_S: Final = 1.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
+class _Stream:
+    """The sending side of one campaign stream: `wake` = a heartbeat is due now, or (`over`) none ever is."""
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self.over = False
+
+
 class Campaign:
     """One herder's candidacy. `post` hands events to the loop."""
 
@@ -63,13 +74,26 @@ class Campaign:
         self._sent_ms: deque[int] = deque(maxlen=16)
         self._newest_ms = 0
         self._renewing = asyncio.Event()
+        #: the limit of generations that is to be raised; 0 = none is.
+        self._reserve_above = 0
+        self._stream = _Stream()
 
-    def renew(self, wanted: RenewEpoch) -> None:
-        """Stand anew on a new stream: without the epoch when it is given up, else with it in `held`."""
-        if self._held_epoch == wanted.epoch:
-            if wanted.give_up:
-                self._held_epoch = None
-            self._renewing.set()
+    def carry_out(self, wanted: Campaigning) -> None:
+        """What the state wants of the epoch we hold; nothing when we hold another by now.
+
+        RenewEpoch: stand anew on a new stream, without the epoch when it is given up, else with it in `held`.
+        ReserveGenerations: ask until there are more.
+        """
+        if self._held_epoch != wanted.epoch:
+            return
+        match wanted:
+            case RenewEpoch(give_up=give_up):
+                if give_up:
+                    self._held_epoch, self._reserve_above = None, 0
+                self._renewing.set()
+            case ReserveGenerations(above=above):
+                self._reserve_above = above
+                self._stream.wake.set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -105,44 +129,53 @@ class Campaign:
     async def _stand(self) -> None:
         """One stream, until it breaks."""
         self._sent_ms.clear()
-        ended = asyncio.Event()
+        stream = self._stream = _Stream()
         try:
-            async for response in self._stub.Campaign(self._heartbeats(ended)):
+            async for response in self._stub.Campaign(self._heartbeats(stream)):
                 await self._take(response)
         except HerdmeshError as error:
             _log.info("campaign_broke", error=f"{error.reason}: {error.message}")
             await self._broke()
         finally:
-            ended.set()  # gRPC leaves the request side waiting for ever when the call itself has failed
+            stream.over = True
+            stream.wake.set()  # gRPC leaves the request side waiting for ever when the call itself has failed
 
     async def _broke(self) -> None:
         await self._post(ev.LeaseShortened(monotonic_ms() + RETURN_MS - LEASE_MARGIN_MS))
 
-    async def _heartbeats(self, ended: asyncio.Event) -> AsyncIterator[pb.CampaignRequest]:
-        first = pb.CampaignRequest(herder_id=self._herder_id, address=self._address)
-        if self._held_epoch is not None:
-            first.held.CopyFrom(leader_token(self._held_epoch, self._herder_id))
-        self._note_sent()
-        yield first
-        while not ended.is_set():
+    async def _heartbeats(self, stream: _Stream) -> AsyncIterator[pb.CampaignRequest]:
+        yield self._first()
+        while True:
             try:
-                await asyncio.wait_for(ended.wait(), HEARTBEAT_S)
+                await asyncio.wait_for(stream.wake.wait(), HEARTBEAT_S)
             except TimeoutError:
                 pass  # the usual way: a second has passed and the stream lives
-            else:
+            stream.wake.clear()
+            if stream.over:
                 return
-            self._note_sent()
-            yield pb.CampaignRequest(herder_id=self._herder_id, address=self._address)
+            yield self._heartbeat()
 
-    def _note_sent(self) -> None:
+    def _first(self) -> pb.CampaignRequest:
+        first = self._heartbeat()
+        if self._held_epoch is not None:
+            first.held.CopyFrom(leader_token(self._held_epoch, self._herder_id))
+        return first
+
+    def _heartbeat(self) -> pb.CampaignRequest:
         self._newest_ms = monotonic_ms()
         self._sent_ms.append(self._newest_ms)
+        return pb.CampaignRequest(herder_id=self._herder_id, address=self._address, reserve_above=self._reserve_above)
+
+    def _told_limit(self, limit: int) -> None:
+        if limit > self._reserve_above:
+            self._reserve_above = 0
 
     async def _take(self, response: pb.CampaignResponse) -> None:
         match response.WhichOneof("event"):
             case "granted":
                 leadership = response.granted.leadership
                 self._held_epoch = leadership.epoch
+                self._told_limit(leadership.generation_limit)
                 newest_ms = self._newest_ms  # may be answered already: a follower's heartbeats are
                 self._sent_ms.clear()
                 self._sent_ms.append(newest_ms)
@@ -161,17 +194,21 @@ class Campaign:
                 sent_ms = self._sent_ms.popleft() if self._sent_ms else monotonic_ms() - int(HEARTBEAT_S * 1000)
                 until_ms = sent_ms + response.heartbeat.lease.ToMilliseconds() - LEASE_MARGIN_MS
                 await self._post(ev.LeaseExtended(until_ms))
+            case "reserved":
+                leadership = response.reserved.leadership
+                self._told_limit(leadership.generation_limit)
+                await self._post(ev.GenerationsReserved(leadership.epoch, leadership.generation_limit))
             case "following":
                 if self._sent_ms:
                     self._sent_ms.popleft()
                 leadership = response.following.leadership
-                self._held_epoch = None
+                self._held_epoch, self._reserve_above = None, 0
                 await self._post(
                     ev.LeadershipFollowing(leadership.leader_id, leadership.leader_address, leadership.epoch)
                 )
             case "lost":
                 _log.info("leadership_lost", reason=response.lost.reason)
-                self._held_epoch = None
+                self._held_epoch, self._reserve_above = None, 0
                 await self._post(ev.LeadershipLost(response.lost.reason))
             case None:
                 pass  # an event of a newer release

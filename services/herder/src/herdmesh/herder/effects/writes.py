@@ -58,7 +58,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
 class StoreWrites:
-    """The writes of one herder. `post` hands outcomes to the loop, `renew` a used up epoch to the campaign."""
+    """The writes of one herder. `post` hands outcomes to the loop, `campaign` what the campaign carries out."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class StoreWrites:
         status_store: str,
         leader_id: str,
         post: Callable[[Any], Awaitable[None]],
-        renew: Callable[[ins.RenewEpoch], None],
+        campaign: Callable[[ins.Campaigning], None],
     ) -> None:
         self._config_channel: grpc.aio.Channel = connect(
             config_store, CONFIG_WRITE_SERVICE if "," in config_store else ""
@@ -78,7 +78,7 @@ class StoreWrites:
         self._status: StatusWriteServiceAsyncStub = StatusWriteServiceStub(self._status_channel)
         self._leader_id = leader_id
         self._post = post
-        self._renew = renew
+        self._campaign = campaign
         # Bounded by the state: one write per call, and calls are bounded; one of each kind per connector.
         self._running: set[asyncio.Task[None]] = set()
 
@@ -88,9 +88,9 @@ class StoreWrites:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    def renew_epoch(self, wanted: ins.RenewEpoch) -> None:
+    def campaign(self, wanted: ins.Campaigning) -> None:
         """Hand on to the campaign."""
-        self._renew(wanted)
+        self._campaign(wanted)
 
     async def close(self) -> None:
         """Let running writes end for a moment, then give up waiting for them (their ids make retries safe)."""

@@ -45,6 +45,14 @@ class LeadershipGranted:
 
 
 @dataclass(frozen=True, slots=True)
+class GenerationsReserved:
+    """The config store has given `epoch` all generations below `generation_limit` that were not given out before."""
+
+    epoch: int
+    generation_limit: int
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseExtended:
     """The config store answered a heartbeat: this herder leads until `until_ms`."""
 
@@ -296,6 +304,7 @@ class Settle:
 
 Event = (
     LeadershipGranted
+    | GenerationsReserved
     | LeaseExtended
     | LeaseShortened
     | LeadershipFollowing

@@ -250,11 +250,21 @@ Write = (
 
 
 @dataclass(frozen=True, slots=True)
+class ReserveGenerations:
+    """Ask for generations from `above` on, again and again until some are told: answered by GenerationsReserved, by a
+    new grant, or by nobody."""
+
+    epoch: int
+    above: int
+
+
+@dataclass(frozen=True, slots=True)
 class RenewEpoch:
     """Campaign anew, on a new stream.
 
-    `give_up`: all generations of `epoch` are given out, so ask for another one. Otherwise the lease ended by our own
-    clock while the store may still count us as the leader: hold on to the epoch, it may be granted again.
+    `give_up`: all generations of `epoch` are given out and no more are to be had, so ask for another one. Otherwise
+    the lease ended by our own clock while the store may still count us as the leader: hold on to the epoch, it may be
+    granted again.
     """
 
     epoch: int
@@ -284,4 +294,7 @@ class ViewsChanged:
     workers: frozenset[str]
 
 
-Instruction = Send | CloseSession | Write | RenewEpoch | Reply | RoleChanged | ViewsChanged
+Campaigning = RenewEpoch | ReserveGenerations
+"""What the campaign carries out."""
+
+Instruction = Send | CloseSession | Write | Campaigning | Reply | RoleChanged | ViewsChanged

@@ -1,6 +1,10 @@
 """Leading and following.
 
-Owns the role, the epoch and its block of generations. Owns nothing of what a leader does.
+Owns the role, the epoch and its blocks of generations. Owns nothing of what a leader does.
+
+The config store reserves a block of generations with the epoch and more on request. The next one is asked for while
+there are some left, so that nobody waits for it; where starts are faster than the store, units wait for it a moment. A
+leader that gets none gives its epoch up.
 
 Invariants: nothing is decided before the config watch has come to where the epoch was granted; nothing is sent at or
 after the moment the lease ends by our own clock; generations of one epoch are given out once, in order, even when the
@@ -10,17 +14,23 @@ same epoch is granted a second time after a fail-over of the config store.
 from __future__ import annotations
 
 from herdmesh.herder.state import calls
-from herdmesh.herder.state.events import LeadershipFollowing, LeadershipGranted
-from herdmesh.herder.state.instructions import CloseSession, RenewEpoch, RoleChanged
+from herdmesh.herder.state.events import GenerationsReserved, LeadershipFollowing, LeadershipGranted
+from herdmesh.herder.state.instructions import CloseSession, RenewEpoch, ReserveGenerations, RoleChanged
 from herdmesh.herder.state.mesh import Mesh, Role
 from herdmesh.herder.state.reign import refusal
 from herdmesh.rpc.errors import NoLeader
+
+#: With no more generations than this left, the next block is asked for: half a block, as one step may start 400 units.
+RESERVE_AT = 500
+#: How long units wait for a block before the epoch is given up: a store that cannot write this is not heard for longer.
+RESERVE_MS = 2_000
 
 
 def granted(mesh: Mesh, event: LeadershipGranted) -> None:
     """An epoch is ours. The same epoch again goes on where it stood."""
     if mesh.role is Role.LEADING and event.epoch == mesh.epoch:
         mesh.lease_until_ms = event.lease_until_ms
+        _raise_limit(mesh, event.generation_limit)
         return
     if mesh.role is not Role.FOLLOWING:
         step_down(mesh, "a newer epoch was granted")
@@ -28,6 +38,7 @@ def granted(mesh: Mesh, event: LeadershipGranted) -> None:
         mesh.next_generation = event.generation_first
     mesh.epoch = event.epoch
     mesh.generation_limit = event.generation_limit
+    mesh.reserve_above, mesh.used_up_ms = 0, None
     mesh.lease_until_ms = event.lease_until_ms
     mesh.leader_id = event.leader_id
     mesh.leader_address = event.leader_address
@@ -77,10 +88,37 @@ def step_down(mesh: Mesh, why: str) -> None:
     mesh.out.append(RoleChanged(refusal(mesh)))
 
 
+def reserved(mesh: Mesh, event: GenerationsReserved) -> None:
+    """There are more generations."""
+    if mesh.role is not Role.FOLLOWING and event.epoch == mesh.epoch:
+        _raise_limit(mesh, event.generation_limit)
+
+
 def generations_left(mesh: Mesh) -> bool:
-    """True when a unit may be started; asks for a new epoch, and stops leading, when the block is used up."""
+    """True when a unit may be started now. Otherwise it waits: every unit is placed anew once there are more."""
     if mesh.next_generation < mesh.generation_limit:
         return True
-    mesh.out.append(RenewEpoch(mesh.epoch, give_up=True))
-    step_down(mesh, "its block of generations is used up")
+    mesh.used_up_ms = mesh.now if mesh.used_up_ms is None else mesh.used_up_ms
+    reserve_ahead(mesh)
     return False
+
+
+def reserve_ahead(mesh: Mesh) -> None:
+    """Ask for the next block when little is left of this one."""
+    if mesh.generation_limit - mesh.next_generation <= RESERVE_AT and mesh.reserve_above != mesh.generation_limit:
+        mesh.reserve_above = mesh.generation_limit
+        mesh.out.append(ReserveGenerations(mesh.epoch, mesh.generation_limit))
+
+
+def give_up_used_up(mesh: Mesh) -> None:
+    """Stop leading and ask for a new epoch when units have waited too long for generations."""
+    if mesh.used_up_ms is not None and mesh.now - mesh.used_up_ms >= RESERVE_MS:
+        mesh.out.append(RenewEpoch(mesh.epoch, give_up=True))
+        step_down(mesh, "its generations are used up, and the config store reserved no more")
+
+
+def _raise_limit(mesh: Mesh, limit: int) -> None:
+    if limit > mesh.generation_limit:
+        mesh.generation_limit = limit
+        mesh.place_again = mesh.place_again or mesh.used_up_ms is not None
+        mesh.used_up_ms = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from herdmesh.herder.state import holds, leadership, reign, restarts, status_notes, tasksets
 from herdmesh.herder.state.instructions import DeleteStatuses, SetUnitTarget
-from herdmesh.herder.state.mesh import Mesh, Role
+from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, TargetState
 from herdmesh.herder.state.records import Connector, Op, OpKind, Unit
 
@@ -29,8 +29,6 @@ def settle(mesh: Mesh, connector: Connector) -> None:
         tasksets.settle(mesh, connector)
         restarts.settle(mesh, connector)
         _start_ready(mesh, connector, entry)
-        if mesh.role is not Role.LEADING:
-            return
         status_notes.settle(mesh, connector)
     for task, unit in list(connector.units.items()):
         if unit.hold is None and not unit.strays and (entry is None or not holds.wanted(entry, unit.id)):
@@ -63,11 +61,14 @@ def able(mesh: Mesh, entry: ConnectorEntry, worker_id: str) -> bool:
     return member is not None and member.takes_work and member.has_plugin(entry.plugin)
 
 
-def start_at_destination(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit) -> None:
-    """Start a ready unit where it is meant to go. May end this herder's reign: callers look at the role after."""
+def start_at_destination(mesh: Mesh, connector: Connector, unit: Unit) -> bool:
+    """Start a ready unit where it is meant to go; False when it waits for a generation, as all others then do."""
     assert unit.destination is not None
-    if leadership.generations_left(mesh):
-        holds.start(mesh, connector, unit, unit.destination)
+    if not leadership.generations_left(mesh):
+        return False
+    holds.start(mesh, connector, unit, unit.destination)
+    leadership.reserve_ahead(mesh)
+    return True
 
 
 def _stop_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | None) -> None:
@@ -113,8 +114,7 @@ def _start_ready(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> Non
         if unit.destination is None or not able(mesh, entry, unit.destination):
             mesh.place_names.add(connector.name)
             continue
-        start_at_destination(mesh, connector, entry, unit)
-        if mesh.role is not Role.LEADING:
+        if not start_at_destination(mesh, connector, unit):
             return
 
 

@@ -119,6 +119,8 @@ class Herder:
                 self._tick()
             case ev.LeadershipGranted():
                 leadership.granted(mesh, event)
+            case ev.GenerationsReserved():
+                leadership.reserved(mesh, event)
             case ev.LeadershipFollowing():
                 leadership.following(mesh, event)
             case ev.LeadershipLost():
@@ -310,6 +312,9 @@ class Herder:
         self._tick_ms = mesh.now
         self._unpark()
         calls.expire(mesh)
+        if mesh.role is not Role.LEADING:
+            return
+        leadership.give_up_used_up(mesh)
         if mesh.role is not Role.LEADING:
             return
         sessions.tick(mesh, late if late >= STALL_MS else 0)

@@ -5,7 +5,7 @@ those stand in the file of their concept.
 
 Invariants:
 - A member's `load` is always what the units say: every hold begins and ends through `take`, `stray` and `drop`.
-- A generation is given out once, in rising order, and only from the block of the current epoch.
+- A generation is given out once, in rising order, and only from the blocks of the current epoch.
 - Nothing here outlives the epoch but what was read from the stores: a new leader starts from stores and hellos alone.
 """
 
@@ -45,6 +45,10 @@ class Mesh:
         self.lease_until_ms = 0
         self.next_generation = 0
         self.generation_limit = 0
+        #: the limit above which more generations were asked for last.
+        self.reserve_above = 0
+        #: since when a unit waits for a generation; None = none does.
+        self.used_up_ms: int | None = None
         self.leader_id = ""
         self.leader_address = ""
         self.start_count = 0

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from herdmesh.herder.state import holds, lifecycle, reign
 from herdmesh.herder.state.assignment import Move, assign
-from herdmesh.herder.state.mesh import Mesh, Role
+from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, UnitId
 from herdmesh.herder.state.records import Connector, Unit
 
@@ -63,8 +63,7 @@ def place(mesh: Mesh) -> None:
                 mesh.place_again = True
                 return
             left -= 1
-            lifecycle.start_at_destination(mesh, connector, entry, unit)
-            if mesh.role is not Role.LEADING:
+            if not lifecycle.start_at_destination(mesh, connector, unit):
                 return
 
 
@@ -102,8 +101,7 @@ def place_some(mesh: Mesh, names: Collection[str]) -> None:
             if unit.destination not in takers:
                 unit.destination = min(of_kind, key=lambda worker_id: (of_kind[worker_id], worker_id))
                 of_kind[unit.destination] += 1
-            lifecycle.start_at_destination(mesh, connector, entry, unit)
-            if mesh.role is not Role.LEADING:
+            if not lifecycle.start_at_destination(mesh, connector, unit):
                 return
 
 

@@ -28,7 +28,7 @@ from herdmesh.api.common.v1 import revision_pb2 as herdmesh_dot_api_dot_common_d
 from herdmesh.api.configstore.v1 import config_pb2 as herdmesh_dot_api_dot_configstore_dot_v1_dot_config__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n4herdmesh/api/configstore/v1/leadership_service.proto\x12\x1bherdmesh.api.configstore.v1\x1a\x1egoogle/protobuf/duration.proto\x1a%herdmesh/api/common/v1/identity.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a(herdmesh/api/configstore/v1/config.proto\"h\n\x0f\x43\x61mpaignRequest\x12\x11\n\therder_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x31\n\x04held\x18\x03 \x01(\x0b\x32#.herdmesh.api.common.v1.LeaderToken\"\xdd\x02\n\x10\x43\x61mpaignResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x41\n\x07granted\x18\x02 \x01(\x0b\x32..herdmesh.api.configstore.v1.LeadershipGrantedH\x00\x12\x45\n\tfollowing\x18\x03 \x01(\x0b\x32\x30.herdmesh.api.configstore.v1.LeadershipFollowingH\x00\x12;\n\x04lost\x18\x04 \x01(\x0b\x32+.herdmesh.api.configstore.v1.LeadershipLostH\x00\x12\x45\n\theartbeat\x18\x05 \x01(\x0b\x32\x30.herdmesh.api.configstore.v1.LeadershipHeartbeatH\x00\x42\x07\n\x05\x65vent\"z\n\x11LeadershipGranted\x12;\n\nleadership\x18\x01 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.Leadership\x12(\n\x05lease\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"R\n\x13LeadershipFollowing\x12;\n\nleadership\x18\x01 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.Leadership\" \n\x0eLeadershipLost\x12\x0e\n\x06reason\x18\x01 \x01(\t\"?\n\x13LeadershipHeartbeat\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"D\n\rResignRequest\x12\x33\n\x06leader\x18\x01 \x01(\x0b\x32#.herdmesh.api.common.v1.LeaderToken\"D\n\x0eResignResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta2\xe3\x01\n\x11LeadershipService\x12k\n\x08\x43\x61mpaign\x12,.herdmesh.api.configstore.v1.CampaignRequest\x1a-.herdmesh.api.configstore.v1.CampaignResponse(\x01\x30\x01\x12\x61\n\x06Resign\x12*.herdmesh.api.configstore.v1.ResignRequest\x1a+.herdmesh.api.configstore.v1.ResignResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n4herdmesh/api/configstore/v1/leadership_service.proto\x12\x1bherdmesh.api.configstore.v1\x1a\x1egoogle/protobuf/duration.proto\x1a%herdmesh/api/common/v1/identity.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a(herdmesh/api/configstore/v1/config.proto\"\x7f\n\x0f\x43\x61mpaignRequest\x12\x11\n\therder_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\x31\n\x04held\x18\x03 \x01(\x0b\x32#.herdmesh.api.common.v1.LeaderToken\x12\x15\n\rreserve_above\x18\x04 \x01(\x05\"\xa3\x03\n\x10\x43\x61mpaignResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x41\n\x07granted\x18\x02 \x01(\x0b\x32..herdmesh.api.configstore.v1.LeadershipGrantedH\x00\x12\x45\n\tfollowing\x18\x03 \x01(\x0b\x32\x30.herdmesh.api.configstore.v1.LeadershipFollowingH\x00\x12;\n\x04lost\x18\x04 \x01(\x0b\x32+.herdmesh.api.configstore.v1.LeadershipLostH\x00\x12\x45\n\theartbeat\x18\x05 \x01(\x0b\x32\x30.herdmesh.api.configstore.v1.LeadershipHeartbeatH\x00\x12\x44\n\x08reserved\x18\x06 \x01(\x0b\x32\x30.herdmesh.api.configstore.v1.GenerationsReservedH\x00\x42\x07\n\x05\x65vent\"z\n\x11LeadershipGranted\x12;\n\nleadership\x18\x01 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.Leadership\x12(\n\x05lease\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\"R\n\x13LeadershipFollowing\x12;\n\nleadership\x18\x01 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.Leadership\" \n\x0eLeadershipLost\x12\x0e\n\x06reason\x18\x01 \x01(\t\"?\n\x13LeadershipHeartbeat\x12(\n\x05lease\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\"R\n\x13GenerationsReserved\x12;\n\nleadership\x18\x01 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.Leadership\"D\n\rResignRequest\x12\x33\n\x06leader\x18\x01 \x01(\x0b\x32#.herdmesh.api.common.v1.LeaderToken\"D\n\x0eResignResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta2\xe3\x01\n\x11LeadershipService\x12k\n\x08\x43\x61mpaign\x12,.herdmesh.api.configstore.v1.CampaignRequest\x1a-.herdmesh.api.configstore.v1.CampaignResponse(\x01\x30\x01\x12\x61\n\x06Resign\x12*.herdmesh.api.configstore.v1.ResignRequest\x1a+.herdmesh.api.configstore.v1.ResignResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,21 +36,23 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.configstore.v1
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CAMPAIGNREQUEST']._serialized_start=237
-  _globals['_CAMPAIGNREQUEST']._serialized_end=341
-  _globals['_CAMPAIGNRESPONSE']._serialized_start=344
-  _globals['_CAMPAIGNRESPONSE']._serialized_end=693
-  _globals['_LEADERSHIPGRANTED']._serialized_start=695
-  _globals['_LEADERSHIPGRANTED']._serialized_end=817
-  _globals['_LEADERSHIPFOLLOWING']._serialized_start=819
-  _globals['_LEADERSHIPFOLLOWING']._serialized_end=901
-  _globals['_LEADERSHIPLOST']._serialized_start=903
-  _globals['_LEADERSHIPLOST']._serialized_end=935
-  _globals['_LEADERSHIPHEARTBEAT']._serialized_start=937
-  _globals['_LEADERSHIPHEARTBEAT']._serialized_end=1000
-  _globals['_RESIGNREQUEST']._serialized_start=1002
-  _globals['_RESIGNREQUEST']._serialized_end=1070
-  _globals['_RESIGNRESPONSE']._serialized_start=1072
-  _globals['_RESIGNRESPONSE']._serialized_end=1140
-  _globals['_LEADERSHIPSERVICE']._serialized_start=1143
-  _globals['_LEADERSHIPSERVICE']._serialized_end=1370
+  _globals['_CAMPAIGNREQUEST']._serialized_end=364
+  _globals['_CAMPAIGNRESPONSE']._serialized_start=367
+  _globals['_CAMPAIGNRESPONSE']._serialized_end=786
+  _globals['_LEADERSHIPGRANTED']._serialized_start=788
+  _globals['_LEADERSHIPGRANTED']._serialized_end=910
+  _globals['_LEADERSHIPFOLLOWING']._serialized_start=912
+  _globals['_LEADERSHIPFOLLOWING']._serialized_end=994
+  _globals['_LEADERSHIPLOST']._serialized_start=996
+  _globals['_LEADERSHIPLOST']._serialized_end=1028
+  _globals['_LEADERSHIPHEARTBEAT']._serialized_start=1030
+  _globals['_LEADERSHIPHEARTBEAT']._serialized_end=1093
+  _globals['_GENERATIONSRESERVED']._serialized_start=1095
+  _globals['_GENERATIONSRESERVED']._serialized_end=1177
+  _globals['_RESIGNREQUEST']._serialized_start=1179
+  _globals['_RESIGNREQUEST']._serialized_end=1247
+  _globals['_RESIGNRESPONSE']._serialized_start=1249
+  _globals['_RESIGNRESPONSE']._serialized_end=1317
+  _globals['_LEADERSHIPSERVICE']._serialized_start=1320
+  _globals['_LEADERSHIPSERVICE']._serialized_end=1547
 # @@protoc_insertion_point(module_scope)

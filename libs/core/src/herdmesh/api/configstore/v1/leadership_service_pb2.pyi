@@ -29,10 +29,15 @@ class CampaignRequest(_message.Message):
     HERDER_ID_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
+    RESERVE_ABOVE_FIELD_NUMBER: _builtins.int
     herder_id: _builtins.str
     """herder_id is new at every start of the herder's process."""
     address: _builtins.str
     """address is the host:port of the herder's gRPC server."""
+    reserve_above: _builtins.int
+    """reserve_above asks for the next block of generations: the generation_limit that this leader knows. It is said again
+    with every heartbeat until a higher limit was told, and one block at most comes of it. 0 = nothing is asked.
+    """
     @_builtins.property
     def held(self) -> _identity_pb2.LeaderToken:
         """held is the epoch this herder led with when its stream broke; a store fail-over gives it back. Unset = none."""
@@ -43,10 +48,11 @@ class CampaignRequest(_message.Message):
         herder_id: _builtins.str = ...,
         address: _builtins.str = ...,
         held: _identity_pb2.LeaderToken | None = ...,
+        reserve_above: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["held", b"held"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "held", b"held", "herder_id", b"herder_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "held", b"held", "herder_id", b"herder_id", "reserve_above", b"reserve_above"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -63,6 +69,7 @@ class CampaignResponse(_message.Message):
     FOLLOWING_FIELD_NUMBER: _builtins.int
     LOST_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
+    RESERVED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision of the store."""
@@ -83,6 +90,10 @@ class CampaignResponse(_message.Message):
     def heartbeat(self) -> Global___LeadershipHeartbeat:
         """heartbeat confirms that the lease was extended."""
 
+    @_builtins.property
+    def reserved(self) -> Global___GenerationsReserved:
+        """reserved: this leader's epoch has more generations."""
+
     def __init__(
         self,
         *,
@@ -91,12 +102,13 @@ class CampaignResponse(_message.Message):
         following: Global___LeadershipFollowing | None = ...,
         lost: Global___LeadershipLost | None = ...,
         heartbeat: Global___LeadershipHeartbeat | None = ...,
+        reserved: Global___GenerationsReserved | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "following", b"following", "granted", b"granted", "heartbeat", b"heartbeat", "lost", b"lost", "meta", b"meta"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "following", b"following", "granted", b"granted", "heartbeat", b"heartbeat", "lost", b"lost", "meta", b"meta", "reserved", b"reserved"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "following", b"following", "granted", b"granted", "heartbeat", b"heartbeat", "lost", b"lost", "meta", b"meta"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["event", b"event", "following", b"following", "granted", b"granted", "heartbeat", b"heartbeat", "lost", b"lost", "meta", b"meta", "reserved", b"reserved"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["granted", "following", "lost", "heartbeat"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["granted", "following", "lost", "heartbeat", "reserved"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -201,6 +213,30 @@ class LeadershipHeartbeat(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LeadershipHeartbeat: _TypeAlias = LeadershipHeartbeat  # noqa: Y015
+
+@_typing.final
+class GenerationsReserved(_message.Message):
+    """GenerationsReserved extends what an epoch may give out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEADERSHIP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def leadership(self) -> _config_pb2.Leadership:
+        """leadership with the limit of all its generations, already durable; the newest block begins at generation_first."""
+
+    def __init__(
+        self,
+        *,
+        leadership: _config_pb2.Leadership | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["leadership", b"leadership"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leadership", b"leadership"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GenerationsReserved: _TypeAlias = GenerationsReserved  # noqa: Y015
 
 @_typing.final
 class ResignRequest(_message.Message):
