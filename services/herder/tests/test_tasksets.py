@@ -85,6 +85,27 @@ def test_task_configs_come_from_the_worker_that_runs_the_connector(world: World)
     assert world.config.commits == ["a"], "nobody else makes a connector's task configs"
 
 
+def test_a_task_is_started_with_what_of_the_config_store_was_read(world: World) -> None:
+    """A run reads the config topic from there on: its set is in force there, whoever starts it and why."""
+    world.ask(CreateConnector("a", sink(2)))
+    world.ask(CreateConnector("b", sink(1)))
+    world.ask(UpdateConnector("a", sink(3)))
+    world.kill(holder(world, UnitId("a", 0)).id)
+    world.advance(10_000)
+    commits = {name: entry.config_revision for name, entry in world.config.entries.items()}
+    for _, start in world.starts:
+        if start.unit.task is None:
+            assert start.revision is None, "nothing of it runs in a process of its own"
+            continue
+        assert start.revision is not None
+        assert start.assignment.config_revision is not None
+        assert start.revision.includes(start.assignment.config_revision)
+        assert start.revision != start.assignment.config_revision, "its set was committed after its connector's config"
+    last = [start.revision for _, start in world.starts if start.unit.connector == "a" and start.unit.task is not None]
+    assert last[-1] is not None
+    assert all(revision is not None and last[-1].includes(revision) for revision in [*last, *commits.values()])
+
+
 def test_task_reconfiguration_retries_with_connector_task_configs_exception(world: World) -> None:
     """250 ms x 2^n, a minute at most, for as long as it takes; then the count of failures begins anew."""
     world.task_failures["a"] = AWAY

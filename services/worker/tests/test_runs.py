@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import pickle
 import sys
 import threading
@@ -76,7 +75,7 @@ class SubprocessJobs:
 
 
 ASSIGNMENT = Assignment(3, 12, "i1", ("store", (40,)), "7:aa")
-CLAIM = TaskSetClaim("connect-configs", 40, "i1", "7:aa")
+CLAIM = TaskSetClaim("connect-configs", 57, "i1", "7:aa")
 
 
 @dataclass
@@ -90,7 +89,7 @@ class Bench:
 
     def submit(self, config: dict[str, str | None], run_id: str = "r1") -> None:
         spec = TaskSpec({**SINK, **config}, {"file": "f"}, 1)
-        self.runs.submit(instructions.SubmitRun(run_id, UNIT, spec, False, ASSIGNMENT))
+        self.runs.submit(instructions.SubmitRun(run_id, UNIT, spec, False, ASSIGNMENT, 57))
 
     async def next(self) -> events.Event:
         async with asyncio.timeout(20):
@@ -238,7 +237,7 @@ async def test_offsets_a_run_hands_over_are_on_the_disk_when_it_goes_on(
     server = Server("127.0.0.1:0", [ServiceRegistration(servicer, add, SERVICE)], metrics=False)
     runs.address = f"127.0.0.1:{await server.start()}"
     source: dict[str, str | None] = {"connector.class": "FileStreamSource", "name": "c", "file": "f", "topic": "t"}
-    submit = instructions.SubmitRun("r1", UNIT, TaskSpec(source, source, 1), False, ASSIGNMENT)
+    submit = instructions.SubmitRun("r1", UNIT, TaskSpec(source, source, 1), False, ASSIGNMENT, None)
     runs.submit(submit)
     order = await jobs.order.get()
     assert order.spec.source_offsets == {}
@@ -282,14 +281,12 @@ def _spec(run_id: str) -> RunSpec:
     return RunSpec(run_id, "c", 0, 1, TaskKind.SINK, "x:Y", {}, {}, "127.0.0.1:1", "g", "o", "g-c-0")
 
 
-@pytest.mark.parametrize(
-    ("silent_s", "claim"),
-    [(1.0, None)] + [(s, TaskSetClaim("connect-configs", 40, "i1", "7:aa")) for s in (3, math.inf)],
-)
-async def test_a_run_that_begins_while_no_leader_is_heard_is_to_look_at_the_config_topic(
-    bench: Bench, silent_s: float, claim: TaskSetClaim | None
-) -> None:
+async def test_a_run_is_to_verify_its_claim_from_where_the_set_was_last_in_force(bench: Bench) -> None:
     bench.jobs.hold = True
-    bench.runs.leader_heard_s = lambda: time.monotonic() - silent_s
     bench.submit({})
-    assert (await bench.jobs.order.get()).spec.claim == claim
+    assert (await bench.jobs.order.get()).spec.claim == CLAIM
+
+
+def test_where_there_is_no_config_topic_there_is_no_claim() -> None:
+    specs = RunSpecs(WorkerSettings(config_storage_topic=""), PluginRegistry.discover())
+    assert specs.claim(ASSIGNMENT, 57) is None

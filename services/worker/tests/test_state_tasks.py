@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import pytest
@@ -88,6 +89,23 @@ def test_the_first_commit_is_written_once() -> None:
     assert not only(instructions.WriteStatus, state.handle(events.RunProgress(run_id, Progress()), 0.1)).has_committed
     assert only(instructions.WriteStatus, state.handle(events.RunProgress(run_id, MOVED), 0.2)).has_committed
     assert state.handle(events.RunProgress(run_id, MOVED), 0.3) == []
+
+
+def test_each_run_looks_for_newer_task_sets_from_where_the_one_before_did() -> None:
+    state = machine()
+    first = only(instructions.SubmitRun, state.handle(replace(start(), config_offset=40), 0.0))
+    assert first.config_offset == 40, "where the leader had read"
+    state.handle(events.RunProgress(first.run_id, replace(MOVED, config_offset=55)), 0.1)
+    out = state.handle(events.RunEnded(first.run_id, "exit code 137"), 0.2)
+    second = only(instructions.SubmitRun, out)
+    assert second.config_offset == 55
+    out = state.handle(events.RunEnded(second.run_id, "exit code 137"), 0.3)
+    assert not out, "this one is tried again later"
+    again = only(instructions.SubmitRun, state.handle(events.Tick(), 5.0))
+    assert again.config_offset == 55, "it ended before it looked"
+    state.handle(replace(start(generation=2), config_offset=61), 6.0)
+    out = state.handle(events.RunEnded(again.run_id, None), 6.1)
+    assert only(instructions.SubmitRun, out).config_offset == 61
 
 
 def test_a_quiet_task_stays_running_and_is_woken() -> None:

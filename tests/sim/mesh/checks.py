@@ -82,9 +82,6 @@ class Checker:
         #: epoch -> the limits of its generations, by the records in the topic.
         self._blocks: dict[int, tuple[int, int]] = {}
         self._orders: dict[tuple[str, int], tuple[int, int]] = {}
-        self._sets: dict[str, tuple[tuple[int, int], tuple[str, str]]] = {}
-        #: assignments given by a leader that did not know that its time was over.
-        self._past_its_time: set[tuple[int, int]] = set()
         self._steady_ms: dict[str, int] = {}
         self._dead_ms: dict[str, int] = {}
 
@@ -200,8 +197,6 @@ class Checker:
         if same_reign and max(one.order for one in same_reign) >= order:
             self.find("generations never go back", f"{unit} starts with {order} after {same_reign[-1].order}")
         self._generations.add(order[1])
-        if epoch < max(self._epochs, default=0):
-            self._past_its_time.add(order)
         earlier.append(Start(self._world.now, herder.herder_id, worker_name, order))
         for other in self._world.workers:
             if self._hears(other, herder) and self._holds(other, unit) and not self._timed_out(unit, other):
@@ -267,7 +262,6 @@ class Checker:
         owners = world.dataplane.owners[run.task_id]
         if len(owners) > 1:
             self.find("one owner past the fence", " and ".join(map(str, owners)))
-        self._one_set(run)
         order, newest = run.assignment.order, self._orders.get(run.task_id, (0, 0))
         if order[0] == max(self._epochs, default=0):
             # What a leader started after its time is over is not what anybody else could know of.
@@ -275,30 +269,12 @@ class Checker:
         if order < newest and not run.stopping and self._knows_better(run, newest):
             self.find("newest owner wins", f"{run} on {run.worker.name} takes over after {newest}")
 
-    def _one_set(self, run: Run) -> None:
-        """Runs of two task sets never own ids side by side, for a task of each may own the same partition."""
-        connector, order = run.unit.connector, run.assignment.order
-        newest = self._sets.get(connector)
-        past_its_time = order in self._past_its_time
-        if (newest is None or newest[0] < order) and not past_its_time:
-            self._sets[connector] = (order, run.task_set)
-        elif (
-            newest is not None
-            and newest[1] != run.task_set
-            and (run.stopping or not self._knows_better(run, newest[0]))
-        ):
-            # docs/bugs.md, "a worker that was cut off wakes an idle task of an older set"
-            self.counts["a cut-off worker began a run of an older task set"] += 1
-            run.excused = True
-        elif past_its_time:
-            # docs/bugs.md, "a leader whose machine slept"
-            self.counts["a leader past its time began a run"] += 1
-            run.excused = True
+    def moves_records(self, run: Run) -> None:
+        """A run has verified its claim. Runs of two task sets never move records side by side, for a task of each may
+        own the same partition."""
         for other in self._world.dataplane.all_owners():
-            if other.unit.connector != connector or other.task_set == run.task_set:
-                continue
-            older, newer = sorted((run, other), key=lambda one: one.assignment.order)
-            if not older.excused:
+            if other.moves and other.unit.connector == run.unit.connector and other.task_set != run.task_set:
+                older, newer = sorted((run, other), key=lambda one: one.assignment.order)
                 self.find("one task set past the fence", f"{newer} beside {older} of {older.worker.name}")
 
     def _knows_better(self, run: Run, newest: tuple[int, int]) -> bool:

@@ -1,19 +1,23 @@
 """What the runs of tasks do to Kafka, as far as ownership goes: each task's id is a transactional id.
 
 Owns who may write under each id (`init_transactions` fences every earlier owner, who notices at its next write), and
-the fake runs: processes that start, take over, run, and end well, badly, without a word, or not at all. A run outlives
-its worker's process for a moment, and runs on while the worker stands still.
+the fake runs: processes that start, take over, verify their claim in the config topic by the product's own rule, run,
+and end well, badly, without a word, or not at all. A run outlives its worker's process for a moment, and runs on while
+the worker stands still.
 
-Invariant: a run is an owner from its take-over until it ends or is fenced; the checks are told of each.
+Invariant: a run is an owner from its take-over until it ends or is fenced, and moves records only while it is one and
+after its claim was verified; the checks are told of each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from herdmesh.engine.contract import ErrorClass, PartitionProgress, Progress, RunEnd
+from herdmesh.engine import claims
+from herdmesh.engine.contract import ErrorClass, PartitionProgress, Progress, RunEnd, TaskSetClaim
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.model import Assignment, Failure, UnitId
 
@@ -48,13 +52,18 @@ class Run:
         held = worker.state.tasks.get(submitted.unit)
         assert held is not None
         self.assignment: Assignment = held.assignment
+        assert submitted.config_offset is not None, "the leader said what it had read"
+        self.claim = TaskSetClaim(
+            "config", submitted.config_offset, submitted.assignment.incarnation, submitted.assignment.task_digest
+        )
         self.always = submitted.spec.connector_config.get("always")
         self.fate = self._fate()
+        self.progress = _PROGRESS
         self.owns = False
+        #: its claim was verified: it may move records while it owns its id.
+        self.moves = False
         self.stopping = False
         self.over = False
-        #: it began where nobody could tell it better: see `checks`.
-        self.excused = False
         self._later(world.rng.randint(5, 60) if world.rng.random() < 0.9 else world.rng.randint(60, 900), self._begin)
 
     @property
@@ -73,7 +82,7 @@ class Run:
     def stop(self) -> None:
         """It is told to commit and end. A process that has not begun hears it when it begins."""
         self.stopping = True
-        if self.owns and self.fate is not Fate.NEVER_STOPS:
+        if self.moves and self.owns and self.fate is not Fate.NEVER_STOPS:
             self._later(self.world.rng.randint(2, 80), self._stopped)
 
     def kill(self) -> None:
@@ -111,9 +120,28 @@ class Run:
             self.fate = Fate.RUNS
             self._later(self.world.rng.randint(8_000, 40_000), self._begin)
             return
-        self.world.dataplane.take_over(self)
+        if not self._reaches_broker(self._begin):
+            return
         self._say(events.RunHello(self.run_id, 1))
-        self._say(events.RunProgress(self.run_id, _PROGRESS))
+        self.world.dataplane.take_over(self)
+        rng = self.world.rng
+        self._later(rng.randint(1, 15) if rng.random() < 0.9 else rng.randint(15, 800), self._verify)
+
+    def _verify(self) -> None:
+        """What `engine.claims` does: read the config topic from the claim's place to its end."""
+        if not self.owns or not self._reaches_broker(self._verify):
+            return
+        log = self.world.config_log
+        manifest = log.manifest_since(self.unit.connector, self.claim.offset)
+        if manifest is not None and claims.contradicts(manifest, self.claim, self.unit.task or 0):
+            self.world.checker.counts["runs of a task set not in force any more"] += 1
+            self.world.trace("data", f"{self} finds a newer task set")
+            self._fail(Failure("its task set is not in force any more", error_class=ErrorClass.FENCED))
+            return
+        self.moves = True
+        self.progress = replace(_PROGRESS, config_offset=log.revision.next_offsets[0])
+        self.world.checker.moves_records(self)
+        self._say(events.RunProgress(self.run_id, self.progress))
         if self.stopping:
             self.stop()
         elif self.fate is Fate.GOES_QUIET:
@@ -131,13 +159,15 @@ class Run:
             deed()
 
     def _quiet(self) -> None:
-        if not self.stopping:
-            self._say(events.RunFinished(self.run_id, RunEnd.QUIET, _PROGRESS, 0))
+        # A broker that is away is no quiet, and nothing is committed without it.
+        if not self.stopping and self._reaches_broker(self._quiet):
+            self._say(events.RunFinished(self.run_id, RunEnd.QUIET, self.progress, 0))
             self._end(None)
 
     def _stopped(self) -> None:
-        self._say(events.RunFinished(self.run_id, RunEnd.STOPPED, _PROGRESS, 0))
-        self._end(None)
+        if self._reaches_broker(self._stopped):
+            self._say(events.RunFinished(self.run_id, RunEnd.STOPPED, self.progress, 0))
+            self._end(None)
 
     def _fail(self, failure: Failure) -> None:
         self._say(events.RunFailed(self.run_id, failure))
@@ -152,6 +182,9 @@ class Run:
 
     def _say(self, event: events.Event) -> None:
         self.worker.take(self.worker_life, lambda: self.worker.handle(event))
+
+    def _reaches_broker(self, deed: Callable[[], None]) -> bool:
+        return self.world.broker.when_there(lambda: None if self.over else deed())
 
     def _later(self, ms: int, deed: Callable[[], None]) -> None:
         self.world.scheduler.at(self.world.now + ms, lambda: None if self.over else deed())

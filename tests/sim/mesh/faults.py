@@ -41,6 +41,7 @@ class Faults:
             (2, self._clock),
             (2, self._wake_up_leading),
             (2, self._fence),
+            (2, self._broker),
         ]
         #: each story has its own mix: some faults often, some never.
         self._weights = [weight * self._rng.choice((0, 1, 1, 3)) for weight, _ in self._deeds]
@@ -54,6 +55,7 @@ class Faults:
         """The end of misfortune: links are whole, who stands still goes on, who is dead is started again."""
         world = self._world
         world.network.heal_all()
+        world.broker.come_back()
         for replica in world.stores:
             replica.slow_ms = 0
         for node in world.nodes:
@@ -219,6 +221,22 @@ class Faults:
         self._world.trace("data", f"{run} is fenced from outside")
         self._world.dataplane.fence(run.task_id)
         return "owner fenced from outside"
+
+    def _broker(self) -> str | None:
+        """The broker goes away and comes back; sometimes the stores elect other writers then."""
+        world = self._world
+        if world.broker.away:
+            return None
+        world.broker.leave()
+        elects = [log for log in world.logs if self._rng.random() < 0.3]
+
+        def back() -> None:
+            world.broker.come_back()
+            for log in elects:
+                log.elect()
+
+        self._later(back, 300, 9_000)
+        return "broker away"
 
     # --- choosing
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from herdmesh.connect import config_topic
+from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.rpc.errors import NotWriter, WriteOutcomeUnknown, WriterFenced
 from herdmesh.topicstore.contract import Decision, NewRecord, Revision, Role, StoredRecord
 from tests.sim.mesh.network import Stream
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 
 #: silence of a writer after which another replica takes over.
 ELECTION_MS = 4_000
+#: of what a broker was sent so shortly before it went away, nobody knows whether it was written.
+_ON_ITS_WAY_MS = 300
+_GIVES_UP_MS = 6_000
+
+
+def _unknown() -> WriteOutcomeUnknown:
+    return WriteOutcomeUnknown("the commit's answer was lost")
 
 
 @dataclass
@@ -74,9 +83,23 @@ class Log:
             self.entries.append(Entry(stored, changes, self.state.copy(), self.revision))
         self.revision = Revision(self.topic, (offset + (1 if own else 0),))  # the marker of the transaction
 
+    def manifest_since(self, connector: str, offset: int) -> ManifestRecord | None:
+        """The last manifest of a connector in the config topic from `offset` on."""
+        key = f"herdmesh-connector-{connector}".encode()
+        for entry in reversed(self.entries):
+            record = entry.record
+            if record.topic == self.topic and record.offset < offset:
+                return None
+            if record.topic == self.topic and record.key == key:
+                decoded = config_topic.decode(record.key, record.value)
+                return decoded if isinstance(decoded, ManifestRecord) else None
+        return None
+
     def watch_over(self) -> None:
         """Called often: elect another writer when this one has been silent for long."""
         now = self.world.now
+        if self.world.broker.away:
+            return  # who holds an election without it
         if self.writer is not None and self.writer.well and self.writer.claims:
             self._last_well_ms = now
         elif now - self._last_well_ms >= ELECTION_MS or self.writer is None:
@@ -132,9 +155,9 @@ class Replica(Node):
         """Decide, write, answer with what was applied; a fault may hide the answer."""
         term = self.term
         if self.slow_ms:
-            pause = Answer()
-            self.after(self.world.rng.randint(0, self.slow_ms), pause.set)
-            await pause
+            await self._pause(self.world.rng.randint(0, self.slow_ms))
+        if self.world.broker.away:
+            await self._without_broker(decide)
         # What waited through a change of writers fails with it.
         if not self.claims or self.term != term:
             raise NotWriter(f"{self.name} does not write")
@@ -145,15 +168,40 @@ class Replica(Node):
         decision = decide(self.state)
         unsure = self.world.chance(0.01)
         if unsure and self.world.chance(0.5):
-            raise WriteOutcomeUnknown("the commit's answer was lost")
+            raise _unknown()
         if decision.records:
             self.log.append(decision.records)
             self.world.checker.stored(self.log)
             self.advance(len(self.log.entries))
             self.tell_others()
         if unsure:
-            raise WriteOutcomeUnknown("the commit's answer was lost")
+            raise _unknown()
         return decision.result(self.state, self.revision)
+
+    async def _pause(self, ms: int) -> None:
+        pause = Answer()
+        self.after(ms, pause.set)
+        await pause
+
+    async def _without_broker(self, decide: Callable[[Any], Decision[Any]]) -> None:
+        """Nobody answers the commit. What was on its way when the broker went may have been the last thing it did;
+        what came later is tried until somebody gives up. Returns when the broker is back in time."""
+        world = self.world
+        on_its_way = world.now - world.broker.left_ms < _ON_ITS_WAY_MS and self.claims and self.log.writer is self
+        if on_its_way and self.index == len(self.log.entries) and world.rng.random() < 0.5:
+            self.log.append(decide(self.state).records)
+            world.checker.stored(self.log)
+            self.advance(len(self.log.entries))
+            self.tell_others()
+        elif world.rng.random() < 0.5:
+            back = Answer()
+            world.broker.when_there(back.set)
+            self.after(world.rng.randint(500, _GIVES_UP_MS), lambda: back.set(error=_unknown()))
+            await back
+            return
+        else:
+            await self._pause(world.rng.randint(500, _GIVES_UP_MS))
+        raise _unknown()
 
     def tell_others(self) -> None:
         """The other replicas read it a little later, cut anywhere."""
@@ -167,6 +215,9 @@ class Replica(Node):
 
     def advance(self, index: int) -> None:
         """Read up to there, and tell the watchers."""
+        life = self.life
+        if not self.world.broker.when_there(lambda: self.take(life, lambda: self.advance(index))):
+            return
         while self.index < min(index, len(self.log.entries)):
             self.index += 1
             for watcher in list(self.watchers):

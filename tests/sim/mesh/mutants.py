@@ -15,6 +15,7 @@ from unittest.mock import PropertyMock, patch
 from herdmesh.configstore.state import writes
 from herdmesh.configstore.state.election import Election, HeartbeatReceived, SendReserved
 from herdmesh.configstore.state.requests import RequestLog
+from herdmesh.engine import claims
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import holds, leadership, lifecycle, policy, reign, sessions, tasksets
 from herdmesh.herder.state.instructions import StartUnit
@@ -38,6 +39,16 @@ def _no_fence() -> Generator[None]:
         mesh.touch(connector.name)
 
     with patch.object(tasksets, "_fence", forget):
+        yield
+
+
+def _unverified_claim() -> Generator[None]:
+    """A run does not look into the config topic whether its task set is still in force."""
+
+    def never(*_: object) -> bool:
+        return False
+
+    with patch.object(claims, "contradicts", never):
         yield
 
 
@@ -223,6 +234,7 @@ MUTANTS: dict[str, Callable[[], Any]] = {
     name: contextmanager(mutant)
     for name, mutant in {
         "no fence before a new task set": _no_fence,
+        "claim not verified": _unverified_claim,
         "stale epoch accepted": _stale_epoch,
         "adoption by generation alone": _adoption_by_generation,
         "equal generations": _equal_generations,

@@ -34,6 +34,8 @@ OTHER_PLUGIN = connector_pb2.Plugin(class_name="Source", kind=connector_pb2.PLUG
 _WELCOME_MS = 5_000
 _HEARTBEAT_MS = 250
 _LEASE_MS = 1_500
+#: what cannot be answered without a broker.
+_NEED_KAFKA = (questions.FenceIds, questions.AlterOffsets)
 
 
 class WorkerProcess(Node):
@@ -141,7 +143,13 @@ class WorkerProcess(Node):
 
     def _watch(self, instruction: instructions.WatchTask) -> None:
         woken = events.TaskHasWork(instruction.unit, instruction.idle_id, "its end moved")
-        self.after(self.world.rng.randint(500, 10_000), lambda: self.handle(woken))
+        life = self.life
+
+        def look() -> None:
+            if self.world.broker.when_there(lambda: self.take(life, look)):
+                self.handle(woken)
+
+        self.after(self.world.rng.randint(500, 10_000), look)
 
     # --- effects.commands
 
@@ -157,7 +165,7 @@ class WorkerProcess(Node):
         self.after(self.world.rng.randint(2, 40), reply)
 
     def _reply(self, question: questions.Question) -> session_pb.CommandReply:
-        if self.world.chance(0.02):
+        if self.world.chance(0.02) or (self.world.broker.away and isinstance(question, _NEED_KAFKA)):
             failure = Failure("Kafka did not answer", error_class=ErrorClass.RETRIABLE)
             return session_pb.CommandReply(failure=wire.failure_to(failure))
         match question:

@@ -19,6 +19,7 @@ from herdmesh.herder.state import Rules, leadership
 from herdmesh.herder.state.model import RestartPolicy
 from herdmesh.herder.wire import stores as store_wire
 from herdmesh.statusstore.state.statuses import StatusState
+from tests.sim.mesh.broker import Broker
 from tests.sim.mesh.checks import Checker
 from tests.sim.mesh.config_store import AUDIT, ConfigReplica
 from tests.sim.mesh.dataplane import DataPlane
@@ -50,6 +51,7 @@ class World:
         self.network = Network(self.scheduler, self.rng)
         self.trace_lines: list[str] | None = [] if trace else None
         self.checker = Checker(self)
+        self.broker = Broker(self)
         self.dataplane = DataPlane(self)
         self.tick_ms = 200
         config, status = Log(self, "config", ConfigState(AUDIT)), Log(self, "status", StatusState())

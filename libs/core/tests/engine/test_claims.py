@@ -1,4 +1,4 @@
-"""A run whose worker does not hear its leader looks into the config topic before it moves a record."""
+"""Every run looks into the config topic, after its take-over and before it moves a record."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from confluent_kafka import Producer
 
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ConfigRecord, ManifestRecord, TargetState, TargetStateRecord
-from herdmesh.engine import RunEnd
+from herdmesh.engine import RunEnd, claims
 from herdmesh.engine.contract import ErrorClass, RunSpec, TaskSetClaim
 from herdmesh.engine.errors import TaskFailed, TaskFenced
-from libs.core.tests.engine.harness import Kafka, make_spec, run_here
+from herdmesh.engine.fence import Fence
+from libs.core.tests.engine.harness import Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH
 
 DIGESTS = ("aa", "bb")
@@ -69,6 +70,46 @@ def test_a_set_that_is_not_in_force_any_more_moves_nothing(
     write(kafka_topics.bootstrap, config, manifest(name, 7, **newer))
     with pytest.raises(TaskFenced, match="not in force any more"):
         run_here(claiming(kafka_topics, name, config, 0))
+
+
+def test_where_nothing_was_written_since_the_end_is_the_whole_answer(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader may not have read the marker of the last transaction yet; a marker is no record."""
+    config, name = kafka_topics.create_topic(tmp_topic("configs"), 1), tmp_topic("sink")
+    write(kafka_topics.bootstrap, config, manifest(name, 7))
+
+    def never(*_: object) -> None:
+        raise AssertionError("the topic was read")
+
+    monkeypatch.setattr(claims, "_newest", never)
+    for number, offset in enumerate((1, 2)):
+        spec = replace(claiming(kafka_topics, f"{name}-{number}", config, offset), connector=name)
+        link = Link()
+        assert run_here(spec, link).reason is RunEnd.QUIET
+        assert link.reports[0].config_offset == 2, "told with the first word, for the next run to begin at"
+
+
+def test_the_end_that_counts_is_the_one_after_the_take_over(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, name = kafka_topics.create_topic(tmp_topic("configs"), 1), tmp_topic("sink")
+    write(kafka_topics.bootstrap, config, manifest(name, 7))
+    take_over = Fence.take_over
+
+    def overtaken(fence: Fence) -> None:
+        take_over(fence)
+        write(kafka_topics.bootstrap, config, manifest(name, 8))
+
+    monkeypatch.setattr(Fence, "take_over", overtaken)
+    with pytest.raises(TaskFenced):
+        run_here(claiming(kafka_topics, name, config, 2))
+
+
+def test_a_topic_that_is_not_there_is_told(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    with pytest.raises(TaskFailed, match="config_storage_topic") as failed:
+        run_here(claiming(kafka_topics, tmp_topic("sink"), tmp_topic("nowhere"), 0))
+    assert failed.value.error_class is ErrorClass.RETRIABLE
 
 
 def test_a_task_beyond_a_smaller_set_moves_nothing(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:

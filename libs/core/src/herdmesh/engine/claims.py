@@ -1,53 +1,116 @@
 """Whether a task is still part of the task set in force, read from the config topic itself.
 
-Owns one question, asked after a take-over by a run whose worker has not heard its leader lately. A fence alone cannot
-answer it: a worker that is cut off from its leader, and not from Kafka, may take the id of an old task set back from
-the new one, and the new set divides the partitions otherwise. Connect's own tasks ask the same (reference/herder.md 5,
+Owns one question, asked by every run after its take-over. The fence alone cannot answer it: a worker that is cut off
+from its leader, or listens to one whose time is over, may take the id of an old task set back from the new one, and the
+new set divides the partitions otherwise. Connect's own tasks ask the same (reference/herder.md 5,
 `testVerifyTaskGeneration`).
 
+Almost always nothing was written since the leader, or an earlier run, last looked: then the end of the topic is the
+whole answer, and it comes while the run asks Kafka other things. Only when the end has moved the records between are
+read.
+
 Invariant: a new task set is committed before the old one is fenced (design 5), so whoever takes over after that fence
-finds the commit when it reads to the end after taking over; whoever took over before it is fenced.
+finds the commit when it looks at the end after taking over; whoever took over before it is fenced.
 """
 
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.engine import clients
 from herdmesh.engine.contract import ErrorClass, RunSpec, TaskSetClaim
 from herdmesh.engine.errors import TaskFailed, TaskFenced
+from herdmesh.engine.settings import access_of
 
 _TIMEOUT_S = 30.0
 _POLL_S = 0.5
 _BATCH = 1_000
 _KEY_PREFIX = b"herdmesh-connector-"
+#: the client's answer for a topic that is unknown, forbidden, or without a leader at the moment.
+_NO_LEADER = KafkaError._NOENT  # pyright: ignore[reportPrivateUsage]
+_REFUSED = frozenset((KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED))
 
 
-def verify(spec: RunSpec) -> None:
-from herdmesh.engine.settings import access_of
-    """Return when the run's task is part of the set in force, or nobody doubts it.
-
-    Raises:
-        TaskFenced: another task set is in force, or the connector is gone.
-        TaskFailed: RETRIABLE, when the config topic cannot be read to its end.
-    """
-    claim = spec.claim
-    if claim is None:
-        return
-    manifest = _newest(spec, claim)
-    if manifest is None:
-        return  # nothing was written about the connector since the claim was made
+def contradicts(manifest: ManifestRecord, claim: TaskSetClaim, task: int) -> bool:
+    """True when the manifest says that the claim's task set is not in force."""
     digests = manifest.task_digests
-    digest = f"{manifest.task_config_generation}:{digests[spec.task]}" if spec.task < len(digests) else ""
-    if manifest.deleted or manifest.incarnation != claim.incarnation or digest != claim.task_digest:
-        raise TaskFenced(
-            f"{spec.connector}-{spec.task} belongs to a task set that is not in force any more; its worker was cut off "
-            "from its leader"
-        )
+    digest = f"{manifest.task_config_generation}:{digests[task]}" if task < len(digests) else ""
+    return manifest.deleted or manifest.incarnation != claim.incarnation or digest != claim.task_digest
+
+
+def ask(spec: RunSpec, admin: AdminClient) -> ClaimCheck:
+    """Ask where the config topic ends. To be called after the take-over; does not wait for the answer."""
+    return ClaimCheck(spec, admin)
+
+
+class ClaimCheck:
+    """One question under way. `verify` is to be called before anything is moved, removed or told."""
+
+    def __init__(self, spec: RunSpec, admin: AdminClient) -> None:
+        self._spec = spec
+        self._admin = admin
+        self._claim = spec.claim
+        self._asked = None if spec.claim is None else self._ask(spec.claim)
+
+    def verify(self) -> int | None:
+        """The offset up to which nothing contradicts the claim; None when there is nothing to verify.
+
+        Raises:
+            TaskFenced: another task set is in force, or the connector is gone.
+            TaskFailed: RETRIABLE, when the config topic cannot be read to its end.
+        """
+        claim, spec = self._claim, self._spec
+        if claim is None:
+            return None
+        try:
+            end = self._end(claim)
+            if end < claim.offset:
+                raise _another_topic(claim, f"it ends at {end}")
+            # A transaction is at least a record and its marker, and a marker alone may be what the leader had not read.
+            manifest = _newest(spec, claim) if end > claim.offset + 1 else None
+        except KafkaException as error:
+            raise _unreadable(claim, error) from error
+        if manifest is not None and contradicts(manifest, claim, spec.task):
+            raise TaskFenced(
+                f"{spec.connector}-{spec.task} belongs to a task set that is not in force any more; whoever started it "
+                "had not read of the new one"
+            )
+        return max(end, claim.offset)
+
+    def _ask(self, claim: TaskSetClaim) -> Future[Any]:
+        untyped: Any = self._admin
+        partition = TopicPartition(claim.config_topic, 0)
+        return untyped.list_offsets(
+            {partition: OffsetSpec.latest()},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=clients.CALL_TIMEOUT_S,
+        )[partition]
+
+    def _end(self, claim: TaskSetClaim) -> int:
+        def answered() -> int:
+            asked, self._asked = self._asked or self._ask(claim), None
+            try:
+                return asked.result().offset
+            except KafkaException as error:
+                if error.args[0].code() == _NO_LEADER:
+                    self._tell_why(claim)
+                raise
+
+        return clients.retried(answered, also=_NO_LEADER)
+
+    def _tell_why(self, claim: TaskSetClaim) -> None:
+        """Raise what is wrong with the topic, if anything is but that a broker is away."""
+        topic = self._admin.list_topics(claim.config_topic, clients.CALL_TIMEOUT_S).topics[claim.config_topic]
+        if topic.error is not None:
+            raise KafkaException(topic.error)
 
 
 def _newest(spec: RunSpec, claim: TaskSetClaim) -> ManifestRecord | None:
@@ -82,15 +145,34 @@ def _is_end(message: Message, claim: TaskSetClaim) -> bool:
     assert error is not None
     if error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
         return True
-    if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.UNKNOWN_TOPIC_OR_PART):  # pyright: ignore[reportPrivateUsage]
-        raise TaskFailed(
-            f"the config topic {claim.config_topic} is not the one this task was made from: {error.str()}; does the "
-            "worker's config_storage_topic name the cluster's?",
-            ErrorClass.RETRIABLE,
-        )
-    if error.fatal():
+    if error.code() == KafkaError._AUTO_OFFSET_RESET:  # pyright: ignore[reportPrivateUsage]
+        raise _another_topic(claim, error.str())
+    if error.fatal() or error.code() in (*_REFUSED, KafkaError.UNKNOWN_TOPIC_OR_PART):
         raise KafkaException(error)
     return False
+
+
+def _another_topic(claim: TaskSetClaim, why: str) -> TaskFailed:
+    return TaskFailed(
+        f"the config topic {claim.config_topic} is not the one this task was made from: {why}; does the "
+        "worker's config_storage_topic name the cluster's?",
+        ErrorClass.RETRIABLE,
+    )
+
+
+def _unreadable(claim: TaskSetClaim, error: KafkaException) -> TaskFailed:
+    cause: KafkaError = error.args[0]
+    if cause.code() in _REFUSED:
+        hint = "give the workers' login Describe and Read on it"
+    elif cause.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        hint = "does the worker's config_storage_topic name the cluster's?"
+    else:
+        hint = "it is tried again"
+    return TaskFailed(
+        f"the config topic {claim.config_topic} cannot be read, so nobody knows whether the task is wanted: "
+        f"{cause.str()}; {hint}",
+        ErrorClass.RETRIABLE,
+    )
 
 
 def _close(consumer: Consumer) -> None:

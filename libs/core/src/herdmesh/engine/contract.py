@@ -51,7 +51,8 @@ class TaskSetClaim:
 
     config_topic: str
     offset: int
-    """The next offset after the connector config the set was made from."""
+    """Where in the topic the set was still in force: what the leader had read when it started the task, or, later, the
+    end at which an earlier run of it looked."""
     incarnation: str
     task_digest: str
     """`<task set generation>:<digest of the task's config>`, as the leader gave it."""
@@ -94,7 +95,7 @@ class RunSpec:
     """The source connector's offsets, in the bytes of the offsets topic, where the worker keeps them in a file
     (standalone mode, ADR 0003); None = they are in the offsets topic."""
     claim: TaskSetClaim | None = None
-    """To be looked at after the take-over (`engine.claims`); None = the leader was heard a moment ago."""
+    """To be verified after the take-over (`engine.claims`); None = there is no config topic (standalone mode)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,8 @@ class Progress:
     """Epoch time of the last offset commit, None = none yet."""
     has_committed: bool = False
     """True once this task has ever committed offsets (starts as the spec says)."""
+    config_offset: int | None = None
+    """Up to there the config topic says nothing against the task set; None = nobody looked."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,7 @@ class SinkLoop:
         self._at_end: set[PartitionId] = set()
         self._published: Mapping[PartitionId, str] = {}
         self._has_committed = spec.has_committed
+        self._config_offset: int | None = None
         self._commit_time_ms: int | None = None
         self._commit_s = now_s
         self._refresh_s = now_s
@@ -91,9 +92,11 @@ class SinkLoop:
             RecordError: a record that cannot be converted or transformed; everything before it is committed.
         """
         self._fence.take_over()
-        claims.verify(self._spec)
+        claim = claims.ask(self._spec, self._admin)
         partitions.refuse_members(self._admin, self._settings.group)
-        self._adopt(self._owned(), has_committed=self._spec.has_committed)
+        owned = self._owned()
+        self._config_offset = claim.verify()
+        self._adopt(owned, has_committed=self._spec.has_committed)
         try:
             reason = self._loop()
         except RecordError:
@@ -113,6 +116,7 @@ class SinkLoop:
             records_per_second=self._meter.rate(time.monotonic()),
             commit_time_ms=self._commit_time_ms,
             has_committed=self._has_committed,
+            config_offset=self._config_offset,
         )
 
     def _progress_of(self, partition: PartitionId) -> PartitionProgress:

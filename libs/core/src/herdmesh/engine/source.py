@@ -89,6 +89,7 @@ class SourceLoop:
         self._pending: dict[bytes, bytes | None] = {}
         self._topics: set[str] = set()
         self._has_committed = spec.has_committed
+        self._config_offset: int | None = None
         self._commit_time_ms: int | None = None
         self._began_s = now_s
         self._record_s = now_s
@@ -101,8 +102,9 @@ class SourceLoop:
             RecordError: a record that cannot be transformed or converted; everything before it is committed.
         """
         self._fence.take_over()
-        claims.verify(self._spec)
+        claim = claims.ask(self._spec, self._admin)
         self._offsets = self._read_offsets()
+        self._config_offset = claim.verify()
         self._task.start(
             self._spec.task_config,
             SourceTaskContext(
@@ -131,6 +133,7 @@ class SourceLoop:
             records_per_second=self._meter.rate(time.monotonic()),
             commit_time_ms=self._commit_time_ms,
             has_committed=self._has_committed,
+            config_offset=self._config_offset,
         )
 
     def _read_offsets(self) -> source_offsets.SourceOffsets:

@@ -130,7 +130,6 @@ async def serve_on(
         session=HerderSession(settings.herder, hello, loop.emit),
         commands=commands,
     )
-    runs.leader_heard_s = effects.session.heard
     background = [*effects.watch.start(), *effects.statuses.start(), *effects.session.start()]
     await server.set_all_serving(True)
     code = await _until_over(loop, effects, background, stop, spark.lost, server)

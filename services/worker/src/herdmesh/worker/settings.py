@@ -31,7 +31,7 @@ class WorkerSettings(ServiceSettings):
     group_id: str = Field(default="connect-cluster", description="Connect's group.id; part of every task's fence")
     config_storage_topic: str = Field(
         default="connect-configs",
-        description="Connect's config topic, looked into by tasks that begin while no leader is heard; empty = never",
+        description="Connect's config topic, looked into by tasks that begin; empty = never",
     )
     offset_storage_topic: str = Field(default="connect-offsets", description="Connect's offsets topic, for sources")
     offset_storage_partitions: int = Field(default=25, ge=1, description="partitions it is created with")

@@ -175,7 +175,10 @@ def _start_from(epoch: int, message: session_pb2.StartUnit) -> events.StartUnit:
         Condition(one.type, one.message, one.since.ToMilliseconds() if one.HasField("since") else 0)
         for one in message.conditions
     )
-    return events.StartUnit(epoch, unit, assignment, target, spec, message.has_committed, conditions)
+    applied = message.revision.next_offsets
+    return events.StartUnit(
+        epoch, unit, assignment, target, spec, message.has_committed, conditions, applied[0] if applied else None
+    )
 
 
 # --- session, worker to herder
@@ -278,6 +281,7 @@ def progress_to(progress: Progress) -> task_pb2.TaskProgress:
             )
             for one in progress.partitions
         ],
+        config_offset=progress.config_offset,
     )
     if progress.commit_time_ms is not None:
         message.commit_time.FromMilliseconds(progress.commit_time_ms)
@@ -297,6 +301,7 @@ def progress_from(message: task_pb2.TaskProgress) -> Progress:
         records_per_second=message.records_per_second,
         commit_time_ms=message.commit_time.ToMilliseconds() if message.HasField("commit_time") else None,
         has_committed=message.has_committed,
+        config_offset=message.config_offset if message.HasField("config_offset") else None,
     )
 
 

@@ -92,6 +92,7 @@ def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
             task_count=0 if task is None else len(entry.tasks),
             tasks_max=entry.tasks_max if task is None else 0,
             has_committed=task is not None and status is not None and status.has_committed,
+            revision=None if task is None else mesh.config_revision,
             note=note_of(unit.account, policy_of(mesh.rules.restart, entry.config).attempts_max),
         ),
     )

@@ -38,6 +38,8 @@ class StartUnit:
     task_count: int
     tasks_max: int
     has_committed: bool
+    #: what of the config store was applied when this was decided: the set is in force there. None for a connector.
+    revision: Revision | None
     #: what every status of this assignment is to carry, so that no write of the worker loses it.
     note: RestartNote | None = None
 

@@ -18,7 +18,7 @@ from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state import questions as qu
 from herdmesh.herder.state.model import Holding, LoggerLevel, Properties, RunState, TaskProgress, UnitId, Validation
 from herdmesh.herder.wire import restart_notes, values
-from herdmesh.rpc import properties
+from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.errors import FieldViolation, RequestInvalid
 
 
@@ -198,6 +198,8 @@ def _start(message: ins.StartUnit) -> pb.StartUnit:
     )
     if message.task_config is not None:
         start.task_config.CopyFrom(_properties(message.task_config))
+    if message.revision is not None:
+        start.revision.CopyFrom(revisions.to_proto(message.revision))
     return start
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
@@ -30,9 +29,6 @@ from herdmesh.worker.state.model import Failure, TaskSpec, UnitId
 
 _LINE_CLOSE_TIMEOUT_S: Final = 5.0
 _COMMANDS_MAX: Final = 100
-#: A leader says something every second. After this silence a run asks the config topic whether its task set still is in
-#: force: long before a leader, which waits for `session_timeout_ms`, gives the task to somebody else.
-LEADER_SILENT_S: Final = 2.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -75,8 +71,7 @@ class RunLine:
 
 
 class Runs:
-    """All runs. `address` is where their processes dial in, `leader_heard_s` tells when the leader was heard last, by
-    the monotonic clock; `before_run` is called in a thread before each."""
+    """All runs. `address` is where their processes dial in; `before_run` is called in a thread before each."""
 
     def __init__(
         self,
@@ -87,7 +82,6 @@ class Runs:
         emit: Callable[[events.Event], Awaitable[None]],
     ) -> None:
         self.address = ""
-        self.leader_heard_s: Callable[[], float] = time.monotonic
         self._before_run = before_run
         self._log_levels = log_levels
         self._jobs = jobs
@@ -145,9 +139,7 @@ class Runs:
         unit, spec = instruction.unit, instruction.spec
         self._before_run(unit, spec)
         made = self._specs.run_spec(unit, spec, instruction.run_id, instruction.has_committed)
-        if time.monotonic() - self.leader_heard_s() < LEADER_SILENT_S:
-            return made
-        return replace(made, claim=self._specs.claim(instruction.assignment))
+        return replace(made, claim=self._specs.claim(instruction.assignment, instruction.config_offset))
 
     async def _run(self, instruction: instructions.SubmitRun, line: RunLine) -> None:
         run_id, unit = instruction.run_id, instruction.unit

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final, TypeAlias
 
@@ -52,11 +50,6 @@ class HerderSession:
         self._tasks: list[asyncio.Task[None]] = []
         self._stream: asyncio.Task[None] | None = None
         self._closing = False
-        self._heard_s = -math.inf
-
-    def heard(self) -> float:
-        """When the leader said something last, by the monotonic clock; minus infinity without a stream."""
-        return self._heard_s
 
     def start(self) -> list[asyncio.Task[None]]:
         """Begin to dial. Returns what must not end before `close`."""
@@ -144,7 +137,6 @@ class HerderSession:
                         response = await anext(responses)
                 except StopAsyncIteration:
                     return
-                self._heard_s = time.monotonic()
                 if response.WhichOneof("message") == "welcome":
                     timeout = response.welcome.session_timeout
                     silence_s = timeout.ToTimedelta().total_seconds() or silence_s
@@ -156,7 +148,6 @@ class HerderSession:
                     await self._emit(event)
         finally:
             self._outbox = None
-            self._heard_s = -math.inf
             _end(outbox)
             await channel.close()
             if opened:

@@ -68,12 +68,12 @@ class RunSpecs:
         """The task's fence: whoever initialised this id last owns the task."""
         return f"{self._settings.group_id}-{connector}-{task}"
 
-    def claim(self, assignment: Assignment) -> TaskSetClaim | None:
-        """What a run is to look at that begins while no leader is heard; None where there is no config topic."""
-        topic, (_, offsets) = self._settings.config_storage_topic, assignment.config_revision
-        if not topic or not offsets:
+    def claim(self, assignment: Assignment, config_offset: int | None) -> TaskSetClaim | None:
+        """What a run is to verify once it has taken over; None where there is no config topic."""
+        topic = self._settings.config_storage_topic
+        if not topic or config_offset is None:
             return None
-        return TaskSetClaim(topic, offsets[0], assignment.incarnation, assignment.task_digest)
+        return TaskSetClaim(topic, config_offset, assignment.incarnation, assignment.task_digest)
 
     def run_spec(self, unit: UnitId, spec: TaskSpec, run_id: str, has_committed: bool) -> RunSpec:
         """Everything a run needs. Raises ConfigError, and whatever the author's `task_class` raises."""

@@ -48,6 +48,8 @@ class StartUnit:
     spec: TaskSpec | ConnectorSpec
     has_committed: bool = False
     conditions: tuple[Condition, ...] = ()
+    config_offset: int | None = None
+    """A task's set was in force at this offset of the config topic; None = told of no such place."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ class SubmitRun:
     spec: TaskSpec
     has_committed: bool
     assignment: Assignment
+    config_offset: int | None
+    """Where in the config topic the assignment's task set was still in force; None = nobody said."""
 
 
 @dataclass(frozen=True, slots=True)

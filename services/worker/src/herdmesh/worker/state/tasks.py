@@ -142,6 +142,7 @@ class Tasks:
         if len(self._start_counts) > _START_COUNTS_MAX:
             del self._start_counts[next(iter(self._start_counts))]
         task = Task(event.unit, event.assignment, spec, event.target, event.has_committed, event.conditions)
+        task.progress = Progress(config_offset=event.config_offset)
         self._tasks[event.unit] = task
         if event.target is not TargetState.STARTED:
             return self._to_paused(task)
@@ -380,7 +381,9 @@ class Tasks:
         task.phase = Phase.STARTING
         self._by_run[run_id] = task
         self._moved[task.unit] = None
-        return instructions.SubmitRun(run_id, task.unit, task.spec, task.has_committed, task.assignment)
+        return instructions.SubmitRun(
+            run_id, task.unit, task.spec, task.has_committed, task.assignment, task.progress.config_offset
+        )
 
     def _ask_to_share(self, now: float) -> list[Instruction]:
         runs = [task.run for task in self._by_run.values() if task.run is not None]

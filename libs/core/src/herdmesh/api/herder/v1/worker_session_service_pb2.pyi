@@ -586,6 +586,7 @@ class StartUnit(_message.Message):
     TASKS_MAX_FIELD_NUMBER: _builtins.int
     HAS_COMMITTED_FIELD_NUMBER: _builtins.int
     CONDITIONS_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
     target_state: _connector_pb2.TargetState.ValueType
     """target_state to start in; STOPPED is never sent for a task."""
     task_count: _builtins.int
@@ -614,6 +615,10 @@ class StartUnit(_message.Message):
     def conditions(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Condition]:
         """conditions that every status written under this assignment carries as they are, so that none loses them. Empty = none."""
 
+    @_builtins.property
+    def revision(self) -> _revision_pb2.Revision:
+        """revision of the config store that the leader had applied: a run of the task looks for newer task sets from there on. Unset for a connector."""
+
     def __init__(
         self,
         *,
@@ -626,10 +631,11 @@ class StartUnit(_message.Message):
         tasks_max: _builtins.int = ...,
         has_committed: _builtins.bool = ...,
         conditions: _abc.Iterable[_connector_pb2.Condition] | None = ...,
+        revision: _revision_pb2.Revision | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "connector_config", b"connector_config", "task_config", b"task_config", "unit", b"unit"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "connector_config", b"connector_config", "revision", b"revision", "task_config", b"task_config", "unit", b"unit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "conditions", b"conditions", "connector_config", b"connector_config", "has_committed", b"has_committed", "target_state", b"target_state", "task_config", b"task_config", "task_count", b"task_count", "tasks_max", b"tasks_max", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "conditions", b"conditions", "connector_config", b"connector_config", "has_committed", b"has_committed", "revision", b"revision", "target_state", b"target_state", "task_config", b"task_config", "task_count", b"task_count", "tasks_max", b"tasks_max", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

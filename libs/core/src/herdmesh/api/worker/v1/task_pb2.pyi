@@ -78,6 +78,7 @@ class TaskProgress(_message.Message):
     RUN_COUNT_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
     HAS_COMMITTED_FIELD_NUMBER: _builtins.int
+    CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
     activity: Global___TaskActivity.ValueType
     """activity of the task: what it does now."""
     records_in: _builtins.int
@@ -94,6 +95,8 @@ class TaskProgress(_message.Message):
     """pid of the process that runs the record loop now. 0 = idle."""
     has_committed: _builtins.bool
     """has_committed is true once the task has committed offsets."""
+    config_offset: _builtins.int
+    """config_offset is the offset of the config topic up to which nothing is written against the task set. Unset = nobody looked."""
     @_builtins.property
     def task(self) -> _connector_pb2.TaskId:
         """task it speaks of."""
@@ -120,12 +123,15 @@ class TaskProgress(_message.Message):
         run_count: _builtins.int = ...,
         pid: _builtins.int = ...,
         has_committed: _builtins.bool = ...,
+        config_offset: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["commit_time", b"commit_time", "task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "commit_time", b"commit_time", "config_offset", b"config_offset", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["activity", b"activity", "commit_time", b"commit_time", "has_committed", b"has_committed", "partitions", b"partitions", "pid", b"pid", "records_dropped", b"records_dropped", "records_in", b"records_in", "records_out", b"records_out", "records_per_second", b"records_per_second", "run_count", b"run_count", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "activity", b"activity", "commit_time", b"commit_time", "config_offset", b"config_offset", "has_committed", b"has_committed", "partitions", b"partitions", "pid", b"pid", "records_dropped", b"records_dropped", "records_in", b"records_in", "records_out", b"records_out", "records_per_second", b"records_per_second", "run_count", b"run_count", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__config_offset: _TypeAlias = _typing.Literal["config_offset"]  # noqa: Y015
+    _WhichOneofArgType__config_offset: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__config_offset) -> _WhichOneofReturnType__config_offset | None: ...
 
 Global___TaskProgress: _TypeAlias = TaskProgress  # noqa: Y015
 
