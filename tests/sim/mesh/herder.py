@@ -70,6 +70,8 @@ class HerderProcess(Node):
         self._numbers = itertools.count(1)
         self._campaign = Campaign("config", self.herder_id, self.address, self._post)
         self._standing: Stream | None = None
+        #: writes under way: what a caller gave up on may land yet.
+        self.writing: set[int] = set()
         self._writes = StoreWrites("config", "status", self.herder_id, self._post, self._carry_on)
         self._watches = (ConfigWatch("config", self._post), StatusWatch("status", self._post))
         for watch in self._watches:
@@ -228,6 +230,7 @@ class HerderProcess(Node):
         def finish(event: ev.WriteDone | ev.WriteFailed) -> None:
             if not state["over"]:
                 state["over"] = True
+                self.writing.discard(wanted.op)
                 self.handle(event)
 
         def attempt() -> None:
@@ -256,6 +259,7 @@ class HerderProcess(Node):
         def too_late() -> None:
             finish(ev.WriteFailed(wanted.op, last[0] if last else Timeout("waiting for the first answer")))
 
+        self.writing.add(wanted.op)
         self.after(WRITE_S_MAX * 1000, too_late)
         # A write begins in a task of its own.
         self.after(0, attempt)

@@ -131,6 +131,8 @@ class Replica(Node):
         self.slow_ms = 0
         self.term = 0
         self.watchers: list[Callable[[Entry], None]] = []
+        #: writes under way in this life.
+        self.writing: set[object] = set()
         log.replicas.append(self)
 
     @property
@@ -153,10 +155,18 @@ class Replica(Node):
 
     async def write(self, decide: Callable[[Any], Decision[Any]]) -> Any:
         """Decide, write, answer with what was applied; a fault may hide the answer."""
+        mine, writing = object(), self.writing
+        writing.add(mine)
+        try:
+            return await self._write(decide)
+        finally:
+            writing.discard(mine)
+
+    async def _write(self, decide: Callable[[Any], Decision[Any]]) -> Any:
         term = self.term
         if self.slow_ms:
             await self._pause(self.world.rng.randint(0, self.slow_ms))
-        if self.world.broker.away:
+        while self.world.broker.away:
             await self._without_broker(decide)
         # What waited through a change of writers fails with it.
         if not self.claims or self.term != term:
@@ -247,6 +257,7 @@ class Replica(Node):
         self.start()
         self.claims = False
         self.watchers = []
+        self.writing = set()
         self.index = len(self.log.entries)
 
     def watch(self, stream: Stream, watcher: Callable[[Entry], None]) -> None:

@@ -48,6 +48,8 @@ def problems(world: World) -> list[str]:
         for worker in world.workers
         if worker.alive and worker.statuses.unwritten
     ]
+    writers = [*world.stores, *(herder for herder in world.herders if herder.alive)]
+    found += [f"{node.name} has a write under way" for node in writers if node.writing]
     found += leader_knows(world, leader)
     held = holdings(world)
     wanted = dict(_wanted(world))
