@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from herdmesh.cli.__main__ import app
+from herdmesh.connect.client_security import PROTOCOL, client_access
 from herdmesh.standalone import worker_properties
 from herdmesh.standalone.errors import BadFiles
 from herdmesh.standalone.files import read_connector, read_connectors
@@ -120,6 +121,64 @@ def test_prefixes_are_passed_on_and_the_rest_is_told() -> None:
     assert found.warnings[-1].message.endswith("is it misspelt?")
 
 
+LOGIN = """\
+security.protocol=SASL_SSL
+sasl.mechanism=SCRAM-SHA-512
+sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="a,b=c";
+ssl.truststore.type=PEM
+ssl.truststore.location=ca.pem
+ssl.protocol=TLSv1.3
+consumer.sasl.mechanism=PLAIN
+admin.ssl.endpoint.identification.algorithm=
+"""
+
+
+def test_logins_and_certificates_reach_every_client() -> None:
+    from herdmesh.standalone.process import worker_settings
+
+    found = plan(STOCK + LOGIN)
+    assert [(one.key, "tunes Java" in one.message) for one in found.warnings] == [("ssl.protocol", True)]
+    login = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "me",
+        "sasl.password": "a,b=c",
+        "ssl.ca.location": "ca.pem",
+    }
+    own = {**login, "ssl.endpoint.identification.algorithm": "none"}
+    assert found.access == own
+    settings = worker_settings(found, "", "")
+    assert settings.access() == own, "nothing is lost on the way to the worker"
+    assert client_access("producer", settings.worker_config()).config == login
+    assert client_access("consumer", settings.worker_config()).config == {**login, "sasl.mechanism": "PLAIN"}
+    assert "a,b" not in str(settings.redacted())
+
+
+@pytest.mark.parametrize(
+    ("more", "key", "says"),
+    [
+        ("security.protocol=SSL\nssl.truststore.location=t.jks\n", "ssl.truststore.location", "keytool -list -rfc"),
+        ("security.protocol=SASL_SSL\n", "sasl.mechanism", "means GSSAPI"),
+        ("consumer.security.protocol=TLS\n", "consumer.security.protocol", "must be one of PLAINTEXT"),
+    ],
+)
+def test_what_no_client_could_log_in_with_is_told_once_with_its_line(more: str, key: str, says: str) -> None:
+    with pytest.raises(BadFiles) as bad:
+        plan(STOCK + more)
+    (problem,) = bad.value.problems
+    assert problem.key == key
+    assert says in problem.message
+    assert problem.line == (0 if key not in more else STOCK.count("\n") + more[: more.index(key)].count("\n") + 1)
+
+
+def test_certificates_of_a_rest_server_are_no_ones_here() -> None:
+    """`ssl.*` without a prefix is what Connect's `listeners` take, too."""
+    found = plan(STOCK + "ssl.keystore.location=rest.jks\nconsumer.security.protocol=PLAINTEXT\n")
+    (warning,) = found.warnings
+    assert (warning.key, "no REST server" in warning.message) == ("ssl.keystore.location", True)
+    assert found.access == {}
+
+
 @pytest.mark.parametrize(
     ("change", "key", "message"),
     [
@@ -146,7 +205,7 @@ def test_every_property_of_connects_workers_is_used_or_told_and_in_the_table() -
     assert len(defined) > 90
     text = DOC.read_text()
     used = {*worker_properties.PASSED, *worker_properties.NUMBERS, *worker_properties.FIXED}
-    used |= {*worker_properties.REQUIRED, *worker_properties.HERDER_FLAGS}
+    used |= {*worker_properties.REQUIRED, *worker_properties.HERDER_FLAGS, PROTOCOL}
     for name, owner in defined.items():
         if name in used:
             assert f"`{name}`" in text, f"docs/standalone.md does not tell of {name}"
@@ -159,7 +218,7 @@ def test_every_property_of_connects_workers_is_used_or_told_and_in_the_table() -
 
 
 def _prefixes(name: str) -> list[str]:
-    return [prefix for prefix in worker_properties.UNUSED_PREFIXES if name.startswith(prefix)]
+    return [prefix for prefix in (*worker_properties.UNUSED_PREFIXES, "ssl.", "sasl.") if name.startswith(prefix)]
 
 
 def herd(*arguments: str) -> tuple[int, list[Any]]:

@@ -43,3 +43,7 @@ class BrokerAlreadyRunning(DevstackError):
 
 class BrokerFailed(DevstackError):
     """The broker ended, or did not serve within the time given."""
+
+
+class AccessUnusable(DevstackError):
+    """No Kafka client can be made with these settings of TLS and login."""

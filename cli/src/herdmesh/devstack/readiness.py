@@ -7,12 +7,12 @@ is there or not.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from grpc_health.v1 import health_pb2
 
@@ -20,6 +20,7 @@ from herdmesh.api.common.v1 import store_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2, config_read_service_pb2_grpc
 from herdmesh.api.herder.v1 import admin_messages_pb2, connector_service_pb2_grpc
 from herdmesh.api.statusstore.v1 import status_read_service_pb2, status_read_service_pb2_grpc
+from herdmesh.devstack.errors import AccessUnusable
 
 _REQUEST_TIMEOUT_S = 2.0
 _SILENT = logging.getLogger("herdmesh.devstack.readiness")
@@ -27,18 +28,36 @@ _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
 
-def serving_cluster(bootstrap: str) -> str | None:
+def serving_cluster(
+    bootstrap: str, access: Mapping[str, str] | None = None, said: Callable[[str], None] = lambda _: None
+) -> str | None:
     """The id of the cluster that serves clients at `bootstrap`, or None while none does. Blocks up to 2 s.
 
     An open port is not enough: a KRaft broker listens while the controller still keeps it fenced, and then it is in
     nobody's metadata. It serves when it lists itself.
+
+    Args:
+        access: how to log in and encrypt, in librdkafka's words.
+        said: told what the client says of its connections while none serves.
+
+    Raises:
+        AccessUnusable: no client can be made with this `access`.
     """
-    admin = AdminClient(
-        {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50}, logger=_SILENT
-    )
+
+    def on_error(error: KafkaError) -> None:
+        said(error.str())
+
+    config: dict[str, Any] = {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 10, "error_cb": on_error}
+    config |= {"reconnect.backoff.max.ms": 50, **(access or {})}
+    try:
+        admin = AdminClient(config, logger=_SILENT)
+    except KafkaException as error:
+        cause: KafkaError = error.args[0]
+        raise AccessUnusable(cause.str()) from error
     try:
         metadata = admin.list_topics(timeout=_REQUEST_TIMEOUT_S)
     except KafkaException:
+        admin.poll(0)
         return None
     if not metadata.brokers:
         return None

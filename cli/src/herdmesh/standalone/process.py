@@ -51,7 +51,7 @@ Serve = Callable[[asyncio.Event, Callable[[int], None]], Awaitable[None]]
 def invalid_connectors(plan: WorkerPlan, connectors: Sequence[ConnectorFile]) -> list[Problem]:
     """Everything the worker would refuse in any of the connectors; asked before anything starts."""
     plugins = PluginRegistry.discover()
-    worker = _worker_settings(plan, "", "").worker_config()
+    worker = worker_settings(plan, "", "").worker_config()
     problems: list[Problem] = []
     for connector in connectors:
         validation = validate(connector.config, plugins, worker)
@@ -71,7 +71,7 @@ async def serve(plan: WorkerPlan, listen: str, stop: asyncio.Event, on_ready: Ca
     """
     try:
         # First of all: it forks, and nothing of gRPC lives through a fork.
-        async with ground(_worker_settings(plan, "", ""), stop) as ready:
+        async with ground(worker_settings(plan, "", ""), stop) as ready:
             if not stop.is_set():
                 await _serve_on(ready, plan, listen, stop, on_ready)
     except WorkerError as error:
@@ -150,18 +150,19 @@ async def _start(ready: Ground, plan: WorkerPlan, listen: str, parts: list[_Part
         listen=listen,
         config_store=stores[0],
         status_store=stores[1],
-        **plan.herder,  # pyright: ignore[reportArgumentType] - as in `_worker_settings`
+        **plan.herder,  # pyright: ignore[reportArgumentType] - as in `worker_settings`
     )
     parts.append(_Part("herder", lambda end, told: serve_herder(herder, end, told), _HERDER_END_S))
     address = f"{listen.rpartition(':')[0]}:{await parts[-1].listening()}"
-    worker = _worker_settings(plan, address, stores[1])
+    worker = worker_settings(plan, address, stores[1])
     end_s = worker.leave_timeout_ms / 1000 + _WORKER_END_EXTRA_S
     parts.append(_Part("worker", lambda end, told: serve_worker_on(ready, worker, end, told), end_s))
     await parts[-1].listening()
     return address
 
 
-def _worker_settings(plan: WorkerPlan, herder: str, status_store: str) -> WorkerSettings:
+def worker_settings(plan: WorkerPlan, herder: str, status_store: str) -> WorkerSettings:
+    """The worker's settings, once the addresses it dials are known."""
     pairs = (f"{name}={value}".replace(",", "\\,") for name, value in plan.passed.items())
     return WorkerSettings(
         listen=_ANY_PORT,

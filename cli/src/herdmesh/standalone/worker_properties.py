@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from herdmesh.connect import chain_config
+from herdmesh.connect.client_security import PROTOCOL, client_access, is_access
 from herdmesh.connect.config import Type, parse_value
 from herdmesh.connect.errors import ConfigError
 from herdmesh.standalone.errors import BadFiles, Problem
@@ -41,8 +42,12 @@ FIXED = {
     ),
 }
 
+_CLIENTS = ("admin", "consumer", "producer")
 _REST = "there is no REST server in this process; the same API is served over gRPC (--listen)"
-_TLS = "it is of the REST server, which this process does not have; clients take it as consumer.* and producer.*"
+_UNREAD = (
+    f"without {PROTOCOL}, clients of Kafka neither log in nor encrypt, and there is no REST server in this process"
+)
+_TUNES_JAVA = "it tunes Java's own code; librdkafka, which talks to Kafka here, has nothing like it"
 _PLUGINS = "Java plugins cannot be loaded; connectors are Python packages that are installed beside herdmesh"
 _METRICS = "metrics are served for Prometheus, on the port of --listen + 1000"
 _PROVIDERS = "config providers are not built yet: ${...} in a value is taken as it is written"
@@ -71,8 +76,6 @@ UNUSED = {
     "internal.value.converter": "Connect ignores it too",
 }
 UNUSED_PREFIXES = {
-    "ssl.": _TLS,
-    "sasl.": "put it under consumer. and producer., which is what Connect's clients of connectors read",
     "listeners.https.": _REST,
     "admin.listeners.https.": _REST,
     "config.providers.": _PROVIDERS,
@@ -80,7 +83,7 @@ UNUSED_PREFIXES = {
     "internal.key.converter.": "Connect ignores it too",
     "internal.value.converter.": "Connect ignores it too",
     "header.converter.": "header converters are not built yet",
-    "admin.": "admin clients take no settings of their own yet",
+    "admin.": "admin clients take no settings of their own yet but security.protocol, ssl.* and sasl.*",
 }
 #: Of Connect's distributed worker only.
 DISTRIBUTED = frozenset(
@@ -89,9 +92,9 @@ DISTRIBUTED = frozenset(
         *("exactly.once.source.support", "metadata.max.age.ms", "send.buffer.bytes", "receive.buffer.bytes"),
         *("reconnect.backoff.ms", "reconnect.backoff.max.ms", "socket.connection.setup.timeout.ms"),
         *("socket.connection.setup.timeout.max.ms", "retry.backoff.ms", "retry.backoff.max.ms", "request.timeout.ms"),
-        *("connections.max.idle.ms", "security.protocol", "worker.sync.timeout.ms", "worker.unsync.backoff.ms"),
+        *("connections.max.idle.ms", "worker.sync.timeout.ms", "worker.unsync.backoff.ms"),
         *("connect.protocol", "scheduled.rebalance.max.delay.ms", "metadata.recovery.strategy"),
-        *("metadata.recovery.rebootstrap.trigger.ms", "security.providers"),
+        *("metadata.recovery.rebootstrap.trigger.ms",),
     )
 )
 DISTRIBUTED_PREFIXES = ("offset.storage.", "config.storage.", "status.storage.", "inter.worker.")
@@ -107,6 +110,9 @@ class WorkerPlan:
     herder: Mapping[str, bool]
     passed: Mapping[str, str]
     warnings: tuple[Problem, ...]
+
+    #: how the process' own clients of Kafka log in and encrypt, in librdkafka's words.
+    access: Mapping[str, str]
 
     @property
     def bootstrap_servers(self) -> str:
@@ -142,7 +148,7 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
                 herder[HERDER_FLAGS[key]] = bool(parse_value(key, value, Type.BOOLEAN))
             elif key == "topic.creation.enable":
                 passed[key] = "true" if parse_value(key, value, Type.BOOLEAN) else "false"
-            elif _is_passed(key):
+            elif _is_passed(key) or _is_access(key, properties):
                 passed[key] = one.value
             elif (why := _unused(key, value)) is not None:
                 warnings.append(Problem(path, one.line, key, why))
@@ -150,6 +156,7 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
             problems.append(Problem(path, one.line, key, str(error)))
     if not problems:
         problems += _converter_problems(path, properties, passed)
+    problems += _access_problems(path, properties, passed, warnings)
     if problems:
         raise BadFiles(problems)
     for name in ("key.converter", "value.converter"):
@@ -158,11 +165,20 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
     stop_ms = int(settings.get("stop_timeout_ms", 5_000))
     settings["stop_timeout_ms"] = stop_ms
     settings["leave_timeout_ms"] = stop_ms + _LEAVE_EXTRA_MS
-    return WorkerPlan(settings, herder, passed, tuple(warnings))
+    warnings.sort(key=lambda one: one.line)
+    return WorkerPlan(settings, herder, passed, tuple(warnings), client_access("admin", passed).config)
 
 
 def _is_passed(key: str) -> bool:
     return key in PASSED or (key.startswith(PASSED_PREFIXES) and key not in UNUSED)
+
+
+def _is_access(key: str, properties: Mapping[str, Property]) -> bool:
+    """True for how clients log in and encrypt. What has no prefix is read where somebody asks for it: the same keys are
+    a REST server's."""
+    if key.startswith("admin."):
+        return is_access(key.removeprefix("admin."))
+    return is_access(key) and key not in UNUSED and (PROTOCOL in properties or f"admin.{PROTOCOL}" in properties)
 
 
 def _unused(key: str, value: str) -> str | None:
@@ -174,6 +190,8 @@ def _unused(key: str, value: str) -> str | None:
         return UNUSED[key]
     if key in DISTRIBUTED or key.startswith(DISTRIBUTED_PREFIXES):
         return "it is of Connect's distributed worker; a standalone one does not read it"
+    if is_access(key):
+        return _UNREAD
     for prefix, why in UNUSED_PREFIXES.items():
         if key.startswith(prefix):
             return why
@@ -185,6 +203,23 @@ def _number(key: str, value: str, least: int) -> int:
     if number is None or number < least:
         raise ConfigError(f"Invalid value {value} for configuration {key}: Value must be at least {least}", field=key)
     return int(number)
+
+
+def _access_problems(
+    path: str, properties: Mapping[str, Property], passed: Mapping[str, str], warnings: list[Problem]
+) -> list[Problem]:
+    """What no client could log in or encrypt with, each once; what has no effect is added to the warnings."""
+    found: dict[str, Problem] = {}
+    ignored: set[str] = set()
+    for client in _CLIENTS:
+        try:
+            ignored.update(client_access(client, passed).ignored)
+        except ConfigError as error:
+            line = properties[error.field].line if error.field in properties else 0
+            message = str(error).removeprefix(f"{error.field}: ")
+            found[error.field] = Problem(path, line, error.field, f"{message}{f' ({error.fix})' if error.fix else ''}")
+    warnings += [Problem(path, properties[key].line, key, _TUNES_JAVA) for key in sorted(ignored)]
+    return list(found.values())
 
 
 def _converter_problems(path: str, properties: Mapping[str, Property], passed: Mapping[str, str]) -> list[Problem]:

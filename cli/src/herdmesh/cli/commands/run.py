@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections import deque
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Annotated, Final
@@ -25,6 +26,7 @@ from herdmesh.cli.commands.apply import to_properties
 from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_UNAVAILABLE, EXIT_USAGE, CommandError
 from herdmesh.cli.output import Format, colored, err, error_document, out, print_json_line
 from herdmesh.cli.runner import OutputOption, run
+from herdmesh.devstack.errors import AccessUnusable
 from herdmesh.devstack.readiness import serving_cluster
 from herdmesh.rpc.process import EXIT_FORCED, configure_logging
 from herdmesh.rpc.request_ids import new_request_id
@@ -65,7 +67,7 @@ def run_standalone(
         os.environ[_LOG_LEVEL] = log_level  # for the processes of the runs
         configure_logging(log_level)
         stop = _stop_on_signals()
-        await _until_kafka_serves(plan.bootstrap_servers, stop)
+        await _until_kafka_serves(plan, stop)
         show = _Progress(output)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(standalone.serve(plan, listen, stop, ready.set_result))
@@ -107,18 +109,30 @@ def _services() -> ModuleType:
     return process
 
 
-async def _until_kafka_serves(bootstrap: str, stop: asyncio.Event) -> None:
-    """As Connect, which does not start without a broker either. Raises CommandError after `PATIENCE_S`."""
+async def _until_kafka_serves(plan: WorkerPlan, stop: asyncio.Event) -> None:
+    """As Connect, which does not start without a broker either. Raises CommandError after `PATIENCE_S`, with what the
+    client said last."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + PATIENCE_S
-    while not stop.is_set() and await asyncio.to_thread(serving_cluster, bootstrap) is None:
+    said: deque[str] = deque(maxlen=1)
+    servers = plan.bootstrap_servers
+    while not stop.is_set() and await _serves(plan, said) is None:
         if loop.time() > deadline_s:
+            why = f": {said[0]}" if said else ""
             raise CommandError(
                 "UNREACHABLE",
-                f"no broker answers at {bootstrap} (bootstrap.servers)",
-                "Start Kafka, or mend the address. Brokers that ask for a login or TLS cannot be used yet.",
+                f"no broker answers at {servers} (bootstrap.servers){why}",
+                "Start Kafka, or mend the address, security.protocol, ssl.* and sasl.* of the worker file.",
                 EXIT_UNAVAILABLE,
             )
+
+
+async def _serves(plan: WorkerPlan, said: deque[str]) -> str | None:
+    try:
+        return await asyncio.to_thread(serving_cluster, plan.bootstrap_servers, plan.access, said.append)
+    except AccessUnusable as error:
+        message = f"the worker file's settings of TLS and login cannot be used: {error}"
+        raise CommandError("USAGE", message, "Mend its security.protocol, ssl.* and sasl.*.", EXIT_USAGE) from None
 
 
 class _Progress:

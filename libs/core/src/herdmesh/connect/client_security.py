@@ -118,9 +118,7 @@ class _Translation:
             return ClientAccess({})  # Java's default is PLAINTEXT, which reads none of the others
         if protocol not in _PROTOCOLS:
             setting = self.given[PROTOCOL]
-            raise ConfigError.for_value(
-                setting.full_name, setting.value, f"must be one of {', '.join(_PROTOCOLS)}", fix="SASL_SSL"
-            )
+            raise ConfigError.for_value(setting.full_name, setting.value, f"must be one of {', '.join(_PROTOCOLS)}")
         self.found[PROTOCOL] = protocol
         logs_in, encrypts = protocol.startswith("SASL"), protocol.endswith("SSL")
         unread = tuple(
