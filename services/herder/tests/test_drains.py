@@ -22,6 +22,7 @@ def mesh(workers: int = 3, rules: Rules | None = None) -> World:
     for number in range(workers):
         world.worker(f"w{number + 1}")
     world.ask(CreateConnector("a", sink(6)))
+    world.share()
     return world
 
 
@@ -88,7 +89,7 @@ def test_a_drain_ends_with_the_life_of_its_worker() -> None:
     world.ask(DrainWorker("w1"))
     world.kill("w1")
     world.revive("w1")
-    world.run()
+    world.share()
     assert worker(world, "w1").state is WorkerState.CONNECTED
     assert world.placed()["w1"] == 2
 
@@ -202,6 +203,7 @@ def test_a_unit_that_moves_says_from_where_to_where() -> None:
     world = mesh(workers=1)
     world.workers["w1"].stop_silently = True
     world.worker("w2")
+    world.share()
     moving = [unit(world, task).explanation for task in range(6) if unit(world, task).explanation]
     assert moving == ["stopping on w1 before it starts on w2 (w1 has 30 s to say so)"] * 3
 

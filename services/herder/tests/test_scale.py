@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -35,7 +36,7 @@ class Fleet(World):
 
     def __init__(self) -> None:
         super().__init__()
-        self.generations_per_block = 100_000
+        self.generations_per_block = 1_000
         self.steps: list[tuple[float, str]] = []
 
     def check(self) -> None:
@@ -92,6 +93,7 @@ def fleet() -> Iterator[Fleet]:
     fleet.take_steps("a leader begins, with no status")
     for number in range(WORKERS):
         fleet.worker(f"w{number:02}")
+        fleet.advance(100)
     fleet.advance(2_000)
     yield fleet
     gc.enable()
@@ -102,6 +104,10 @@ def test_no_step_takes_long_at_a_thousand_connectors(fleet: Fleet) -> None:
     units = CONNECTORS * (1 + TASKS)
     assert fleet.held() == units
     fleet.take_steps("twenty workers join one after the other, and share")
+    print(f"{len(fleet.starts) / units:.2f} starts per unit while the cluster came up")
+    assert max(Counter(start.unit for _, start in fleet.starts).values()) <= 2, (
+        "each is started, and moves once at most"
+    )
 
     fleet.advance(5_000)
     idle_ms = fleet.take_steps("five seconds of rest")

@@ -33,6 +33,7 @@ def mesh(workers: int, connectors: int = 2, delay_ms: int = 0, generations: int 
         world.worker(f"w{number + 1}")
     for number in range(connectors):
         world.ask(CreateConnector(f"connector{number + 1}", sink(4)))
+    world.share()
     return world
 
 
@@ -73,13 +74,15 @@ def test_a_worker_joins_and_gets_its_share_in_one_round() -> None:
     assert loads(world) == ([2], [8])
     starts = Starts(world)
     world.worker("w2")
+    assert starts.counts() == (0, 0), "another may join in a moment"
+    world.share()
     assert loads(world) == ([1, 1], [4, 4])
     assert (starts.counts(), starts.workers()) == ((1, 4), {"w2"})
     world.advance(10_000)
     assert starts.counts() == (1, 4), "nothing moves once it is balanced"
 
 
-def test_workers_that_join_one_after_the_other_are_each_served_at_once() -> None:
+def test_workers_that_join_one_after_the_other_are_each_served_in_one_round() -> None:
     world = mesh(workers=1, connectors=3)
     expected = {
         2: ([1, 2], [6, 6], (1, 6)),
@@ -91,15 +94,57 @@ def test_workers_that_join_one_after_the_other_are_each_served_at_once() -> None
     for number, (connectors, tasks, moved) in expected.items():
         starts = Starts(world)
         world.worker(f"w{number}")
+        world.share()
         assert loads(world) == (connectors, tasks)
         assert (starts.counts(), starts.workers()) == (moved, {f"w{number}"})
 
 
-def test_joins_are_served_at_once_without_a_delay_setting() -> None:
+def test_joins_are_served_together_without_a_delay_setting() -> None:
     world = mesh(workers=1, connectors=3, delay_ms=0)
+    starts = Starts(world)
     world.worker("w2")
+    world.advance(300)
     world.worker("w3")
+    world.share()
     assert loads(world) == ([1, 1, 1], [4, 4, 4])
+    assert set(starts.units().values()) == {1}
+
+
+def test_a_cluster_that_comes_up_moves_each_unit_once_at_most() -> None:
+    world = mesh(workers=1, connectors=10)
+    starts = Starts(world)
+    for number in range(2, 11):
+        world.worker(f"w{number}")
+        world.advance(200)
+    world.share()
+    assert loads(world) == ([1] * 10, [4] * 10)
+    assert set(starts.units().values()) == {1}
+    assert starts.counts() == (9, 36)
+
+
+def test_joins_without_end_hold_balance_up_for_three_seconds_and_no_longer() -> None:
+    world = mesh(workers=1, connectors=3)
+    begun_ms, number = world.now, 2
+    while number == 2 or world.placed()["w2"] == 0:
+        world.worker(f"w{number}")
+        number += 1
+        world.advance(400)
+    assert 3_000 <= world.now - begun_ms <= 3_500
+
+
+def test_what_has_no_place_waits_for_no_joins() -> None:
+    world = mesh(workers=2, connectors=1)
+    world.worker("w3")
+    starts = Starts(world)
+    world.ask(CreateConnector("new", sink(2)))
+    assert starts.counts() == (1, 2), "new work"
+    lost = set(world.workers["w1"].held)
+    starts = Starts(world)
+    world.kill("w1")
+    for number in range(4, 9):
+        world.worker(f"w{number}")
+        world.advance(430)
+    assert set(starts.units()) == lost, "lost work"
 
 
 def test_two_joins_in_a_row_wait_for_no_back_off() -> None:
@@ -107,8 +152,9 @@ def test_two_joins_in_a_row_wait_for_no_back_off() -> None:
     starts = Starts(world)
     world.worker("w2")
     world.worker("w3")
+    world.share()
     assert loads(world) == ([1, 1, 1], [4, 4, 4])
-    assert max(starts.units().values()) <= 2
+    assert max(starts.units().values()) <= 1
 
 
 def test_a_worker_that_joins_while_another_is_waited_for_gets_nothing_before_it_is_clear() -> None:
@@ -183,7 +229,7 @@ def test_the_leaders_worker_comes_back_after_the_next_leader_placed_its_units() 
     world.advance(7_000)
     starts = Starts(world)
     world.revive("w1")
-    world.run()
+    world.share()
     assert loads(world) == ([0, 1, 1], [2, 3, 3])
     assert (starts.counts(), starts.workers()) == ((0, 2), {"w1"})
 
@@ -410,6 +456,8 @@ def test_whatever_comes_and_goes_loads_are_within_one(steps: list[tuple[str, int
             world.worker(f"n{number}")
         elif step == "lose" and len(alive) > 1:
             lose(world, alive[argument % len(alive)])
+        if step == "join":
+            world.share()
         world.advance(100)
         for found in loads(world):
             assert found[-1] - found[0] <= 1, f"after {step}: {loads(world)}"

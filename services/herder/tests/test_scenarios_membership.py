@@ -79,6 +79,7 @@ def test_a_member_that_gives_units_up_needs_no_second_round(world: Watched) -> N
     world.ask(CreateConnector("a", sink(4)))
     since, told = len(world.starts), len(world.sent)
     world.worker("w2")
+    world.share()
     stops = [sent.message for sent in world.sent[told:] if isinstance(sent.message, ins.StopUnit)]
     assert len(stops) == len(units(world, since)) == 2
     told = len(world.sent)
@@ -103,6 +104,7 @@ def test_a_moved_connector_is_stopped_once_and_started_twice(world: Watched) -> 
     world.ask(CreateConnector("a", sink(1)))
     world.ask(CreateConnector("b", sink(1)))
     world.worker("w2")
+    world.share()
     moved = units(world)[-2:]
     log = [line for worker in world.workers.values() for line in worker.log]
     for unit in moved:
@@ -111,15 +113,16 @@ def test_a_moved_connector_is_stopped_once_and_started_twice(world: Watched) -> 
 
 
 def test_a_move_is_carried_out_though_the_one_before_never_ended(world: Watched) -> None:
-    """1. A unit is told to move to w2, and w1 does not say that it stopped; 2. w3 joins, and gets its share at once."""
+    """1. A unit is told to move to w2, and w1 does not say that it stopped; 2. w3 joins, and gets its share."""
     world.ask(CreateConnector("a", sink(6)))
     world.workers["w1"].stop_silently = True
     world.worker("w2")
+    world.share()
     assert world.placed()["w2"] == 0
     world.workers["w1"].stop_silently = False
     since = len(world.starts)
     world.worker("w3")
-    world.run()
+    world.share()
     assert {name for name, _ in world.starts[since:]} == {"w3"}
     world.advance(40_000)  # what w1 never confirmed counts as lost after the stop timeout
     assert sorted(world.placed()[name] for name in ("w2", "w3")) == [2, 2]

@@ -147,6 +147,10 @@ class World:
         self.run()
         return worker
 
+    def share(self) -> None:
+        """Let the time pass in which more workers may join: then what runs is shared with those that did."""
+        self.advance(self.rules.join_quiet_ms + 2 * TICK_MS)
+
     def kill(self, name: str) -> None:
         """A worker's process dies; its stream breaks."""
         worker = self.workers[name]

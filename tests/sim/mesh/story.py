@@ -111,8 +111,9 @@ class _Story:
         return not found
 
     def _rest(self) -> None:
-        """Nothing moves while nothing happens."""
+        """Nothing moves while nothing happens, once those who joined last have had their share."""
         world = self._world
+        world.advance(world.rules("").join_quiet_ms + 2 * world.tick_ms)
         before = self._moves()
         world.advance(_REST_MS)
         if self._moves() != before:

@@ -84,6 +84,9 @@ class Mesh:
         self.adopting_until_ms = 0
         #: until then nothing is started while live workers are missing: see `reign.gathering`.
         self.gathering_until_ms = 0
+        #: when workers began to join, and when one joined last; None = none did of late: see `reign.joining`.
+        self.joining_since_ms: int | None = None
+        self.joined_ms = 0
         #: lost workers whose units are kept for them, and until when.
         self.awaited: dict[str, int] = {}
         self.heartbeat_ms = 0
@@ -117,6 +120,7 @@ class Mesh:
         self.place_again = False
         self.place_names.clear()
         self.awaited.clear()
+        self.joining_since_ms = None
         self.start_count = self.adopted_count = 0
         self.session_key_written = None
         self.session_key_retry_ms = 0

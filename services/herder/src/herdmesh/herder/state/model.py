@@ -349,6 +349,9 @@ class Rules:
     rebalance_delay_ms: int = 0
     stop_timeout_ms: int = 30_000
     heartbeat_ms: int = 1_000
+    #: nothing moves for balance until nobody joined for the one, or somebody did ever since for the other.
+    join_quiet_ms: int = 500
+    join_wait_max_ms: int = 3_000
     session_key_algorithm: str = "HmacSHA256"
     session_key_bytes: int = 32
     #: 0 = a key never expires.

@@ -4,8 +4,9 @@ Owns which workers and units take part, and turning moves into stops and starts.
 
 Who takes part: workers with an open stream that are not draining. A worker whose stream broke a moment ago is left out
 with everything it holds until it returns or is lost: neither its units nor its place are given away. While workers of
-the leader before may still dial in, or a lost worker is waited for (`scheduled.rebalance.max.delay.ms`), nothing that
-runs is moved for balance alone: what is missing may come back. A worker that returns gets back what nobody else took.
+the leader before may still dial in, a lost worker is waited for (`scheduled.rebalance.max.delay.ms`), or workers join
+one after the other, nothing that runs is moved for balance alone: what is missing may come back. A worker that returns
+gets back what nobody else took.
 
 Invariant: nothing is moved unless it must be (its worker drains or lacks the plugin) or balance needs it; and nothing
 is stopped to be moved while no other worker can take it, unless its worker leaves for good.
@@ -174,8 +175,8 @@ def _place_now(unit: Unit | None) -> str | None:
 
 def _may_balance(mesh: Mesh) -> bool:
     """False while units may still come back: with workers that have not dialled in to this leader yet, or with a lost
-    one that is waited for. What moved before would have to move again after."""
-    return not reign.adopting(mesh) and not mesh.awaited
+    one that is waited for; and while workers join. What moved before would have to move again after."""
+    return not reign.adopting(mesh) and not reign.joining(mesh) and not mesh.awaited
 
 
 def _takers(mesh: Mesh) -> list[str]:

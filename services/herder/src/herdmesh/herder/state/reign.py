@@ -36,6 +36,16 @@ def gathering(mesh: Mesh) -> bool:
     return mesh.now < mesh.gathering_until_ms and adopting(mesh)
 
 
+def joining(mesh: Mesh) -> bool:
+    """True while more workers may join behind those that just did, as when a cluster starts: what moved to one of them
+    would move on to the next."""
+    return (
+        mesh.joining_since_ms is not None
+        and mesh.now - mesh.joined_ms < mesh.rules.join_quiet_ms
+        and mesh.now - mesh.joining_since_ms < mesh.rules.join_wait_max_ms
+    )
+
+
 def kept_for(mesh: Mesh, unit: UnitId) -> bool:
     """True when a worker with a live lease last reported that it has the unit, and may yet dial in with it. A lease
     table that calls somebody dead who talks to us was not written for a while: it says nothing of the others either."""

@@ -9,7 +9,7 @@ incarnation of the same worker id frees units, and only that worker's.
 
 from __future__ import annotations
 
-from herdmesh.herder.state import calls, commands, drains, holds, loggers, tasksets
+from herdmesh.herder.state import calls, commands, drains, holds, loggers, reign, tasksets
 from herdmesh.herder.state.events import (
     CommandReplied,
     StreamBroken,
@@ -23,7 +23,6 @@ from herdmesh.herder.state.instructions import CloseSession, Heartbeat, Released
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import Holding, RunState, TargetState, UnitId
 from herdmesh.herder.state.records import Connector, Generate, Hold, Member, Unit
-from herdmesh.herder.state.reign import refusal
 from herdmesh.rpc.errors import NoLeader, StaleGeneration
 
 _TOLD = {
@@ -35,7 +34,7 @@ _TOLD = {
 
 def hello(mesh: Mesh, event: WorkerHello) -> None:
     """Open a session: adopt what matches, stop the rest, free what the worker no longer has."""
-    refused = refusal(mesh)
+    refused = reign.refusal(mesh)
     if refused is None and event.epoch_max > mesh.epoch:
         refused = NoLeader("the worker has seen a newer leader than this herder; dial again")
     if refused is not None:
@@ -60,6 +59,9 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
     mesh.members[event.worker_id] = member
     mesh.sessions[event.session] = event.worker_id
     mesh.awaited.pop(event.worker_id, None)
+    if before is None or before.incarnation != member.incarnation:
+        mesh.joining_since_ms = mesh.now if mesh.joining_since_ms is None else mesh.joining_since_ms
+        mesh.joined_ms = mesh.now
     claims = {holding.unit: holding for holding in event.holdings}
     known = _reconcile_known(mesh, member, claims)
     adopted = [
@@ -266,6 +268,9 @@ def tick(mesh: Mesh, stalled_ms: int) -> None:
         away = member.session is None and mesh.now - (member.broken_ms or 0) >= rules.stream_grace_ms
         if silent or away:
             _lose(mesh, member, silent)
+    if mesh.joining_since_ms is not None and not reign.joining(mesh):
+        mesh.joining_since_ms = None
+        mesh.place_again = True
     for worker_id in [worker_id for worker_id, until_ms in mesh.awaited.items() if mesh.now >= until_ms]:
         del mesh.awaited[worker_id]
         mesh.place_again = True
