@@ -178,9 +178,6 @@ def said(mesh: Mesh, connector: Connector, unit: Unit, state: RunState | None) -
     unit.says_restarting = unit.says_restarting and state is None
     if state is RunState.RUNNING and hold.ran_since_ms is None:
         hold.ran_since_ms = mesh.now
-    if state is RunState.RUNNING and unit.id.task is not None:
-        # A task says RUNNING once it has taken its id over, which fenced whoever had it before.
-        connector.unfenced.discard(unit.id.task)
     if state is RunState.RUNNING and unit.id.task is None:
         connector.generate = Generate.WANTED
         connector.generate_attempts = connector.generate_ms = 0

@@ -57,7 +57,7 @@ def lead_when_caught_up(mesh: Mesh) -> None:
     for name in sorted({*mesh.entries, *mesh.statuses}):
         connector = mesh.connector(name)
         record = connector.entry.task_count_record if connector.entry is not None else None
-        # Whoever ran these for the leader before us may do so still; take-overs and fences take numbers off this set.
+        # Whoever ran these for the leader before us, or was started by it after its time, may do so still.
         connector.unfenced.update(range(record or 0))
         mesh.touch(name)
     mesh.place_again = True

@@ -161,8 +161,8 @@ class Connector:
     write_ms: int = 0
     cleaning: bool = False
     clean_ms: int = 0
-    #: task numbers that may still run on a worker we lost, and that nobody took over since: a changed task set must
-    #: fence them first.
+    #: task numbers that may still run on a worker we lost: a changed task set must fence them first. Also those that
+    #: run elsewhere by now: the lost worker may take the id back from one that is idle.
     unfenced: set[int] = field(default_factory=set[int])
     #: those that the fence under way is for, and that were not lost anew since it was asked for.
     fencing: set[int] = field(default_factory=set[int])
