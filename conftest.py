@@ -9,8 +9,6 @@ A test that takes `kafka` or `kafka_bootstrap` counts as marked `kafka`; one tha
 from __future__ import annotations
 
 import asyncio
-import itertools
-import re
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -18,8 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from herdmesh.devstack.broker import Broker
 from tests.support.guarded_broker import GuardedBroker
-
-_topic_numbers = itertools.count(1)
+from tests.support.topic_names import topic_names
 
 # How long an example takes says what else the machine does, not whether a property holds.
 settings.register_profile("herdmesh", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -69,9 +66,4 @@ def tmp_topic(request: pytest.FixtureRequest) -> Callable[..., str]:
 
     The test's own name is in it, so that a broker's log tells whose it is.
     """
-    stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:60]
-
-    def name(purpose: str = "topic") -> str:
-        return f"{stem}-{purpose}-{next(_topic_numbers)}"
-
-    return name
+    return topic_names(request.node.name)

@@ -9,23 +9,16 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from tests.contract.topicstore_harness import Cluster, KafkaCluster, MemoryCluster, suite_settings
+from tests.contract.topicstore_harness import KAFKA, MEMORY, Cluster, cluster_on
 
 
-@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(params=[MEMORY, pytest.param(KAFKA, marks=pytest.mark.kafka)])
 def bootstrap(request: pytest.FixtureRequest) -> str | None:
     """Of the broker to run on; None = the memory engine."""
-    return request.getfixturevalue("kafka_bootstrap") if request.param == "kafka" else None
+    return request.getfixturevalue("kafka_bootstrap") if request.param == KAFKA else None
 
 
 @pytest.fixture
 async def cluster(bootstrap: str | None, tmp_topic: Callable[..., str]) -> AsyncIterator[Cluster]:
-    made: Cluster
-    if bootstrap is None:
-        made = MemoryCluster(suite_settings(tmp_topic()))
-    else:
-        made = KafkaCluster(suite_settings(tmp_topic(), bootstrap))
-    try:
+    async with cluster_on(bootstrap, tmp_topic()) as made:
         yield made
-    finally:
-        await made.close()

@@ -33,6 +33,7 @@ from tests.contract.topicstore_harness import (
     Store,
     Watcher,
     Written,
+    cluster_of,
     create,
     put,
     put_once,
@@ -40,10 +41,15 @@ from tests.contract.topicstore_harness import (
     until_role,
     writer_of,
 )
+from tests.support.side_by_side import SideBySide
+
+#: Opening and closing a store of a real broker is waiting. What looks at the moment, or at the clock, is led alone.
+together = SideBySide("bootstrap", cluster=cluster_of)
 
 # Writes.
 
 
+@together
 async def test_a_write_is_answered_from_the_state_it_made(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     first = await store.write(put(b"a", b"1"))
@@ -61,6 +67,7 @@ async def test_a_write_is_answered_from_the_state_it_made(cluster: Cluster) -> N
     assert store.state.entries == {}
 
 
+@together
 async def test_writes_that_come_together_share_transactions(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     written = await asyncio.gather(*(store.write(put(b"key-%d" % i, b"v")) for i in range(200)))
@@ -73,6 +80,7 @@ async def test_writes_that_come_together_share_transactions(cluster: Cluster) ->
     assert [one.revision.next_offsets[0] for one in written] == [offset + 1 for offset in offsets]
 
 
+@together
 async def test_a_write_sees_the_writes_before_it_in_its_group(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     results = await asyncio.gather(*(store.write(create(b"a", b"%d" % i)) for i in range(10)), return_exceptions=True)
@@ -84,6 +92,7 @@ async def test_a_write_sees_the_writes_before_it_in_its_group(cluster: Cluster) 
         assert other.found == first.entry
 
 
+@together
 async def test_a_write_decided_on_a_record_in_flight_cannot_match_a_real_revision(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     made = await store.write(put(b"a", b"0"))
@@ -97,6 +106,7 @@ async def test_a_write_decided_on_a_record_in_flight_cannot_match_a_real_revisio
     assert isinstance(other, Conflict)
 
 
+@together
 async def test_a_no_op_is_answered_without_a_record(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     first = await store.write(put_once(b"a", b"1"))
@@ -106,6 +116,7 @@ async def test_a_no_op_is_answered_without_a_record(cluster: Cluster) -> None:
     assert again.revision == end == await store.barrier()
 
 
+@together
 async def test_no_op_and_write_of_one_group(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     first, second = await asyncio.gather(store.write(put_once(b"a", b"1")), store.write(put_once(b"a", b"1")))
@@ -113,6 +124,7 @@ async def test_no_op_and_write_of_one_group(cluster: Cluster) -> None:
     assert second.revision.includes(first.revision)
 
 
+@together
 async def test_a_transaction_spans_the_audit_topic(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     audit = cluster.settings.audit_topic
@@ -133,6 +145,7 @@ async def test_a_transaction_spans_the_audit_topic(cluster: Cluster) -> None:
     assert replica.state == store.state
 
 
+@together
 async def test_a_record_the_state_cannot_apply_is_never_written(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     before, poisoned, after = await asyncio.gather(
@@ -147,6 +160,7 @@ async def test_a_record_the_state_cannot_apply_is_never_written(cluster: Cluster
     assert store.role is Role.WRITER
 
 
+@together
 async def test_a_record_the_topic_would_not_take_is_refused_and_troubles_nobody(cluster: Cluster) -> None:
     settings = replace(cluster.settings, topic_configs={"max.message.bytes": "10000"})
     store = await cluster.open(settings)
@@ -158,6 +172,7 @@ async def test_a_record_the_topic_would_not_take_is_refused_and_troubles_nobody(
     assert (await cluster.open(settings)).state == store.state
 
 
+@together
 async def test_an_audit_value_that_cannot_be_made_writes_nothing(cluster: Cluster) -> None:
     def broken(_: Revision) -> bytes:
         raise ZeroDivisionError
@@ -174,6 +189,7 @@ async def test_an_audit_value_that_cannot_be_made_writes_nothing(cluster: Cluste
     assert store.state.audited == ()
 
 
+@together
 async def test_a_topic_of_someone_else_is_refused(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     with pytest.raises(ValueError, match="cannot write to topic"):
@@ -182,6 +198,7 @@ async def test_a_topic_of_someone_else_is_refused(cluster: Cluster) -> None:
         )
 
 
+@together
 async def test_the_write_of_a_caller_that_left_is_not_sent(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     gone = asyncio.ensure_future(store.write(put(b"gone", b"1")))
@@ -191,6 +208,7 @@ async def test_the_write_of_a_caller_that_left_is_not_sent(cluster: Cluster) -> 
     assert store.state.values() == {b"stays": b"1"}
 
 
+@together
 async def test_more_writes_than_may_wait_are_refused(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(pending_writes_max=3))
     await until_role(store, Role.WRITER)
@@ -199,6 +217,7 @@ async def test_more_writes_than_may_wait_are_refused(cluster: Cluster) -> None:
     await store.write(put(b"more", b"v"))
 
 
+@together
 async def test_records_past_the_store_are_seen(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     cluster.produce(b"foreign", b"1")
@@ -211,6 +230,7 @@ async def test_records_past_the_store_are_seen(cluster: Cluster) -> None:
     assert store.state.values() == {b"own": b"1"}
 
 
+@together
 async def test_a_foreign_record_the_state_chokes_on_closes_the_store(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     watcher = Watcher(store)
@@ -221,6 +241,7 @@ async def test_a_foreign_record_the_state_chokes_on_closes_the_store(cluster: Cl
     await watcher.until(lambda me: isinstance(me.error, StoreClosed))
 
 
+@together
 async def test_a_write_goes_through_its_stages(cluster: Cluster) -> None:
     """What is true at each stage, as a fault there finds it."""
     seen: list[tuple[Stage, bool, bool]] = []
@@ -247,6 +268,7 @@ async def test_a_write_goes_through_its_stages(cluster: Cluster) -> None:
 # Replicas and take-over.
 
 
+@together
 async def test_a_replica_reads_and_does_not_write(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     replica = await cluster.open()
@@ -277,6 +299,7 @@ async def test_another_replica_takes_over_at_once_from_one_that_closes(cluster: 
     assert replica.state.values() == {b"a": b"1", b"b": b"1"}
 
 
+@together
 async def test_no_writer_before_it_is_allowed(cluster: Cluster) -> None:
     asked = asyncio.Event()
     allowed = False
@@ -294,6 +317,7 @@ async def test_no_writer_before_it_is_allowed(cluster: Cluster) -> None:
     await until_role(store, Role.WRITER)
 
 
+@together
 async def test_a_fenced_writer_applies_nothing_and_comes_back_when_allowed(cluster: Cluster) -> None:
     allowed = True
 
@@ -314,6 +338,7 @@ async def test_a_fenced_writer_applies_nothing_and_comes_back_when_allowed(clust
     assert store.state.values() == {b"a": b"1"}
 
 
+@together
 async def test_a_writer_deposed_without_notice_refuses_nothing_from_the_past(cluster: Cluster) -> None:
     """Two writers of one store: the second is elected in a group of its own, so the first goes on believing."""
     allowed = True
@@ -341,6 +366,7 @@ async def test_a_writer_deposed_without_notice_refuses_nothing_from_the_past(clu
     assert first.state == second.state
 
 
+@together
 async def test_two_writers_that_fence_each_other_lose_nothing_acknowledged(cluster: Cluster) -> None:
     tuning = StoreTuning(take_over_backoff_ms=5, take_over_backoff_ms_max=50)
     stores: list[Store] = []
@@ -378,6 +404,7 @@ async def test_two_writers_that_fence_each_other_lose_nothing_acknowledged(clust
 # Start and close.
 
 
+@together
 async def test_close_releases_everyone(cluster: Cluster) -> None:
     store = await writer_of(cluster)
 
@@ -416,6 +443,7 @@ async def test_a_write_on_its_way_at_close_is_answered_truthfully(cluster: Clust
     assert isinstance(result, Written) == (b"a" in replica.state.entries)
 
 
+@together
 async def test_a_topic_that_is_not_compacted_is_refused(cluster: Cluster) -> None:
     store = await cluster.open()
     await store.close()
@@ -430,6 +458,7 @@ async def test_a_topic_that_is_not_compacted_is_refused(cluster: Cluster) -> Non
     )
 
 
+@together
 async def test_a_topic_with_another_number_of_partitions_is_refused(cluster: Cluster) -> None:
     store = await cluster.open()
     await store.close()

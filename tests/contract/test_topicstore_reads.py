@@ -28,15 +28,21 @@ from tests.contract.topicstore_harness import (
     KeyValues,
     Watcher,
     Written,
+    cluster_of,
     put,
     replace_at,
     until_role,
     writer_of,
 )
+from tests.support.side_by_side import SideBySide
+
+#: Opening and closing a store of a real broker is waiting. What looks at the moment, or at the clock, is led alone.
+together = SideBySide("bootstrap", cluster=cluster_of)
 
 # Reads.
 
 
+@together
 async def test_a_replica_that_starts_late_folds_to_the_same_state(cluster: Cluster) -> None:
     settings = replace(cluster.settings, partitions=3)
     store = await cluster.open(settings)
@@ -49,6 +55,7 @@ async def test_a_replica_that_starts_late_folds_to_the_same_state(cluster: Clust
     assert {entry.partition for entry in late.state.entries.values()} == {0, 1, 2}
 
 
+@together
 async def test_barriers_of_many_callers(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     replica = await cluster.open()
@@ -57,6 +64,7 @@ async def test_barriers_of_many_callers(cluster: Cluster) -> None:
     assert all(revision.includes(written.revision) for revision in revisions)
 
 
+@together
 async def test_revisions_of_another_store_are_refused(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     foreign = Revision("another", store.revision.next_offsets)
@@ -71,6 +79,7 @@ async def test_revisions_of_another_store_are_refused(cluster: Cluster) -> None:
 # Watches.
 
 
+@together
 async def test_a_watch_gives_the_state_and_then_every_change(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     await store.write(put(b"before", b"1"))
@@ -87,6 +96,7 @@ async def test_a_watch_gives_the_state_and_then_every_change(cluster: Cluster) -
     await watcher.stop()
 
 
+@together
 @pytest.mark.parametrize("partitions", [1, 3])
 async def test_a_watch_resumes_at_any_revision_it_was_given(cluster: Cluster, partitions: int) -> None:
     settings = replace(cluster.settings, partitions=partitions)
@@ -118,6 +128,7 @@ async def test_a_watch_resumes_at_any_revision_it_was_given(cluster: Cluster, pa
     await watcher.stop()
 
 
+@together
 async def test_an_idle_watcher_is_told_the_revision(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(progress_interval_ms=20))
     await until_role(store, Role.WRITER)
@@ -140,6 +151,7 @@ async def test_an_idle_watcher_is_told_the_revision(cluster: Cluster) -> None:
     assert [change.key for change in event.changes] == [b"b"]
 
 
+@together
 async def test_a_slow_watcher_is_cut_off_and_can_resume(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(watcher_lag_max=10))
     await until_role(store, Role.WRITER)
@@ -156,6 +168,7 @@ async def test_a_slow_watcher_is_cut_off_and_can_resume(cluster: Cluster) -> Non
     await resumed.stop()
 
 
+@together
 async def test_a_revision_older_than_memory_is_refused(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(change_memory=5))
     await until_role(store, Role.WRITER)
@@ -168,6 +181,7 @@ async def test_a_revision_older_than_memory_is_refused(cluster: Cluster) -> None
     await resumed.stop()
 
 
+@together
 async def test_a_revision_beyond_the_end_is_refused(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     written = await store.write(put(b"a", b"1"))
@@ -176,6 +190,7 @@ async def test_a_revision_beyond_the_end_is_refused(cluster: Cluster) -> None:
         await anext(store.watch(future))
 
 
+@together
 async def test_many_watchers(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     watchers = [Watcher(store) for _ in range(1000)]
@@ -187,6 +202,7 @@ async def test_many_watchers(cluster: Cluster) -> None:
         await watcher.stop()
 
 
+@together
 @pytest.mark.parametrize("partitions", [1, 3])
 async def test_a_watch_resumes_on_a_replica_that_started_later(cluster: Cluster, partitions: int) -> None:
     settings = replace(cluster.settings, partitions=partitions)
@@ -215,6 +231,7 @@ async def test_a_watch_resumes_on_a_replica_that_started_later(cluster: Cluster,
         await resumed.stop()
 
 
+@together
 async def test_a_replica_does_not_resume_what_may_have_been_compacted_before_it_started(cluster: Cluster) -> None:
     settings = replace(cluster.settings, topic_configs={"min.compaction.lag.ms": "0"})
     store = await cluster.open(settings)
@@ -228,6 +245,7 @@ async def test_a_replica_does_not_resume_what_may_have_been_compacted_before_it_
     assert isinstance(await anext(late.watch()), WatchSnapshot)
 
 
+@together
 async def test_a_watch_waits_for_the_revision_it_must_have(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     replica = await cluster.open()
@@ -266,6 +284,7 @@ def _audited(cluster: Cluster, key: bytes) -> Decision[Written]:
     )
 
 
+@together
 async def test_an_audit_record_knows_the_revision_of_its_write(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     await store.write(put(b"before", b"1"))
@@ -289,6 +308,7 @@ async def test_an_audit_record_knows_the_revision_of_its_write(cluster: Cluster)
     assert (await cluster.open()).state == store.state
 
 
+@together
 async def test_an_audit_record_knows_its_revision_when_somebody_else_writes_in_between(cluster: Cluster) -> None:
     """Where a write's records will lie is foretold, to save a trip; here that fails every time."""
     store = await writer_of(cluster)
@@ -308,6 +328,7 @@ async def test_an_audit_record_knows_its_revision_when_somebody_else_writes_in_b
     assert (await cluster.open()).state == store.state
 
 
+@together
 async def test_a_late_value_is_for_the_audit_topic_only(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     with pytest.raises(ValueError, match="late"):
@@ -319,6 +340,7 @@ async def test_a_late_value_is_for_the_audit_topic_only(cluster: Cluster) -> Non
     await store.write(put(b"a", b"1"))
 
 
+@together
 async def test_audit_records_can_be_read_again(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     for number in range(3):
@@ -334,6 +356,7 @@ async def test_audit_records_can_be_read_again(cluster: Cluster) -> None:
     assert len(await replica.read_audit(range(9))) == 6
 
 
+@together
 async def test_a_store_without_an_audit_topic_has_no_audit(cluster: Cluster) -> None:
     store = await cluster.open(replace(cluster.settings, audit_topic=None))
     assert await store.read_audit([0]) == []
@@ -342,6 +365,7 @@ async def test_a_store_without_an_audit_topic_has_no_audit(cluster: Cluster) -> 
 # The writer's identity.
 
 
+@together
 async def test_an_idle_writer_keeps_its_identity_alive(cluster: Cluster) -> None:
     store = await cluster.open(tuning=StoreTuning(keep_alive_ms=20))
     await until_role(store, Role.WRITER)  # of two that join at once either may become it

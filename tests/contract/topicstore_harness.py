@@ -7,7 +7,8 @@ runs on, except by asking for what only one engine offers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -30,8 +31,10 @@ from herdmesh.topicstore import (
     WatchSnapshot,
 )
 from herdmesh.topicstore.core import MayWrite, always
+from tests.support.side_by_side import SideBySideTest
 
 WAIT_S = 20.0
+MEMORY, KAFKA = "memory", "kafka"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +243,22 @@ class KafkaCluster:
 
     async def close(self) -> None:
         await asyncio.gather(*(store.close() for store in self.opened))
+
+
+@asynccontextmanager
+async def cluster_on(bootstrap: str | None, topic: str) -> AsyncGenerator[Cluster]:
+    """A cluster on a broker, or on the memory engine (None); closed at the end."""
+    made = MemoryCluster(suite_settings(topic)) if bootstrap is None else KafkaCluster(suite_settings(topic, bootstrap))
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def cluster_of(test: SideBySideTest) -> AbstractAsyncContextManager[Cluster]:
+    """The fixture `cluster`, for tests that are led through side by side."""
+    bootstrap = test.fixture("kafka_bootstrap") if test.parameters["bootstrap"] == KAFKA else None
+    return cluster_on(bootstrap, test.topic())
 
 
 def suite_settings(topic: str, bootstrap_servers: str = "") -> TopicSettings:

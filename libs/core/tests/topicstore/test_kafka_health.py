@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 from confluent_kafka import Producer
@@ -40,20 +42,14 @@ from tests.contract.topicstore_harness import (
     until_role,
 )
 from tests.support.guarded_broker import GuardedBroker
+from tests.support.side_by_side import SideBySide, SideBySideTest
 
 _TUNING = StoreTuning(topic_check_interval_ms=100, take_over_backoff_ms_max=200)
 #: The guard looks so rarely that only the step under test can find out.
 _UNGUARDED = replace(_TUNING, topic_check_interval_ms=600_000)
 
 Store = KafkaTopicStore[KeyValues, Change]
-
-
-@pytest.fixture
-async def cluster(guarded: GuardedBroker, tmp_topic: Callable[..., str]) -> AsyncIterator[KafkaCluster]:
-    """A cluster whose clients may do everything."""
-    made = KafkaCluster(suite_settings(tmp_topic(), guarded.bootstrap))
-    yield made
-    await made.close()
+MadeT = TypeVar("MadeT", "Clerk", KafkaCluster)
 
 
 class Clerk:
@@ -75,12 +71,29 @@ class Clerk:
         self.stores.append(Store(settings, KeyValues(), tuning=tuning))
         return self.stores[-1]
 
+    async def close(self) -> None:
+        await asyncio.gather(*(store.close() for store in self.stores))
 
-@pytest.fixture
-async def clerk(guarded: GuardedBroker, tmp_topic: Callable[..., str]) -> AsyncIterator[Clerk]:
-    made = Clerk(guarded, tmp_topic())
-    yield made
-    await asyncio.gather(*(store.close() for store in made.stores))
+
+@asynccontextmanager
+async def _closing(made: MadeT) -> AsyncGenerator[MadeT]:
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def _clerk(test: SideBySideTest) -> AbstractAsyncContextManager[Clerk]:
+    return _closing(Clerk(test.fixture("guarded"), test.topic()))
+
+
+def _cluster(test: SideBySideTest) -> AbstractAsyncContextManager[KafkaCluster]:
+    """A cluster whose clients may do everything."""
+    return _closing(KafkaCluster(suite_settings(test.topic(), test.fixture("guarded").bootstrap)))
+
+
+#: A right takes effect and a topic is missed after a while: most of each is waiting.
+together = SideBySide("guarded", clerk=_clerk, cluster=_cluster)
 
 
 async def until_condition(store: Store, condition: Condition, *said: str) -> None:
@@ -103,6 +116,7 @@ async def refused_start(store: Store, *said: str) -> None:
     assert all(text in store.health.message for text in said)
 
 
+@together
 async def test_each_missing_right_is_named_and_its_grant_heals(clerk: Clerk, guarded: GuardedBroker) -> None:
     settings, store = clerk.settings, clerk.store()
     topic = f"topic:{settings.topic}"
@@ -136,6 +150,7 @@ async def test_each_missing_right_is_named_and_its_grant_heals(clerk: Clerk, gua
     assert [record.value for record in await store.read_audit([0])] == [b"v"]
 
 
+@together
 async def test_losing_the_right_to_write_leaves_the_reads_and_heals(clerk: Clerk, guarded: GuardedBroker) -> None:
     """Found by the guard without any write, and by a write before the guard looks."""
     await clerk.allow_all()
@@ -169,6 +184,7 @@ async def test_losing_the_right_to_write_leaves_the_reads_and_heals(clerk: Clerk
     await unguarded.write(put(b"a", b"4"))
 
 
+@together
 async def test_losing_the_right_to_stand_for_election_leaves_the_reads_and_heals(
     clerk: Clerk, guarded: GuardedBroker
 ) -> None:
@@ -186,6 +202,7 @@ async def test_losing_the_right_to_stand_for_election_leaves_the_reads_and_heals
     assert store.health.condition is Condition.HEALTHY
 
 
+@together
 @pytest.mark.parametrize("tuning", [_TUNING, _UNGUARDED], ids=["guard", "reader"])
 async def test_losing_the_right_to_read_closes_the_store(
     clerk: Clerk, guarded: GuardedBroker, tuning: StoreTuning
@@ -204,6 +221,7 @@ async def test_losing_the_right_to_read_closes_the_store(
         await store.barrier()
 
 
+@together
 async def test_a_wrong_password_is_not_an_unreachable_broker(clerk: Clerk) -> None:
     configs = {**clerk.settings.client_configs, "sasl.password": "wrong"}
     clerk.settings = replace(clerk.settings, client_configs=configs, start_timeout_ms=500)
@@ -215,6 +233,7 @@ async def test_a_wrong_password_is_not_an_unreachable_broker(clerk: Clerk) -> No
 # Topics that are not what the store needs.
 
 
+@together
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
 async def test_a_wrong_cleanup_policy_is_told_with_the_command_that_mends_it(
     guarded: GuardedBroker, cluster: KafkaCluster, policy: str
@@ -233,6 +252,7 @@ async def test_a_wrong_cleanup_policy_is_told_with_the_command_that_mends_it(
     assert store.health.condition is Condition.HEALTHY
 
 
+@together
 async def test_a_compacted_audit_topic_is_refused_by_name(guarded: GuardedBroker, cluster: KafkaCluster) -> None:
     audit = cluster.settings.audit_topic
     assert audit is not None
@@ -244,6 +264,7 @@ async def test_a_compacted_audit_topic_is_refused_by_name(guarded: GuardedBroker
     assert f"--entity-name {audit} --add-config cleanup.policy=delete" in store.health.message
 
 
+@together
 async def test_a_policy_changed_under_the_store_is_told_while_it_serves(
     guarded: GuardedBroker, cluster: KafkaCluster
 ) -> None:
@@ -256,6 +277,7 @@ async def test_a_policy_changed_under_the_store_is_told_while_it_serves(
     await until_condition(store, Condition.HEALTHY)
 
 
+@together
 @pytest.mark.parametrize(("wanted", "found"), [(1, 2), (5, 4)], ids=["config-topic", "status-topic"])
 async def test_a_wrong_partition_count_is_told(
     guarded: GuardedBroker, cluster: KafkaCluster, wanted: int, found: int
@@ -271,6 +293,7 @@ async def test_a_wrong_partition_count_is_told(
     assert ("set this store's number of partitions" in store.health.message) is (wanted > 1)
 
 
+@together
 async def test_partitions_added_under_the_store_close_it(guarded: GuardedBroker, cluster: KafkaCluster) -> None:
     """A key of its own topic would be written to another partition than before, and live twice."""
     store = await cluster.open(tuning=_TUNING)
@@ -311,6 +334,7 @@ async def _ask_until_it_ends(store: Store) -> None:
         await store.barrier()
 
 
+@together
 @pytest.mark.parametrize("anew", ["absent", "empty", "longer"])
 async def test_a_topic_taken_away_under_the_store_closes_it(
     guarded: GuardedBroker, cluster: KafkaCluster, anew: str
@@ -351,6 +375,7 @@ async def test_a_topic_taken_away_under_the_store_closes_it(
     assert len(fresh.state.entries) == (100 if anew == "longer" else 0)
 
 
+@together
 async def test_take_over_looks_before_it_fences(guarded: GuardedBroker, cluster: KafkaCluster) -> None:
     """The guard has not looked yet when a replica is to become the writer of a topic made anew."""
     first = await cluster.open(tuning=_UNGUARDED)
@@ -365,6 +390,7 @@ async def test_take_over_looks_before_it_fences(guarded: GuardedBroker, cluster:
     assert second.health.condition is Condition.TOPIC_RECREATED
 
 
+@together
 async def test_a_write_into_a_topic_made_anew_is_not_acknowledged(
     guarded: GuardedBroker, cluster: KafkaCluster
 ) -> None:
@@ -381,6 +407,7 @@ async def test_a_write_into_a_topic_made_anew_is_not_acknowledged(
     assert store.health.condition is Condition.TOPIC_RECREATED
 
 
+@together
 async def test_no_broker_is_told_and_tried_again(guarded: GuardedBroker, cluster: KafkaCluster) -> None:
     nowhere = replace(cluster.settings, bootstrap_servers="127.0.0.1:1", start_timeout_ms=300)
     with pytest.raises(StartError):
