@@ -1,4 +1,5 @@
-"""`herd run` with Connect's own sample files: lines flow from file to topic to file, through a kill -9."""
+"""`herd run` with Connect's own sample files: lines flow from file to topic to file, through a kill -9, and over a
+listener that asks for a login."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli.client import HerderClient
 from herdmesh.connect import offsets_file
 from herdmesh.rpc.client import connect
+from tests.support.guarded_broker import GuardedBroker
 from tests.support.standalone import WAIT_S, herd_run, until_lines, write_samples
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
@@ -43,10 +45,27 @@ async def _names(address: str, *, add: bool = False) -> list[str]:
         return sorted(one.name for one in reply.connectors)
 
 
+def _log_in(guarded: GuardedBroker, topic: str, worker: Path) -> None:
+    """Have the worker file name the listener that asks for a login, and a user who may do what its connectors need."""
+
+    async def grant(user: str) -> None:
+        await guarded.allow(user, f"topic:{topic}", "READ", "WRITE", "CREATE")
+        await guarded.allow(user, f"group:connect-{SINK}", "READ")
+        await guarded.allow(user, "transactional_id:*", "WRITE")
+
+    user, login = guarded.new_user()
+    asyncio.run(grant(user))
+    plain = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    jaas = f'{plain} required username="{user}" password="{login["sasl.password"]}";'
+    text = worker.read_text().replace(guarded.bootstrap, guarded.guarded)
+    worker.write_text(f"{text}security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n")
+
+
 def test_connects_samples_run_and_go_on_after_a_kill(
-    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+    guarded: GuardedBroker, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    files = write_samples(tmp_path, kafka_bootstrap, tmp_topic())
+    topic = tmp_topic()
+    files = write_samples(tmp_path, guarded.bootstrap, topic)
     source, sink, offsets = tmp_path / "test.txt", tmp_path / "test.sink.txt", tmp_path / "connect.offsets"
     source.write_text("".join(f"line {number}\n" for number in range(100)))
     with herd_run(tmp_path, files) as first:
@@ -59,7 +78,8 @@ def test_connects_samples_run_and_go_on_after_a_kill(
         first.kill()
     with source.open("a") as more:
         more.writelines(f"line {number}\n" for number in range(200, 300))
-    with herd_run(tmp_path, files) as second:
+    _log_in(guarded, topic, tmp_path / files[0])
+    with herd_run(tmp_path, files, HERDMESH_LINGER_MS="100") as second:
         second.until_running(SOURCE, SINK)
         lines = until_lines(sink, 300)
         assert asyncio.run(_names(second.address)) == [SINK, SOURCE], "nothing but offsets survives"
@@ -67,9 +87,13 @@ def test_connects_samples_run_and_go_on_after_a_kill(
             assert third.process.wait(WAIT_S) == 1
             (refused,) = third.said
             assert "connect.offsets is in use by another process" in refused["error"]["message"]
+        # By now both are idle: whoever looks for new records logs in too.
+        with source.open("a") as more:
+            more.writelines(f"line {number}\n" for number in range(300, 310))
+        lines = until_lines(sink, len(lines) + 10)
         assert second.interrupt() == 0
         assert second.said[-1] == {"event": "stopped"}
-    assert sorted(set(lines)) == sorted(f"line {number}" for number in range(300)), "nothing is lost"
+    assert sorted(set(lines)) == sorted(f"line {number}" for number in range(310)), "nothing is lost"
     stored = offsets_file.decode(offsets.read_bytes())
     assert stored == {KEY: b'{"position":%d}' % source.stat().st_size}
     # It went on from the file: the second run did not begin anew.

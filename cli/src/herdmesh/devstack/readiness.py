@@ -45,7 +45,8 @@ def serving_cluster(
     """
 
     def on_error(error: KafkaError) -> None:
-        said(error.str())
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:  # it comes after what says why
+            said(error.str())
 
     config: dict[str, Any] = {"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 10, "error_cb": on_error}
     config |= {"reconnect.backoff.max.ms": 50, **(access or {})}

@@ -67,7 +67,7 @@ def run_standalone(
         os.environ[_LOG_LEVEL] = log_level  # for the processes of the runs
         configure_logging(log_level)
         stop = _stop_on_signals()
-        await _until_kafka_serves(plan, stop)
+        await until_kafka_serves(plan, stop)
         show = _Progress(output)
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(standalone.serve(plan, listen, stop, ready.set_result))
@@ -109,7 +109,7 @@ def _services() -> ModuleType:
     return process
 
 
-async def _until_kafka_serves(plan: WorkerPlan, stop: asyncio.Event) -> None:
+async def until_kafka_serves(plan: WorkerPlan, stop: asyncio.Event) -> None:
     """As Connect, which does not start without a broker either. Raises CommandError after `PATIENCE_S`, with what the
     client said last."""
     loop = asyncio.get_running_loop()

@@ -1,0 +1,45 @@
+"""What `herd run` says when the brokers do not take its login."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from herdmesh.cli.commands import run
+from herdmesh.cli.errors import EXIT_UNAVAILABLE, EXIT_USAGE, CommandError
+from herdmesh.standalone.java_properties import parse
+from herdmesh.standalone.worker_properties import WorkerPlan, plan_worker
+from tests.support.guarded_broker import GuardedBroker
+from tests.support.standalone import WORKER
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def plan(bootstrap: str, more: str) -> WorkerPlan:
+    return plan_worker("w.properties", parse((WORKER.format(bootstrap=bootstrap, folder="x") + more).encode()))
+
+
+def login(password: str) -> str:
+    jaas = f'{PLAIN} required username="u0" password="{password}";'
+    return f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n"
+
+
+async def test_a_refused_login_is_told_in_the_brokers_words(
+    guarded: GuardedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "PATIENCE_S", 0.0)
+    await run.until_kafka_serves(plan(guarded.guarded, login("secret-0")), asyncio.Event())
+    with pytest.raises(CommandError) as refused:
+        await run.until_kafka_serves(plan(guarded.guarded, login("wrong")), asyncio.Event())
+    assert refused.value.exit_code == EXIT_UNAVAILABLE
+    assert "Authentication failed: Invalid username or password" in refused.value.message
+    assert "wrong" not in refused.value.message
+
+
+async def test_a_file_of_certificates_that_is_not_there(tmp_path: Path) -> None:
+    more = f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={tmp_path / 'ca.pem'}\n"
+    with pytest.raises(CommandError, match=r"ssl\.ca\.location") as refused:
+        await run.until_kafka_serves(plan("127.0.0.1:9", more), asyncio.Event())
+    assert refused.value.exit_code == EXIT_USAGE
