@@ -73,6 +73,24 @@ def test_a_worker_that_dials_the_old_leader_is_sent_on_once_that_one_knows(world
     assert nothing_restarted(world, since)
 
 
+def test_a_leader_that_reads_of_a_newer_epoch_leads_no_more(world: World) -> None:
+    """Its machine slept, so its lease seems to last; its watch works, and tells of what the new leader commits."""
+    old = world.herder
+    assert old.refusal is None
+    block = old.handle(ev.EpochRecorded(1, revision(world.config.offset + 1)), world.now)
+    assert old.refusal is None, "its own epoch again: more generations were reserved"
+    assert not any(isinstance(one, ins.CloseSession) for one in block)
+    told = old.handle(ev.EpochRecorded(2, revision(world.config.offset + 2)), world.now)
+    assert len([one for one in told if isinstance(one, ins.CloseSession)]) == len(world.workers)
+    assert isinstance(old.refusal, NoLeader)
+    entry = replace(world.config.entries["a"], config={**world.config.entries["a"].config, "file": "other"})
+    after = old.handle(ev.ConfigChanged("a", entry, revision(world.config.offset + 3)), world.now)
+    assert not any(isinstance(one, ins.Send) for one in after)
+    late = ev.LeadershipGranted(1, 1, 1_000, world.now + 60_000, "me", "here:1")
+    old.handle(late, world.now)
+    assert isinstance(old.refusal, NoLeader), "a grant that was overtaken on its way"
+
+
 def test_a_worker_that_has_seen_the_new_leader_is_not_commanded_by_the_old_one(world: World) -> None:
     old = world.herder
     world.lead()

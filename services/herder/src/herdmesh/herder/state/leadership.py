@@ -43,6 +43,7 @@ def granted(mesh: Mesh, event: LeadershipGranted) -> None:
     mesh.leader_id = event.leader_id
     mesh.leader_address = event.leader_address
     mesh.role = Role.CATCHING_UP
+    yield_to_newer(mesh)
     lead_when_caught_up(mesh)
 
 
@@ -73,6 +74,13 @@ def following(mesh: Mesh, event: LeadershipFollowing) -> None:
     mesh.leader_id = event.leader_id
     mesh.leader_address = event.leader_address
     mesh.out.append(RoleChanged(refusal(mesh)))
+
+
+def yield_to_newer(mesh: Mesh) -> None:
+    """End a reign that is over by the config topic's own word, whatever our clock says of the lease: the machine may
+    have slept. So nobody acts on what was written after the epoch of the next leader."""
+    if mesh.role is not Role.FOLLOWING and mesh.epoch_seen > mesh.epoch:
+        step_down(mesh, f"epoch {mesh.epoch_seen} was granted")
 
 
 def step_down(mesh: Mesh, why: str) -> None:

@@ -205,6 +205,7 @@ class Herder:
             case ev.ConfigProgress():
                 pass
         mesh.config_revision = event.revision or mesh.config_revision
+        leadership.yield_to_newer(mesh)
         leadership.lead_when_caught_up(mesh)
         calls.answer_applied(mesh)
         for name in [name for name in mesh.waiting if self._has_arrived(name)]:
