@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from herdmesh.api.common.v1 import revision_pb2
 from herdmesh.api.configstore.v1 import config_pb2, config_read_service_pb2, config_write_service_pb2
-from herdmesh.configstore.state.config import GENERATIONS_PER_EPOCH
+from herdmesh.configstore.state.config import GENERATIONS_PER_BLOCK
 from herdmesh.connect import audit_topic, config_topic
 from herdmesh.connect.config_records import ConnectorRecord, EpochRecord, TaskConfigRecord
 from herdmesh.connect.records import Tombstone, Undecodable
@@ -170,7 +170,7 @@ def _add(log: StoreLog, record: StoredRecord, number: int, request: str) -> None
         case Tombstone() if decoded.kind == "connector":
             log.writes.append(Logged(decoded.connector, None, 0, record.offset, number, request))
         case EpochRecord():
-            first = decoded.next_generation - GENERATIONS_PER_EPOCH
+            first = decoded.next_generation - GENERATIONS_PER_BLOCK
             log.granted.append(Granted(decoded.epoch, decoded.leader_id, first, decoded.next_generation))
         case TaskConfigRecord() if "epoch" in decoded.properties:
             what = f"the task set {decoded.properties.get('v')} of {decoded.connector}"
