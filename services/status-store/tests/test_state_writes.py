@@ -179,6 +179,25 @@ def test_deletions() -> None:
         "status-topic-t:connector-conn",
     ]
     assert decide_connector_deletion(state, "other", None, True) == []
+
+
+def test_a_removal_that_comes_late_leaves_the_next_life_alone() -> None:
+    """Task 0 and the connector were started anew before the removal arrived; task 2 was written by Java's worker."""
+    state = _state(
+        _connector(State.RUNNING, THIS, 8, "i2"),
+        _task(State.RUNNING, THIS, 9, "i2", task=0),
+        _task(State.RUNNING, OTHER, 7, "i1", task=1),
+        _task(State.RUNNING, OTHER, 30, task=2),
+    )
+    assert _keys(decide_connector_deletion(state, "conn", None, False, 8)) == [
+        "status-task-conn-1",
+        "status-task-conn-2",
+    ]
+    assert _keys(decide_connector_deletion(state, "conn", 1, False, 7)) == ["status-task-conn-2"]
+
+
+def test_deletions_of_topics() -> None:
+    state = _state(TopicStatus("t", "conn", 0, 5))
     assert _keys(decide_topic_deletion(state, "conn", ["t", "unknown"])) == ["status-topic-t:connector-conn"]
     assert _keys(decide_topic_deletion(state, "conn", [])) == ["status-topic-t:connector-conn"]
 

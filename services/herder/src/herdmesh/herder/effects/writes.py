@@ -157,5 +157,6 @@ class StoreWrites:
                     connector=wanted.connector,
                     tasks_from=wanted.tasks_from,
                     include_topics=wanted.tasks_from is None,
+                    generation_below=wanted.generation_below,
                 )
                 return self._status.DeleteConnectorStatuses(request)

@@ -205,11 +205,15 @@ class PutLogger:
 
 @dataclass(frozen=True, slots=True)
 class DeleteStatuses:
-    """`StatusWriteService.DeleteConnectorStatuses`; `tasks_from` None = the connector, its tasks and its topics."""
+    """`StatusWriteService.DeleteConnectorStatuses`; `tasks_from` None = the connector, its tasks and its topics.
+
+    What is started after this was decided, from `generation_below` on, keeps its status however late this is done.
+    """
 
     op: int
     connector: str
-    tasks_from: int | None = None
+    tasks_from: int | None
+    generation_below: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,7 +145,7 @@ def _clean_statuses(mesh: Mesh, connector: Connector, entry: ConnectorEntry | No
 def _clean(mesh: Mesh, connector: Connector, tasks_from: int | None) -> None:
     connector.cleaning = True
     op = mesh.op(Op(OpKind.CLEAN, connector.name))
-    mesh.out.append(DeleteStatuses(op, connector.name, tasks_from))
+    mesh.out.append(DeleteStatuses(op, connector.name, tasks_from, mesh.next_generation))
 
 
 def cleaned(mesh: Mesh, connector: Connector) -> None:

@@ -74,11 +74,11 @@ class StatusWriteService(pb2_grpc.StatusWriteServiceServicer):
     ) -> pb2.DeleteConnectorStatusesResponse:
         connector = wire.named(request.connector)
         tasks_from = request.tasks_from if request.HasField("tasks_from") else None
-        include_topics = request.include_topics
+        include_topics, generation_below = request.include_topics, request.generation_below
         revision = await self._write(
             "DeleteConnectorStatuses",
             request.request_id,
-            lambda state: decide_connector_deletion(state, connector, tasks_from, include_topics),
+            lambda state: decide_connector_deletion(state, connector, tasks_from, include_topics, generation_below),
         )
         return pb2.DeleteConnectorStatusesResponse(meta=revisions.meta(revision))
 

@@ -176,12 +176,22 @@ def decide_topic_deletion(state: StatusState, connector: str, topics: Sequence[s
 
 
 def decide_connector_deletion(
-    state: StatusState, connector: str, tasks_from: int | None, include_topics: bool
+    state: StatusState, connector: str, tasks_from: int | None, include_topics: bool, generation_below: int = 0
 ) -> list[NewRecord]:
-    """Tombstones of a connector's tasks from a number on, or (None) of all its tasks, then of itself (reference 6)."""
-    tasks = [task for task in sorted(state.tasks.get(connector, {})) if tasks_from is None or task >= tasks_from]
+    """Tombstones of a connector's tasks from a number on, or (None) of all its tasks, then of itself (reference 6).
+
+    What a worker of ours wrote under a generation from `generation_below` on stays (0 = nothing does): a removal that
+    comes late must not take the status of a next life.
+    """
+
+    def goes(stored: StoredStatus) -> bool:
+        status = stored.status
+        return not generation_below or not status.worker_incarnation or status.generation < generation_below
+
+    known = state.tasks.get(connector, {})
+    tasks = [task for task in sorted(known) if (tasks_from is None or task >= tasks_from) and goes(known[task])]
     records = [_tombstone(Tombstone("status-task", connector, task)) for task in tasks]
-    if tasks_from is None and connector in state.connectors:
+    if tasks_from is None and connector in state.connectors and goes(state.connectors[connector]):
         records.append(_tombstone(Tombstone("status-connector", connector)))
     if include_topics:
         records += decide_topic_deletion(state, connector, ())

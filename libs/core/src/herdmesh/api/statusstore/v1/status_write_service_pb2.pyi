@@ -334,6 +334,7 @@ class DeleteConnectorStatusesRequest(_message.Message):
     CONNECTOR_FIELD_NUMBER: _builtins.int
     TASKS_FROM_FIELD_NUMBER: _builtins.int
     INCLUDE_TOPICS_FIELD_NUMBER: _builtins.int
+    GENERATION_BELOW_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """request_id makes a retry return the first outcome. Empty = no retry safety."""
     connector: _builtins.str
@@ -342,6 +343,10 @@ class DeleteConnectorStatusesRequest(_message.Message):
     """tasks_from removes only tasks numbered from here on and keeps the rest. Unset = the connector and all its tasks."""
     include_topics: _builtins.bool
     """include_topics removes its topic statuses too."""
+    generation_below: _builtins.int
+    """generation_below keeps what a worker of ours wrote under this generation or a later one: it was started after the
+    removal was decided. 0 = no bound.
+    """
     def __init__(
         self,
         *,
@@ -349,10 +354,11 @@ class DeleteConnectorStatusesRequest(_message.Message):
         connector: _builtins.str = ...,
         tasks_from: _builtins.int | None = ...,
         include_topics: _builtins.bool = ...,
+        generation_below: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_tasks_from", b"_tasks_from", "tasks_from", b"tasks_from"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tasks_from", b"_tasks_from", "connector", b"connector", "include_topics", b"include_topics", "request_id", b"request_id", "tasks_from", b"tasks_from"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tasks_from", b"_tasks_from", "connector", b"connector", "generation_below", b"generation_below", "include_topics", b"include_topics", "request_id", b"request_id", "tasks_from", b"tasks_from"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__tasks_from: _TypeAlias = _typing.Literal["tasks_from"]  # noqa: Y015
     _WhichOneofArgType__tasks_from: _TypeAlias = _typing.Literal["_tasks_from", b"_tasks_from"]  # noqa: Y015
