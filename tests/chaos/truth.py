@@ -19,6 +19,9 @@ from herdmesh.rpc.client import connect
 from tests.chaos.traffic import TASKS
 from tests.support.mesh import Mesh, role_of
 
+#: What a forked process calls itself until it has an order (`herdmesh.worker.spark.entry`).
+STANDBY_NAME = "herd-standby"
+
 Unit = tuple[str, int | None]
 """A connector's instance (None) or one of its tasks."""
 UNITS: Sequence[Unit] = [(name, number) for name, tasks in TASKS.items() for number in (None, *range(tasks))]
@@ -72,9 +75,19 @@ def run_processes(mesh: Mesh) -> dict[str, int]:
 
 
 def runs_of(worker: psutil.Process) -> list[psutil.Process]:
-    """The runs of a worker: the forks of its JVM's Python daemon."""
+    """The runs of a worker: the forks of its JVM's Python daemon, but those that only wait for an order."""
     jvm = jvm_of(worker)
-    return [] if jvm is None else [run for daemon in jvm.children() for run in daemon.children()]
+    if jvm is None:
+        return []
+    return [fork for daemon in jvm.children() for fork in daemon.children() if not _only_waits(fork)]
+
+
+def _only_waits(fork: psutil.Process) -> bool:
+    """True for a fork that waits for an order, or is gone by now."""
+    try:
+        return fork.name() == STANDBY_NAME
+    except psutil.NoSuchProcess:
+        return True
 
 
 def jvm_of(worker: psutil.Process) -> psutil.Process | None:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -31,7 +31,8 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.worker import wire
 from herdmesh.worker.effects.offset_file import OffsetFile
-from herdmesh.worker.effects.run_link import RunOrder, WorkerLink
+from herdmesh.worker.effects.processes import Processes
+from herdmesh.worker.effects.run_link import Launch, RunOrder, WorkerLink
 from herdmesh.worker.effects.runs import Runs
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.errors import RunLost
@@ -52,25 +53,26 @@ SERVICE = "herdmesh.api.worker.v1.RunService"
 
 @dataclass
 class SubprocessJobs:
-    """A `JobRunner` without Spark. `order` is the last one given; `hold` keeps it from being executed."""
+    """A `JobRunner` without Spark. `launched` tells each launch; `hold` keeps it from being executed, until `released`
+    lets all that are held end."""
 
     hold: bool = False
-    order: asyncio.Queue[RunOrder] = field(default_factory=lambda: asyncio.Queue[RunOrder]())
+    launched: asyncio.Queue[Launch] = field(default_factory=lambda: asyncio.Queue[Launch]())
     released: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run_job(self, run_id: str, group: str, order: RunOrder) -> None:
-        self.order.put_nowait(order)
+    async def run_job(self, launch: Launch) -> None:
+        self.launched.put_nowait(launch)
         if self.hold:
             await self.released.wait()
             return
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-c", PROGRAM, stdin=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
         )
-        _, errors = await process.communicate(pickle.dumps(order))
+        _, errors = await process.communicate(pickle.dumps(launch))
         if process.returncode:
             raise RunLost(errors.decode().strip().splitlines()[-1])
 
-    def cancel(self, run_id: str) -> None:
+    def cancel(self, process_id: str) -> None:
         self.released.set()
 
 
@@ -83,6 +85,7 @@ class Bench:
     """Runs behind a real server, and what they say."""
 
     jobs: SubprocessJobs
+    processes: Processes
     runs: Runs
     server: Server
     said: asyncio.Queue[events.Event]
@@ -101,11 +104,13 @@ async def bench() -> AsyncIterator[Bench]:
     said: asyncio.Queue[events.Event] = asyncio.Queue()
     jobs = SubprocessJobs()
     specs = RunSpecs(WorkerSettings(), PluginRegistry.discover())
-    runs = Runs(jobs, specs, lambda _unit, _spec: None, dict, said.put)
+    processes = Processes(jobs, standbys=0)
+    runs = Runs(processes, specs, lambda _unit, _spec: None, dict, said.put)
+    servicer = RunServicer(processes, runs, said.put)
     add = run_service_pb2_grpc.add_RunServiceServicer_to_server
-    server = Server("127.0.0.1:0", [ServiceRegistration(RunServicer(runs, said.put), add, SERVICE)], metrics=False)
-    runs.address = f"127.0.0.1:{await server.start()}"
-    yield Bench(jobs, runs, server, said)
+    server = Server("127.0.0.1:0", [ServiceRegistration(servicer, add, SERVICE)], metrics=False)
+    processes.start(f"127.0.0.1:{await server.start()}")
+    yield Bench(jobs, processes, runs, server, said)
     jobs.released.set()
     await runs.close(5)
     await server.stop(0)
@@ -135,18 +140,19 @@ async def test_a_class_nobody_has_fails_without_a_process(bench: Bench) -> None:
     assert failed.failure.error_class is ErrorClass.BAD_CONFIG
     assert "FileStreamSink" in failed.failure.message, "it says what there is"
     assert await bench.next() == events.RunEnded("r1")
-    assert bench.jobs.order.empty()
+    assert bench.jobs.launched.empty()
 
 
 async def test_commands_reach_the_run_also_those_given_before_it_dialled_in(bench: Bench) -> None:
     bench.jobs.hold = True
     bench.submit({})
-    order = await bench.jobs.order.get()
+    launch = await bench.jobs.launched.get()
     bench.runs.share("r1", 250)
     bench.runs.stop("r1", "paused")
 
     def run() -> None:
-        with WorkerLink(order) as link:
+        with WorkerLink(launch) as link:
+            assert link.order() is not None
             heard = list[object]()
             while len(heard) < 2:
                 heard += link.commands()
@@ -171,12 +177,13 @@ async def test_commands_reach_the_run_also_those_given_before_it_dialled_in(benc
 async def test_a_broken_line_becomes_a_stop_within_a_second(bench: Bench) -> None:
     bench.jobs.hold = True
     bench.submit({})
-    order = await bench.jobs.order.get()
+    launch = await bench.jobs.launched.get()
     dialled, broken = threading.Event(), threading.Event()
     took: list[float] = []
 
     def run() -> None:
-        with WorkerLink(order) as link:
+        with WorkerLink(launch) as link:
+            assert link.order() is not None
             dialled.set()
             broken.wait(10)
             since = time.monotonic()
@@ -194,31 +201,88 @@ async def test_a_broken_line_becomes_a_stop_within_a_second(bench: Bench) -> Non
     assert took[0] < 1.0
 
 
-@pytest.mark.parametrize(("run_id", "token"), [("other", None), (None, "other")])
-async def test_a_process_nobody_waits_for_is_sent_away(bench: Bench, run_id: str | None, token: str | None) -> None:
+@pytest.mark.parametrize("other", [{"process_id": "other"}, {"token": "other"}])
+async def test_a_process_nobody_waits_for_is_sent_away(bench: Bench, other: dict[str, str]) -> None:
     bench.jobs.hold = True
     bench.submit({})
-    order = await bench.jobs.order.get()
-    spec = _spec(run_id or order.spec.run_id)
+    launch = await bench.jobs.launched.get()
 
     def run() -> None:
-        with (
-            pytest.raises(RunLost, match="does not wait for run"),
-            WorkerLink(RunOrder(spec, order.address, token or order.token)),
-        ):
-            pass
+        with WorkerLink(replace(launch, **other)) as link, pytest.raises(RunLost, match="does not wait for process"):
+            link.order()
+
+    await in_thread(run)
+
+
+async def test_a_process_dials_in_once(bench: Bench) -> None:
+    """Whoever knows its token comes too late."""
+    bench.jobs.hold = True
+    bench.submit({})
+    launch = await bench.jobs.launched.get()
+
+    def run() -> None:
+        with WorkerLink(launch) as link:
+            assert link.order() is not None
+            with WorkerLink(launch) as second, pytest.raises(RunLost, match="does not wait for process"):
+                second.order()
 
     await in_thread(run)
 
 
 async def test_a_lost_process_ends_the_run_with_its_error(bench: Bench) -> None:
-    order_taken = bench.jobs.order
-    bench.runs.address = "127.0.0.1:1"
+    bench.processes.start("127.0.0.1:1")
     bench.submit({})
-    assert (await order_taken.get()).address == "127.0.0.1:1"
+    assert (await bench.jobs.launched.get()).address == "127.0.0.1:1"
     ended = await bench.next()
     assert isinstance(ended, events.RunEnded)
-    assert "did not accept the run" in (ended.error or "")
+    assert "did not take the process" in (ended.error or "")
+
+
+async def test_a_standby_waits_for_its_order_and_goes_home_with_its_worker(bench: Bench) -> None:
+    """Real processes: two are there before any run, the run gets one of them, and a third takes its place."""
+    processes, said = Processes(bench.jobs, standbys=2), bench.said
+    runs = Runs(processes, RunSpecs(WorkerSettings(), PluginRegistry.discover()), lambda _u, _s: None, dict, said.put)
+    servicer = RunServicer(processes, runs, said.put)
+    add = run_service_pb2_grpc.add_RunServiceServicer_to_server
+    server = Server("127.0.0.1:0", [ServiceRegistration(servicer, add, SERVICE)], metrics=False)
+    processes.start(f"127.0.0.1:{await server.start()}")
+    launched = {(await bench.jobs.launched.get()).process_id for _ in range(2)}
+    assert bench.jobs.launched.empty()
+    spec = TaskSpec({**SINK, "value.converter": "org.example.NoConverter"}, {"file": "f"}, 1)
+    runs.submit(instructions.SubmitRun("r1", UNIT, spec, False, ASSIGNMENT, 57))
+    assert isinstance(await bench.next(), events.RunHello)
+    third = await bench.jobs.launched.get()
+    assert third.process_id not in launched
+    assert isinstance(await bench.next(), events.RunFailed)
+    assert await bench.next() == events.RunEnded("r1")
+    begun = time.monotonic()
+    await runs.close(15)
+    assert time.monotonic() - begun < 14, "those that waited ended by themselves"
+    assert bench.jobs.launched.empty(), "nobody took their place"
+    await server.stop(0)
+
+
+def test_an_order_survives_the_wire() -> None:
+    claim = TaskSetClaim("connect-configs", 40, "i1", "7:aa")
+    spec = RunSpec(
+        "r",
+        "c",
+        1,
+        2,
+        TaskKind.SOURCE,
+        "x:Y",
+        {"null": None, "a": "b"},
+        {},
+        "127.0.0.1:1",
+        "g",
+        "o",
+        "g-c-1",
+        worker_config={"k": None},
+        source_offsets={b"\xff": b"\x00"},
+        claim=claim,
+    )
+    order = RunOrder(spec, {"root": 10})
+    assert RunOrder.from_wire(order.to_wire().order) == order
 
 
 async def test_offsets_a_run_hands_over_are_on_the_disk_when_it_goes_on(
@@ -231,21 +295,24 @@ async def test_offsets_a_run_hands_over_are_on_the_disk_when_it_goes_on(
     file.open()
     jobs, said = SubprocessJobs(hold=True), asyncio.Queue[events.Event]()
     specs = RunSpecs(WorkerSettings(offset_storage_file=str(path)), PluginRegistry.discover(), file.of)
-    runs = Runs(jobs, specs, lambda _unit, _spec: None, dict, said.put)
+    processes = Processes(jobs, standbys=0)
+    runs = Runs(processes, specs, lambda _unit, _spec: None, dict, said.put)
     add = run_service_pb2_grpc.add_RunServiceServicer_to_server
-    servicer = RunServicer(runs, said.put, file)
+    servicer = RunServicer(processes, runs, said.put, file)
     server = Server("127.0.0.1:0", [ServiceRegistration(servicer, add, SERVICE)], metrics=False)
-    runs.address = f"127.0.0.1:{await server.start()}"
+    processes.start(f"127.0.0.1:{await server.start()}")
     source: dict[str, str | None] = {"connector.class": "FileStreamSource", "name": "c", "file": "f", "topic": "t"}
     submit = instructions.SubmitRun("r1", UNIT, TaskSpec(source, source, 1), False, ASSIGNMENT, None)
     runs.submit(submit)
-    order = await jobs.order.get()
-    assert order.spec.source_offsets == {}
+    launch = await jobs.launched.get()
     stored, over = threading.Event(), threading.Event()
     key, other = b'["c",{}]', b'["d",{}]'
 
     def run() -> None:
-        with WorkerLink(order) as link:
+        with WorkerLink(launch) as link:
+            order = link.order()
+            assert order is not None
+            assert order.spec.source_offsets == {}
             link.store_offsets({key: b"1", other: b"7"})
             assert offsets_file.decode(path.read_bytes()) == {key: b"1", other: b"7"}
             link.store_offsets({key: b"2", other: None})
@@ -264,8 +331,10 @@ async def test_offsets_a_run_hands_over_are_on_the_disk_when_it_goes_on(
     over.set()
     await running
     assert file.of("c") == {key: b"2"}
+    jobs.released.clear()
     runs.submit(submit)
-    assert (await jobs.order.get()).spec.source_offsets == {key: b"2"}
+    assert (await _ordered(await jobs.launched.get())).spec.source_offsets == {key: b"2"}
+    jobs.released.set()
     await runs.close(5)
     await server.stop(0)
     file.close()
@@ -277,14 +346,22 @@ def test_progress_survives_the_wire() -> None:
     assert event == events.RunProgress("r", Progress(records_in=3))
 
 
-def _spec(run_id: str) -> RunSpec:
-    return RunSpec(run_id, "c", 0, 1, TaskKind.SINK, "x:Y", {}, {}, "127.0.0.1:1", "g", "o", "g-c-0")
+async def _ordered(launch: Launch) -> RunOrder:
+    """What a process that dials in is told to do."""
+
+    def dial() -> RunOrder | None:
+        with WorkerLink(launch) as link:
+            return link.order()
+
+    order = await asyncio.to_thread(dial)
+    assert order is not None
+    return order
 
 
 async def test_a_run_is_to_verify_its_claim_from_where_the_set_was_last_in_force(bench: Bench) -> None:
     bench.jobs.hold = True
     bench.submit({})
-    assert (await bench.jobs.order.get()).spec.claim == CLAIM
+    assert (await _ordered(await bench.jobs.launched.get())).spec.claim == CLAIM
 
 
 def test_where_there_is_no_config_topic_there_is_no_claim() -> None:

@@ -87,22 +87,21 @@ def ranges(
     admin: AdminClient, offsets: Mapping[PartitionId, tuple[int | None, str]]
 ) -> dict[PartitionId, PartitionRange]:
     """Beginning and end of each partition beside its committed offset."""
-    beginnings = _listed(admin, offsets, OffsetSpec.earliest())
-    ends = _listed(admin, offsets, OffsetSpec.latest())
-    return {
-        partition: PartitionRange(offset, beginnings[partition], ends[partition])
-        for partition, (offset, _) in offsets.items()
-    }
-
-
-def _listed(admin: AdminClient, partitions: Iterable[PartitionId], spec: OffsetSpec | None) -> dict[PartitionId, int]:
-    asked = {TopicPartition(topic, number): spec for topic, number in partitions}
+    asked = [TopicPartition(topic, number) for topic, number in offsets]
     untyped: Any = admin
     if not asked:
         return {}
 
-    def answered() -> dict[PartitionId, int]:
-        futures: dict[Any, Any] = untyped.list_offsets(asked, request_timeout=CALL_TIMEOUT_S)
-        return {(asked_of.topic, asked_of.partition): future.result().offset for asked_of, future in futures.items()}
+    def answered() -> list[dict[PartitionId, int]]:
+        # Both questions are under way before the first is waited for.
+        both: list[dict[Any, Any]] = [
+            untyped.list_offsets(dict.fromkeys(asked, spec), request_timeout=CALL_TIMEOUT_S)
+            for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
+        ]
+        return [{(one.topic, one.partition): future.result().offset for one, future in each.items()} for each in both]
 
-    return retried(answered)
+    beginnings, ends = retried(answered)
+    return {
+        partition: PartitionRange(offset, beginnings[partition], ends[partition])
+        for partition, (offset, _) in offsets.items()
+    }

@@ -8,6 +8,7 @@ Invariant: whatever happens, the task's `stop` is called once and the clients ar
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from importlib import import_module
 from typing import TypeVar
 
@@ -47,48 +48,41 @@ def run(spec: RunSpec, link: RunLink) -> RunOutcome:
 def _run_sink(spec: RunSpec, link: RunLink) -> RunOutcome:
     settings = sink_settings(spec)
     _tell_ignored(spec, settings.ignored)
-    task = _new(spec.task_class, SinkTask)
-    chain = chain_config.sink_chain(
-        spec.connector_config,
-        worker=spec.worker_config,
-        keys=task.uses_keys,
-    )
-    context = TaskContext(
-        connector=spec.connector,
-        task=spec.task,
-        task_count=spec.task_count,
-        group=settings.group,
-        run_id=spec.run_id,
-    )
-    consumer = clients.consumer(spec, settings.group, settings.consumer)
-    try:
+    with ExitStack() as exits:
+        # The clients first: they connect while the rest is made.
         fence = Fence(clients.producer(spec, settings.access), spec.transactional_id)
-        try:
-            task.start(spec.task_config, context)
-            admin = clients.admin(spec, settings.access)
-            loop = SinkLoop(spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, admin=admin)
-            return loop.run()
-        finally:
-            task.stop()
-            fence.close()
-    finally:
-        consumer.close()
+        exits.callback(fence.close)
+        consumer = clients.consumer(spec, settings.group, settings.consumer)
+        exits.callback(consumer.close)
+        admin = clients.admin(spec, settings.access)
+        task = _new(spec.task_class, SinkTask)
+        chain = chain_config.sink_chain(spec.connector_config, worker=spec.worker_config, keys=task.uses_keys)
+        context = TaskContext(
+            connector=spec.connector,
+            task=spec.task,
+            task_count=spec.task_count,
+            group=settings.group,
+            run_id=spec.run_id,
+        )
+        exits.callback(task.stop)
+        task.start(spec.task_config, context)
+        loop = SinkLoop(spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, admin=admin)
+        return loop.run()
 
 
 def _run_source(spec: RunSpec, link: RunLink) -> RunOutcome:
     settings = source_settings(spec)
     _tell_ignored(spec, settings.ignored)
-    task = _new(spec.task_class, SourceTask)
-    chain = chain_config.source_chain(spec.connector_config, worker=spec.worker_config)
     failures = DeliveryFailures()
-    fence = Fence(clients.producer(spec, settings.producer, failures.add), spec.transactional_id)
-    try:
+    with ExitStack() as exits:
+        fence = Fence(clients.producer(spec, settings.producer, failures.add), spec.transactional_id)
+        exits.callback(fence.close)
         admin = clients.admin(spec, settings.admin)
+        task = _new(spec.task_class, SourceTask)
+        chain = chain_config.source_chain(spec.connector_config, worker=spec.worker_config)
+        exits.callback(task.stop)
         loop = SourceLoop(spec, settings, link, task=task, chain=chain, fence=fence, failures=failures, admin=admin)
         return loop.run()
-    finally:
-        task.stop()
-        fence.close()
 
 
 def _new(path: str, kind: type[T]) -> T:

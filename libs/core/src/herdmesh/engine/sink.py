@@ -13,6 +13,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -22,6 +23,7 @@ from herdmesh.connect.connector import PartitionId, SinkBatch, SinkTask, Staging
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import RecordError
 from herdmesh.engine import batches, claims, failpoints, manifest, partitions
+from herdmesh.engine.ahead import Ahead
 from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, RunLink, RunOutcome, RunSpec
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import OffsetsLost
@@ -91,12 +93,15 @@ class SinkLoop:
             TaskFailed: with its class; TaskFenced when another owner took over.
             RecordError: a record that cannot be converted or transformed; everything before it is committed.
         """
-        self._fence.take_over()
-        claim = claims.ask(self._spec, self._admin)
-        partitions.refuse_members(self._admin, self._settings.group)
-        owned = self._owned()
-        self._config_offset = claim.verify()
-        self._adopt(owned, has_committed=self._spec.has_committed)
+        # Neither answer depends on the take-over; both need a connection, and those are made meanwhile.
+        refuse = partial(partitions.refuse_members, self._admin, self._settings.group)
+        with Ahead(self._owned) as owned, Ahead(refuse) as members:
+            self._fence.take_over()
+            self._config_offset = claims.ask(self._spec, self._admin).verify()
+            self._link.progress(self.progress())  # the first word of a task that started and owns its id
+            members.result()
+            found = owned.result()
+        self._adopt(found, has_committed=self._spec.has_committed)
         try:
             reason = self._loop()
         except RecordError:

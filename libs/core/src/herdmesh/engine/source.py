@@ -115,6 +115,7 @@ class SourceLoop:
                 committed_offset=self._offsets.committed_offset,
             ),
         )
+        self._link.progress(self.progress())  # the first word of a task that owns its id and started
         try:
             reason = self._loop()
         except RecordError:

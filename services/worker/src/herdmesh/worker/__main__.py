@@ -31,6 +31,7 @@ from herdmesh.worker.effects.loggers import Loggers
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plugins import Plugins
+from herdmesh.worker.effects.processes import Processes
 from herdmesh.worker.effects.runs import Runs
 from herdmesh.worker.effects.session import HerderSession
 from herdmesh.worker.effects.specs import RunSpecs
@@ -81,7 +82,8 @@ async def ground(settings: WorkerSettings, stop: asyncio.Event) -> AsyncGenerato
     offsets = OffsetFile(settings.offset_storage_file) if settings.offset_storage_file else None
     if offsets is not None:
         offsets.open()
-    spark = SparkHost(spark_conf(settings.spark_master, settings.slots, settings.spark_driver_memory))
+    processes = settings.slots + settings.standby_count()
+    spark = SparkHost(spark_conf(settings.spark_master, processes, settings.spark_driver_memory))
     try:
         await _unless(stop, spark.start())
         yield Ground(spark, offsets)
@@ -101,13 +103,16 @@ async def serve_on(
     loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)))
     watch = IdleWatch(settings.bootstrap_servers, settings.access(), settings.watch_interval_ms, specs, loop.emit)
     plugins, loggers = Plugins(specs.plugins), Loggers()
-    runs = Runs(spark, specs, watch.remember_sign, loggers.changed, loop.emit)
+    processes = Processes(spark, settings.standby_count())
+    runs = Runs(processes, specs, watch.remember_sign, loggers.changed, loop.emit)
     commands = Commands(settings, specs, plugins, loggers, Offsets(specs, offsets))
-    server = _server(settings, WorkerServicer(loop, commands, plugins), RunServicer(runs, loop.emit, offsets))
+    server = _server(
+        settings, WorkerServicer(loop, commands, plugins), RunServicer(processes, runs, loop.emit, offsets)
+    )
     port = await server.start()
     on_listening(port)
     address = f"{settings.listen.rpartition(':')[0]}:{port}"
-    runs.address = address
+    processes.start(address)
     worker = identity_pb2.WorkerIdentity(worker_id=settings.worker_id or address, incarnation=incarnation)
 
     def hello() -> session_pb2.WorkerHello:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Self
+from typing import Final, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -13,6 +13,7 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
 
 _CLIENTS = ("admin", "consumer", "producer")
+_STANDBYS_LOCAL: Final = 2
 
 
 def default_slots() -> int:
@@ -54,6 +55,12 @@ class WorkerSettings(ServiceSettings):
     )
     linger_ms: int = Field(default=5_000, ge=0, description="a run ends after so long without a record")
     slots: int = Field(default_factory=default_slots, ge=1, description="runs at a time")
+    standbys: int = Field(
+        default=-1,
+        ge=-1,
+        description="processes that wait for a task to begin, each some 15 MB; 0 = none, so that each run launches its "
+        "own; -1 = 2, and 0 with spark_master, where each would hold an executor's core",
+    )
     share_ms: int = Field(default=2_000, ge=0, description="how long a run goes on once another task waits")
     stop_timeout_ms: int = Field(default=10_000, ge=0, description="a run that takes longer to stop is killed")
     leave_timeout_ms: int = Field(default=10_000, ge=0, description="how long the herder may take to move all away")
@@ -84,6 +91,10 @@ class WorkerSettings(ServiceSettings):
             if found := client_access(client, self.worker_config()).config:
                 return dict(found)
         return {}
+
+    def standby_count(self) -> int:
+        """How many processes wait for a task to begin."""
+        return self.standbys if self.standbys >= 0 else 0 if self.spark_master else _STANDBYS_LOCAL
 
     def worker_config(self) -> dict[str, str | None]:
         """Defaults that a connector's config overrides, under Connect's names."""

@@ -1,9 +1,9 @@
 """The run's end of `RunService`: lives in the executor's Python process, next to the record loop.
 
-Owns the stream to the worker. Makes its channel only when used, that is after the fork. Invariants: nothing the loop's
-thread calls ever blocks or raises for a broken line, but `store_offsets`, which must know; what waits to be sent is one
-progress (the latest wins), offsets to store, and one last word; a broken line becomes a `Stop`, because a run without a
-worker has nobody to work for.
+Owns the stream to the worker. Makes its channel only when used, that is after the fork. Invariants: a process that
+waits for its order costs no processor time; nothing the loop's thread calls ever blocks or raises for a broken line,
+but `store_offsets`, which must know; what waits to be sent is one progress (the latest wins), offsets to store, and one
+last word; a broken line becomes a `Stop`, because a run without a worker has nobody to work for.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import grpc
+import msgspec
 
-from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, RunSpec, Share, Stop
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker import wire
 from herdmesh.worker.errors import RunLost
 
-_ACCEPT_TIMEOUT_S: Final = 10.0
 _LAST_WORD_TIMEOUT_S: Final = 5.0
 _STORE_TIMEOUT_S: Final = 30.0
+_ENDED: Final = "the worker ended the stream"
 _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
     ("grpc.max_send_message_length", 64 * 1024 * 1024),
+    ("grpc.max_receive_message_length", 64 * 1024 * 1024),
     # On a cluster a worker's machine can vanish without closing anything.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -38,22 +39,38 @@ _OPTIONS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class RunOrder:
-    """What travels to the executor: the spec, and how to reach the worker that gave it."""
+class Launch:
+    """What a process is launched with: where its worker is, and the proof that it is the worker's own."""
 
-    spec: RunSpec
+    process_id: str
     address: str
     token: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunOrder:
+    """What a waiting process is told to do: the spec, and how much to log."""
+
+    spec: RunSpec
     log_levels: Mapping[str, int] = field(default_factory=dict[str, int])
     """Levels of loggers that were changed in the worker, Python's numbers by name."""
 
+    def to_wire(self) -> run_service_pb2.RunResponse:
+        """As a message of the stream."""
+        return run_service_pb2.RunResponse(order=run_service_pb2.RunOrder(packed=msgspec.msgpack.encode(self)))
+
+    @classmethod
+    def from_wire(cls, message: run_service_pb2.RunOrder) -> RunOrder:
+        """Back from the message. Raises msgspec.ValidationError for what no `to_wire` made."""
+        return msgspec.msgpack.decode(message.packed, type=cls)
+
 
 class WorkerLink:
-    """`RunLink` over gRPC. Use as a context manager: entering says hello and waits until accepted."""
+    """`RunLink` over gRPC. Use as a context manager: entering says hello; `order` waits for what is to be done."""
 
-    def __init__(self, order: RunOrder) -> None:
-        self._order = order
-        self._channel = grpc.insecure_channel(order.address, options=_OPTIONS)
+    def __init__(self, launch: Launch) -> None:
+        self._launch = launch
+        self._channel = grpc.insecure_channel(launch.address, options=_OPTIONS)
         self._changed = threading.Condition()
         self._latest: Progress | None = None
         self._last_word: run_service_pb2.RunRequest | None = None
@@ -61,20 +78,28 @@ class WorkerLink:
         self._store_number = 0
         self._stored: run_service_pb2.OffsetsStored | None = None
         self._broken: str | None = None
-        self._accepted = threading.Event()
+        self._order: run_service_pb2.RunOrder | None = None
+        self._answered = threading.Event()
         self._over = threading.Event()
         self._commands: deque[Command] = deque()
 
     def __enter__(self) -> WorkerLink:
-        """Raises RunLost when the worker does not answer, or does not know this run (any more)."""
         stub = run_service_pb2_grpc.RunServiceStub(self._channel)
         responses = stub.Run(self._requests())
         threading.Thread(target=self._read, args=(responses,), name="run link", daemon=True).start()
-        accepted = self._accepted.wait(_ACCEPT_TIMEOUT_S)
-        if not accepted or self._broken is not None:
-            self._channel.close()
-            raise RunLost(f"the worker did not accept the run: {self._broken or 'no answer'}")
         return self
+
+    def order(self) -> RunOrder | None:
+        """Wait for the order, however long it takes; None when the worker needs this process no more.
+
+        Raises RunLost when the worker cannot be reached, or does not know this process.
+        """
+        self._answered.wait()
+        if self._order is not None:
+            return RunOrder.from_wire(self._order)
+        if self._broken != _ENDED:
+            raise RunLost(f"the worker did not take the process: {self._broken}")
+        return None
 
     def __exit__(self, *_: object) -> None:
         with self._changed:
@@ -125,13 +150,8 @@ class WorkerLink:
 
     def _requests(self) -> Iterator[run_service_pb2.RunRequest]:
         """Called by gRPC's thread; ends with the last word, which half-closes the stream."""
-        spec = self._order.spec
-        hello = run_service_pb2.RunHello(
-            run_id=spec.run_id,
-            task=connector_pb2.TaskId(connector=spec.connector, task=spec.task),
-            pid=os.getpid(),
-            token=self._order.token,
-        )
+        launch = self._launch
+        hello = run_service_pb2.RunHello(process_id=launch.process_id, pid=os.getpid(), token=launch.token)
         yield run_service_pb2.RunRequest(hello=hello)
         while True:
             with self._changed:
@@ -155,7 +175,7 @@ class WorkerLink:
             for response in responses:
                 self._take(response)
             if self._last_word is None:
-                why = "the worker ended the stream"
+                why = _ENDED
         except grpc.RpcError as error:
             why = str(error.details()) if isinstance(error, grpc.Call) else str(error)
         with self._changed:
@@ -163,13 +183,14 @@ class WorkerLink:
             self._changed.notify_all()
         if why is not None:
             self._commands.append(Stop(f"the line to the worker is broken: {why}"))
-        self._accepted.set()
+        self._answered.set()
         self._over.set()
 
     def _take(self, response: run_service_pb2.RunResponse) -> None:
         match response.WhichOneof("message"):
-            case "accepted":
-                self._accepted.set()
+            case "order":
+                self._order = response.order
+                self._answered.set()
             case "stop":
                 self._commands.append(Stop(response.stop.reason))
             case "rate":

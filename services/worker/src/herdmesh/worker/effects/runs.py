@@ -1,17 +1,16 @@
-"""Runs as the worker sees them: submitted, dialled in, told to stop, over.
+"""Runs as the worker sees them: submitted, told to stop, over.
 
-Owns the line to each run's process and its token. Invariant: every SubmitRun is answered by exactly one RunEnded,
-after the Spark job is over and the process has closed its line (or had 5 s to), so that whatever the run said comes
-before it.
+Owns the line of each run and what its order says. Does not own the processes (`processes`). Invariant: every SubmitRun
+is answered by exactly one RunEnded, after its process is over and has closed its line (or had 5 s to), so that whatever
+the run said comes before it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -19,7 +18,7 @@ from herdmesh.api.worker.v1 import run_service_pb2
 from herdmesh.connect.errors import ConnectError
 from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.failure import classify
-from herdmesh.rpc.errors import StaleGeneration
+from herdmesh.worker.effects.processes import Processes, RunLine
 from herdmesh.worker.effects.run_link import RunOrder
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
@@ -28,63 +27,23 @@ from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.model import Failure, TaskSpec, UnitId
 
 _LINE_CLOSE_TIMEOUT_S: Final = 5.0
-_COMMANDS_MAX: Final = 100
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-class JobRunner(Protocol):
-    """What executes a run's process. Spark, or in tests without it a plain subprocess."""
-
-    async def run_job(self, run_id: str, group: str, order: RunOrder) -> None:
-        """Return when the process is over. Raises RunLost when the job failed."""
-        ...
-
-    def cancel(self, run_id: str) -> None:
-        """Kill the run's process; `run_job` then ends. Never blocks."""
-        ...
-
-
-class RunLine:
-    """The worker's end of one run's stream."""
-
-    def __init__(self, run_id: str) -> None:
-        self.run_id = run_id
-        self.token = secrets.token_hex(16)
-        self.opened = False
-        self.closed = asyncio.Event()
-        self._commands: asyncio.Queue[run_service_pb2.RunResponse | None] = asyncio.Queue(_COMMANDS_MAX)
-
-    def say(self, response: run_service_pb2.RunResponse) -> None:
-        """Queue a command; it waits for a run that has not dialled in yet."""
-        if not self._commands.full():
-            self._commands.put_nowait(response)
-
-    def end(self) -> None:
-        """No more commands: `next` returns None after those queued."""
-        if self._commands.full():
-            self._commands.get_nowait()
-        self._commands.put_nowait(None)
-
-    async def next(self) -> run_service_pb2.RunResponse | None:
-        """The next command, None at the end."""
-        return await self._commands.get()
-
-
 class Runs:
-    """All runs. `address` is where their processes dial in; `before_run` is called in a thread before each."""
+    """All runs. `before_run` is called in a thread before each."""
 
     def __init__(
         self,
-        jobs: JobRunner,
+        processes: Processes,
         specs: RunSpecs,
         before_run: Callable[[UnitId, TaskSpec], None],
         log_levels: Callable[[], Mapping[str, int]],
         emit: Callable[[events.Event], Awaitable[None]],
     ) -> None:
-        self.address = ""
         self._before_run = before_run
         self._log_levels = log_levels
-        self._jobs = jobs
+        self._processes = processes
         self._specs = specs
         self._emit = emit
         self._lines: dict[str, RunLine] = {}
@@ -109,22 +68,15 @@ class Runs:
     def cancel(self, run_id: str, reason: str) -> None:
         """Kill the run's process."""
         _log.warning("run_cancelled", run_id=run_id, reason=reason)
-        self._jobs.cancel(run_id)
-
-    def open(self, run_id: str, token: str) -> RunLine:
-        """The line of a run whose process dialled in. Raises StaleGeneration for one this worker does not wait for."""
-        line = self._lines.get(run_id)
-        if line is None or line.opened or not secrets.compare_digest(line.token, token):
-            raise StaleGeneration(f"this worker does not wait for run {run_id}; the task was started anew")
-        line.opened = True
-        return line
+        self._processes.cancel(run_id)
 
     def is_current(self, line: RunLine) -> bool:
         """False once the run is over for the worker: what its process still says counts no more."""
         return self._lines.get(line.run_id) is line
 
     async def close(self, timeout_s: float) -> None:
-        """Wait for runs that are about to end, then stop waiting."""
+        """Wait for runs that are about to end and send home processes that have none, then stop waiting."""
+        await self._processes.close(timeout_s)
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=timeout_s)
         for task in list(self._tasks):
@@ -146,9 +98,7 @@ class Runs:
         error: str | None = None
         try:
             spec = await in_thread(f"spec of {run_id}", lambda: self._prepare(instruction))
-            await self._jobs.run_job(
-                run_id, unit.connector, RunOrder(spec, self.address, line.token, self._log_levels())
-            )
+            await self._processes.execute(line, RunOrder(spec, self._log_levels()))
         except RunLost as lost:
             error = str(lost)
         except Exception as raised:  # noqa: BLE001 - an author's task_class may raise anything

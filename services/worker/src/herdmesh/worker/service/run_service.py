@@ -1,6 +1,6 @@
-"""`worker.v1.RunService`: where the processes of runs dial in. Owns one stream per run, for as long as it lasts.
+"""`worker.v1.RunService`: where the processes of runs dial in. Owns one stream per process, for as long as it lasts.
 
-Invariants: a process whose run id or token this worker did not give out hears STALE_GENERATION and does nothing;
+Invariants: a process whose id or token this worker did not give out hears STALE_GENERATION and does nothing;
 offsets are stored for a run only while it is the task's own, and in the order in which it hands them over.
 """
 
@@ -16,7 +16,8 @@ from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker import wire
 from herdmesh.worker.effects.offset_file import OffsetFile
-from herdmesh.worker.effects.runs import RunLine, Runs
+from herdmesh.worker.effects.processes import Processes, RunLine
+from herdmesh.worker.effects.runs import Runs
 from herdmesh.worker.state import events
 
 
@@ -24,9 +25,14 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
     """Serves `RunService`."""
 
     def __init__(
-        self, runs: Runs, emit: Callable[[events.Event], Awaitable[None]], offsets: OffsetFile | None = None
+        self,
+        processes: Processes,
+        runs: Runs,
+        emit: Callable[[events.Event], Awaitable[None]],
+        offsets: OffsetFile | None = None,
     ) -> None:
         """`offsets` keeps the offsets of sources where they are in a file."""
+        self._processes = processes
         self._runs = runs
         self._emit = emit
         self._offsets = offsets
@@ -34,16 +40,25 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
     async def Run(
         self, request_iterator: AsyncIterator[run_service_pb2.RunRequest], context: grpc.aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[run_service_pb2.RunResponse]:
-        """Hello, accepted, then progress up and commands down until the run half-closes."""
+        """Hello, the order once there is one, then progress up and commands down until the run half-closes."""
         requests = aiter(request_iterator)
         first = await anext(requests, None)
         if first is None or first.WhichOneof("message") != "hello":
-            raise RequestInvalid("a run says hello first", "hello")
-        line = self._runs.open(first.hello.run_id, first.hello.token)
+            raise RequestInvalid("a process says hello first", "hello")
+        process = self._processes.open(first.hello.process_id, first.hello.token)
+        try:
+            # Shielded: a line that breaks ends the waiting, and the order is another's.
+            given = await asyncio.shield(process.given)
+        finally:
+            self._processes.left(process)
+        if given is None:
+            return
+        line = given.line
+        line.opened = True
         reader = asyncio.create_task(self._read(requests, line), name=f"run {line.run_id} reader")
         try:
             await self._emit(events.RunHello(line.run_id, first.hello.pid))
-            yield run_service_pb2.RunResponse(accepted=run_service_pb2.RunAccepted())
+            yield given.order.to_wire()
             while (command := await line.next()) is not None:
                 yield command
         finally:

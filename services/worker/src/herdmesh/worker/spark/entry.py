@@ -1,4 +1,4 @@
-"""What a Spark task executes: one run of one task, from hello to its last word.
+"""What a Spark task executes: a process that waits for one order, and the run it is ordered, to its last word.
 
 Owns the order of things in the executor's Python process. Runs after the daemon's fork, so channels and Kafka clients
 are made here and never before. Invariant: however the record loop ends, the worker hears it, or this process raises and
@@ -7,9 +7,12 @@ Spark's job fails, which the worker hears too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
 
 import structlog
 
@@ -19,31 +22,45 @@ from herdmesh.engine.failure import classify
 from herdmesh.rpc.process import configure_logging
 from herdmesh.worker import wire
 from herdmesh.worker.effects import loggers
-from herdmesh.worker.effects.run_link import RunOrder, WorkerLink
+from herdmesh.worker.effects.run_link import Launch, RunOrder, WorkerLink
 from herdmesh.worker.state.model import Failure, UnitId
 
+#: What `ps` and `top` call a process that waits for its order, and one that has it.
+STANDBY_NAME: Final = "herd-standby"
+RUN_NAME: Final = "herd-run"
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-def execute_all(orders: Iterable[RunOrder]) -> Iterator[str]:
-    """For `mapPartitions`: executes each order and yields its run id."""
-    for order in orders:
-        execute(order)
-        yield order.spec.run_id
+def execute_in_partition(launch: Launch, _rows: Any) -> Iterator[None]:
+    """For `mapPartitions`: executes one launch and yields nothing."""
+    execute(launch)
+    return iter(())
 
 
-def execute(order: RunOrder) -> None:
-    """One run. Raises RunLost when the worker does not want it, and nothing else that the worker did not hear of."""
-    spec = order.spec
+def execute(launch: Launch) -> None:
+    """Wait for the order and execute it.
+
+    Raises RunLost when the worker does not want this process, and nothing else that the worker did not hear of.
+    """
+    _show_as(STANDBY_NAME)
     configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
-    loggers.apply(order.log_levels)
-    unit = str(UnitId(spec.connector, spec.task))
-    structlog.contextvars.clear_contextvars()
-    structlog.contextvars.bind_contextvars(unit=unit, run_id=spec.run_id)
-    with WorkerLink(order) as link:
+    with WorkerLink(launch) as link:
+        order = link.order()
+        if order is None:
+            return
+        _show_as(RUN_NAME)
+        loggers.apply(order.log_levels)
+        unit = str(UnitId(order.spec.connector, order.spec.task))
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(unit=unit, run_id=order.spec.run_id)
         heard = link.last_word(_last_word(order, link))
         if not heard:
             _log.warning("last_word_unheard")
+
+
+def _show_as(name: str) -> None:
+    with contextlib.suppress(OSError):  # not Linux
+        Path("/proc/self/comm").write_text(name, encoding="ascii")
 
 
 def _last_word(order: RunOrder, link: WorkerLink) -> run_service_pb2.RunRequest:

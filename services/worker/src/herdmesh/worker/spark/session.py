@@ -14,27 +14,29 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from functools import partial
 from importlib import resources
 from typing import Any, Final
 
 import structlog
-from pyspark import SparkConf
+from pyspark import RDD, SparkConf
 from pyspark.sql import SparkSession
 
-from herdmesh.worker.effects.run_link import RunOrder
+from herdmesh.worker.effects.run_link import Launch
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import RunLost, SparkUnavailable
-from herdmesh.worker.spark.entry import execute_all
+from herdmesh.worker.spark.entry import execute_in_partition
 
 _JVM_EXIT_TIMEOUT_S: Final = 3.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-def spark_conf(master: str, slots: int, driver_memory: str) -> Mapping[str, str]:
-    """Spark's settings. The JVM only schedules: no record passes through it, so it is small and compiles cheaply."""
+def spark_conf(master: str, processes: int, driver_memory: str) -> Mapping[str, str]:
+    """Spark's settings, for so many processes at a time. The JVM only schedules: no record passes through it, so it is
+    small and compiles cheaply."""
     log_config = resources.files("herdmesh.worker.spark").joinpath("log4j2.properties")
     return {
-        "spark.master": master or f"local[{slots}]",
+        "spark.master": master or f"local[{processes}]",
         "spark.app.name": "herdmesh-worker",
         "spark.submit.deployMode": "client",
         "spark.driver.host": "127.0.0.1",
@@ -47,7 +49,6 @@ def spark_conf(master: str, slots: int, driver_memory: str) -> Mapping[str, str]
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.eventLog.enabled": "false",
-        "spark.scheduler.mode": "FAIR",
         # A failed run is the worker's business: Spark must not start a second process for the same run id.
         "spark.task.maxFailures": "1",
         "spark.speculation": "false",
@@ -68,6 +69,8 @@ class SparkHost:
     def __init__(self, conf: Mapping[str, str]) -> None:
         self._conf = conf
         self._session: SparkSession | None = None
+        self._one: RDD[int] | None = None
+        """One partition, of which every job makes its own."""
         self._jvm: subprocess.Popen[bytes] | None = None
         self._stopping = False
         self._watch: asyncio.Task[None] | None = None
@@ -88,17 +91,17 @@ class SparkHost:
         self._watch = asyncio.create_task(self._watch_jvm(), name="watch the JVM")
         _log.info("spark_ready", seconds=round(time.monotonic() - begun, 1), jvm_pid=self.jvm_pid)
 
-    async def run_job(self, run_id: str, group: str, order: RunOrder) -> None:
-        """Execute the order in one Spark task; returns when it is over. Raises RunLost when Spark says it failed."""
+    async def run_job(self, launch: Launch) -> None:
+        """One process as one Spark task; returns when it is over. Raises RunLost when Spark says it failed."""
         try:
-            await in_thread(f"run {run_id}", lambda: self._run_job(run_id, group, order))
+            await in_thread(f"process {launch.process_id}", lambda: self._run_job(launch))
         except Exception as error:
             # Py4J raises many types, and a dead JVM is one more of them.
             raise RunLost(_cause(error)) from error
 
-    def cancel(self, run_id: str) -> None:
-        """Have Spark kill the run's process: half a second after it was asked. Never blocks."""
-        task = asyncio.create_task(in_thread(f"cancel {run_id}", lambda: self._cancel(run_id)))
+    def cancel(self, process_id: str) -> None:
+        """Have Spark kill the process: half a second after it was asked. Never blocks."""
+        task = asyncio.create_task(in_thread(f"cancel {process_id}", lambda: self._cancel(process_id)))
         task.add_done_callback(_log_failed_cancel)
 
     async def stop(self, timeout_s: float) -> None:
@@ -129,19 +132,20 @@ class SparkHost:
         self._session = session
         gateway: Any = session.sparkContext._gateway  # pyright: ignore[reportPrivateUsage] - its only access
         self._jvm = gateway.proc
-        session.sparkContext.parallelize([0], 1).mapPartitions(_nothing).collect()
+        self._one = session.sparkContext.parallelize([0], 1)
+        self._one.mapPartitions(_nothing).collect()
 
-    def _run_job(self, run_id: str, group: str, order: RunOrder) -> None:
+    def _run_job(self, launch: Launch) -> None:
         assert self._session is not None
-        context = self._session.sparkContext
-        context.setLocalProperty("spark.scheduler.pool", group)
-        context.setJobGroup(group, f"{group}: run {run_id}")
-        context.addJobTag(run_id)
-        context.parallelize([order], 1).mapPartitions(execute_all).collect()
+        assert self._one is not None
+        self._session.sparkContext.addJobTag(launch.process_id)
+        job: Any = self._one.mapPartitions(partial(execute_in_partition, launch))
+        # Counted in the JVM: nothing comes back, so no result is served to this Python.
+        job._jrdd.count()  # the only way to it
 
-    def _cancel(self, run_id: str) -> None:
+    def _cancel(self, process_id: str) -> None:
         assert self._session is not None
-        self._session.sparkContext.cancelJobsWithTag(run_id)
+        self._session.sparkContext.cancelJobsWithTag(process_id)
 
     def _stop(self) -> None:
         if self._session is None:

@@ -103,35 +103,29 @@ Global___RunRequest: _TypeAlias = RunRequest  # noqa: Y015
 
 @_typing.final
 class RunHello(_message.Message):
-    """RunHello opens a run."""
+    """RunHello says that a process is there, and knows no task yet."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    RUN_ID_FIELD_NUMBER: _builtins.int
-    TASK_FIELD_NUMBER: _builtins.int
+    PROCESS_ID_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
     TOKEN_FIELD_NUMBER: _builtins.int
-    run_id: _builtins.str
-    """run_id the worker gave to this run; a run of an older id is told to stop."""
+    process_id: _builtins.str
+    """process_id the worker gave to this process."""
     pid: _builtins.int
     """pid of the process."""
     token: _builtins.str
-    """token proves that the worker started this run."""
-    @_builtins.property
-    def task(self) -> _connector_pb2.TaskId:
-        """task that is run."""
-
+    """token proves that the worker launched this process."""
     def __init__(
         self,
         *,
-        run_id: _builtins.str = ...,
-        task: _connector_pb2.TaskId | None = ...,
+        process_id: _builtins.str = ...,
         pid: _builtins.int = ...,
         token: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pid", b"pid", "run_id", b"run_id", "task", b"task", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pid", b"pid", "process_id", b"process_id", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -199,14 +193,14 @@ class RunResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    ACCEPTED_FIELD_NUMBER: _builtins.int
+    ORDER_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
     RATE_FIELD_NUMBER: _builtins.int
     SHARE_FIELD_NUMBER: _builtins.int
     OFFSETS_STORED_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def accepted(self) -> Global___RunAccepted:
-        """accepted answers hello."""
+    def order(self) -> Global___RunOrder:
+        """order answers hello as soon as there is a run for the process. A stream that ends without one ends the process."""
 
     @_builtins.property
     def stop(self) -> Global___RunStop:
@@ -227,17 +221,17 @@ class RunResponse(_message.Message):
     def __init__(
         self,
         *,
-        accepted: Global___RunAccepted | None = ...,
+        order: Global___RunOrder | None = ...,
         stop: Global___RunStop | None = ...,
         rate: Global___RunRate | None = ...,
         share: Global___RunShare | None = ...,
         offsets_stored: Global___OffsetsStored | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "message", b"message", "offsets_stored", b"offsets_stored", "rate", b"rate", "share", b"share", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "offsets_stored", b"offsets_stored", "order", b"order", "rate", b"rate", "share", b"share", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "message", b"message", "offsets_stored", b"offsets_stored", "rate", b"rate", "share", b"share", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "offsets_stored", b"offsets_stored", "order", b"order", "rate", b"rate", "share", b"share", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["accepted", "stop", "rate", "share", "offsets_stored"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["order", "stop", "rate", "share", "offsets_stored"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -326,21 +320,26 @@ class OffsetsStored(_message.Message):
 Global___OffsetsStored: _TypeAlias = OffsetsStored  # noqa: Y015
 
 @_typing.final
-class RunAccepted(_message.Message):
-    """RunAccepted lets the run begin."""
+class RunOrder(_message.Message):
+    """RunOrder lets the one run of the process begin."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    PACKED_FIELD_NUMBER: _builtins.int
+    packed: _builtins.bytes
+    """packed is everything the run needs to know: the worker's own `RunOrder` as MessagePack. Both ends are one release."""
     def __init__(
         self,
+        *,
+        packed: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["packed", b"packed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RunAccepted: _TypeAlias = RunAccepted  # noqa: Y015
+Global___RunOrder: _TypeAlias = RunOrder  # noqa: Y015
 
 @_typing.final
 class RunStop(_message.Message):

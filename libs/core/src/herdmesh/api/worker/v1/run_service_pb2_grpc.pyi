@@ -34,7 +34,9 @@ class RunServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> RunServiceAsyncStub: ...
     Run: _grpc.StreamStreamMultiCallable[_run_service_pb2.RunRequest, _run_service_pb2.RunResponse]
-    """Run lasts as long as the run. A run whose stream breaks stops at its next fenced step if it cannot come back."""
+    """Run lasts as long as the process, which executes one run and ends. It may wait long for its order: the worker keeps
+    a few processes ready. A run whose stream breaks stops at its next fenced step.
+    """
 
 @_typing.type_check_only
 class RunServiceAsyncStub(RunServiceStub):
@@ -42,7 +44,9 @@ class RunServiceAsyncStub(RunServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Run: _aio.StreamStreamMultiCallable[_run_service_pb2.RunRequest, _run_service_pb2.RunResponse]  # type: ignore[assignment]
-    """Run lasts as long as the run. A run whose stream breaks stops at its next fenced step if it cannot come back."""
+    """Run lasts as long as the process, which executes one run and ends. It may wait long for its order: the worker keeps
+    a few processes ready. A run whose stream breaks stops at its next fenced step.
+    """
 
 class RunServiceServicer(metaclass=_abc_1.ABCMeta):
     """RunService is served by the worker on 127.0.0.1 or, on a cluster, on its advertised address."""
@@ -53,6 +57,8 @@ class RunServiceServicer(metaclass=_abc_1.ABCMeta):
         request_iterator: _MaybeAsyncIterator[_run_service_pb2.RunRequest],
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_run_service_pb2.RunResponse], _abc.AsyncIterator[_run_service_pb2.RunResponse]]:
-        """Run lasts as long as the run. A run whose stream breaks stops at its next fenced step if it cannot come back."""
+        """Run lasts as long as the process, which executes one run and ends. It may wait long for its order: the worker keeps
+        a few processes ready. A run whose stream breaks stops at its next fenced step.
+        """
 
 def add_RunServiceServicer_to_server(servicer: RunServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,265 @@
+"""Which process gets which order, and when one is launched: no server, no process, a `JobRunner` that tests play."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+
+from herdmesh.engine.contract import RunSpec, TaskKind
+from herdmesh.rpc.errors import StaleGeneration
+from herdmesh.worker.effects.processes import Processes, RunLine, RunProcess
+from herdmesh.worker.effects.run_link import Launch, RunOrder
+from herdmesh.worker.errors import RunLost
+
+ORDER = RunOrder(RunSpec("r", "c", 0, 1, TaskKind.SINK, "x:Y", {}, {}, "127.0.0.1:1", "g", "o", "g-c-0"))
+
+
+@dataclass
+class Jobs:
+    """Launches that end when the test says so; `alive` are those that have not."""
+
+    alive: dict[str, asyncio.Future[None]] = field(default_factory=dict[str, "asyncio.Future[None]"])
+    launches: list[Launch] = field(default_factory=list[Launch])
+    cancelled: list[str] = field(default_factory=list[str])
+
+    async def run_job(self, launch: Launch) -> None:
+        self.launches.append(launch)
+        self.alive[launch.process_id] = over = asyncio.get_running_loop().create_future()
+        try:
+            await over
+        finally:
+            del self.alive[launch.process_id]
+
+    def cancel(self, process_id: str) -> None:
+        self.cancelled.append(process_id)
+
+    def end(self, launch: Launch, error: str = "") -> None:
+        over = self.alive[launch.process_id]
+        if error:
+            over.set_exception(RunLost(error))
+        else:
+            over.set_result(None)
+
+
+class Timer:
+    """What `call_later` would return."""
+
+    def __init__(self, delay_s: float, call: Callable[[], None]) -> None:
+        self.delay_s = delay_s
+        self._call: Callable[[], None] | None = call
+
+    def cancel(self) -> None:
+        self._call = None
+
+    def fire(self) -> None:
+        call, self._call = self._call, None
+        if call is not None:
+            call()
+
+
+@dataclass
+class World:
+    """Processes with so many standbys, and the events of their loop played to the end; time passes when told."""
+
+    jobs: Jobs
+    processes: Processes
+    timers: list[Timer]
+    runs: dict[str, asyncio.Task[None]] = field(default_factory=dict[str, "asyncio.Task[None]"])
+
+    async def settle(self) -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    async def run(self, run_id: str) -> asyncio.Task[None]:
+        self.runs[run_id] = asyncio.create_task(self.processes.execute(RunLine(run_id), ORDER))
+        await self.settle()
+        return self.runs[run_id]
+
+    async def dial_in(self, launch: Launch) -> RunProcess:
+        process = self.processes.open(launch.process_id, launch.token)
+        await self.settle()
+        return process
+
+    async def end(self, launch: Launch, error: str = "") -> None:
+        self.jobs.end(launch, error)
+        await self.settle()
+
+    async def pass_time(self) -> None:
+        """All that was to happen later happens."""
+        for timer in self.timers:
+            timer.fire()
+        await self.settle()
+
+
+Make = Callable[[int], World]
+
+
+@pytest.fixture
+async def make(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Make]:
+    made: list[World] = []
+    timers: list[Timer] = []
+
+    def call_later(delay_s: float, call: Callable[..., None], *arguments: object) -> Timer:
+        timers.append(Timer(delay_s, partial(call, *arguments)))
+        return timers[-1]
+
+    def world(standbys: int) -> World:
+        jobs = Jobs()
+        made.append(World(jobs, Processes(jobs, standbys), timers))
+        made[-1].processes.start("127.0.0.1:1")
+        return made[-1]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", call_later)
+    yield world
+    monkeypatch.undo()
+    for one in made:
+        await one.processes.close(0)
+        for run in one.runs.values():
+            run.cancel()
+
+
+def given_to(process: RunProcess) -> str:
+    """The run it has, empty = it waits, "home" = it was sent home."""
+    if not process.given.done():
+        return ""
+    given = process.given.result()
+    return given.line.run_id if given is not None else "home"
+
+
+async def test_an_order_goes_to_a_process_that_waits_and_another_takes_its_place(make: Make) -> None:
+    world = make(2)
+    await world.settle()
+    first, second = world.jobs.launches
+    waiting = [await world.dial_in(first), await world.dial_in(second)]
+    assert len(world.jobs.launches) == 2, "as many as are to wait"
+    run = await world.run("r1")
+    assert [given_to(one) for one in waiting] == ["r1", ""]
+    assert len(world.jobs.launches) == 2, "the run that begins has the processor to itself"
+    await world.pass_time()
+    assert len(world.jobs.launches) == 3
+    await world.end(first)
+    assert run.done()
+    assert run.exception() is None
+    assert len(world.jobs.launches) == 3, "its place was taken already"
+
+
+async def test_when_nobody_waits_any_more_others_are_launched_at_once(make: Make) -> None:
+    world = make(2)
+    await world.settle()
+    for launch in list(world.jobs.launches):
+        await world.dial_in(launch)
+    await world.run("r1")
+    await world.run("r2")
+    assert len(world.jobs.launches) == 4
+    await world.run("r3")
+    assert len(world.jobs.launches) == 5, "one more is on its way than orders wait for"
+
+
+async def test_without_standbys_each_order_has_a_process_launched(make: Make) -> None:
+    world = make(0)
+    await world.settle()
+    assert not world.jobs.launches
+    await world.run("r1")
+    await world.run("r2")
+    assert len(world.jobs.launches) == 2
+    # whoever comes first has the order that came first
+    assert given_to(await world.dial_in(world.jobs.launches[1])) == "r1"
+    assert given_to(await world.dial_in(world.jobs.launches[0])) == "r2"
+    for launch in list(world.jobs.launches):
+        await world.end(launch)
+    assert len(world.jobs.launches) == 2
+
+
+async def test_a_process_that_dies_before_it_dialled_in_loses_the_oldest_order(make: Make) -> None:
+    world = make(0)
+    first, second = await world.run("r1"), await world.run("r2")
+    await world.end(world.jobs.launches[1], "no fork")
+    assert isinstance(first.exception(), RunLost), "or it would wait for ever"
+    assert "no fork" in str(first.exception())
+    assert not second.done()
+    assert given_to(await world.dial_in(world.jobs.launches[0])) == "r2"
+
+
+async def test_a_process_that_dies_with_its_order_is_a_lost_run(make: Make) -> None:
+    world = make(0)
+    run = await world.run("r1")
+    await world.dial_in(world.jobs.launches[0])
+    await world.end(world.jobs.launches[0], "killed")
+    assert isinstance(run.exception(), RunLost)
+
+
+async def test_a_standby_that_dies_concerns_no_run_and_is_replaced_later_each_time(make: Make) -> None:
+    world = make(1)
+    await world.settle()
+    for count in (1, 2, 3):
+        await world.dial_in(world.jobs.launches[-1])
+        await world.end(world.jobs.launches[-1], "killed")
+        assert len(world.jobs.launches) == count, "not at once"
+        await world.pass_time()
+        assert len(world.jobs.launches) == count + 1
+    assert [timer.delay_s for timer in world.timers] == [0.5, 1.0, 2.0]
+    # one that is on its way and dies is no other case
+    await world.end(world.jobs.launches[-1], "killed")
+    run = await world.run("r1")
+    assert len(world.jobs.launches) == 5, "an order does not wait for the pause"
+    assert given_to(await world.dial_in(world.jobs.launches[-1])) == "r1"
+    assert not run.done()
+
+
+async def test_a_broken_line_gets_no_order(make: Make) -> None:
+    world = make(1)
+    await world.settle()
+    process = await world.dial_in(world.jobs.launches[0])
+    world.processes.left(process)
+    await world.run("r1")
+    assert given_to(process) == ""
+    assert given_to(await world.dial_in(world.jobs.launches[1])) == "r1"
+
+
+async def test_a_run_is_cancelled_with_its_process_or_before_it_has_one(make: Make) -> None:
+    world = make(0)
+    await world.run("r1")
+    await world.dial_in(world.jobs.launches[0])
+    world.processes.cancel("r1")
+    assert world.jobs.cancelled == [world.jobs.launches[0].process_id]
+    second = await world.run("r2")
+    world.processes.cancel("r2")
+    await world.settle()
+    assert isinstance(second.exception(), RunLost)
+    assert given_to(await world.dial_in(world.jobs.launches[1])) == "home", "nobody is to wait here"
+    world.processes.cancel("r3")
+    assert len(world.jobs.cancelled) == 1
+
+
+async def test_a_process_comes_once_and_with_its_own_token(make: Make) -> None:
+    world = make(2)
+    await world.settle()
+    first, second = world.jobs.launches
+    with pytest.raises(StaleGeneration):
+        world.processes.open(first.process_id, second.token)
+    await world.dial_in(first)
+    with pytest.raises(StaleGeneration):
+        world.processes.open(first.process_id, first.token)
+    await world.end(second, "killed")
+    with pytest.raises(StaleGeneration):
+        world.processes.open(second.process_id, second.token)
+
+
+async def test_closing_sends_home_and_launches_nothing(make: Make) -> None:
+    world = make(2)
+    await world.settle()
+    first, second = world.jobs.launches
+    waiting = await world.dial_in(first)
+    closing = asyncio.create_task(world.processes.close(30))
+    await world.settle()
+    assert given_to(waiting) == "home"
+    assert given_to(await world.dial_in(second)) == "home", "also who comes late"
+    await world.end(first)
+    assert not closing.done()
+    await world.end(second)
+    assert closing.done()
+    assert len(world.jobs.launches) == 2
