@@ -96,14 +96,18 @@ class Fence:
 
     def close(self) -> None:
         """Give the producer up, within a second: abort what is open, so that readers need not wait for the next owner
-        to do it, and drop what is queued."""
+        to do it, and drop what is queued. Never raises: a producer that was fenced says so at every call, also at
+        those that clean up, and would hide why the run ended."""
         if self._in_transaction:
             try:
                 self.producer.abort_transaction(1.0)
             except KafkaException as error:
                 _log.info("the open transaction of %s is left to the next owner: %s", self._transactional_id, error)
-        self.producer.purge()
-        self.producer.poll(0)
+        try:
+            self.producer.purge()
+            self.producer.poll(0)
+        except KafkaException as error:
+            _log.info("the producer of %s is given up as it is: %s", self._transactional_id, error)
 
     def _until_done(self, call: Callable[[], Any], doing: str) -> None:
         """Calls of a transaction may be repeated as they are while their error is retriable (librdkafka's rule).
