@@ -7,10 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.herder.state import Rules
+from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.model import Plugin, PluginKind, RunState, TargetState, UnitId
 from herdmesh.herder.state.plugin_versions import compare, meets
-from herdmesh.herder.state.requests import CreateConnector, DrainWorker, SetTarget, UndrainWorker, UpdateConnector
+from herdmesh.herder.state.requests import (
+    CreateConnector,
+    Draining,
+    DrainWorker,
+    SetTarget,
+    UndrainWorker,
+    UpdateConnector,
+    WriteOptions,
+)
 from herdmesh.herder.state.views import UnitView, WorkerState, WorkerView
+from herdmesh.rpc.errors import WorkerNotFound
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_worker import SINK, SOURCE
 
@@ -119,6 +129,48 @@ def test_the_last_worker_drained_runs_on() -> None:
     world = mesh(workers=1)
     world.ask(DrainWorker("w1"))
     assert len(world.workers["w1"].held) == 7
+
+
+def test_a_retry_after_the_worker_left_is_told_the_first_outcome() -> None:
+    world = mesh()
+    once = WriteOptions("drain-1")
+    assert world.ask(DrainWorker("w1"), once) == Draining("w1")
+    w1 = world.workers["w1"]
+    assert w1.session is not None
+    w1.say(ev.WorkerLeft(w1.session))
+    world.run()
+    assert w1.released
+    assert world.ask(DrainWorker("w1"), once) == Draining("w1")
+    assert (worker(world, "w1").state, worker(world, "w1").reason) == (WorkerState.DRAINED, "drained, and it left")
+    assert [one.worker_id for one in world.herder.workers()] == ["w2", "w3"], "it is not listed any more"
+    for options in (WriteOptions("drain-2"), WriteOptions()):
+        world.advance(10_000)  # until nobody believes in its lease
+        with pytest.raises(WorkerNotFound):
+            world.ask(DrainWorker("w1"), options)
+    with pytest.raises(WorkerNotFound):
+        world.ask(DrainWorker("w9"), once)
+
+
+def test_a_retry_drains_no_later_life_of_the_worker() -> None:
+    world = mesh()
+    once = WriteOptions("drain-1")
+    world.ask(DrainWorker("w1"), once)
+    world.kill("w1")
+    world.revive("w1")
+    world.share()
+    assert world.ask(DrainWorker("w1"), once) == Draining("w1")
+    world.run()
+    assert worker(world, "w1").state is WorkerState.CONNECTED
+    assert world.placed()["w1"] == 2
+
+
+def test_a_worker_lost_before_it_was_drained_did_not_leave_because_of_that() -> None:
+    world = mesh()
+    world.workers["w1"].stop_silently = True
+    world.ask(DrainWorker("w1"), WriteOptions("drain-1"))
+    world.kill("w1")
+    world.advance(5_000)
+    assert world.herder.worker("w1") is None
 
 
 def version(number: str) -> tuple[Plugin, ...]:

@@ -37,7 +37,7 @@ _SILENCE_S = 2.0
 #: The same call may be sent again.
 _RETRIED = frozenset(
     {
-        *("NOT_LEADER", "NO_LEADER", "SHUTTING_DOWN", "NO_WORKER"),
+        *("NOT_LEADER", "NO_LEADER", "SHUTTING_DOWN", "NO_WORKER", "QUEUE_FULL"),
         *("STORE_REPLAYING", "NOT_WRITER", "WRITER_FENCED", "TOPIC_RECREATED"),
         # every mutation of the CLI has a request id, so that repeating one of unknown outcome is safe
         *("UNREACHABLE", "WRITE_OUTCOME_UNKNOWN"),

@@ -13,7 +13,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.errors import CommandError
+from herdmesh.cli.errors import CommandError, from_reason
 from herdmesh.cli.output import Format, err, out, print_json
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
@@ -72,9 +72,10 @@ def undrain_worker(worker_id: WorkerArgument, herder: HerderOption = None, outpu
 
 
 async def _until_drained(client: HerderClient, found: connector_pb2.Worker, *, quiet: bool) -> connector_pb2.Worker:
-    """Follow the herder's watch until the worker holds nothing; a watch that breaks is opened again."""
+    """Follow the herder's watch until the worker holds nothing, whether it is still there or left because of that; a
+    watch that breaks is opened again. Raises CommandError when the worker was lost with what it held."""
     left: int | None = None
-    while True:
+    while not _drained(found):
         try:
             async for event in client.stream(lambda stub: stub.WatchConnectors, messages.WatchConnectorsRequest()):
                 if event.WhichOneof("event") == "worker" and event.worker.worker_id == found.worker_id:
@@ -83,8 +84,16 @@ async def _until_drained(client: HerderClient, found: connector_pb2.Worker, *, q
                 if held != left and not quiet:
                     err.print(f"[dim]{held} left[/]")
                 left = held
-                if found.state == connector_pb2.WORKER_STATE_DRAINED:
-                    return found
+                if _drained(found):
+                    break
         except CommandError as error:
             if error.reason not in ("UNREACHABLE", "NO_LEADER", "SHUTTING_DOWN"):
                 raise
+    return found
+
+
+def _drained(worker: connector_pb2.Worker) -> bool:
+    if worker.state == connector_pb2.WORKER_STATE_LOST and not worker.incarnation:
+        text = f"{worker.worker_id} was lost before it was drained; what it held is started elsewhere"
+        raise from_reason("WORKER_NOT_FOUND", text)
+    return worker.state == connector_pb2.WORKER_STATE_DRAINED

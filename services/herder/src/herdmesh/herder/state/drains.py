@@ -4,7 +4,8 @@ Owns who drains, and the words for how far it is. Moving the units is placement'
 worker takes nothing, and each unit leaves it as soon as somebody else can take it; what nobody else can take runs on.
 
 A drain belongs to one life of a worker. The leader tells the worker, which says so in every later hello, with the ids
-of the last requests: so the next leader knows it, and a retry from anew, though nothing is stored.
+of the last requests: so the next leader knows it, and a retry from anew, though nothing is stored. Of a worker that is
+gone the leader of that time alone remembers what it confirmed: a retry is told so, and drains no later life.
 
 Invariant: what this leader was asked last about a life of a worker holds, whatever its next hello says.
 """
@@ -24,6 +25,8 @@ from herdmesh.rpc.errors import NoWorker, WorkerNotFound
 
 #: As many as a worker remembers (`worker.state.machine`).
 REQUESTS_MAX: Final = 16
+DEPARTED_MAX: Final = 100
+OUTCOMES_MAX: Final = 1_000
 
 
 def begin(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker) -> Draining | None:
@@ -33,6 +36,8 @@ def begin(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker) -> Drain
     WorkerNotFound for a worker that is not there, NoWorker for one that cannot be told now.
     """
     member, request_id = mesh.members.get(request.worker_id), call.options.request_id
+    if mesh.drain_outcomes.get(request_id) == request.worker_id:
+        return Draining(request.worker_id)
     if member is None:
         lease = mesh.leases.get(request.worker_id)
         if not mesh.leases_known or (lease is not None and lease.live):
@@ -70,6 +75,18 @@ def greet(mesh: Mesh, member: Member, before: Member | None, hello: WorkerHello)
     member.draining = member.leaving or (hello.draining if member.drain_asked is None else member.drain_asked)
     for request_id in hello.drain_request_ids:
         _remember(member, request_id, confirmed=True)
+
+
+def gone(mesh: Mesh, member: Member, *, held_nothing: bool) -> None:
+    """A life of a worker is over; `held_nothing` = nothing had to be taken from it."""
+    outcomes, departed = mesh.drain_outcomes, mesh.departed
+    outcomes.update((request_id, member.worker_id) for request_id, known in member.drain_requests.items() if known)
+    while len(outcomes) > OUTCOMES_MAX:
+        del outcomes[next(iter(outcomes))]
+    if member.draining and held_nothing:
+        departed[member.worker_id] = member
+        while len(departed) > DEPARTED_MAX:
+            del departed[next(iter(departed))]
 
 
 def remind(mesh: Mesh, member: Member, says_draining: bool) -> None:

@@ -95,7 +95,7 @@ class Herder:
         return views.names(self._mesh)
 
     def worker(self, worker_id: str) -> views.WorkerView | None:
-        """One worker; None when it is gone."""
+        """One worker, also one that drained and left since; None when it is gone for another reason."""
         return views.worker_view(self._mesh, worker_id)
 
     def workers(self) -> tuple[views.WorkerView, ...]:

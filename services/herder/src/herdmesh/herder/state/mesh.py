@@ -70,6 +70,10 @@ class Mesh:
         self.leases_known = False
         # what the leader knows besides
         self.members: dict[str, Member] = {}
+        #: the last life of workers that drained and then went, by worker, oldest first.
+        self.departed: dict[str, Member] = {}
+        #: drains and their ends that lives which are over confirmed: the worker, by request id, oldest first.
+        self.drain_outcomes: dict[str, str] = {}
         self.sessions: dict[int, str] = {}
         self.connectors: dict[str, Connector] = {}
         self.calls: dict[int, Call] = {}
@@ -110,6 +114,7 @@ class Mesh:
         self._changed_connectors.update(self.connectors)
         self._changed_workers.update(self.members)
         self.members.clear()
+        self.departed.clear()
         self.sessions.clear()
         self.connectors.clear()
         self.ops = {number: op for number, op in self.ops.items() if op.kind is OpKind.CALL}

@@ -57,6 +57,7 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
     if before is not None:
         member.load = before.load
     mesh.members[event.worker_id] = member
+    mesh.departed.pop(event.worker_id, None)
     mesh.sessions[event.session] = event.worker_id
     mesh.awaited.pop(event.worker_id, None)
     if before is None or before.incarnation != member.incarnation:
@@ -87,6 +88,7 @@ def _replace(mesh: Mesh, before: Member, event: WorkerHello) -> None:
         mesh.out.append(CloseSession(before.session, replaced))
         _end_session(mesh, before)
     if before.incarnation != event.incarnation:
+        drains.gone(mesh, before, held_nothing=not before.load)
         # Its runs may outlive it for seconds (a JVM, a Python process), so its tasks are lost, not acknowledged.
         holds.lose_all(mesh, before)
 
@@ -253,7 +255,7 @@ def broken(mesh: Mesh, event: StreamBroken) -> None:
     for unit in member.load:
         mesh.touch(unit.connector)
     if member.leaving and not member.load:
-        _forget(mesh, member)
+        _forget(mesh, member, held_nothing=True)
 
 
 def tick(mesh: Mesh, stalled_ms: int) -> None:
@@ -287,7 +289,7 @@ def release_leavers(mesh: Mesh) -> None:
             mesh.send(member.session, Released())
             mesh.out.append(CloseSession(member.session, None))
             _end_session(mesh, member)
-            _forget(mesh, member)
+            _forget(mesh, member, held_nothing=True)
 
 
 def _lose(mesh: Mesh, member: Member, silent: bool) -> None:
@@ -295,11 +297,13 @@ def _lose(mesh: Mesh, member: Member, silent: bool) -> None:
         why = "it was silent for the session timeout" if silent else "its stream broke"
         mesh.out.append(CloseSession(member.session, StaleGeneration(f"this worker counts as lost: {why}")))
         _end_session(mesh, member)
+    held_nothing = not member.load
     holds.lose_all(mesh, member)
-    _forget(mesh, member)
+    _forget(mesh, member, held_nothing=held_nothing)
 
 
-def _forget(mesh: Mesh, member: Member) -> None:
+def _forget(mesh: Mesh, member: Member, *, held_nothing: bool) -> None:
+    drains.gone(mesh, member, held_nothing=held_nothing)
     mesh.members.pop(member.worker_id, None)
     mesh.place_again = True
     mesh.show_worker(member.worker_id)

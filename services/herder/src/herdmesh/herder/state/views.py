@@ -196,9 +196,11 @@ def worker_views(mesh: Mesh) -> tuple[WorkerView, ...]:
 
 
 def worker_view(mesh: Mesh, worker_id: str) -> WorkerView | None:
-    """One worker; None when it is gone."""
-    member = mesh.members.get(worker_id)
-    return _worker_view(mesh, member) if member is not None else None
+    """One worker, also one that drained and left since; None when it is gone for another reason."""
+    member, departed = mesh.members.get(worker_id), mesh.departed.get(worker_id)
+    if member is not None or departed is None:
+        return _worker_view(mesh, member) if member is not None else None
+    return replace(_worker_view(mesh, departed), state=WorkerState.DRAINED, reason="drained, and it left")
 
 
 def cluster_view(mesh: Mesh) -> ClusterView:
