@@ -7,15 +7,15 @@ those of the simulator (`tests/sim/stores`), where they are also shown to catch 
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from herdmesh.devstack.broker import Broker
 from herdmesh.topicstore import Stage
@@ -61,31 +61,43 @@ def steps_of(run: int) -> list[Step]:
     return steps
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def broker(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Broker]:
-    """A broker that these runs may kill, with sessions short enough for many of them."""
-    made = Broker(tmp_path_factory.mktemp("kafka-of-runs"), port=0, settings=BROKER_SETTINGS)
-    await made.start()
-    try:
-        yield made
-    finally:
-        await made.stop()
-
-
-@pytest.mark.timeout(1_800)
-@pytest.mark.asyncio(loop_scope="module")
-async def test_no_promise_is_broken_at_any_stage(broker: Broker, tmp_path: Path) -> None:
+async def _play(broker: Broker, numbers: Iterable[int], folder: Path) -> list[Report]:
+    """These runs one after the other."""
     reports: list[Report] = []
-    for number in range(RUNS):
-        folder = tmp_path / f"run-{number}"
-        folder.mkdir()
-        report = await Run(broker, f"configs-of-run-{number}", folder, number).play(steps_of(number))
+    for number in numbers:
+        run_folder = folder / f"run-{number}"
+        run_folder.mkdir()
+        report = await Run(broker, f"configs-of-run-{number}", run_folder, number).play(steps_of(number))
         print(
             f"run {number}: {report.operations} operations, {report.acknowledged} writes acknowledged, "
             f"{dict(report.faults)}, {report.seconds:.1f} s"
         )
-        assert not report.violations, f"{report}\nits processes' logs are in {folder}"
+        assert not report.violations, f"{report}\nits processes' logs are in {run_folder}"
         reports.append(report)
+    return reports
+
+
+async def _play_on_a_broker_of_their_own(numbers: Iterable[int], folder: Path) -> list[Report]:
+    """Runs that kill the broker."""
+    broker = Broker(folder / "kafka", port=0, settings=BROKER_SETTINGS)
+    await broker.start()
+    try:
+        return await _play(broker, numbers, folder)
+    finally:
+        await broker.stop()
+
+
+@pytest.mark.timeout(1_800)
+async def test_no_promise_is_broken_at_any_stage(kafka: Broker, tmp_path: Path) -> None:
+    """Those that kill the broker beside those that do not: a run waits most of its time for sessions to end."""
+    killing = [number for number in range(RUNS) if BESIDES[number % len(BESIDES)] is Run.restart_broker]
+    others = [number for number in range(RUNS) if number not in killing]
+    async with asyncio.TaskGroup() as both:
+        lanes = [
+            both.create_task(_play_on_a_broker_of_their_own(killing, tmp_path)),
+            both.create_task(_play(kafka, others, tmp_path)),
+        ]
+    reports = [report for lane in lanes for report in lane.result()]
     tally.note(
         "real broker, config store",
         runs=len(reports),
