@@ -1,7 +1,8 @@
 """Two config stores and what their clients see: how fast the other takes over, what a replica serves, and a watch that
 goes on.
 
-The sessions are a user's (6 s, the least that a broker allows unless told otherwise); the times measured are printed.
+Where a take-over is measured, the sessions are a user's (6 s, the least that a broker allows unless told otherwise);
+the times measured are printed.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import itertools
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,8 @@ from herdmesh.rpc import properties
 from herdmesh.rpc.client import connect, retrying
 from herdmesh.rpc.errors import NotWriter
 from tests.support.configstore_process import ConfigStoreProcess
+from tests.support.side_by_side import SideBySide, SideBySideTest
+from tests.support.store_process import SHORT_SESSION, first_writer
 
 pytestmark = pytest.mark.kafka
 
@@ -34,28 +39,36 @@ _EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "watch_connectors.p
 _WAIT_S = 30.0
 
 
-@pytest.fixture
-async def stores(
-    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
-) -> AsyncIterator[list[ConfigStoreProcess]]:
+Stores = tuple[ConfigStoreProcess, ConfigStoreProcess]
+
+
+@asynccontextmanager
+async def _two_stores(bootstrap: str, topic: str, folder: Path, more: Sequence[str]) -> AsyncGenerator[Stores]:
     """A writer and a replica of it."""
-    topic = tmp_topic("configs")
-    made = [ConfigStoreProcess(kafka_bootstrap, topic, tmp_path / f"store-{number}.log") for number in (1, 2)]
+    made = [ConfigStoreProcess(bootstrap, topic, folder / f"store-{number}.log", more=more) for number in (1, 2)]
     try:
-        await made[0].start()
-        await made[0].until_writing()
-        await made[1].start()
-        await made[1].until_reading()
-        yield made
+        await asyncio.gather(*(store.start() for store in made))
+        await asyncio.gather(*(store.until_reading() for store in made))
+        writer = await first_writer(made)
+        (replica,) = (store for store in made if store is not writer)
+        yield writer, replica
     finally:
-        for store in made:
-            await store.kill()
+        await asyncio.gather(*(store.kill() for store in made))
+
+
+def _stores(test: SideBySideTest, more: Sequence[str] = ()) -> AbstractAsyncContextManager[Stores]:
+    folder: Path = test.fixture("tmp_path_factory").mktemp("stores")
+    return _two_stores(test.fixture("kafka_bootstrap"), test.topic("configs"), folder, more)
+
+
+#: The longest of these waits for a session to end, six seconds long. `quick_stores` are for what measures no take-over.
+together = SideBySide(stores=_stores, quick_stores=partial(_stores, more=SHORT_SESSION))
 
 
 class _Caller:
     """Writes one connector over and over through a channel that finds the writer by health alone."""
 
-    def __init__(self, stores: list[ConfigStoreProcess]) -> None:
+    def __init__(self, stores: Stores) -> None:
         self.channel = connect([store.address for store in stores], ConfigStoreProcess.write_service)
         self._stub = config_write_service_pb2_grpc.ConfigWriteServiceStub(self.channel)
         self._numbers = itertools.count(1)
@@ -72,7 +85,8 @@ class _Caller:
         return number
 
 
-async def test_take_over_after_kill_and_after_a_clean_stop(stores: list[ConfigStoreProcess]) -> None:
+@together
+async def test_take_over_after_kill_and_after_a_clean_stop(stores: Stores) -> None:
     first, second = stores
     caller = _Caller(stores)
     await caller.write()
@@ -96,9 +110,10 @@ async def test_take_over_after_kill_and_after_a_clean_stop(stores: list[ConfigSt
     await caller.channel.close()
 
 
-async def test_a_replica_serves_what_is_demanded(stores: list[ConfigStoreProcess]) -> None:
+@together
+async def test_a_replica_serves_what_is_demanded(quick_stores: Stores) -> None:
     """Reads, linearizable reads and watches at a revision that the writer has just given; writes it refuses."""
-    writer, replica = stores
+    writer, replica = quick_stores
     for number in range(20):
         written = await writer.put("a", {"number": str(number)})
         revision = written.meta.revision
@@ -112,12 +127,13 @@ async def test_a_replica_serves_what_is_demanded(stores: list[ConfigStoreProcess
         await replica.put("b", {})
 
 
-async def test_the_readmes_watch_survives_restarts(stores: list[ConfigStoreProcess]) -> None:
+@together
+async def test_the_readmes_watch_survives_restarts(quick_stores: Stores) -> None:
     """The example of the docs follows two addresses, as a process of its own. The replica it is attached to is killed,
     it goes on at the writer; the writer is stopped, it goes on at the other; all are gone and started anew, it goes on.
     Each change is told once, in order."""
-    writer, replica = stores
-    caller = _Caller(stores)
+    writer, replica = quick_stores
+    caller = _Caller(quick_stores)
     printed: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
     example = await asyncio.create_subprocess_exec(
         *(sys.executable, str(_EXAMPLE), f"ipv4:{replica.address},{writer.address}"), stdout=asyncio.subprocess.PIPE

@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -25,6 +25,23 @@ _SERVE_S = 60.0
 
 #: For a store whose take-over is not what a test measures; the session's broker allows it.
 SHORT_SESSION = ("--election-session-timeout-ms=2000",)
+
+
+StoreT = TypeVar("StoreT", bound="StoreProcess")
+
+
+async def first_writer(stores: Sequence[StoreT]) -> StoreT:
+    """The first of them that says it writes."""
+    waiting = {asyncio.ensure_future(store.until_writing()): store for store in stores}
+    try:
+        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        first = next(iter(done))
+        first.result()
+        return waiting[first]
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
 
 
 class StoreProcess:
