@@ -68,7 +68,21 @@ class Mesh:
         self.statuses_known = False
         self.leases: dict[str, Lease] = {}
         self.leases_known = False
-        # what the leader knows besides
+        # bookkeeping
+        self.dirty: set[str] = set()
+        #: connectors with a `wait_revision`.
+        self.waiting: set[str] = set()
+        #: every unit is to be placed anew: workers, or what may run, changed.
+        self.place_again = False
+        #: connectors with units that look for a place, while nothing else changed.
+        self.place_names: set[str] = set()
+        self._wakeups: list[tuple[int, str]] = []
+        self._changed_connectors: set[str] = set()
+        self._changed_workers: set[str] = set()
+        self._begin_knowledge()
+
+    def _begin_knowledge(self) -> None:
+        """What the leader knows besides."""
         self.members: dict[str, Member] = {}
         #: the last life of workers that drained and then went, by worker, oldest first.
         self.departed: dict[str, Member] = {}
@@ -97,17 +111,6 @@ class Mesh:
         self.session_key_written: Revision | None = None
         self.session_key_retry_ms = 0
         self._next_number = 0
-        # bookkeeping
-        self.dirty: set[str] = set()
-        #: connectors with a `wait_revision`.
-        self.waiting: set[str] = set()
-        #: every unit is to be placed anew: workers, or what may run, changed.
-        self.place_again = False
-        #: connectors with units that look for a place, while nothing else changed.
-        self.place_names: set[str] = set()
-        self._wakeups: list[tuple[int, str]] = []
-        self._changed_connectors: set[str] = set()
-        self._changed_workers: set[str] = set()
 
     def reset_reign(self) -> None:
         """Forget everything that belongs to an epoch; calls whose write is under way are seen through without one."""
