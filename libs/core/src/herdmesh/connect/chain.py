@@ -1,252 +1,371 @@
-"""The chain of a task: converters and transformations compiled into one Python function per shape of records.
+"""The chain of a task: converters and transformations, between Kafka's bytes and what a connector's task takes or gives.
 
-Owns compiling and running. What a step does it writes itself (`transforms.base.emit_map`); this module fuses the
-pieces, so that a record costs a few dictionary operations and no call. Does not read or write Kafka, and decides
-nothing about errors: a failing batch is run again record by record only to say which failed in which stage, and why.
+    sink:   raw keys, values, headers -> converters -> steps -> Connect values
+    source: Connect values -> steps -> converters -> raw keys, values, headers
 
-    sink:   raw keys, values -> converters -> steps on key and value -> Connect values
-    source: Connect values   -> steps on key and value -> converters -> raw keys, values
+Owns the order of things and which of two ways a batch goes: all records through one compiled loop (`program.Loop`), or,
+when that raises, one by one and stage by stage, so that every failure has its record, stage and step. What is done about
+a failure (retry, skip, report, stop) is the caller's (`Attempts`). Does not read or write Kafka.
 
-Invariant: running a batch gives what running its records one by one, step by step, gives; the batch given is not
-changed, nor any value in it.
+Invariant: both ways give the same; the batch given is not changed, nor any value in it; without `Attempts` a chain gives
+all records that its steps let through, or raises for the first that fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any, Protocol, TypeVar, cast
 
-from herdmesh.connect.converters import Converter
-from herdmesh.connect.data import Batch, Schema
+from herdmesh.connect.converters.base import Converter, HeaderConverter
+from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.errors import RecordError
-from herdmesh.connect.transforms import Code, Transformation
+from herdmesh.connect.lazy import LazyColumn
+from herdmesh.connect.program import Cells, Diverged, Loop, Single, Step
+from herdmesh.connect.schemas import Schema
+from herdmesh.connect.transforms.base import Column, Shape
 
-Columns = tuple[Sequence[Any], Sequence[Any]]
-"""Keys and values."""
-_Compiled = Callable[[str, int | None, Sequence[Any], Sequence[Any], Sequence[int], Sequence[int | None]], Columns]
-_Many = Callable[[Sequence[Any]], list[Any]]
+T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One configured transformation under its alias in the connector's config."""
-
-    alias: str
-    transformation: Transformation
-
-    def __str__(self) -> str:
-        return f"transformation '{self.alias}' ({self.transformation.class_name})"
+KEY_CONVERTER, VALUE_CONVERTER, HEADER_CONVERTER = "KEY_CONVERTER", "VALUE_CONVERTER", "HEADER_CONVERTER"
+TRANSFORMATION = "TRANSFORMATION"
 
 
-@dataclass(frozen=True, slots=True)
-class _Stage:
-    """One thing done to one column, runnable alone: what `_explain` uses to find the culprit."""
+class RecordSkipped(Exception):
+    """A record failed, and the batch goes on without it."""
 
-    name: str
-    step: str
-    on_key: bool
-    run: Callable[[Batch, Sequence[Any], int], Sequence[Any]]
+
+class Attempts(Protocol):
+    """Runs what may fail for one record."""
+
+    def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
+        """The call's result. Raises RecordSkipped to go on without the record, anything else to stop."""
+        ...
+
+
+class _Strict:
+    """One try, and the first failure ends the batch."""
+
+    def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
+        try:
+            return call()
+        except Exception as error:
+            offset = batch.offsets[at] if batch.offsets else None
+            raise RecordError(stage, str(step), batch.topic, batch.partition, offset, error) from error
+
+
+STRICT: Attempts = _Strict()
+
+
+class _Steps:
+    """The steps of a chain, compiled for every shape of record that comes along."""
+
+    def __init__(self, steps: Sequence[Step], *, owned: bool) -> None:
+        self.steps = tuple(steps)
+        self._owned = owned
+        self._loops: dict[Shape, Loop | None] = {}
+        self._singles: list[dict[Shape, Single]] = [{} for _ in steps]
+
+    @property
+    def sources(self) -> list[str]:
+        """The generated loops so far."""
+        return [loop.source for loop in self._loops.values() if loop is not None]
+
+    def loop(self, shape: Shape) -> Loop:
+        """All steps at once for this shape. Raises Diverged when there can be no such thing, or what compiling raises:
+        one by one it is raised again, with its record."""
+        try:
+            found = self._loops[shape]
+        except KeyError:
+            try:
+                found = Loop(self.steps, shape, owned=self._owned)
+            except Diverged:
+                found = None
+            self._loops[shape] = found
+        if found is None:
+            raise Diverged
+        return found
+
+    def one(
+        self, cells: Cells, shape: Shape, batch: Batch, at: int, attempts: Attempts
+    ) -> tuple[Cells, Shape] | None:
+        """One record through all steps, one after the other; None = left out."""
+        for step, singles in zip(self.steps, self._singles, strict=True):
+            known, before = cells, shape
+
+            def run(step: Step = step, singles: dict[Shape, Single] = singles) -> tuple[Cells, Shape] | None:
+                if not step.applies(known):
+                    return known, before
+                single = singles.get(before)
+                if single is None:
+                    single = singles[before] = Single(step, before)
+                return single.run(known, batch, at)
+
+            after = attempts.attempt(run, TRANSFORMATION, step, batch, at)
+            if after is None:
+                return None
+            cells, shape = after
+        return cells, shape
+
+    def close(self) -> None:
+        """Release the transformations."""
+        for step in self.steps:
+            step.transformation.close()
 
 
 class SinkChain:
     """From Kafka's bytes to what a sink task takes.
 
     Args:
-        keys: False leaves keys as raw bytes unless a step works on them; `read_keys` converts them when wanted.
+        keys: False leaves keys as raw bytes unless a step looks at them.
+        headers: the same for headers.
     """
 
-    def __init__(self, key: Converter, value: Converter, steps: Sequence[Step], *, keys: bool = True) -> None:
-        self.read_keys: Callable[[Sequence[bytes | None]], list[Any]] = key.to_connect_many
-        self._key, self._value = key, value
-        keyed = keys or any(step.transformation.on_key for step in steps)
-        self.key_schema: Schema | None = key.read_schema if keyed else None
-        self.value_schema: Schema | None = value.read_schema
-        stages: list[_Stage] = []
-        if keyed:
-            stages.append(_converter_stage("KEY_CONVERTER", key, True, key.to_connect_many))
-        stages.append(_converter_stage("VALUE_CONVERTER", value, False, value.to_connect_many))
-        shape = _Shape(steps, source=False, key_schema=key.read_schema, value_schema=value.read_schema)
-        stages.extend(shape.stages())
-        self._stages = stages
-        self.source, self._compiled = shape.compile(
-            before=(key.to_connect_many if keyed else None, value.to_connect_many), after=(None, None)
-        )
+    def __init__(
+        self,
+        key: Converter,
+        value: Converter,
+        header: HeaderConverter,
+        steps: Sequence[Step],
+        *,
+        keys: bool = True,
+        headers: bool = True,
+    ) -> None:
+        self._key, self._value, self._header = key, value, header
+        self._steps = _Steps(steps, owned=True)
+        wanted = _wanted(steps)
+        self._keyed = keys or "key" in wanted
+        self._headed = headers or "headers" in wanted
+        # Nobody looks at values of one schema on their way: they are decoded when, and if, the task does.
+        self._lazy = "value" not in wanted and value.is_static
 
-    def run(self, batch: Batch) -> Batch:
-        """Convert and transform a batch of raw records.
+    @property
+    def sources(self) -> list[str]:
+        """The generated loops so far."""
+        return self._steps.sources
+
+    def run(self, batch: Batch, attempts: Attempts = STRICT) -> list[Batch]:
+        """Convert and transform a batch of raw records: batches of one shape and topic each, in order.
 
         Raises:
             RecordError: the first record that cannot be converted or transformed, with its coordinates.
         """
-        keys, values = _run(self._compiled, self._stages, batch)
-        return Batch(
-            batch.topic, batch.partition, keys, values, batch.offsets, batch.timestamps_ms,
-            self.key_schema, self.value_schema,
-        )  # fmt: skip
+        if not batch.values:
+            return []
+        try:
+            return self._run_many(batch)
+        except Exception:  # noqa: BLE001 - whatever it was: one by one it is found again, with its record, or is gone
+            return self._run_each(batch, attempts)
+
+    def close(self) -> None:
+        """Release everything; called once when the task ends."""
+        self._steps.close()
+
+    def _run_many(self, batch: Batch) -> list[Batch]:
+        key_schemas, keys = self._key.read_many(batch.keys) if self._keyed and batch.keys else (None, batch.keys)
+        if self._lazy:
+            value = self._value
+            value_schemas: Schema | None | list[Schema | None] = value.read_schema
+            values: Sequence[Any] = LazyColumn(batch.values, lambda raw: value.read_many(raw)[1])
+        else:
+            value_schemas, values = self._value.read_many(batch.values)
+        headers: Sequence[list[Any]] = batch.headers
+        if self._headed and headers:
+            headers = [[self._header.read_header(name, raw) for name, raw in one] for one in headers]
+        made: list[Batch] = []
+        for start, stop, key_schema, value_schema in _runs(len(batch.values), key_schemas, value_schemas):
+            whole = stop - start == len(batch.values)
+            loop = self._steps.loop(Shape(key_schema, value_schema))
+            part = replace(batch, keys=keys, values=values, headers=headers)
+            made += _by_topic(loop.run(part if whole else _slice(part, start, stop)))
+        return made
+
+    def _run_each(self, batch: Batch, attempts: Attempts) -> list[Batch]:
+        made = _Collected(batch)
+        for at in range(len(batch.values)):
+            try:
+                read = self._read_one(batch, at, attempts)
+                after = self._steps.one(*read, batch, at, attempts)
+            except RecordSkipped:
+                continue
+            if after is not None:
+                made.add(at, *after)
+        return made.batches()
+
+    def _read_one(self, batch: Batch, at: int, attempts: Attempts) -> tuple[Cells, Shape]:
+        key_schema, key = None, batch.keys[at] if batch.keys else None
+        if self._keyed and batch.keys:
+            raw_key = key
+            key_schema, key = attempts.attempt(
+                lambda: self._key.read(raw_key), KEY_CONVERTER, self._key, batch, at
+            )
+        value_schema, value = attempts.attempt(
+            lambda: self._value.read(batch.values[at]), VALUE_CONVERTER, self._value, batch, at
+        )
+        headers: list[Any] = batch.headers[at] if batch.headers else []
+        if self._headed:
+            raw = headers
+            headers = attempts.attempt(
+                lambda: [self._header.read_header(name, data) for name, data in raw],
+                HEADER_CONVERTER, self._header, batch, at,
+            )  # fmt: skip
+        return (key, value, batch.topic, headers), Shape(key_schema, value_schema)
 
 
 class SourceChain:
-    """From what a source task gives to Kafka's bytes. Compiled once per kind of schema that comes along."""
+    """From what a source task gives to Kafka's bytes."""
 
-    def __init__(self, key: Converter, value: Converter, steps: Sequence[Step]) -> None:
-        self._key, self._value, self._steps = key, value, tuple(steps)
-        self._shapes: dict[tuple[Schema | None, Schema | None], tuple[str, _Compiled, list[_Stage]]] = {}
+    def __init__(self, key: Converter, value: Converter, header: HeaderConverter, steps: Sequence[Step]) -> None:
+        self._key, self._value, self._header = key, value, header
+        self._steps = _Steps(steps, owned=False)
+        self._headed = "headers" in _wanted(steps)
 
     @property
     def sources(self) -> list[str]:
-        """The generated functions so far."""
-        return [source for source, _, _ in self._shapes.values()]
+        """The generated loops so far."""
+        return self._steps.sources
 
-    def run(self, batch: Batch) -> Batch:
-        """Transform and convert a batch of Connect records; `None` as a value in the result is a tombstone.
+    def run(self, batch: Batch, attempts: Attempts = STRICT) -> list[Batch]:
+        """Transform and convert a batch of Connect records: raw batches of one topic each, in order; `None` as a value
+        is a tombstone.
 
         Raises:
             RecordError: the first record that cannot be transformed or converted.
         """
-        schemas = (batch.key_schema, batch.value_schema)
-        found = self._shapes.get(schemas)
-        if found is None:
-            found = self._shapes[schemas] = self._compile(*schemas)
-        keys, values = _run(found[1], found[2], batch)
-        return Batch(batch.topic, batch.partition, keys, values, batch.offsets, batch.timestamps_ms)
+        if not batch.values:
+            return []
+        try:
+            return self._run_many(batch)
+        except Exception:  # noqa: BLE001 - whatever it was: one by one it is found again, with its record, or is gone
+            return self._run_each(batch, attempts)
 
-    def _compile(self, key_schema: Schema | None, value_schema: Schema | None) -> tuple[str, _Compiled, list[_Stage]]:
-        shape = _Shape(self._steps, source=True, key_schema=key_schema, value_schema=value_schema)
-        write_key, write_value = _writer(self._key, key_schema), _writer(self._value, value_schema)
-        source, compiled = shape.compile(before=(None, None), after=(write_key, write_value))
-        stages = [
-            *shape.stages(),
-            _converter_stage("KEY_CONVERTER", self._key, True, write_key),
-            _converter_stage("VALUE_CONVERTER", self._value, False, write_value),
-        ]
-        return source, compiled, stages
+    def close(self) -> None:
+        """Release everything; called once when the task ends."""
+        self._steps.close()
 
+    def _run_many(self, batch: Batch) -> list[Batch]:
+        loop = self._steps.loop(Shape(batch.key_schema, batch.value_schema, source=True))
+        if self._headed and batch.headers:
+            batch = replace(batch, headers=[list(one) for one in batch.headers])
+        return [self._written(done) for done in _by_topic(loop.run(batch))]
 
-def _writer(converter: Converter, schema: Schema | None) -> _Many:
-    if schema is None:
-        return converter.from_connect_many
-    return lambda values: converter.from_connect_many(values, schema)
+    def _written(self, batch: Batch) -> Batch:
+        headers = [[self._written_header(one) for one in headers] for headers in batch.headers]
+        return replace(
+            batch,
+            keys=self._key.write_many(batch.keys, batch.key_schema) if batch.keys else (),
+            values=self._value.write_many(batch.values, batch.value_schema),
+            headers=headers,
+            key_schema=None,
+            value_schema=None,
+        )
 
+    def _written_header(self, header: Header) -> tuple[str, bytes | None]:
+        return header.key, self._header.write_header(header)
 
-def _converter_stage(name: str, converter: Converter, on_key: bool, convert: _Many) -> _Stage:
-    return _Stage(name, f"converter {converter.java_class}", on_key, lambda _batch, column, _at: convert(column))
-
-
-def _run(compiled: _Compiled, stages: Sequence[_Stage], batch: Batch) -> Columns:
-    count = len(batch.values)
-    offsets = batch.offsets or (0,) * count
-    timestamps = batch.timestamps_ms or (None,) * count
-    try:
-        return compiled(batch.topic, batch.partition, batch.keys, batch.values, offsets, timestamps)
-    except Exception as error:
-        _explain(stages, batch)
-        raise RecordError("", "the whole batch", batch.topic, batch.partition, None, error) from error
-
-
-def _explain(stages: Sequence[_Stage], batch: Batch) -> None:
-    """Run the records one by one, stage by stage, and raise RecordError for the first that fails."""
-    keys = batch.keys or (None,) * len(batch.values)
-    for at, (key, value) in enumerate(zip(keys, batch.values, strict=True)):
-        columns: list[Sequence[Any]] = [[key], [value]]
-        for stage in stages:
-            column = 0 if stage.on_key else 1
+    def _run_each(self, batch: Batch, attempts: Attempts) -> list[Batch]:
+        made = _Collected(batch)
+        for at in range(len(batch.values)):
+            headers = list(batch.headers[at]) if batch.headers else []
+            cells: Cells = (batch.keys[at] if batch.keys else None, batch.values[at], batch.topic, headers)
             try:
-                columns[column] = stage.run(batch, columns[column], at)
-            except Exception as error:
-                offset = batch.offsets[at] if batch.offsets else None
-                raise RecordError(stage.name, stage.step, batch.topic, batch.partition, offset, error) from error
+                after = self._steps.one(
+                    cells, Shape(batch.key_schema, batch.value_schema, source=True), batch, at, attempts
+                )
+                if after is not None:
+                    made.add(at, self._write_one(*after, batch, at, attempts), Shape(source=True))
+            except RecordSkipped:
+                continue
+        return made.batches()
+
+    def _write_one(self, cells: Cells, shape: Shape, batch: Batch, at: int, attempts: Attempts) -> Cells:
+        key, value, topic, headers = cells
+        raw_headers = attempts.attempt(
+            lambda: [self._written_header(one) for one in headers], HEADER_CONVERTER, self._header, batch, at
+        )
+        raw_key = None
+        if batch.keys or key is not None or shape.key is not None:
+            raw_key = attempts.attempt(lambda: self._key.write(key, shape.key), KEY_CONVERTER, self._key, batch, at)
+        raw_value = attempts.attempt(
+            lambda: self._value.write(value, shape.value), VALUE_CONVERTER, self._value, batch, at
+        )
+        return raw_key, raw_value, topic, cast("list[Header]", raw_headers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What a chain is compiled for: its steps and what kind of values they meet."""
+class _Collected:
+    """Records gathered one by one into batches of one topic and shape."""
 
-    steps: Sequence[Step]
-    source: bool
-    key_schema: Schema | None
-    value_schema: Schema | None
+    def __init__(self, given: Batch) -> None:
+        self._given = given
+        self._made: list[tuple[str | None, Shape, list[int], list[Cells]]] = []
 
-    def stages(self) -> list[_Stage]:
-        """Each step as a function of its own."""
-        return [self._stage(step) for step in self.steps]
+    def add(self, at: int, cells: Cells, shape: Shape) -> None:
+        if not self._made or (self._made[-1][0], self._made[-1][1]) != (cells[2], shape):
+            self._made.append((cells[2], shape, [], []))
+        self._made[-1][2].append(at)
+        self._made[-1][3].append(cells)
 
-    def _stage(self, step: Step) -> _Stage:
-        on_key = step.transformation.on_key
-        alone = _Shape([step], self.source, self.key_schema, self.value_schema)
-        _, compiled = alone.compile(before=(None, None), after=(None, None))
+    def batches(self) -> list[Batch]:
+        return [self._batch(*one) for one in self._made]
 
-        def run(batch: Batch, column: Sequence[Any], at: int) -> Sequence[Any]:
-            offsets = batch.offsets[at : at + 1] or (0,)
-            timestamps = batch.timestamps_ms[at : at + 1] or (None,)
-            keys, values = (column, [None]) if on_key else ([None], column)
-            return compiled(batch.topic, batch.partition, keys, values, offsets, timestamps)[0 if on_key else 1]
-
-        return _Stage("TRANSFORMATION", str(step), on_key, run)
-
-    def compile(
-        self, *, before: tuple[_Many | None, _Many | None], after: tuple[_Many | None, _Many | None]
-    ) -> tuple[str, _Compiled]:
-        """The generated source and its function. `before` and `after` convert the key and value columns."""
-        code = Code(source=self.source)
-        code.line("def chain(topic, partition, keys, values, offsets, timestamps):")
-        code.indent = 1
-        _emit_conversions(code, before)
-        for on_key, column, schema in ((True, "keys", self.key_schema), (False, "values", self.value_schema)):
-            steps = [step.transformation for step in self.steps if step.transformation.on_key is on_key]
-            if steps:
-                # A column fresh from a converter is ours to change; any other belongs to whoever gave it.
-                self._emit_loop(code, column, steps, schema, owned=before[0 if on_key else 1] is not None)
-        _emit_conversions(code, after)
-        code.line("return keys, values")
-        source = "\n".join(code.lines) + "\n"
-        namespace: dict[str, Any] = dict(code.constants)
-        exec(compile(source, "<chain>", "exec"), namespace)  # the text is ours: settings only enter through repr
-        return source, namespace["chain"]
-
-    def _emit_loop(
-        self, code: Code, column: str, steps: Sequence[Transformation], schema: Schema | None, *, owned: bool
-    ) -> None:
-        """One loop over a column that applies all its steps in place to each map."""
-        schemaless = schema is None
-        other = code.bind(_others(steps, schemaless=schemaless))
-        if column == "keys":
-            code.line("if not keys:")
-            code.line("    keys = [None] * len(values)")
-        body = Code(source=code.source)
-        body.constants = code.constants
-        for step in steps:
-            step.emit_map(body, "x")
-        if not schemaless:
-            code.line(f"for x in {column}:")
-            code.line(f"    {other}(x)")
-            return
-        used = sorted(body.uses)
-        if not owned:
-            code.line(f"{column} = [dict(x) if type(x) is dict else x for x in {column}]")
-        sources = ", ".join([column, *(f"{name}s" for name in used)])
-        code.line(f"for {', '.join(['x', *used])} in {f'zip({sources})' if used else column}:")
-        code.line("    if type(x) is dict:")
-        for line in body.lines or ["pass"]:
-            code.line(f"        {line}")
-        code.line("    else:")
-        code.line(f"        {other}(x)")
+    def _batch(self, topic: str | None, shape: Shape, places: list[int], cells: list[Cells]) -> Batch:
+        given = self._given
+        keys = [one[0] for one in cells]
+        headers = [one[3] for one in cells]
+        return Batch(
+            topic or "", given.partition,
+            keys if given.keys or any(key is not None for key in keys) else (),
+            [one[1] for one in cells],
+            [given.offsets[at] for at in places] if given.offsets else (),
+            [given.timestamps_ms[at] for at in places] if given.timestamps_ms else (),
+            shape.key, shape.value,
+            headers if any(headers) else (),
+        )  # fmt: skip
 
 
-def _emit_conversions(code: Code, converters: tuple[_Many | None, _Many | None]) -> None:
-    for column, convert in zip(("keys", "values"), converters, strict=True):
-        if convert is not None:
-            code.line(f"{column} = {code.bind(convert)}({column})")
+def _wanted(steps: Sequence[Step]) -> frozenset[Column]:
+    """The columns that steps look at or change, whatever the shape."""
+    return frozenset[Column]().union(*(step.touches for step in steps))
 
 
-def _others(steps: Sequence[Transformation], *, schemaless: bool) -> Callable[[Any], None]:
-    """What a column's steps do, in order, with a value that is no map."""
-    if len(steps) == 1:
-        only = steps[0]
-        return lambda value: only.other(value, schemaless=schemaless)
+def _runs(
+    count: int, keys: Schema | None | list[Schema | None], values: Schema | None | list[Schema | None]
+) -> Iterator[tuple[int, int, Schema | None, Schema | None]]:
+    """Stretches of records with the same pair of schemas: start, stop, schema of key and value."""
+    if not isinstance(keys, list) and not isinstance(values, list):
+        yield 0, count, keys, values
+        return
+    each_key = keys if isinstance(keys, list) else [keys] * count
+    each_value = values if isinstance(values, list) else [values] * count
+    start = 0
+    for pair, group in groupby(zip(each_key, each_value, strict=True)):
+        stop = start + sum(1 for _ in group)
+        yield start, stop, *pair
+        start = stop
 
-    def other(value: Any) -> None:
-        for step in steps:
-            step.other(value, schemaless=schemaless)
 
-    return other
+def _slice(batch: Batch, start: int, stop: int) -> Batch:
+    return replace(
+        batch,
+        keys=batch.keys[start:stop],
+        values=batch.values[start:stop],
+        offsets=batch.offsets[start:stop],
+        timestamps_ms=batch.timestamps_ms[start:stop],
+        headers=batch.headers[start:stop],
+    )
+
+
+def _by_topic(batch: Batch) -> Iterator[Batch]:
+    """The batch split where its topic changes."""
+    if not batch.values:
+        return
+    if not batch.topics:
+        yield batch
+        return
+    start = 0
+    for topic, group in groupby(batch.topics):
+        stop = start + sum(1 for _ in group)
+        part = batch if stop - start == len(batch.values) else _slice(batch, start, stop)
+        yield replace(part, topic=topic, topics=())
+        start = stop

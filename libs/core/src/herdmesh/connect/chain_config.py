@@ -1,6 +1,7 @@
 """From a connector's configuration to its chain.
 
-Owns how `key.converter`, `value.converter` and `transforms` are read (reference configs 4.1, 6). Compiling: `chain`.
+Owns how `key.converter`, `value.converter`, `header.converter`, `transforms` and `predicates` are read (reference
+configs 4.1, 6). Compiling: `program`; running: `chain`.
 
 Invariant: a configuration `violations` finds nothing wrong with builds a chain.
 """
@@ -10,23 +11,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from herdmesh.connect.chain import SinkChain, SourceChain, Step
+from herdmesh.connect.chain import SinkChain, SourceChain
 from herdmesh.connect.config import FieldViolation, RawConfig, Type, parse_value
-from herdmesh.connect.converters import Converter, make_converter
+from herdmesh.connect.converters import Converter, HeaderConverter, make_converter, make_header_converter
 from herdmesh.connect.errors import ConfigError, ConnectError
+from herdmesh.connect.predicates import PREDICATES, Predicate
+from herdmesh.connect.program import Step
 from herdmesh.connect.transforms import Transformation, make_transformation
 from herdmesh.connect.validators import unique_aliases
 
 _ALIASES = unique_aliases("transformation aliases")
+_PREDICATE_ALIASES = unique_aliases("predicate aliases")
 
 
-def sink_chain(config: RawConfig, *, worker: RawConfig | None = None, keys: bool = True) -> SinkChain:
+def sink_chain(
+    config: RawConfig, *, worker: RawConfig | None = None, keys: bool = True, headers: bool = True
+) -> SinkChain:
     """The chain of a sink task. `worker` gives the converters a connector does not name itself.
 
     Raises:
         ConfigError: the first thing wrong, with the full key.
     """
-    return SinkChain(*converters(config, worker=worker), transformations(config), keys=keys)
+    return SinkChain(*converters(config, worker=worker), transformations(config), keys=keys, headers=headers)
 
 
 def source_chain(config: RawConfig, *, worker: RawConfig | None = None) -> SourceChain:
@@ -34,34 +40,41 @@ def source_chain(config: RawConfig, *, worker: RawConfig | None = None) -> Sourc
     return SourceChain(*converters(config, worker=worker), transformations(config))
 
 
-def converters(config: RawConfig, *, worker: RawConfig | None = None) -> tuple[Converter, Converter]:
-    """The key and value converters in force. Raises ConfigError with the full key."""
+def converters(config: RawConfig, *, worker: RawConfig | None = None) -> tuple[Converter, Converter, HeaderConverter]:
+    """The key, value and header converters in force. Raises ConfigError with the full key."""
     return (
-        make_converter("key.converter", config, is_key=True, defaults=worker),
-        make_converter("value.converter", config, is_key=False, defaults=worker),
+        make_converter("key.converter", config, role="key", defaults=worker),
+        make_converter("value.converter", config, role="value", defaults=worker),
+        make_header_converter("header.converter", config, defaults=worker),
     )
 
 
 def transformations(config: RawConfig) -> list[Step]:
-    """The configured transformations in order. Raises ConfigError with the full key."""
-    return [Step(alias, _transformation(config, alias)) for alias in _aliases(config)]
+    """The configured transformations in order, with their predicates. Raises ConfigError with the full key."""
+    predicates = _predicates(config)
+    return [_step(config, alias, predicates) for alias in _aliases(config, "transforms")]
 
 
 def violations(config: RawConfig, *, worker: RawConfig | None = None) -> list[FieldViolation]:
     """Everything that keeps a chain from being built: what is not built yet, and what only making it shows."""
     found: list[FieldViolation] = []
-    for field, is_key in (("key.converter", True), ("value.converter", False)):
+    for field, make in (
+        ("key.converter", lambda: make_converter("key.converter", config, role="key", defaults=worker)),
+        ("value.converter", lambda: make_converter("value.converter", config, role="value", defaults=worker)),
+        ("header.converter", lambda: make_header_converter("header.converter", config, defaults=worker)),
+    ):
         try:
-            make_converter(field, config, is_key=is_key, defaults=worker)
+            make()
         except ConnectError as error:
             found.append(_violation(error, field))
     try:
-        aliases = _aliases(config)
+        aliases = _aliases(config, "transforms")
+        predicates = _predicates(config)
     except ConfigError as error:
         return [*found, _violation(error, "transforms")]
     for alias in aliases:
         try:
-            _transformation(config, alias)
+            _step(config, alias, predicates)
         except ConfigError as error:
             found.append(_violation(error, f"transforms.{alias}.type"))
     return found
@@ -73,44 +86,72 @@ def _violation(error: ConnectError, field: str) -> FieldViolation:
     return FieldViolation(field, str(error))
 
 
-def _aliases(config: RawConfig) -> list[str]:
-    aliases: list[str] | None = parse_value("transforms", config.get("transforms", ""), Type.LIST)
-    _ALIASES.check("transforms", aliases)
+def _aliases(config: RawConfig, field: str) -> list[str]:
+    aliases: list[str] | None = parse_value(field, config.get(field, ""), Type.LIST)
+    (_ALIASES if field == "transforms" else _PREDICATE_ALIASES).check(field, aliases)
     return aliases or []
 
 
-def _transformation(config: RawConfig, alias: str) -> Transformation:
-    made, settings = _made(config, alias)
-    try:
-        made.configure(settings)
-    except ConfigError as error:
-        raise ConfigError(str(error), field=f"transforms.{alias}.{error.field or 'type'}", fix=error.fix) from error
-    return made
+def _below(config: RawConfig, prefix: str) -> dict[str, Any]:
+    return {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
 
 
-def _made(config: RawConfig, alias: str) -> tuple[Transformation, Mapping[str, Any]]:
-    """The transformation of an alias, not configured yet, and its settings."""
-    prefix = f"transforms.{alias}."
-    settings = {key[len(prefix) :]: value for key, value in config.items() if key.startswith(prefix)}
-    field = f"{prefix}type"
+def _class_name(field: str, settings: dict[str, Any]) -> str:
     name = parse_value(field, settings.pop("type", None), Type.CLASS)
     if not name:
         raise ConfigError(
             f'Missing required configuration "{field}" which has no default value.', field=field, fix="name a class"
         )
-    made = make_transformation(field, name)
-    predicate = settings.pop("predicate", None)
-    negated = settings.pop("negate", None)
-    if predicate is not None:
-        raise ConfigError(
-            f"Invalid value {predicate} for configuration {prefix}predicate: predicates are not built yet",
-            field=f"{prefix}predicate",
-            fix="leave it out",
+    return name
+
+
+def _predicates(config: RawConfig) -> dict[str, Predicate]:
+    found: dict[str, Predicate] = {}
+    for alias in _aliases(config, "predicates"):
+        prefix = f"predicates.{alias}."
+        settings = _below(config, prefix)
+        field = f"{prefix}type"
+        name = _class_name(field, settings)
+        cls = PREDICATES.get(name)
+        if cls is None:
+            raise ConfigError.for_value(
+                field, name, f"Class {name} could not be found.", fix=f"use one of: {', '.join(PREDICATES)}"
+            )
+        made = cls()
+        try:
+            made.configure(settings)
+        except ConfigError as error:
+            raise ConfigError(str(error), field=f"{prefix}{error.field or 'type'}", fix=error.fix) from error
+        found[alias] = made
+    return found
+
+
+def _step(config: RawConfig, alias: str, predicates: Mapping[str, Predicate]) -> Step:
+    prefix = f"transforms.{alias}."
+    settings = _below(config, prefix)
+    field = f"{prefix}type"
+    made = make_transformation(field, _class_name(field, settings))
+    named = settings.pop("predicate", None)
+    negate = settings.pop("negate", None)
+    _configure(made, settings, alias)
+    if named is None:
+        if negate is not None:
+            raise ConfigError(
+                f"Config '{prefix}negate' was provided but there is no config '{prefix}predicate' defining a predicate "
+                "to be negated.",
+                field=f"{prefix}negate",
+            )
+        return Step(alias, made)
+    predicate = predicates.get(str(named).strip())
+    if predicate is None:
+        raise ConfigError.for_value(
+            f"{prefix}predicate", named, f"no predicate of that name in predicates ({', '.join(predicates) or 'none'})"
         )
-    if negated is not None:
-        raise ConfigError(
-            f"Config '{prefix}negate' was provided but there is no config '{prefix}predicate' defining a predicate to "
-            "be negated.",
-            field=field,
-        )
-    return made, settings
+    return Step(alias, made, predicate, parse_value(f"{prefix}negate", negate, Type.BOOLEAN) is True)
+
+
+def _configure(made: Transformation, settings: Mapping[str, Any], alias: str) -> None:
+    try:
+        made.configure(settings)
+    except ConfigError as error:
+        raise ConfigError(str(error), field=f"transforms.{alias}.{error.field or 'type'}", fix=error.fix) from error

@@ -1,21 +1,27 @@
-"""The Connect data model in Python: what a record, a schema and a value are.
+"""The Connect data model in Python: what a record and a value are.
 
-Owns the types. Does not convert or transform them. Thin where nothing needs more yet: schemas describe, they do not
-validate.
+Owns the types. Schemas: `schemas`. Whether a value fits one: `checks`. Does not convert or transform.
 
 Schemaless values are plain Python: None, bool, int (Java long), float (Java double), str, bytes, list, dict. The Java
 types Python has no own type for are marker subclasses (`Int32(5)` is an int), so that code that does not care sees
 plain numbers and code that must print or refuse like Java can tell. `Decimal` is Java's BigDecimal.
 
-Invariant: a value's Java class can be told from its Python type alone (`javavalues.java_class`).
+Under a schema a plain int or float stands for the Java class the schema names (5 under INT8 is a Byte), so that reading
+a record makes no object per number; a marker stands for its own class alone (`Int64(5)` under INT8 is a Long, and does
+not fit).
+
+Invariant: a value's Java class can be told from its Python type and the schema it is under.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.schemas import Field, Schema
 
 
 class Int8(int):
@@ -34,8 +40,16 @@ class BigInteger(int):
     """A Java BigInteger; has no Connect type of its own."""
 
 
+class Int64(int):
+    """A Java Long under a schema that wants another class; everywhere else a plain int is one."""
+
+
 class Float32(float):
     """A Java Float."""
+
+
+class Float64(float):
+    """A Java Double under a schema that wants another class; everywhere else a plain float is one."""
 
 
 class JavaDate(int):
@@ -46,45 +60,66 @@ class JavaDate(int):
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=int(self))
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
-    """A field of a struct schema, in order."""
-
-    name: str
-    schema: Schema
-
-
-@dataclass(frozen=True, slots=True)
-class Schema:
-    """A Connect schema (reference data-model 1.1). `type` is the upper-case name: INT8 ... FLOAT64, BOOLEAN, STRING,
-    BYTES, ARRAY, MAP, STRUCT. `parameters` is None or non-empty."""
-
-    type: str
-    optional: bool = False
-    name: str | None = None
-    version: int | None = None
-    doc: str | None = None
-    parameters: Mapping[str, str] | None = None
-    default: Any = None
-    fields: tuple[Field, ...] = ()
-    key_schema: Schema | None = None
-    value_schema: Schema | None = None
-
-
-OPTIONAL_STRING = Schema("STRING", optional=True)
-OPTIONAL_BYTES = Schema("BYTES", optional=True)
-
-
-@dataclass(slots=True)
 class Struct:
-    """A value of a struct schema: `values` by field name, a missing name is unset."""
+    """A value of a struct schema (reference data-model 1.5).
 
-    schema: Schema
-    values: dict[str, Any]
+    `values` has one item for each field of the schema, in its order; None = not set. A default applies when a field is
+    read by `get`, not in `values`, as in Java.
+    """
+
+    __slots__ = ("schema", "values")
+
+    def __init__(self, schema: Schema, values: list[Any] | None = None) -> None:
+        """`values` is taken as it is, not checked and not copied. Raises DataError when the schema is no struct's."""
+        if schema.type != "STRUCT":
+            raise DataError(f"Not a struct schema: {schema}")
+        self.schema = schema
+        self.values: list[Any] = [None] * len(schema.fields) if values is None else values
+
+    def put(self, name: str, value: Any) -> Struct:
+        """Set a field; returns the struct. Raises DataError for an unknown field or a value that does not fit."""
+        from herdmesh.connect.checks import check_value  # it needs this module itself
+
+        field = self._field(name)
+        check_value(field.schema, value, name)
+        self.values[field.index] = value
+        return self
+
+    def get(self, name: str) -> Any:
+        """The field's value, or its default when it has none. Raises DataError for an unknown field."""
+        field = self._field(name)
+        value = self.values[field.index]
+        return field.schema.default if value is None else value
+
+    def get_without_default(self, name: str) -> Any:
+        """The field's value as it was put. Raises DataError for an unknown field."""
+        return self.values[self._field(name).index]
+
+    def validate(self) -> None:
+        """Raises DataError when a field has no value though it needs one, or one that does not fit."""
+        from herdmesh.connect.checks import check_struct  # it needs this module itself
+
+        check_struct(self)
+
+    def _field(self, name: str) -> Field:
+        place = self.schema.places.get(name)
+        if place is None:
+            raise DataError(f"{name} is not a valid field name")
+        return self.schema.fields[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Struct) and self.schema is other.schema and self.values == other.values
 
     def __hash__(self) -> int:
-        # A struct can be a map's key. Equal structs have equal names and fields; their values may not be hashable.
-        return hash((self.schema.name, frozenset(self.values)))
+        # A struct can be a map's key; its values may not be hashable.
+        return hash(self.schema)
+
+    def __repr__(self) -> str:
+        return f"Struct({self.schema!r}, {self.values!r})"
+
+    def frozen(self, freeze: Callable[[Any], Any]) -> tuple[Any, ...]:
+        """A hashable form, for `Schema`."""
+        return Struct, self.schema, tuple(freeze(value) for value in self.values)
 
 
 @dataclass(slots=True)
@@ -120,13 +155,15 @@ class ConnectRecord:
 
 @dataclass(slots=True)
 class Batch:
-    """Many records of one topic and partition as columns of equal length: how the record loop and a chain exchange
+    """Many records of one partition and one shape as columns of equal length: how the record loop and a chain exchange
     them.
 
-    `keys` and `values` hold raw bytes (or None) on the Kafka side and Connect values on the connector's side. For a
-    sink `partition` and `offsets` are Kafka's. For a source `partition` is None unless the connector chose one, and
-    `offsets` is empty. `timestamps_ms` is empty when nobody needs timestamps, else one per record, None = none; empty
-    `keys` means that no record has one. The schemas hold for all records; None = schemaless.
+    `keys` and `values` hold raw bytes (or None) on the Kafka side and Connect values on the connector's side, `headers`
+    pairs of name and bytes there and `Header`s here. For a sink `partition` and `offsets` are Kafka's. For a source
+    `partition` is None unless the connector chose one, and `offsets` is empty. `timestamps_ms` is empty when nobody
+    needs timestamps, else one per record, None = none; empty `keys` or `headers` mean that no record has any. The
+    schemas hold for all records; None = schemaless. `topics` is empty unless records go to several: then it counts, and
+    `topic` does not.
     """
 
     topic: str
@@ -137,3 +174,5 @@ class Batch:
     timestamps_ms: Sequence[int | None] = ()
     key_schema: Schema | None = None
     value_schema: Schema | None = None
+    headers: Sequence[list[Any]] = ()
+    topics: Sequence[str] = ()

@@ -4,6 +4,9 @@ Owns the exception classes only. Does not decide what a caller does with them (t
 
     ConnectError                     anything of this library
     +-- DataError                    bad data: a record that cannot be read, converted or transformed
+    |   +-- SchemaBuilderError       a schema that cannot be built
+    |   +-- SchemaProjectorError     a value that cannot be projected from one schema to another
+    +-- RetriableError               what may work when tried again
     +-- ConfigError                  a configuration value that cannot be used; carries the key
     +-- SerializationError           a codec that cannot be set up or used
     +-- RecordError                  a record that failed in a chain; carries stage, step and coordinates
@@ -24,6 +27,24 @@ class DataError(ConnectError):
     """Data that cannot be read, converted or transformed (Java: `DataException`)."""
 
     java_class = "org.apache.kafka.connect.errors.DataException"
+
+
+class SchemaBuilderError(DataError):
+    """A schema that cannot be built (Java: `SchemaBuilderException`)."""
+
+    java_class = "org.apache.kafka.connect.errors.SchemaBuilderException"
+
+
+class SchemaProjectorError(DataError):
+    """A value that cannot be projected (Java: `SchemaProjectorException`)."""
+
+    java_class = "org.apache.kafka.connect.errors.SchemaProjectorException"
+
+
+class RetriableError(ConnectError):
+    """What may work when tried again (Java: `RetriableException`)."""
+
+    java_class = "org.apache.kafka.connect.errors.RetriableException"
 
 
 class SerializationError(ConnectError):

@@ -12,9 +12,10 @@ from collections.abc import Collection
 from decimal import Decimal
 from typing import Any, cast
 
-from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, JavaDate, Struct
+from herdmesh.connect.data import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javanumbers import double_text, float_text
+from herdmesh.connect.schemas import Schema
 
 # Python type -> (schema type or None, Java class). dict and list stand for the classes Connect itself makes.
 _TYPES: dict[type[object], tuple[str | None, str]] = {
@@ -24,8 +25,10 @@ _TYPES: dict[type[object], tuple[str | None, str]] = {
     Int16: ("INT16", "java.lang.Short"),
     Int32: ("INT32", "java.lang.Integer"),
     int: ("INT64", "java.lang.Long"),
+    Int64: ("INT64", "java.lang.Long"),
     Float32: ("FLOAT32", "java.lang.Float"),
     float: ("FLOAT64", "java.lang.Double"),
+    Float64: ("FLOAT64", "java.lang.Double"),
     bytes: ("BYTES", "[B"),
     bytearray: ("BYTES", "[B"),
     memoryview: ("BYTES", "java.nio.HeapByteBuffer"),
@@ -37,6 +40,16 @@ _TYPES: dict[type[object], tuple[str | None, str]] = {
     Decimal: (None, "java.math.BigDecimal"),
     JavaDate: (None, "java.util.Date"),
 }
+
+_NUMBERS: dict[str, tuple[type[object], str]] = {
+    "INT8": (int, "java.lang.Byte"),
+    "INT16": (int, "java.lang.Short"),
+    "INT32": (int, "java.lang.Integer"),
+    "INT64": (int, "java.lang.Long"),
+    "FLOAT32": (float, "java.lang.Float"),
+    "FLOAT64": (float, "java.lang.Double"),
+}
+"""What a plain number is under a schema."""
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -71,15 +84,19 @@ def schema_type(value: Any) -> str | None:
     return _TYPES.get(type_of(value), (None, ""))[0]
 
 
-def java_class(value: Any) -> str:
-    """The Java class of a value, as `getClass().getName()` gives it."""
+def java_class(value: Any, schema: Schema | None = None) -> str:
+    """The Java class of a value under that schema (None = schemaless), as `getClass().getName()` gives it."""
     kind = type_of(value)
+    if schema is not None and kind in (int, float):
+        named = _NUMBERS.get(schema.type)
+        if named is not None and named[0] is kind:
+            return named[1]
     known = _TYPES.get(kind)
     return known[1] if known else f"{kind.__module__}.{kind.__qualname__}"
 
 
-def java_text(value: Any) -> str:
-    """`String.valueOf(value)`."""
+def java_text(value: Any, schema: Schema | None = None) -> str:
+    """`String.valueOf(value)` of a value under that schema (None = schemaless)."""
     if isinstance(value, str):
         return value
     if value is None:
@@ -91,16 +108,20 @@ def java_text(value: Any) -> str:
     if isinstance(value, int):
         return int.__repr__(value)
     if isinstance(value, float):
-        return float_text(value) if isinstance(value, Float32) else double_text(value)
+        if isinstance(value, Float32) or (schema is not None and schema.type == "FLOAT32" and type(value) is float):
+            return float_text(value)
+        return double_text(value)
     if isinstance(value, dict):
         members = cast("dict[Any, Any]", value).items()
-        return "{" + ", ".join(f"{java_text(key)}={java_text(item)}" for key, item in members) + "}"
+        of_key, of_value = (None, None) if schema is None else (schema.key_schema, schema.value_schema)
+        return "{" + ", ".join(f"{java_text(key, of_key)}={java_text(item, of_value)}" for key, item in members) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(java_text(item) for item in cast("list[Any]", value)) + "]"
+        of_item = None if schema is None else schema.value_schema
+        return "[" + ", ".join(java_text(item, of_item) for item in cast("list[Any]", value)) + "]"
     if isinstance(value, Struct):
         # Struct.toString leaves unset and null fields out and does not show defaults.
-        shown = ((f.name, value.values.get(f.name)) for f in value.schema.fields)
-        return "Struct{" + ",".join(f"{name}={java_text(item)}" for name, item in shown if item is not None) + "}"
+        shown = zip(value.schema.fields, value.values, strict=True)
+        return "Struct{" + ",".join(f"{f.name}={java_text(item, f.schema)}" for f, item in shown if item is not None) + "}"
     if isinstance(value, Decimal):
         return decimal_text(value)
     if isinstance(value, memoryview):

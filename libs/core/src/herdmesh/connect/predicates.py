@@ -1,13 +1,19 @@
-"""The options of Connect's predicates, with its texts (reference transforms-converters 3).
+"""Connect's predicates: which records a transformation applies to (reference transforms-converters 3).
 
-Owns the definitions only. Invariant: they equal the ones the real classes declare (golden configdef vectors).
+Owns their options, with Connect's texts, and what each asks of a record. Invariant: the definitions equal the ones the
+real classes declare (golden configdef vectors); a predicate only looks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect import javaregex
+from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, RawConfig, Type
+from herdmesh.connect.data import Header
+from herdmesh.connect.transforms.base import Code, Column
 from herdmesh.connect.validators import all_of, non_empty_string, regex
 
 HAS_HEADER_KEY = ConfigDef(
@@ -33,3 +39,97 @@ DEFINITIONS: Mapping[str, ConfigDef] = {
     }.items()
 }
 """By Java class."""
+
+
+class Predicate(ABC):
+    """One predicate class."""
+
+    java_class: ClassVar[str]
+    config_def: ClassVar[ConfigDef]
+
+    touches: ClassVar[frozenset[Column]]
+    """The columns it looks at."""
+
+    def configure(self, config: RawConfig) -> None:
+        """Take the settings below the alias, without prefix. Raises ConfigError; `field` is the key without prefix."""
+        self._set_up(self.config_def.parse(config))
+
+    @abstractmethod
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        """Take the parsed settings."""
+
+    @abstractmethod
+    def emit(self, code: Code) -> str:
+        """An expression that is true for the records wanted."""
+
+    @abstractmethod
+    def test(self, key: Any, value: Any, topic: str | None, headers: Sequence[Header]) -> bool:
+        """Whether the record is wanted."""
+
+
+class HasHeaderKey(Predicate):
+    """True for a record with a header of that name."""
+
+    java_class = "org.apache.kafka.connect.transforms.predicates.HasHeaderKey"
+    config_def = HAS_HEADER_KEY
+    touches = frozenset[Column](("headers",))
+
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        self._name: str = settings["name"]
+
+    def emit(self, code: Code) -> str:
+        return f"any([header.key == {self._name!r} for header in {code.read('headers')}])"
+
+    def test(self, key: Any, value: Any, topic: str | None, headers: Sequence[Header]) -> bool:
+        return any(header.key == self._name for header in headers)
+
+
+class RecordIsTombstone(Predicate):
+    """True for a record whose value is null."""
+
+    java_class = "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone"
+    config_def = RECORD_IS_TOMBSTONE
+    touches = frozenset[Column](("value",))
+
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        return
+
+    def emit(self, code: Code) -> str:
+        return f"{code.read('value')} is None"
+
+    def test(self, key: Any, value: Any, topic: str | None, headers: Sequence[Header]) -> bool:
+        return value is None
+
+
+class TopicNameMatches(Predicate):
+    """True for a record whose topic is matched in full."""
+
+    java_class = "org.apache.kafka.connect.transforms.predicates.TopicNameMatches"
+    config_def = TOPIC_NAME_MATCHES
+    touches = frozenset[Column](("topic",))
+
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        self._pattern: str = settings["pattern"]
+        self._known: dict[str, bool] = {}
+
+    def emit(self, code: Code) -> str:
+        return f"{code.bind(self._matches)}({code.read('topic')})"
+
+    def test(self, key: Any, value: Any, topic: str | None, headers: Sequence[Header]) -> bool:
+        return self._matches(topic)
+
+    def _matches(self, topic: str | None) -> bool:
+        if topic is None:
+            return False
+        found = self._known.get(topic)
+        if found is None:
+            found = self._known[topic] = javaregex.matches(self._pattern, topic)
+        return found
+
+
+PREDICATES: Mapping[str, type[Predicate]] = {
+    name: cls
+    for cls in (HasHeaderKey, RecordIsTombstone, TopicNameMatches)
+    for name in (cls.java_class, cls.__name__)
+}
+"""By Java class and simple name."""

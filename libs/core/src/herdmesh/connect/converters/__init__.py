@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from herdmesh.connect.config import RawConfig
-from herdmesh.connect.converters.base import Converter
+from herdmesh.connect.converters.base import Converter, HeaderConverter, Role
 from herdmesh.connect.converters.byte_array import ByteArrayConverter
 from herdmesh.connect.converters.definitions import is_converter
 from herdmesh.connect.converters.json import JsonConverter
+from herdmesh.connect.converters.simple_header import SimpleHeaderConverter
 from herdmesh.connect.converters.string import StringConverter
 from herdmesh.connect.errors import ConfigError
 
+_SIMPLE = (SimpleHeaderConverter.java_class, "SimpleHeaderConverter", "Simple")
 _CLASSES: tuple[type[Converter], ...] = (StringConverter, JsonConverter, ByteArrayConverter)
 
 CONVERTERS: Mapping[str, type[Converter]] = {
@@ -41,8 +43,8 @@ def converter_class(field: str, name: str) -> type[Converter]:
     return found
 
 
-def make_converter(field: str, config: RawConfig, *, is_key: bool, defaults: RawConfig | None = None) -> Converter:
-    """The configured converter of `field` (`key.converter` or `value.converter`).
+def make_converter(field: str, config: RawConfig, *, role: Role, defaults: RawConfig | None = None) -> Converter:
+    """The configured converter of `field` (`key.converter`, `value.converter` or `header.converter`).
 
     When `config` does not name one, `defaults` (the worker's) does, and then only its settings count (configs 4.1).
 
@@ -59,11 +61,27 @@ def make_converter(field: str, config: RawConfig, *, is_key: bool, defaults: Raw
     prefix = f"{field}."
     try:
         converter.configure(
-            {key[len(prefix) :]: value for key, value in source.items() if key.startswith(prefix)}, is_key
+            {key[len(prefix) :]: value for key, value in source.items() if key.startswith(prefix)}, role
         )
     except ConfigError as error:
         raise ConfigError(str(error), field=prefix + error.field, fix=error.fix) from error
     return converter
 
 
-__all__ = ["CONVERTERS", "Converter", "converter_class", "make_converter"]
+def make_header_converter(field: str, config: RawConfig, *, defaults: RawConfig | None = None) -> HeaderConverter:
+    """The configured header converter: SimpleHeaderConverter when neither names one. As `make_converter`."""
+    source: RawConfig = config if config.get(field) is not None else defaults or {}
+    name = str(source.get(field) or SimpleHeaderConverter.java_class)
+    converter: HeaderConverter
+    converter = SimpleHeaderConverter() if name in _SIMPLE else converter_class(field, name)()
+    prefix = f"{field}."
+    try:
+        converter.configure(
+            {key[len(prefix) :]: value for key, value in source.items() if key.startswith(prefix)}, "header"
+        )
+    except ConfigError as error:
+        raise ConfigError(str(error), field=prefix + error.field, fix=error.fix) from error
+    return converter
+
+
+__all__ = ["CONVERTERS", "Converter", "HeaderConverter", "converter_class", "make_converter", "make_header_converter"]

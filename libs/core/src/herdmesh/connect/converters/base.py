@@ -1,56 +1,89 @@
 """What a converter is.
 
-Owns the base class. Concrete converters are one module each beside it; `converters` looks them up.
+Owns the base classes. Concrete converters are one module each beside it; `converters` looks them up.
 
-Invariant: after `configure`, `to_connect` and `from_connect` are plain callables without further state to look up, so
-the record loop and the chain compiler can bind them once.
+Invariant: after `configure`, reading and writing need nothing but their arguments, so that the record loop can bind
+them once.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from herdmesh.connect.config import ConfigDef, RawConfig
-from herdmesh.connect.data import Schema
+from herdmesh.connect.data import Header
+from herdmesh.connect.schemas import Schema
+
+Role = Literal["key", "value", "header"]
+Schemas = Schema | None | list[Schema | None]
+"""Of a column: one for all its records (None = schemaless), or a list with one for each."""
 
 
-class Converter(ABC):
-    """Between a record's bytes and Connect values (reference transforms-converters 4, 5)."""
+class HeaderConverter(ABC):
+    """Between a header's bytes and a Connect header."""
 
     java_class: ClassVar[str]
     config_def: ClassVar[ConfigDef]
 
-    read_schema: Schema | None = None
-    """Schema of every value this converter reads; None = schemaless."""
-
-    def configure(self, config: RawConfig, is_key: bool) -> None:
+    def configure(self, config: RawConfig, role: Role) -> None:
         """Take the settings below the converter's prefix, without it (`schemas.enable`, ...).
 
         Raises:
             ConfigError: a setting that cannot be used; `field` is the key without prefix.
         """
-        self._set_up(self.config_def.parse({**config, "converter.type": "key" if is_key else "value"}))
+        self.role: Role = role
+        self._set_up(self.config_def.parse({**config, "converter.type": role}))
 
     @abstractmethod
     def _set_up(self, settings: dict[str, Any]) -> None:
         """Take the parsed settings."""
 
     @abstractmethod
-    def to_connect(self, data: bytes | None, /) -> Any:
-        """Read one value; its schema is `read_schema`. Raises DataError with Connect's text."""
+    def read_header(self, name: str, data: bytes | None) -> Header:
+        """Read one header. Raises DataError with Connect's text."""
 
     @abstractmethod
-    def from_connect(self, value: Any, /, schema: Schema | None = None) -> bytes | None:
+    def write_header(self, header: Header) -> bytes | None:
+        """Write one header. Raises DataError with Connect's text."""
+
+    def __str__(self) -> str:
+        return f"converter {self.java_class}"
+
+
+class Converter(HeaderConverter):
+    """Between a record's bytes and Connect values (reference transforms-converters 4, 5); for headers too."""
+
+    is_static: bool = True
+    """Every value this converter reads has `read_schema`."""
+    read_schema: Schema | None = None
+    """The schema of what is read; None = schemaless. Means nothing where `is_static` is False."""
+
+    @abstractmethod
+    def read(self, data: bytes | None, /) -> tuple[Schema | None, Any]:
+        """Read one value and its schema. Raises DataError with Connect's text."""
+
+    @abstractmethod
+    def write(self, value: Any, schema: Schema | None, /) -> bytes | None:
         """Write one value; None means a tombstone. Raises DataError with Connect's text."""
 
-    def to_connect_many(self, data: Sequence[bytes | None], /) -> list[Any]:
-        """`to_connect` of each."""
-        return list(map(self.to_connect, data))
+    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
+        """`read` of each: their schemas and values. Raises what `read` raises for one of them."""
+        read = [self.read(one) for one in data]
+        if self.is_static:
+            return self.read_schema, [value for _, value in read]
+        schemas: list[Schema | None] = [schema for schema, _ in read]
+        first = schemas[0] if schemas else None
+        return (first if schemas.count(first) == len(schemas) else schemas), [value for _, value in read]
 
-    def from_connect_many(self, values: Sequence[Any], /, schema: Schema | None = None) -> list[bytes | None]:
-        """`from_connect` of each, all under one schema."""
-        if schema is None:
-            return list(map(self.from_connect, values))
-        return [self.from_connect(value, schema) for value in values]
+    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:
+        """`write` of each, all under one schema."""
+        return [self.write(value, schema) for value in values]
+
+    def read_header(self, name: str, data: bytes | None) -> Header:
+        schema, value = self.read(data)
+        return Header(name, value, schema)
+
+    def write_header(self, header: Header) -> bytes | None:
+        return self.write(header.value, header.schema)

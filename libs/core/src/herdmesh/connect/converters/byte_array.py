@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from herdmesh.connect.converters import definitions
-from herdmesh.connect.converters.base import Converter
-from herdmesh.connect.data import OPTIONAL_BYTES, Schema
+from herdmesh.connect.converters.base import Converter, Schemas
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import java_class
+from herdmesh.connect.schemas import OPTIONAL_BYTES, Schema
 
 
 class ByteArrayConverter(Converter):
@@ -25,17 +25,17 @@ class ByteArrayConverter(Converter):
     def _set_up(self, settings: dict[str, Any]) -> None:
         pass
 
-    def to_connect(self, data: bytes | None, /) -> bytes | None:
-        return data
+    def read(self, data: bytes | None, /) -> tuple[Schema | None, Any]:
+        return OPTIONAL_BYTES, data
 
-    def from_connect(self, value: Any, /, schema: Schema | None = None) -> bytes | None:
+    def write(self, value: Any, schema: Schema | None, /) -> bytes | None:
         if schema is not None and schema.type != "BYTES":
             raise DataError(f"Invalid schema type for ByteArrayConverter: {schema.type}")
         if value is None or isinstance(value, bytes):
             return value
         if isinstance(value, bytearray | memoryview):
             return bytes(cast("bytearray", value))
-        raise DataError(f"ByteArrayConverter is not compatible with objects of type class {java_class(value)}")
+        raise DataError(f"ByteArrayConverter is not compatible with objects of type class {java_class(value, schema)}")
 
-    def to_connect_many(self, data: Sequence[bytes | None], /) -> list[Any]:
-        return list(data)
+    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
+        return OPTIONAL_BYTES, list(data)

@@ -15,9 +15,9 @@ from typing import Any, cast
 
 from herdmesh.connect import jackson
 from herdmesh.connect.converters import definitions
-from herdmesh.connect.converters.base import Converter
-from herdmesh.connect.data import Schema
+from herdmesh.connect.converters.base import Converter, Schemas
 from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.connect.schemas import STRING, Schema
 
 _JSON_TYPES = {
     "INT8": "int8",
@@ -55,12 +55,12 @@ class JsonConverter(Converter):
                 fix="leave it out",
             )
 
-    def to_connect(self, data: bytes | None, /) -> Any:
+    def read(self, data: bytes | None, /) -> tuple[Schema | None, Any]:
         if not self._schemas or data is None:
-            return jackson.loads(data)
-        return _opened(jackson.loads(data))
+            return None, jackson.loads(data)
+        return None, _opened(jackson.loads(data))
 
-    def from_connect(self, value: Any, /, schema: Schema | None = None) -> bytes | None:
+    def write(self, value: Any, schema: Schema | None, /) -> bytes | None:
         if schema is None:
             if value is None:
                 return None
@@ -72,20 +72,20 @@ class JsonConverter(Converter):
         payload = jackson.dumps(schema.default if value is None else value)
         return b'{"schema":%b,"payload":%b}' % (_schema_json(schema), payload) if self._schemas else payload
 
-    def from_connect_many(self, values: Sequence[Any], /, schema: Schema | None = None) -> list[bytes | None]:
-        if schema != _TEXT or not self._schemas or not _ONLY_TEXT.issuperset(map(type, values)):
-            return super().from_connect_many(values, schema)
+    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:
+        if schema is not _TEXT or not self._schemas or not _ONLY_TEXT.issuperset(map(type, values)):
+            return super().write_many(values, schema)
         head = b'{"schema":%b,"payload":' % _schema_json(_TEXT)
         return [b"%b%b}" % (head, jackson.dumps(value)) for value in values]
 
-    def to_connect_many(self, data: Sequence[bytes | None], /) -> list[Any]:
+    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
         values = jackson.loads_many(data)
         if not self._schemas:
-            return values
-        return [None if raw is None else _opened(value) for raw, value in zip(data, values, strict=True)]
+            return None, values
+        return None, [None if raw is None else _opened(value) for raw, value in zip(data, values, strict=True)]
 
 
-_TEXT = Schema("STRING")
+_TEXT = STRING
 _ONLY_TEXT = frozenset((str,))
 
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from herdmesh.connect.converters import definitions
-from herdmesh.connect.converters.base import Converter
-from herdmesh.connect.data import OPTIONAL_STRING, Schema
+from herdmesh.connect.converters.base import Converter, Schemas
 from herdmesh.connect.errors import SerializationError
 from herdmesh.connect.javavalues import java_text, utf8_text
+from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
 
 # Java's UTF-16 writes a big-endian mark and reads big-endian when there is none; Python's goes by the machine.
 _MARKED_UTF16 = "utf-16"
@@ -34,27 +34,28 @@ class StringConverter(Converter):
         except (LookupError, ValueError) as error:
             raise SerializationError(f"Unsupported encoding {name}") from error
 
-    def to_connect(self, data: bytes | None, /) -> str | None:
-        if data is None:
-            return None
+    def read(self, data: bytes | None, /) -> tuple[Schema | None, Any]:
+        return OPTIONAL_STRING, None if data is None else self._text(data)
+
+    def _text(self, data: bytes) -> str:
         if self._encoding == _MARKED_UTF16:
             if data.startswith(_MARK_LITTLE):
                 return data[2:].decode("utf-16-le", "replace")
             return data.removeprefix(_MARK_BIG).decode("utf-16-be", "replace")
         return utf8_text(data) if self._encoding == "utf-8" else data.decode(self._encoding, "replace")
 
-    def to_connect_many(self, data: Sequence[bytes | None], /) -> list[Any]:
+    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
         if self._encoding == "utf-8":
             try:
-                return [None if item is None else str(item, "utf-8") for item in data]
+                return OPTIONAL_STRING, [None if item is None else str(item, "utf-8") for item in data]
             except UnicodeDecodeError:
                 pass  # some record is malformed: replace as Java does, one by one
-        return list(map(self.to_connect, data))
+        return super().read_many(data)
 
-    def from_connect(self, value: Any, /, schema: Schema | None = None) -> bytes | None:
+    def write(self, value: Any, schema: Schema | None, /) -> bytes | None:
         if value is None:
             return None
-        text = value if type(value) is str else java_text(value)
+        text = value if type(value) is str else java_text(value, schema)
         if self._encoding == _MARKED_UTF16:
             return _MARK_BIG + text.encode("utf-16-be", "replace")
         return text.encode(self._encoding, "replace")

@@ -2,15 +2,17 @@
 
 Owns the list of transformations that exist and the names they answer to. Each has its own module.
 
-Invariant: a transformation is named by its Java class (`...InsertField$Value`), and by nothing else, as in Connect.
+Invariant: a transformation is named by its Java class (`...InsertField$Value`) or by that without its package, as in
+Connect, and by nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.transforms.base import Code, Transformation
+from herdmesh.connect.transforms.base import Code, PartTransformation, Transformation
 from herdmesh.connect.transforms.definitions import is_transformation
 from herdmesh.connect.transforms.insert_field import InsertField
 from herdmesh.connect.transforms.mask_field import MaskField
@@ -18,10 +20,21 @@ from herdmesh.connect.transforms.replace_field import ReplaceField
 
 _CLASSES: tuple[type[Transformation], ...] = (InsertField, MaskField, ReplaceField)
 
-TRANSFORMATIONS: Mapping[str, tuple[type[Transformation], bool]] = {
-    f"{cls.java_class}${part}": (cls, part == "Key") for cls in _CLASSES for part in ("Key", "Value")
+
+
+def _named(cls: type[Transformation]) -> list[tuple[str, Callable[[], Transformation]]]:
+    if not issubclass(cls, PartTransformation):
+        return [(cls.java_class, cls)]
+    return [(f"{cls.java_class}$Key", partial(cls, on_key=True)), (f"{cls.java_class}$Value", cls)]
+
+
+TRANSFORMATIONS: Mapping[str, Callable[[], Transformation]] = {
+    name: make
+    for cls in _CLASSES
+    for java_class, make in _named(cls)
+    for name in (java_class, java_class.rpartition(".")[2])
 }
-"""Every accepted name -> class and whether it works on the key."""
+"""Every accepted name (Java class, and short alias without its package) -> what makes one."""
 
 
 def make_transformation(field: str, name: str) -> Transformation:
@@ -36,8 +49,7 @@ def make_transformation(field: str, name: str) -> Transformation:
         why = "this transformation is not built yet" if exists else f"Class {name} could not be found."
         message = f"Invalid value {name} for configuration {field}: {why}"
         raise ConfigError(message, field=field, fix=f"use one of: {', '.join(TRANSFORMATIONS)}")
-    cls, on_key = found
-    return cls(on_key=on_key)
+    return found()
 
 
 __all__ = ["TRANSFORMATIONS", "Code", "Transformation", "make_transformation"]

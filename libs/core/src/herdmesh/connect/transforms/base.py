@@ -1,42 +1,84 @@
-"""What a transformation is: something that writes its own Python.
+"""What a transformation is: something that, for records of one shape, writes its own Python.
 
-Owns the base class and `Code`, the page a transformation writes on. Does not compile: `chain`.
+Owns the base classes and `Code`, the page a transformation writes on. Does not compile or run: `chain`.
 
-A transformation of a map's fields gives two things: statements that change a map in place (`emit_map`), fused with its
-neighbours into one function, and what it does with anything else (`other`), which for these is to let it pass or
-refuse.
+A record is, in what a transformation writes, seven variables: `key`, `value`, `topic`, `partition`, `offset` (None for
+a source record), `timestamp` (milliseconds or None) and `headers` (a list of `Header` of the record's own). The schemas
+of key and value are known when it writes: a transformation is compiled once for each pair of schemas it meets.
 
-Invariant: `emit_map` only touches the variable it is given and names it bound itself; it never changes a nested value
-in place, since a source may still hold it.
+Invariant: what is written changes only variables it announced with `Code.write`, and never changes a value in place
+unless `Code.own` made it the record's own; nested values are never changed in place, since a source may still hold
+them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal
 
 from herdmesh.connect.config import ConfigDef, RawConfig
-from herdmesh.connect.errors import DataError
+from herdmesh.connect.data import Struct
+from herdmesh.connect.errors import ConnectError, DataError
 from herdmesh.connect.javavalues import java_class
+from herdmesh.connect.schemas import Schema
+
+Column = Literal["key", "value", "topic", "partition", "offset", "timestamp", "headers"]
+Part = Literal["key", "value"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is known of a record before it comes: the schemas of its key and value (None = schemaless), and whether it
+    is from a source connector."""
+
+    key: Schema | None = None
+    value: Schema | None = None
+    source: bool = False
+
+    def of(self, part: Part) -> Schema | None:
+        """The schema of that part."""
+        return self.key if part == "key" else self.value
+
+    def with_part(self, part: Part, schema: Schema | None) -> Shape:
+        """The shape with another schema there."""
+        return replace(self, key=schema) if part == "key" else replace(self, value=schema)
 
 
 class Code:
-    """Python source in the making, with the constants it refers to.
+    """Python source in the making, with the constants it refers to."""
 
-    `source` is True when the records come from a source connector (which have no Kafka offset). `uses` collects the
-    record columns that are needed: `offset`, `timestamp`.
-    """
-
-    def __init__(self, *, source: bool) -> None:
-        self.source = source
+    def __init__(self, *, drop: str, indent: int = 0) -> None:
+        """`drop` is the statement that leaves the record out."""
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {}
-        self.uses: set[str] = set()
-        self.indent = 0
+        self.reads: set[Column] = set()
+        self.writes: set[Column] = set()
+        self.owned: set[Column] = set()
+        """Variables whose map, if they hold one, is the record's own and may be changed in place."""
+        self.drops = False
+        self._drop = drop
+        self._indent = indent
 
     def line(self, text: str) -> None:
         """Add one statement at the current indentation."""
-        self.lines.append("    " * self.indent + text)
+        self.lines.append("    " * self._indent + text)
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """`head` and a colon; what is added inside is indented. What becomes the record's own inside is not known to be
+        so after it."""
+        self.line(f"{head}:")
+        before, lines = set(self.owned), len(self.lines)
+        self._indent += 1
+        yield
+        if len(self.lines) == lines:
+            self.line("pass")
+        self._indent -= 1
+        self.owned &= before
 
     def bind(self, value: Any) -> str:
         """A name for a constant."""
@@ -44,25 +86,58 @@ class Code:
         self.constants[name] = value
         return name
 
+    def read(self, column: Column) -> str:
+        """Announce that the variable is looked at; returns its name."""
+        self.reads.add(column)
+        return column
+
+    def write(self, column: Column, expression: str, *, own: bool = False) -> None:
+        """Assign to the variable. `own`: the value is a new map or list that nobody else holds."""
+        self.writes.add(column)
+        self.line(f"{column} = {expression}")
+        (self.owned.add if own else self.owned.discard)(column)
+
+    def own(self, column: Column) -> str:
+        """Make the map in the variable the record's own, so that it may be changed in place; returns its name. Only
+        where the variable is known to hold a map."""
+        self.reads.add(column)
+        if column not in self.owned:
+            self.write(column, f"dict({column})", own=True)
+        return column
+
+    def drop(self) -> None:
+        """Leave the record out of what the chain gives."""
+        self.drops = True
+        self.line(self._drop)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A transformation for records of one shape."""
+
+    shape: Shape
+    """Of what comes out."""
+    emit: Callable[[Code], None]
+    """Writes the statements."""
+    null_passes: Part | None = None
+    """A record in which this part is null is let through as it is, with the schemas it came with."""
+
 
 class Transformation(ABC):
-    """One transformation class, for the key or for the value of a record."""
+    """One transformation class."""
 
     java_class: ClassVar[str]
     """Java class without the `$Key` / `$Value` part."""
     config_def: ClassVar[ConfigDef]
-    purpose: ClassVar[str]
-    """What Connect's error texts say it was doing."""
-    null_passes: ClassVar[bool]
-    """True: a null key or value is returned unchanged. False: it is refused."""
-
-    def __init__(self, *, on_key: bool) -> None:
-        self.on_key = on_key
+    of_parts: ClassVar[bool] = False
+    """True: there is a class for keys and one for values."""
+    touches: frozenset[Column] = frozenset()
+    """The columns it looks at or changes, whatever the shape: what nobody touches is not even decoded."""
 
     @property
     def class_name(self) -> str:
-        """Java class with the part it works on."""
-        return f"{self.java_class}${'Key' if self.on_key else 'Value'}"
+        """Java class, as a configuration names it."""
+        return self.java_class
 
     def configure(self, config: RawConfig) -> None:
         """Take the settings below the alias, without prefix; unknown ones are ignored, as in Connect.
@@ -77,13 +152,99 @@ class Transformation(ABC):
         """Take the parsed settings; check what the definition cannot."""
 
     @abstractmethod
-    def emit_map(self, code: Code, name: str) -> None:
-        """Write statements that transform the schemaless map `name` in place."""
+    def compile(self, shape: Shape) -> Compiled:
+        """What to do with records of this shape. Raises ConnectError for a shape that every record fails for."""
 
-    def other(self, value: Any, *, schemaless: bool) -> None:
-        """What happens to a key or value that is no map: nothing, or DataError with Connect's text."""
-        if value is None and self.null_passes:
-            return
-        found = "null" if value is None else java_class(value)
-        what = "Map objects supported in absence of schema" if schemaless else "Struct objects supported"
-        raise DataError(f"Only {what} for [{self.purpose}], found: {found}")
+    def close(self) -> None:
+        """Release everything; called once when the task ends."""
+        return
+
+
+class PartTransformation(Transformation):
+    """Works on the key or on the value of a record."""
+
+    of_parts = True
+    purpose: ClassVar[str]
+    """What Connect's error texts say it was doing."""
+    null_passes: ClassVar[bool]
+    """True: a null key or value is returned unchanged, its schema too."""
+
+    def __init__(self, *, on_key: bool = False) -> None:
+        self.on_key = on_key
+        self.part: Part = "key" if on_key else "value"
+        self.touches = self.touches | {self.part}
+
+    @property
+    def class_name(self) -> str:
+        """Java class with the part it works on."""
+        return f"{self.java_class}${'Key' if self.on_key else 'Value'}"
+
+    def compile(self, shape: Shape) -> Compiled:
+        schema = shape.of(self.part)
+        if schema is None:
+            return Compiled(shape, self.emit_schemaless, self.part if self.null_passes else None)
+        try:
+            after, emit = self.for_schema(schema, shape)
+        except ConnectError as error:
+            # Java finds out record by record: one without a key or value may still pass, and a task may see none at all.
+            first = partial(self.other, schema=schema) if self.reads_struct(schema) else None
+            after, emit = schema, _refusal(error, self.part, first)
+        return Compiled(shape.with_part(self.part, after), emit, self.part if self.null_passes else None)
+
+    def reads_struct(self, schema: Schema) -> bool:
+        """Whether a value under this schema is refused unless it is a struct, before anything else is looked at."""
+        return True
+
+    @abstractmethod
+    def emit_schemaless(self, code: Code) -> None:
+        """Write what to do with `self.part` without a schema. It is not None where `null_passes`."""
+
+    @abstractmethod
+    def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema | None, Callable[[Code], None]]:
+        """The schema that comes out, and what writes the statements. The value is not None where `null_passes`.
+
+        Raises:
+            ConnectError: what every record under this schema fails with.
+        """
+
+    def other(self, value: Any, schema: Schema) -> None:
+        """Refuse, under a schema, what is no struct."""
+        if type(value) is not Struct:
+            raise DataError(f"Only Struct objects supported for [{self.purpose}], found: {_class_of(value, schema)}")
+
+    def other_schemaless(self, value: Any) -> None:
+        """Refuse, without a schema, what is no map."""
+        raise DataError(
+            f"Only Map objects supported in absence of schema for [{self.purpose}], found: {_class_of(value)}"
+        )
+
+    @contextmanager
+    def map_only(self, code: Code) -> Iterator[str]:
+        """A block for a schemaless map, which may be changed in place; anything else is refused. Yields the name of the
+        variable."""
+        code.read(self.part)
+        with code.block(f"if type({self.part}) is not dict"):
+            code.line(f"{code.bind(self.other_schemaless)}({self.part})")
+        yield code.own(self.part)
+
+    def struct_only(self, code: Code, schema: Schema) -> None:
+        """Refuse what is no struct."""
+        code.read(self.part)
+        with code.block(f"if type({self.part}) is not {code.bind(Struct)}"):
+            code.line(f"{code.bind(self.other)}({self.part}, {code.bind(schema)})")
+
+
+def _class_of(value: Any, schema: Schema | None = None) -> str:
+    return "null" if value is None else java_class(value, schema)
+
+
+def _refusal(error: ConnectError, part: Part, first: Callable[[Any], None] | None) -> Callable[[Code], None]:
+    def refuse(value: Any) -> None:
+        if first is not None:
+            first(value)
+        raise error
+
+    def emit(code: Code) -> None:
+        code.line(f"{code.bind(refuse)}({code.read(part)})")
+
+    return emit

@@ -1,18 +1,34 @@
 """InsertField: put the record's coordinates or a fixed text into it (reference transforms-converters 2.8).
 
-Owns the settings and the order of insertion. Invariant: schemaless, an inserted field replaces one of the same name.
+Owns the settings and the order of insertion. Invariant: schemaless, an inserted field replaces one of the same name;
+under a schema such a field is refused, as Connect does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+from herdmesh.connect.data import Int32, JavaDate
 from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.connect.schemas import INT32, INT64, STRING, Schema, SchemaBuilder, timestamp_schema
 from herdmesh.connect.transforms import definitions
-from herdmesh.connect.transforms.base import Code, Transformation
+from herdmesh.connect.transforms.base import Code, Column, PartTransformation, Shape
+from herdmesh.connect.transforms.structs import emit_struct, field_value
 
 
-class InsertField(Transformation):
+@dataclass(frozen=True, slots=True)
+class _Inserted:
+    """One field to insert: its name, whether null is a value of it, and the record's column it comes from."""
+
+    name: str
+    optional: bool
+    column: Column | None
+    schema: Schema
+
+
+class InsertField(PartTransformation):
     """`org.apache.kafka.connect.transforms.InsertField`."""
 
     java_class = "org.apache.kafka.connect.transforms.InsertField"
@@ -21,46 +37,71 @@ class InsertField(Transformation):
     config_def = definitions.INSERT_FIELD
 
     def _set_up(self, settings: dict[str, Any]) -> None:
-        self._topic = _field_name(settings["topic.field"])
-        self._partition = _field_name(settings["partition.field"])
-        self._offset = _field_name(settings["offset.field"])
-        self._timestamp = _field_name(settings["timestamp.field"])
-        self._static = _field_name(settings["static.field"])
-        self._static_value = settings["static.value"]
-        fields = (self._topic, self._partition, self._offset, self._timestamp, self._static)
-        if all(field is None for field in fields):
+        wanted: tuple[tuple[str, Column | None, Schema], ...] = (
+            ("topic.field", "topic", STRING),
+            ("partition.field", "partition", INT32),
+            ("offset.field", "offset", INT64),
+            ("timestamp.field", "timestamp", timestamp_schema()),
+            ("static.field", None, STRING),
+        )
+        self._inserted = [
+            _Inserted(setting.removesuffix("!") if setting.endswith("!") else setting.removesuffix("?"),
+                      not setting.endswith("!"), column, schema)
+            for key, column, schema in wanted
+            if (setting := settings[key]) is not None
+        ]  # fmt: skip
+        self._static: str | None = settings["static.value"]
+        self._null_to_default: bool = settings["replace.null.with.default"]
+        if not self._inserted:
             raise ConfigError("No field insertion configured", fix="set one of the *.field options")
-        if self._static is not None and self._static_value is None:
-            message = f"No value specified for static field: {self._static}"
+        last = self._inserted[-1]
+        if last.column is None and self._static is None:
+            message = f"No value specified for static field: {last.name}"
             raise ConfigError.for_value("static.value", None, message, fix="set static.value")
 
-    def emit_map(self, code: Code, name: str) -> None:
-        if self._topic is not None:
-            code.line(f"{name}[{self._topic!r}] = topic")
-        if self._partition is not None:
-            code.line("if partition is not None:")
-            code.line(f"    {name}[{self._partition!r}] = partition")
-        if self._offset is not None:
-            if code.source:
-                refuse = code.bind(_refuse_source)
-                code.line(f"{refuse}()")
-            else:
-                code.uses.add("offset")
-                code.line(f"{name}[{self._offset!r}] = offset")
-        if self._timestamp is not None:
-            code.uses.add("timestamp")
-            code.line("if timestamp is not None:")
-            code.line(f"    {name}[{self._timestamp!r}] = timestamp")
-        if self._static is not None:
-            code.line(f"{name}[{self._static!r}] = {self._static_value!r}")
+    def emit_schemaless(self, code: Code) -> None:
+        with self.map_only(code) as name:
+            for field in self._inserted:
+                column = field.column
+                if column is None:
+                    code.line(f"{name}[{field.name!r}] = {self._static!r}")
+                    continue
+                code.read(column)
+                given = f"{code.bind(Int32)}({column})" if column == "partition" else column
+                if column == "offset":
+                    code.line(f"if offset is None: {code.bind(_refuse_source)}()")
+                if column in ("partition", "timestamp"):
+                    with code.block(f"if {column} is not None"):
+                        code.line(f"{name}[{field.name!r}] = {given}")
+                else:
+                    code.line(f"{name}[{field.name!r}] = {given}")
+
+    def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:
+        builder = SchemaBuilder.like(schema)
+        for field in schema.struct_fields():
+            builder.field(field.name, field.schema)
+        for inserted in self._inserted:
+            builder.field(inserted.name, inserted.schema.replace(optional=inserted.optional))
+        after = builder.build()
+
+        def emit(code: Code) -> None:
+            self.struct_only(code, schema)
+            values = [field_value(code, field, null_to_default=self._null_to_default) for field in schema.fields]
+            for inserted in self._inserted:
+                if inserted.column is None:
+                    values.append(repr(self._static))
+                    continue
+                column = code.read(inserted.column)
+                if column == "offset":
+                    code.line(f"if offset is None: {code.bind(_refuse_source)}()")
+                made = f"(None if timestamp is None else {code.bind(JavaDate)}(timestamp))"
+                values.append(made if column == "timestamp" else column)
+            emit_struct(code, self.part, after, values)
+
+        return after, emit
 
 
 def _refuse_source() -> None:
     raise DataError(
         "Only SinkRecord supported for [field insertion], found: org.apache.kafka.connect.source.SourceRecord"
     )
-
-
-def _field_name(setting: str | None) -> str | None:
-    """The name without the mark for required (!) or optional (?), which only schemas know."""
-    return setting[:-1] if setting and setting[-1] in "!?" else setting

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, JavaDate
+from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, Int64, JavaDate
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import java_class, type_of
 from herdmesh.connect.transforms import definitions
-from herdmesh.connect.transforms.base import Code, Transformation
+from herdmesh.connect.schemas import Schema
+from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
+from herdmesh.connect.transforms.structs import OLD, emit_struct, field_value
 
 _NOTHING: dict[type[object], Callable[[], Any]] = {
     bool: lambda: False,
@@ -32,12 +34,13 @@ _NOTHING: dict[type[object], Callable[[], Any]] = {
     tuple: list,
     dict: dict,
 }
-_INTEGER_BITS: dict[type[object], int] = {Int8: 8, Int16: 16, Int32: 32, int: 64}
+_INTEGER_BITS: dict[type[object], int] = {Int8: 8, Int16: 16, Int32: 32, Int64: 64, int: 64}
+_BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
 _DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _INTEGER = re.compile(r"[+-]?\d+")
 
 
-class MaskField(Transformation):
+class MaskField(PartTransformation):
     """`org.apache.kafka.connect.transforms.MaskField`."""
 
     java_class = "org.apache.kafka.connect.transforms.MaskField"
@@ -48,28 +51,47 @@ class MaskField(Transformation):
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._fields: list[str] = settings["fields"]
         self._replacement: str | None = settings["replacement"]
+        self._null_to_default: bool = settings["replace.null.with.default"]
 
-    def emit_map(self, code: Code, name: str) -> None:
+    def emit_schemaless(self, code: Code) -> None:
         # The common case, text, is inlined; a missing field comes out as null, as in Connect.
         mask = code.bind(self._mask)
         text = repr(self._replacement or "")
-        for field in self._fields:
-            code.line(f"old = {name}.get({field!r})")
-            code.line(f"{name}[{field!r}] = {text} if type(old) is str else {mask}(old)")
+        with self.map_only(code) as name:
+            for field in self._fields:
+                code.line(f"old = {name}.get({field!r})")
+                code.line(f"{name}[{field!r}] = {text} if type(old) is str else {mask}(old)")
 
-    def _mask(self, value: Any) -> Any:
+    def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:
+        fields = schema.struct_fields()
+
+        def emit(code: Code) -> None:
+            self.struct_only(code, schema)
+            mask, text = code.bind(self._mask), repr(self._replacement or "")
+            values: list[str] = []
+            for field in fields:
+                value = field_value(code, field, null_to_default=self._null_to_default)
+                if field.name in self._fields:
+                    plain = f"{OLD}[{field.index}]"
+                    value = f"({text} if type({plain}) is str else {mask}({value}, {code.bind(field.schema)}))"
+                values.append(value)
+            emit_struct(code, self.part, schema, values)
+
+        return schema, emit
+
+    def _mask(self, value: Any, schema: Schema | None = None) -> Any:
         if value is None:
             return None
         if self._replacement is not None:
-            return _replaced(value, self._replacement)
+            return _replaced(value, self._replacement, schema)
         kind = type_of(value)
         nothing = _NOTHING.get(kind)
         if nothing is None:
-            raise DataError(f"Cannot mask value of type: class {java_class(value)}")
+            raise DataError(f"Cannot mask value of type: class {java_class(value, schema)}")
         return nothing()
 
 
-def _replaced(value: Any, replacement: str) -> Any:
+def _replaced(value: Any, replacement: str, schema: Schema | None) -> Any:
     """The replacement as the value's type (reference 6.3): numbers through a decimal, then narrowed as Java narrows."""
     kind = type_of(value)
     if kind is str:
@@ -82,7 +104,9 @@ def _replaced(value: Any, replacement: str) -> Any:
         return type(value)(float(_number(replacement, _DECIMAL)))
     bits = _INTEGER_BITS.get(kind)
     if bits is None:
-        raise DataError(f"Cannot mask value of type class {java_class(value)} with custom replacement.")
+        raise DataError(f"Cannot mask value of type class {java_class(value, schema)} with custom replacement.")
+    if kind is int and schema is not None:
+        bits = _BITS.get(schema.type, bits)
     whole = int(Decimal(_number(replacement, _DECIMAL)))
     half = 1 << bits - 1
     return type(value)(((whole + half) & ((1 << bits) - 1)) - half)

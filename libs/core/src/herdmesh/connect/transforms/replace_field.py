@@ -6,15 +6,19 @@ renamed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from herdmesh.connect.javavalues import hash_map_order
 from herdmesh.connect.transforms import definitions
-from herdmesh.connect.transforms.base import Code, Transformation
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.schemas import Schema, SchemaBuilder
+from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
+from herdmesh.connect.transforms.structs import emit_struct, field_value
 from herdmesh.connect.validators import check_pairs
 
 
-class ReplaceField(Transformation):
+class ReplaceField(PartTransformation):
     """`org.apache.kafka.connect.transforms.ReplaceField`."""
 
     java_class = "org.apache.kafka.connect.transforms.ReplaceField"
@@ -26,8 +30,40 @@ class ReplaceField(Transformation):
         self._exclude: list[str] = settings["exclude"] or []
         self._include: list[str] = settings["include"] or []
         self._renames = check_pairs("renames", settings["renames"] or [])
+        self._null_to_default: bool = settings["replace.null.with.default"]
 
-    def emit_map(self, code: Code, name: str) -> None:
+    def _keeps(self, name: str) -> bool:
+        return name not in self._exclude and (not self._include or name in self._include)
+
+    def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:
+        builder = SchemaBuilder.like(schema)
+        for field in schema.struct_fields():
+            if self._keeps(field.name):
+                builder.field(self._renames.get(field.name, field.name), field.schema)
+        after = builder.build()
+        # Java looks values up by the new name's old name, also when a field of that new name was there before.
+        old_names = {new: old for old, new in self._renames.items()}
+        origins = [old_names.get(field.name, field.name) for field in after.fields]
+        missing = next((name for name in origins if name not in schema.places), None)
+
+        def emit(code: Code) -> None:
+            self.struct_only(code, schema)
+            if missing is not None:
+                code.line(f"{code.bind(_refuse)}({missing!r})")
+                return
+            fields = [schema.fields[schema.places[name]] for name in origins]
+            emit_struct(
+                code, self.part, after,
+                [field_value(code, field, null_to_default=self._null_to_default) for field in fields],
+            )  # fmt: skip
+
+        return after, emit
+
+    def emit_schemaless(self, code: Code) -> None:
+        with self.map_only(code) as name:
+            self._emit_map(code, name)
+
+    def _emit_map(self, code: Code, name: str) -> None:
         if not self._renames:
             self._emit_filters(code, name)
             return
@@ -37,15 +73,13 @@ class ReplaceField(Transformation):
             code.line(f"{at_once}({name})")
             return
         # A field that has the new name already is rare: only then does the order of renaming matter.
-        code.line(f"if {' or '.join(f'{new!r} in {name}' for new in targets)}:")
-        code.line(f"    {at_once}({name})")
-        code.line("else:")
-        code.indent += 1
-        self._emit_filters(code, name)
-        for old, new in self._renames.items():
-            code.line(f"if {old!r} in {name}:")
-            code.line(f"    {name}[{new!r}] = {name}.pop({old!r})")
-        code.indent -= 1
+        with code.block(f"if {' or '.join(f'{new!r} in {name}' for new in targets)}"):
+            code.line(f"{at_once}({name})")
+        with code.block("else"):
+            self._emit_filters(code, name)
+            for old, new in self._renames.items():
+                code.line(f"if {old!r} in {name}:")
+                code.line(f"    {name}[{new!r}] = {name}.pop({old!r})")
 
     def _emit_filters(self, code: Code, name: str) -> None:
         for field in self._exclude:
@@ -61,5 +95,9 @@ class ReplaceField(Transformation):
         fields = [(name, value[name]) for name in hash_map_order(value)]
         value.clear()
         for name, item in fields:
-            if name not in self._exclude and (not self._include or name in self._include):
+            if self._keeps(name):
                 value[self._renames.get(name, name)] = item
+
+
+def _refuse(name: str) -> None:
+    raise DataError(f"{name} is not a valid field name")

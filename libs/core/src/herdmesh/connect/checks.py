@@ -1,0 +1,87 @@
+"""Whether a value fits a schema (reference data-model 1.3), with Connect's texts.
+
+Owns the rules and the Java class names in them. Invariant: a value that passes can be written by every converter that
+knows the schema's type.
+
+Under a schema a plain int, float, str or bytes stands for the Java class the schema names, if it has room for it; a
+marker (`Int8`, `Int64`, ...) stands for its own class alone.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, cast
+
+from herdmesh.connect.data import Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, Struct
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.javavalues import java_class
+from herdmesh.connect.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Schema
+
+_BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
+_INTEGERS = {"INT8": Int8, "INT16": Int16, "INT32": Int32, "INT64": Int64}
+_OTHERS: dict[str, tuple[type, ...]] = {
+    "FLOAT32": (float, Float32),
+    "FLOAT64": (float, Float64),
+    "BOOLEAN": (bool,),
+    "STRING": (str,),
+    "BYTES": (bytes, bytearray, memoryview),
+    "ARRAY": (list, tuple),
+    "MAP": (dict,),
+    "STRUCT": (Struct,),
+}
+_LOGICAL: dict[str, type] = {DECIMAL: Decimal, DATE: JavaDate, TIME: JavaDate, TIMESTAMP: JavaDate}
+
+
+def check_value(schema: Schema | None, value: Any, field: str | None = None) -> None:
+    """Raises DataError when the value does not fit; `field` is the struct field it is meant for."""
+    _check(schema, value, "value" if field is None else f'field: "{field}"')
+
+
+def fits(schema: Schema, value: object) -> bool:
+    """Whether a value that is not None is of the Java class the schema wants; what is inside it is not looked at."""
+    kind = type(value)
+    logical = _LOGICAL.get(schema.name) if schema.name is not None else None
+    if logical is not None:
+        return kind is logical
+    bits = _BITS.get(schema.type)
+    if bits is not None:
+        return kind is _INTEGERS[schema.type] or (
+            kind is int and -(1 << bits - 1) <= cast("int", value) < 1 << bits - 1
+        )
+    return kind in _OTHERS[schema.type]
+
+
+def check_struct(struct: Struct) -> None:
+    """Every field has a value that fits it, is optional or has a default."""
+    for field, value in zip(struct.schema.fields, struct.values, strict=True):
+        if value is None and (field.schema.optional or field.schema.default is not None):
+            continue
+        check_value(field.schema, value, field.name)
+
+
+def _check(schema: Schema | None, value: Any, location: str) -> None:
+    if schema is None:
+        raise DataError(f"No schema defined for {location}")
+    if value is None:
+        if schema.optional:
+            return
+        raise DataError(f"Invalid value: null used for required {location}, schema type: {schema.type}")
+    if not fits(schema, value):
+        named = "" if schema.name is None else f' "{schema.name}"'
+        raise DataError(
+            f"Invalid Java object for schema{named} with type {schema.type}: class {java_class(value)} for {location}"
+        )
+    match schema.type:
+        case "STRUCT" if type(value) is Struct:
+            if value.schema is not schema:
+                raise DataError("Struct schemas do not match.")
+            check_struct(value)
+        case "ARRAY" if type(value) is not JavaDate:
+            for element in cast("list[Any]", value):
+                _check(schema.value_schema, element, f"element of array {location}")
+        case "MAP":
+            for key, item in cast("dict[Any, Any]", value).items():
+                _check(schema.key_schema, key, f"key of map {location}")
+                _check(schema.value_schema, item, f"value of map {location}")
+        case _:
+            return

@@ -1,0 +1,187 @@
+"""Steps compiled into Python: all of them fused into one loop over a batch, or one alone for one record.
+
+Owns the generated text. What a step does it writes itself (`transforms.base`); converting and errors: `chain`.
+
+Invariant: the loop gives what the steps one by one give, or raises. It raises `Diverged` for records that leave the
+shape it was made for (a null that keeps its old schema, while the others get a new one); those go one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from herdmesh.connect.data import Batch, Header
+from herdmesh.connect.predicates import Predicate
+from herdmesh.connect.transforms.base import Code, Column, Compiled, Shape, Transformation
+
+_COLUMNS: tuple[Column, ...] = ("key", "value", "offset", "timestamp", "headers")
+Cells = tuple[Any, Any, str | None, list[Header]]
+"""Key, value, topic and headers of one record."""
+_OneByOne = Callable[[Any, Any, str | None, int | None, int | None, int | None, list[Header]], Cells | None]
+
+
+class Diverged(Exception):
+    """A record of a batch leaves the batch's shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One configured transformation under its alias in the connector's config."""
+
+    alias: str
+    transformation: Transformation
+    predicate: Predicate | None = None
+    negate: bool = False
+
+    def __str__(self) -> str:
+        return f"transformation '{self.alias}' ({self.transformation.class_name})"
+
+    @property
+    def touches(self) -> frozenset[Column]:
+        """The columns that are looked at or changed, whatever the shape."""
+        own = self.transformation.touches
+        return own if self.predicate is None else own | self.predicate.touches
+
+    def applies(self, cells: Cells) -> bool:
+        """Whether the transformation applies to the record."""
+        return self.predicate is None or self.predicate.test(*cells) is not self.negate
+
+    def condition(self, code: Code) -> str | None:
+        """An expression: whether the transformation applies to the record. None = to all."""
+        if self.predicate is None:
+            return None
+        holds = self.predicate.emit(code)
+        return f"not ({holds})" if self.negate else holds
+
+
+class Single:
+    """One step for records of one shape, one at a time."""
+
+    def __init__(self, step: Step, shape: Shape) -> None:
+        self._before = shape
+        self._compiled = step.transformation.compile(shape)
+        self._null_passes = self._compiled.null_passes
+        code = Code(drop="return None")
+        with code.block("def step(key, value, topic, partition, offset, timestamp, headers)"):
+            self._compiled.emit(code)
+            code.line("return key, value, topic, headers")
+        self.source, self._run = _made(code, "step")
+
+    def run(self, cells: Cells, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
+        """The record after the step, and its shape; None = it is left out."""
+        key, value, topic, headers = cells
+        if self._null_passes is not None and (key if self._null_passes == "key" else value) is None:
+            return cells, self._before
+        offset = batch.offsets[at] if batch.offsets else None
+        timestamp = batch.timestamps_ms[at] if batch.timestamps_ms else None
+        after = self._run(key, value, topic, batch.partition, offset, timestamp, headers)
+        return None if after is None else (after, self._compiled.shape)
+
+
+class Loop:
+    """All steps in one loop over the records of a batch, all of one shape."""
+
+    def __init__(self, steps: Sequence[Step], shape: Shape, *, owned: bool) -> None:
+        """`owned`: maps in the batch are the chain's own and may be changed.
+
+        Raises Diverged when the steps give records of one shape different ones.
+        """
+        code = Code(drop="continue")
+        if owned:
+            code.owned |= {"key", "value"}
+        body = Code(drop="continue", indent=2)
+        body.constants, body.owned = code.constants, code.owned
+        self.shape = shape
+        for step in steps:
+            self.shape = _emit_step(body, step, self.shape)
+        self.reads = frozenset(body.reads)
+        self.drops = body.drops
+        self._headed = "headers" in body.reads or "headers" in body.writes
+        self._idle = not body.lines
+        self._out: list[Column] = [c for c in ("key", "value", "topic", "headers") if c in body.writes]
+        self._emit_loop(code, body)
+        self.source, self._run = _made(code, "chain")
+
+    def run(self, batch: Batch) -> Batch:
+        """The batch with the steps done."""
+        if self._idle:
+            return replace(batch, key_schema=self.shape.key, value_schema=self.shape.value)
+        count = len(batch.values)
+        keys = batch.keys or (None,) * count
+        offsets = batch.offsets or (None,) * count
+        timestamps = batch.timestamps_ms or (None,) * count
+        headers: Sequence[list[Header]] = batch.headers
+        if not headers and self._headed:
+            headers = [[] for _ in range(count)]
+        kept, *columns = self._run(batch.topic, batch.partition, keys, batch.values, offsets, timestamps, headers)
+        made = dict(zip(self._out, columns, strict=True))
+
+        def column(name: Column, given: Sequence[Any]) -> Sequence[Any]:
+            if name in made:
+                return made[name]
+            return [given[at] for at in kept] if kept is not None and given else given
+
+        return Batch(
+            batch.topic, batch.partition,
+            column("key", batch.keys), column("value", batch.values), column("offset", batch.offsets),
+            column("timestamp", batch.timestamps_ms), self.shape.key, self.shape.value,
+            column("headers", batch.headers), column("topic", ()),
+        )  # fmt: skip
+
+    def _emit_loop(self, code: Code, body: Code) -> None:
+        with code.block("def chain(topic0, partition, keys, values, offsets, timestamps, headers_column)"):
+            for name in self._out:
+                code.line(f"o_{name} = []")
+            if self.drops:
+                code.line("kept = []")
+            if "topic" not in body.writes:
+                code.line("topic = topic0")
+            sources = {"key": "keys", "value": "values", "offset": "offsets", "timestamp": "timestamps",
+                       "headers": "headers_column"}  # fmt: skip
+            used = [c for c in _COLUMNS if c in body.reads or c in body.writes]
+            names = [*used, *(["at"] if self.drops else [])] or ["_"]
+            columns = [*(sources[c] for c in used), *(["range(len(values))"] if self.drops else [])] or ["values"]
+            over = columns[0] if len(columns) == 1 else f"zip({', '.join(columns)})"
+            with code.block(f"for {', '.join(names)} in {over}"):
+                if "topic" in body.writes:
+                    code.line("topic = topic0")
+                code.lines.extend(body.lines)
+                for name in self._out:
+                    code.line(f"o_{name}.append({name})")
+                if self.drops:
+                    code.line("kept.append(at)")
+            code.line(f"return {', '.join(['kept' if self.drops else 'None', *(f'o_{name}' for name in self._out)])},")
+
+
+def _emit_step(code: Code, step: Step, shape: Shape) -> Shape:
+    compiled = step.transformation.compile(shape)
+    condition = step.condition(code)
+    if condition is None:
+        _emit_compiled(code, compiled, shape)
+        return compiled.shape
+    if compiled.shape != shape:
+        raise Diverged
+    with code.block(f"if {condition}"):
+        _emit_compiled(code, compiled, shape)
+    return shape
+
+
+def _emit_compiled(code: Code, compiled: Compiled, before: Shape) -> None:
+    part = compiled.null_passes
+    if part is None:
+        compiled.emit(code)
+    elif compiled.shape == before:
+        with code.block(f"if {code.read(part)} is not None"):
+            compiled.emit(code)
+    else:
+        code.line(f"if {code.read(part)} is None: raise {code.bind(Diverged)}")
+        compiled.emit(code)
+
+
+def _made(code: Code, name: str) -> tuple[str, Any]:
+    source = "\n".join(code.lines) + "\n"
+    namespace: dict[str, Any] = dict(code.constants)
+    exec(compile(source, f"<{name}>", "exec"), namespace)  # the text is ours: settings only enter through repr
+    return source, namespace[name]
