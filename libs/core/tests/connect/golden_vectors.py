@@ -1,7 +1,7 @@
 """Reading the golden vectors: where their files are, and what of Java's texts Python can say.
 
-Owns no form of values: that is `herdmesh.connect.record_json`. Owns no test. `HERDMESH_GOLDEN_DIR` names another folder of
-the same shape.
+Owns no form of values: that is `herdmesh.connect.record_json`. Owns no test. `HERDMESH_GOLDEN_DIR` names another
+folder of the same shape.
 
 Invariant: every line of a file is a case; none is left out here.
 """
@@ -55,7 +55,7 @@ def same_json(found: Any, wanted: Any) -> bool:
         return len(one) == len(other) and all(map(same_json, one, other))
     if isinstance(wanted, float) and isinstance(found, float):
         return found == wanted and math.copysign(1, found) == math.copysign(1, wanted)
-    return type(found) is type(wanted) and found == wanted
+    return bool(type(cast("object", found)) is type(cast("object", wanted)) and found == wanted)
 
 
 def _bytes_alike(value: Vector) -> Vector:
@@ -85,3 +85,8 @@ def told(record: Mapping[str, Any]) -> Vector:
     """What a vector says of a record, without what no transformation can change."""
     fields = ("kind", "topic", "partition", "keySchema", "key", "valueSchema", "value", "timestamp", "headers")
     return {name: record[name] for name in (*fields, *(["kafkaOffset"] if "kafkaOffset" in record else []))}
+
+
+def python_text(message: str) -> str:
+    """A message with the Java classes of values that are one class in Python."""
+    return message.replace("java.util.LinkedHashMap", "java.util.HashMap")

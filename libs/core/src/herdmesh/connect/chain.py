@@ -1,20 +1,21 @@
-"""The chain of a task: converters and transformations, between Kafka's bytes and what a connector's task takes or gives.
+"""The chain of a task: converters and transformations, between Kafka's bytes and what a task takes or gives.
 
     sink:   raw keys, values, headers -> converters -> steps -> Connect values
     source: Connect values -> steps -> converters -> raw keys, values, headers
 
-Owns the order of things and which of two ways a batch goes: all records through one compiled loop (`program.Loop`), or,
-when that raises, one by one and stage by stage, so that every failure has its record, stage and step. What is done about
-a failure (retry, skip, report, stop) is the caller's (`Attempts`). Does not read or write Kafka.
+Owns the order of things and which of two ways a batch goes: all records through one compiled loop (`program.Loop`),
+or, when that raises, one by one and stage by stage, so that every failure has its record, stage and step. What is done
+about a failure (retry, skip, report, stop) is the caller's (`Attempts`). Does not read or write Kafka.
 
-Invariant: both ways give the same; the batch given is not changed, nor any value in it; without `Attempts` a chain gives
-all records that its steps let through, or raises for the first that fails.
+Invariant: both ways give the same; the batch given is not changed, nor any value in it; without `Attempts` a chain
+gives all records that its steps let through, or raises for the first that fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Protocol, TypeVar, cast
 
@@ -87,22 +88,12 @@ class _Steps:
             raise Diverged
         return found
 
-    def one(
-        self, cells: Cells, shape: Shape, batch: Batch, at: int, attempts: Attempts
-    ) -> tuple[Cells, Shape] | None:
+    def one(self, cells: Cells, shape: Shape, batch: Batch, at: int, attempts: Attempts) -> tuple[Cells, Shape] | None:
         """One record through all steps, one after the other; None = left out."""
         for step, singles in zip(self.steps, self._singles, strict=True):
-            known, before = cells, shape
-
-            def run(step: Step = step, singles: dict[Shape, Single] = singles) -> tuple[Cells, Shape] | None:
-                if not step.applies(known):
-                    return known, before
-                single = singles.get(before)
-                if single is None:
-                    single = singles[before] = Single(step, before)
-                return single.run(known, batch, at)
-
-            after = attempts.attempt(run, TRANSFORMATION, step, batch, at)
+            after = attempts.attempt(
+                partial(_step_one, step, singles, cells, shape, batch, at), TRANSFORMATION, step, batch, at
+            )
             if after is None:
                 return None
             cells, shape = after
@@ -112,6 +103,17 @@ class _Steps:
         """Release the transformations."""
         for step in self.steps:
             step.transformation.close()
+
+
+def _step_one(
+    step: Step, singles: dict[Shape, Single], cells: Cells, shape: Shape, batch: Batch, at: int
+) -> tuple[Cells, Shape] | None:
+    if not step.applies(cells):
+        return cells, shape
+    single = singles.get(shape)
+    if single is None:
+        single = singles[shape] = Single(step, shape)
+    return single.run(cells, batch, at)
 
 
 class SinkChain:
@@ -166,7 +168,7 @@ class SinkChain:
         key_schemas, keys = self._key.read_many(batch.keys) if self._keyed and batch.keys else (None, batch.keys)
         if self._lazy:
             value = self._value
-            value_schemas: Schema | None | list[Schema | None] = value.read_schema
+            value_schemas: Schema | list[Schema | None] | None = value.read_schema
             values: Sequence[Any] = LazyColumn(batch.values, lambda raw: value.read_many(raw)[1])
         else:
             value_schemas, values = self._value.read_many(batch.values)
@@ -197,9 +199,7 @@ class SinkChain:
         key_schema, key = None, batch.keys[at] if batch.keys else None
         if self._keyed and batch.keys:
             raw_key = key
-            key_schema, key = attempts.attempt(
-                lambda: self._key.read(raw_key), KEY_CONVERTER, self._key, batch, at
-            )
+            key_schema, key = attempts.attempt(lambda: self._key.read(raw_key), KEY_CONVERTER, self._key, batch, at)
         value_schema, value = attempts.attempt(
             lambda: self._value.read(batch.values[at]), VALUE_CONVERTER, self._value, batch, at
         )
@@ -330,7 +330,7 @@ def _wanted(steps: Sequence[Step]) -> frozenset[Column]:
 
 
 def _runs(
-    count: int, keys: Schema | None | list[Schema | None], values: Schema | None | list[Schema | None]
+    count: int, keys: Schema | list[Schema | None] | None, values: Schema | list[Schema | None] | None
 ) -> Iterator[tuple[int, int, Schema | None, Schema | None]]:
     """Stretches of records with the same pair of schemas: start, stop, schema of key and value."""
     if not isinstance(keys, list) and not isinstance(values, list):

@@ -10,14 +10,16 @@ committed it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import repeat
 from typing import Any, ClassVar
 
 from herdmesh.connect.config import ConfigDef
-from herdmesh.connect.data import ConnectRecord, Schema
+from herdmesh.connect.data import ConnectRecord, Header
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.schemas import Schema
 
 Config = Mapping[str, str | None]
 TASK_CLASS = "task.class"
@@ -132,10 +134,11 @@ class TaskContext:
 
 @dataclass(slots=True)
 class SinkBatch:
-    """Records of one partition, in order. Columns are of equal length; transformations may have dropped records, so the
-    range of offsets can be longer than the columns.
+    """Records of one partition and shape, in order. Columns are of equal length, `headers` may be empty;
+    transformations may have dropped records, so the range of offsets can be longer than the columns, and changed their
+    `topic`.
 
-    `keys`, `offsets` and `timestamps_ms` may be lazy sequences: reading them costs, not reading them is free.
+    All columns may be lazy sequences: reading them costs, not reading them is free.
     """
 
     topic: str
@@ -148,17 +151,24 @@ class SinkBatch:
     keys: Sequence[Any]
     offsets: Sequence[int]
     timestamps_ms: Sequence[int | None]
+    headers: Sequence[list[Header]] = ()
+    key_schema: Schema | None = None
+    value_schema: Schema | None = None
+    original_topic: str = ""
+    """The topic the records were read from, which `partition` and the offsets belong to."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def records(self) -> Iterator[ConnectRecord]:
         """The records as objects, for code that needs more than columns."""
-        columns = zip(self.offsets, self.keys, self.values, self.timestamps_ms, strict=True)
-        for offset, key, value, timestamp_ms in columns:
+        headers: Iterable[list[Header]] = self.headers or repeat([])
+        columns = zip(self.offsets, self.keys, self.values, self.timestamps_ms, headers, strict=False)
+        for offset, key, value, timestamp_ms, header in columns:
             yield ConnectRecord(
-                self.topic, self.partition, key=key, value=value, timestamp_ms=timestamp_ms, offset=offset
-            )
+                self.topic, self.partition, key, value, timestamp_ms, list(header), self.key_schema, self.value_schema,
+                offset,
+            )  # fmt: skip
 
 
 class SinkTask(ABC):
@@ -235,7 +245,7 @@ class StagingSinkTask(SinkTask):
 @dataclass(slots=True)
 class SourceBatch:
     """Records for one topic, with the source's offset after the last of them. Columns are of equal length; empty `keys`
-    means no record has a key, empty `timestamps_ms` that none has a time."""
+    means no record has a key, empty `timestamps_ms` that none has a time, empty `headers` that none has any."""
 
     topic: str
     values: Sequence[Any]
@@ -247,6 +257,7 @@ class SourceBatch:
     value_schema: Schema | None = None
     partition: int | None = None
     """Kafka partition, None = the producer chooses by key."""
+    headers: Sequence[list[Header]] = ()
 
     def __len__(self) -> int:
         return len(self.values)

@@ -121,7 +121,9 @@ def java_text(value: Any, schema: Schema | None = None) -> str:
     if isinstance(value, Struct):
         # Struct.toString leaves unset and null fields out and does not show defaults.
         shown = zip(value.schema.fields, value.values, strict=True)
-        return "Struct{" + ",".join(f"{f.name}={java_text(item, f.schema)}" for f, item in shown if item is not None) + "}"
+        return (
+            "Struct{" + ",".join(f"{f.name}={java_text(item, f.schema)}" for f, item in shown if item is not None) + "}"
+        )
     if isinstance(value, Decimal):
         return decimal_text(value)
     if isinstance(value, memoryview):

@@ -128,8 +128,6 @@ class TopicNameMatches(Predicate):
 
 
 PREDICATES: Mapping[str, type[Predicate]] = {
-    name: cls
-    for cls in (HasHeaderKey, RecordIsTombstone, TopicNameMatches)
-    for name in (cls.java_class, cls.__name__)
+    name: cls for cls in (HasHeaderKey, RecordIsTombstone, TopicNameMatches) for name in (cls.java_class, cls.__name__)
 }
 """By Java class and simple name."""

@@ -1,7 +1,7 @@
 """Connect data as JSON text that loses nothing: what `herd transform` reads and prints, and the golden vectors hold.
 
-Owns the form. A schema is JsonConverter's schema JSON. Under a schema a value whose class fits it is plain JSON, a struct
-an object of all its fields; everything else carries a tag:
+Owns the form. A schema is JsonConverter's schema JSON. Under a schema a value whose class fits it is plain JSON, a
+struct an object of all its fields; everything else carries a tag:
 
     {"$i8": 1}  {"$i16": 1}  {"$i32": 1}  {"$i64": 1}      integers without a schema, or not the one their schema names
     {"$f32": 1.5}  {"$f64": 1.5}  {"$f": "NaN"}            floats, the same; and what JSON has no number for
@@ -268,7 +268,11 @@ def value_to(value: Any, schema: Schema | None = None) -> Any:
         return {"$bigint": str(int(value))}
     if isinstance(value, int):
         # A plain number under a logical name is the number it stands for.
-        return int(value) if plain or (kind is int and schema is not None and schema.type in INTEGERS) else {_INTEGER_TAGS.get(kind, "$i64"): int(value)}
+        return (
+            int(value)
+            if plain or (kind is int and schema is not None and schema.type in INTEGERS)
+            else {_INTEGER_TAGS.get(kind, "$i64"): int(value)}
+        )
     if isinstance(value, float):
         named = kind is float and schema is not None and schema.type in FLOATS
         return _float_to(value, kind, schema, plain=plain or named)
@@ -307,7 +311,11 @@ def _map_to(value: dict[Any, Any], schema: Schema | None) -> Any:
 
 def _date_to(milliseconds: int, schema: Schema | None) -> dict[str, int]:
     tag = "$timestamp" if schema is None else _DATE_TAGS.get(schema.name or "")
-    if tag is None or (tag == "$date" and milliseconds % _DAY_MS) or (tag == "$time" and not 0 <= milliseconds < _DAY_MS):
+    if (
+        tag is None
+        or (tag == "$date" and milliseconds % _DAY_MS)
+        or (tag == "$time" and not 0 <= milliseconds < _DAY_MS)
+    ):
         return {"$javadate": milliseconds}
     return {tag: milliseconds // _DAY_MS if tag == "$date" else milliseconds}
 
@@ -327,11 +335,13 @@ def _default_to(value: Any, schema: Schema) -> Any:
     if isinstance(value, Decimal):
         sign, digits, _ = value.as_tuple()
         unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
-        return base64.b64encode(unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)).decode()
+        return base64.b64encode(
+            unscaled.to_bytes((unscaled + (unscaled < 0)).bit_length() // 8 + 1, "big", signed=True)
+        ).decode()
     if isinstance(value, JavaDate):
         return int(value) // _DAY_MS if schema.name == DATE else int(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        return base64.b64encode(value).decode()
+        return base64.b64encode(cast(bytes, value)).decode()
     if isinstance(value, Struct):
         return {
             field.name: None if item is None else _default_to(item, field.schema)
@@ -348,4 +358,4 @@ def _default_to(value: Any, schema: Schema) -> Any:
         return float(float_text(value))
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    return cast("object", value)

@@ -185,7 +185,7 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return list, tuple(_frozen(item) for item in cast("list[Any]", value))
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes, bytes(value)
+        return bytes, bytes(cast(bytes, value))
     freeze = getattr(value, "frozen", None)
     if freeze is not None:
         return freeze(_frozen)

@@ -1,50 +1,22 @@
 """From a list of Kafka messages to columns per partition.
 
-Owns grouping and the lazy columns. Does not convert: the chain does.
+Owns grouping and what a column takes from a message. Does not convert: the chain does.
 
-Invariant: within a group messages keep their order; a column that nobody reads costs nothing.
+Invariant: within a group messages keep their order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, cast
 
 from confluent_kafka import KafkaError, Message
 
 from herdmesh.connect.connector import PartitionId
-
-T = TypeVar("T")
+from herdmesh.connect.data import Batch
 
 _TIMESTAMP_NOT_AVAILABLE = 0
-
-
-class LazyColumn(Sequence[T], Generic[T]):
-    """A column made from messages when it is first read."""
-
-    def __init__(self, messages: Sequence[Message], make: Callable[[Sequence[Message]], list[T]]) -> None:
-        self._messages = messages
-        self._make = make
-        self._items: list[T] | None = None
-
-    def _all(self) -> list[T]:
-        if self._items is None:
-            self._items = self._make(self._messages)
-        return self._items
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        return self._all()[index]
-
-    def __iter__(self) -> Any:
-        return iter(self._all())
 
 
 def values_of(messages: Sequence[Message]) -> list[Any]:
@@ -60,6 +32,11 @@ def keys_of(messages: Sequence[Message]) -> list[Any]:
 def offsets_of(messages: Sequence[Message]) -> list[Any]:
     """The offsets."""
     return list(map(Message.offset, messages))
+
+
+def headers_of(messages: Sequence[Message]) -> list[list[Any]]:
+    """The raw headers, pairs of name and bytes."""
+    return [list(cast("list[Any]", message.headers() or ())) for message in messages]
 
 
 def timestamps_of(messages: Sequence[Message]) -> list[int | None]:
@@ -98,3 +75,11 @@ def by_partition(messages: list[Message], topics: Iterable[str]) -> list[tuple[P
             group = groups[name, number] = []
         group.append(message)
     return list(groups.items())
+
+
+def ranges(made: Sequence[Batch], first: int, last: int) -> Iterator[tuple[Batch, int, int]]:
+    """What a chain made of records `first` to `last`, each batch with the offsets it stands for, those of records that
+    were left out with the batch before them."""
+    begins = [first, *(batch.offsets[0] for batch in made[1:])]
+    ends = [*(begin - 1 for begin in begins[1:]), last]
+    yield from zip(made, begins, ends, strict=True) if made else ()

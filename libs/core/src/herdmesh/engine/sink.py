@@ -22,6 +22,7 @@ from herdmesh.connect.chain import SinkChain
 from herdmesh.connect.connector import PartitionId, SinkBatch, SinkTask, StagingSinkTask
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import RecordError
+from herdmesh.connect.lazy import LazyColumn
 from herdmesh.engine import batches, claims, failpoints, manifest, partitions
 from herdmesh.engine.ahead import Ahead
 from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, RunLink, RunOutcome, RunSpec
@@ -175,18 +176,27 @@ class SinkLoop:
 
     def _put(self, partition: PartitionId, messages: list[Message]) -> None:
         topic, number = partition
-        offsets = batches.LazyColumn(messages, batches.offsets_of)
-        times = batches.LazyColumn(messages, batches.timestamps_of)
-        raw_keys = batches.LazyColumn(messages, batches.keys_of)
-        done = self._chain.run(Batch(topic, number, raw_keys, batches.values_of(messages), offsets, times))
+        offsets = LazyColumn(messages, batches.offsets_of)
+        times = LazyColumn(messages, batches.timestamps_of)
+        raw_keys = LazyColumn(messages, batches.keys_of)
+        raw_headers = LazyColumn(messages, batches.headers_of)
+        made = self._chain.run(
+            Batch(topic, number, raw_keys, batches.values_of(messages), offsets, times, headers=raw_headers)
+        )
         first, last = messages[0].offset(), messages[-1].offset()
         assert first is not None
         assert last is not None
         failpoints.hit("before-write")
-        self._task.put(SinkBatch(topic, number, first, last, done.values, done.keys, done.offsets, done.timestamps_ms))
+        for done, begin, end in batches.ranges(made, first, last):
+            self._task.put(
+                SinkBatch(
+                    done.topic, number, begin, end, done.values, done.keys, done.offsets, done.timestamps_ms,
+                    done.headers, done.key_schema, done.value_schema, topic,
+                )
+            )  # fmt: skip
         self._positions[partition] = last + 1
         self._at_end.discard(partition)
-        self._meter.count(len(messages), len(done.values), time.monotonic())
+        self._meter.count(len(messages), sum(len(done.values) for done in made), time.monotonic())
 
     def _heed(self, event: Message) -> None:
         """An event that is no record: the end of a partition, or an error.

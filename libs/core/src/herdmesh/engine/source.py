@@ -177,22 +177,24 @@ class SourceLoop:
 
     def _send(self, batch: SourceBatch) -> None:
         """Convert a batch and produce it in the open transaction."""
-        raw = self._chain.run(
+        made = self._chain.run(
             Batch(
-                batch.topic, batch.partition, batch.keys, batch.values,
-                timestamps_ms=batch.timestamps_ms, key_schema=batch.key_schema, value_schema=batch.value_schema,
+                batch.topic, batch.partition, batch.keys, batch.values, timestamps_ms=batch.timestamps_ms,
+                key_schema=batch.key_schema, value_schema=batch.value_schema, headers=batch.headers,
             )
         )  # fmt: skip
-        if batch.topic not in self._topics:
-            self._ensure_topic(batch.topic)
+        for raw in made:
+            if raw.topic not in self._topics:
+                self._ensure_topic(raw.topic)
         if not self._fence.in_transaction:
             self._fence.begin()
             self._began_s = time.monotonic()
         failpoints.hit("before-write")
-        _produce(self._fence.producer, raw)
+        for raw in made:
+            _produce(self._fence.producer, raw)
         key, value = self._offsets.record(batch.source_partition, batch.source_offset)
         self._pending[key] = value
-        self._meter.count(len(batch), len(raw.values), time.monotonic())
+        self._meter.count(len(batch), sum(len(raw.values) for raw in made), time.monotonic())
         failpoints.hit("after-write")
 
     def _ensure_topic(self, topic: str) -> None:
@@ -230,8 +232,8 @@ class SourceLoop:
 def _produce(producer: Producer, batch: Batch) -> None:
     """Queue the records of a converted batch."""
     keys: Sequence[Any] = batch.keys or (None,) * len(batch.values)
-    if any(time_ms is not None for time_ms in batch.timestamps_ms):
-        _produce_timed(producer, batch, keys)
+    if any(batch.headers) or any(time_ms is not None for time_ms in batch.timestamps_ms):
+        _produce_each(producer, batch, keys)
         return
     messages: list[dict[str, Any]]
     if batch.keys:
@@ -262,14 +264,18 @@ def _produce_all(producer: Producer, topic: str, messages: list[dict[str, Any]],
         messages = refused
 
 
-def _produce_timed(producer: Producer, batch: Batch, keys: Sequence[Any]) -> None:
-    """As `_produce_all`, for records with times: `produce_batch` of confluent-kafka 2.16 knows none."""
+def _produce_each(producer: Producer, batch: Batch, keys: Sequence[Any]) -> None:
+    """As `_produce_all`, for records with times or headers: `produce_batch` of confluent-kafka 2.16 knows neither."""
     to: Mapping[str, Any] = {} if batch.partition is None else {"partition": batch.partition}
-    for key, value, time_ms in zip(keys, batch.values, batch.timestamps_ms, strict=True):
-        at: Mapping[str, Any] = {} if time_ms is None else {"timestamp": time_ms}
+    count = len(batch.values)
+    times, headers = batch.timestamps_ms or (None,) * count, batch.headers or ((),) * count
+    for key, value, time_ms, header in zip(keys, batch.values, times, headers, strict=True):
+        with_them: dict[str, Any] = {} if time_ms is None else {"timestamp": time_ms}
+        if header:
+            with_them["headers"] = header
         while True:
             try:
-                producer.produce(batch.topic, value, key, **to, **at)
+                producer.produce(batch.topic, value, key, **to, **with_them)
                 break
             except BufferError:
                 producer.poll(_QUEUE_PAUSE_S)

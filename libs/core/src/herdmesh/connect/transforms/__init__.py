@@ -21,7 +21,6 @@ from herdmesh.connect.transforms.replace_field import ReplaceField
 _CLASSES: tuple[type[Transformation], ...] = (InsertField, MaskField, ReplaceField)
 
 
-
 def _named(cls: type[Transformation]) -> list[tuple[str, Callable[[], Transformation]]]:
     if not issubclass(cls, PartTransformation):
         return [(cls.java_class, cls)]

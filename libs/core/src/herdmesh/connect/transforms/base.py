@@ -14,7 +14,7 @@ them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -68,7 +68,7 @@ class Code:
         self.lines.append("    " * self._indent + text)
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
+    def block(self, head: str) -> Generator[None]:
         """`head` and a colon; what is added inside is indented. What becomes the record's own inside is not known to be
         so after it."""
         self.line(f"{head}:")
@@ -172,7 +172,7 @@ class PartTransformation(Transformation):
     def __init__(self, *, on_key: bool = False) -> None:
         self.on_key = on_key
         self.part: Part = "key" if on_key else "value"
-        self.touches = self.touches | {self.part}
+        self.touches = self.touches | frozenset[Column]((self.part,))
 
     @property
     def class_name(self) -> str:
@@ -186,7 +186,7 @@ class PartTransformation(Transformation):
         try:
             after, emit = self.for_schema(schema, shape)
         except ConnectError as error:
-            # Java finds out record by record: one without a key or value may still pass, and a task may see none at all.
+            # Java finds out record by record: one that is null there may still pass.
             first = partial(self.other, schema=schema) if self.reads_struct(schema) else None
             after, emit = schema, _refusal(error, self.part, first)
         return Compiled(shape.with_part(self.part, after), emit, self.part if self.null_passes else None)
@@ -219,7 +219,7 @@ class PartTransformation(Transformation):
         )
 
     @contextmanager
-    def map_only(self, code: Code) -> Iterator[str]:
+    def map_only(self, code: Code) -> Generator[str]:
         """A block for a schemaless map, which may be changed in place; anything else is refused. Yields the name of the
         variable."""
         code.read(self.part)

@@ -13,8 +13,8 @@ from typing import Any
 from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, Int64, JavaDate
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import java_class, type_of
-from herdmesh.connect.transforms import definitions
 from herdmesh.connect.schemas import Schema
+from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
 from herdmesh.connect.transforms.structs import OLD, emit_struct, field_value
 

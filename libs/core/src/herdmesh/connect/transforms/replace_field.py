@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from herdmesh.connect.javavalues import hash_map_order
-from herdmesh.connect.transforms import definitions
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.javavalues import hash_map_order
 from herdmesh.connect.schemas import Schema, SchemaBuilder
+from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
 from herdmesh.connect.transforms.structs import emit_struct, field_value
 from herdmesh.connect.validators import check_pairs

@@ -66,7 +66,7 @@ class ParquetSinkTask(StagingSinkTask):
         )
 
     def put(self, batch: SinkBatch) -> None:
-        partition = (batch.topic, batch.partition)
+        partition = (batch.original_topic, batch.partition)
         buffer = self._buffers.get(partition)
         if buffer is None:
             buffer = self._buffers[partition] = _Buffer(batch.first_offset)
