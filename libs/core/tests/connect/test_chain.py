@@ -195,7 +195,7 @@ def test_a_batch_gives_what_its_records_give_one_by_one(maps: list[dict[str, Any
         ),
         ({"transforms.mask.fields": ""}, "transforms.mask.fields", "must not be empty"),
         ({"transforms.mask.predicate": "p"}, "transforms.mask.predicate", "no predicate of that name in predicates"),
-        ({"predicates": "p"}, "transforms", 'Missing required configuration "predicates.p.type"'),
+        ({"predicates": "p"}, "predicates.p.type", 'Missing required configuration "predicates.p.type"'),
         ({"transforms.mask.negate": "true"}, "transforms.mask.negate", "defining a predicate to be negated"),
         ({"transforms.rename.renames": "a"}, "transforms.rename.renames", "Invalid rename mapping: a"),
         ({"transforms.source.static.value": None}, "transforms.source.static.value", "No value specified for static"),
