@@ -7,6 +7,7 @@ Owns the exception classes only. Does not decide what a caller does with them (t
     |   +-- SchemaBuilderError       a schema that cannot be built
     |   +-- SchemaProjectorError     a value that cannot be projected from one schema to another
     +-- RetriableError               what may work when tried again
+    +-- JavaRuntimeError             what Java itself raises: NullPointerError, IllegalArgumentError, ...
     +-- ConfigError                  a configuration value that cannot be used; carries the key
     +-- SerializationError           a codec that cannot be set up or used
     +-- RecordError                  a record that failed in a chain; carries stage, step and coordinates
@@ -45,6 +46,36 @@ class RetriableError(ConnectError):
     """What may work when tried again (Java: `RetriableException`)."""
 
     java_class = "org.apache.kafka.connect.errors.RetriableException"
+
+
+class JavaRuntimeError(ConnectError):
+    """What Java's own classes raise where Connect lets it through: no ConnectException there, but a failed record."""
+
+    java_class = "java.lang.RuntimeException"
+
+
+class NullPointerError(JavaRuntimeError):
+    """Java: `NullPointerException`."""
+
+    java_class = "java.lang.NullPointerException"
+
+
+class IllegalArgumentError(JavaRuntimeError):
+    """Java: `IllegalArgumentException`."""
+
+    java_class = "java.lang.IllegalArgumentException"
+
+
+class IndexOutOfBoundsError(JavaRuntimeError):
+    """Java: `IndexOutOfBoundsException`."""
+
+    java_class = "java.lang.IndexOutOfBoundsException"
+
+
+class ClassCastError(JavaRuntimeError):
+    """Java: `ClassCastException`."""
+
+    java_class = "java.lang.ClassCastException"
 
 
 class SerializationError(ConnectError):

@@ -14,11 +14,31 @@ from functools import partial
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.transforms.base import Code, PartTransformation, Transformation
 from herdmesh.connect.transforms.definitions import is_transformation
+from herdmesh.connect.transforms.extract_field import ExtractField
+from herdmesh.connect.transforms.filter import Filter
+from herdmesh.connect.transforms.flatten import Flatten
+from herdmesh.connect.transforms.header_from import HeaderFrom
+from herdmesh.connect.transforms.headers import DropHeaders
+from herdmesh.connect.transforms.hoist_field import HoistField
 from herdmesh.connect.transforms.insert_field import InsertField
 from herdmesh.connect.transforms.mask_field import MaskField
 from herdmesh.connect.transforms.replace_field import ReplaceField
+from herdmesh.connect.transforms.set_schema_metadata import SetSchemaMetadata
+from herdmesh.connect.transforms.value_to_key import ValueToKey
 
-_CLASSES: tuple[type[Transformation], ...] = (InsertField, MaskField, ReplaceField)
+_CLASSES: tuple[type[Transformation], ...] = (
+    DropHeaders,
+    ExtractField,
+    Filter,
+    Flatten,
+    HeaderFrom,
+    HoistField,
+    InsertField,
+    MaskField,
+    ReplaceField,
+    SetSchemaMetadata,
+    ValueToKey,
+)
 
 
 def _named(cls: type[Transformation]) -> list[tuple[str, Callable[[], Transformation]]]:

@@ -1,0 +1,24 @@
+"""Filter: leave the record out (reference transforms-converters 2.4). Only of use under a predicate.
+
+Owns nothing. Invariant: no record comes through.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from herdmesh.connect.transforms import definitions
+from herdmesh.connect.transforms.base import Code, Compiled, Shape, Transformation
+
+
+class Filter(Transformation):
+    """`org.apache.kafka.connect.transforms.Filter`."""
+
+    java_class = "org.apache.kafka.connect.transforms.Filter"
+    config_def = definitions.FILTER
+
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        return
+
+    def compile(self, shape: Shape) -> Compiled:
+        return Compiled(shape, Code.drop)

@@ -1,0 +1,30 @@
+"""DropHeaders and InsertHeader: headers by name, and a header of a fixed value (reference transforms-converters 2.2,
+2.9).
+
+Owns both settings. Invariant: the headers that stay keep their order; an inserted one comes last.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from herdmesh.connect.transforms import definitions
+from herdmesh.connect.transforms.base import Code, Column, Compiled, Shape, Transformation
+
+
+class DropHeaders(Transformation):
+    """`org.apache.kafka.connect.transforms.DropHeaders`."""
+
+    java_class = "org.apache.kafka.connect.transforms.DropHeaders"
+    config_def = definitions.DROP_HEADERS
+    touches = frozenset[Column](("headers",))
+
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        self._names = frozenset[str](settings["headers"])
+
+    def compile(self, shape: Shape) -> Compiled:
+        def emit(code: Code) -> None:
+            names = code.bind(self._names)
+            code.write("headers", f"[one for one in {code.read('headers')} if one.key not in {names}]")
+
+        return Compiled(shape, emit)
