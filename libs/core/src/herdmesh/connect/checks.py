@@ -12,7 +12,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, cast
 
-from herdmesh.connect.data import Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, Struct
+from herdmesh.connect.data import Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, MapKey, Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import java_class
 from herdmesh.connect.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Schema
@@ -26,7 +26,7 @@ _OTHERS: dict[str, tuple[type, ...]] = {
     "STRING": (str,),
     "BYTES": (bytes, bytearray, memoryview),
     "ARRAY": (list, tuple),
-    "MAP": (dict,),
+    "MAP": (dict, MapKey),
     "STRUCT": (Struct,),
 }
 _LOGICAL: dict[str, type] = {DECIMAL: Decimal, DATE: JavaDate, TIME: JavaDate, TIMESTAMP: JavaDate}

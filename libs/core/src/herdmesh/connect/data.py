@@ -60,6 +60,13 @@ class JavaDate(int):
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=int(self))
 
 
+class MapKey(dict[Any, Any]):
+    """A map that is a key of another map; like every key, nobody changes it."""
+
+    def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return len(self)
+
+
 class Struct:
     """A value of a struct schema (reference data-model 1.5).
 

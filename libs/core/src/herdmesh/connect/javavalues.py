@@ -12,7 +12,7 @@ from collections.abc import Collection
 from decimal import Decimal
 from typing import Any, cast
 
-from herdmesh.connect.data import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, Struct
+from herdmesh.connect.data import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, MapKey, Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javanumbers import double_text, float_text
 from herdmesh.connect.schemas import Schema
@@ -35,6 +35,7 @@ _TYPES: dict[type[object], tuple[str | None, str]] = {
     list: ("ARRAY", "java.util.ArrayList"),
     tuple: ("ARRAY", "java.util.ArrayList"),
     dict: ("MAP", "java.util.HashMap"),
+    MapKey: ("MAP", "java.util.HashMap"),
     Struct: ("STRUCT", "org.apache.kafka.connect.data.Struct"),
     BigInteger: (None, "java.math.BigInteger"),
     Decimal: (None, "java.math.BigDecimal"),

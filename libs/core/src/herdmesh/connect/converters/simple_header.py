@@ -11,8 +11,9 @@ from typing import Any
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.converters.base import HeaderConverter
 from herdmesh.connect.data import Header
-from herdmesh.connect.javavalues import java_text, utf8_text
-from herdmesh.connect.schemas import STRING
+from herdmesh.connect.javavalues import utf8_text
+from herdmesh.connect.schemas import BYTES
+from herdmesh.connect.values import parse_text, text_of
 
 
 class SimpleHeaderConverter(HeaderConverter):
@@ -27,7 +28,12 @@ class SimpleHeaderConverter(HeaderConverter):
     def read_header(self, name: str, data: bytes | None) -> Header:
         if data is None:
             return Header(name, None)
-        return Header(name, utf8_text(data), STRING)
+        try:
+            schema, value = parse_text(utf8_text(data))
+        except RecursionError:  # nested too deeply: Connect keeps the bytes where its parser breaks down
+            return Header(name, data, BYTES)
+        return Header(name, value, schema)
 
     def write_header(self, header: Header) -> bytes | None:
-        return None if header.value is None else java_text(header.value, header.schema).encode("utf-8", "replace")
+        value = header.value
+        return None if value is None else text_of(value, header.schema).encode("utf-8", "replace")

@@ -18,7 +18,7 @@ from herdmesh.connect.transforms.extract_field import ExtractField
 from herdmesh.connect.transforms.filter import Filter
 from herdmesh.connect.transforms.flatten import Flatten
 from herdmesh.connect.transforms.header_from import HeaderFrom
-from herdmesh.connect.transforms.headers import DropHeaders
+from herdmesh.connect.transforms.headers import DropHeaders, InsertHeader
 from herdmesh.connect.transforms.hoist_field import HoistField
 from herdmesh.connect.transforms.insert_field import InsertField
 from herdmesh.connect.transforms.mask_field import MaskField
@@ -34,6 +34,7 @@ _CLASSES: tuple[type[Transformation], ...] = (
     HeaderFrom,
     HoistField,
     InsertField,
+    InsertHeader,
     MaskField,
     ReplaceField,
     SetSchemaMetadata,

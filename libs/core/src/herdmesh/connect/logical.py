@@ -1,0 +1,94 @@
+"""The logical types' two forms: Decimal, Date, Time and Timestamp, and the bytes and integers under them.
+
+Owns the conversions both ways with Connect's checks and texts (reference data-model 1.4). Names: `schemas`.
+
+Invariant: `from_internal(schema, to_internal(schema, value))` is the value.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Final
+
+from herdmesh.connect.data import JavaDate
+from herdmesh.connect.errors import DataError, JavaRuntimeError
+from herdmesh.connect.schemas import DATE, SCALE, TIME, TIMESTAMP, Schema
+
+DAY_MS: Final = 86_400_000
+TEMPORAL: Final = frozenset((DATE, TIME, TIMESTAMP))
+
+
+class NumberFormatError(JavaRuntimeError):
+    """Java: `NumberFormatException`."""
+
+    java_class = "java.lang.NumberFormatException"
+
+
+def scale_of(schema: Schema) -> int:
+    """The scale of a Decimal schema. Raises DataError when it says none."""
+    text = (schema.parameters or {}).get(SCALE)
+    if text is None:
+        raise DataError("Invalid Decimal schema: scale parameter not found.")
+    try:
+        return int(text)
+    except ValueError as error:
+        raise NumberFormatError(f'For input string: "{text}"') from error
+
+
+def decimal_of(unscaled: int, scale: int) -> Decimal:
+    """`new BigDecimal(unscaled, scale)`."""
+    return Decimal((int(unscaled < 0), tuple(Decimal(unscaled).as_tuple().digits), -scale))
+
+
+def parts_of(value: Decimal) -> tuple[int, int]:
+    """The unscaled number and the scale of a decimal."""
+    sign, digits, exponent = value.as_tuple()
+    if not isinstance(exponent, int):
+        raise DataError(f"BigDecimal has no {value}")
+    return int(Decimal((sign, digits, 0))), -exponent
+
+
+def big_endian(value: int) -> bytes:
+    """`BigInteger.toByteArray`: two's complement, as few bytes as hold it."""
+    return value.to_bytes((value + (value < 0)).bit_length() // 8 + 1, "big", signed=True)
+
+
+def decimal_to_bytes(schema: Schema, value: Decimal) -> bytes:
+    """`Decimal.fromLogical`. Raises DataError when the scale is not the schema's."""
+    wanted = scale_of(schema)
+    unscaled, scale = parts_of(value)
+    if scale != wanted:
+        raise DataError(
+            "Decimal value has mismatching scale for given Decimal schema. "
+            f"Schema has scale {wanted}, value has scale {scale}."
+        )
+    return big_endian(unscaled)
+
+
+def decimal_from_bytes(schema: Schema, value: bytes) -> Decimal:
+    """`Decimal.toLogical`."""
+    return decimal_of(int.from_bytes(value, "big", signed=True), scale_of(schema))
+
+
+def to_internal(schema: Schema, value: JavaDate) -> int:
+    """`Date.fromLogical`, `Time.fromLogical`, `Timestamp.fromLogical`, by the schema's name: days, milliseconds of
+    the day or milliseconds. Raises DataError when the value has a part the type has not."""
+    if schema.name == DATE:
+        days, rest = divmod(int(value), DAY_MS)
+        if rest:
+            raise DataError("Kafka Connect Date type should not have any time fields set to non-zero values.")
+        return days
+    return _time(int(value)) if schema.name == TIME else int(value)
+
+
+def from_internal(schema: Schema, value: int) -> JavaDate:
+    """`Date.toLogical`, `Time.toLogical`, `Timestamp.toLogical`, by the schema's name."""
+    if schema.name == DATE:
+        return JavaDate(value * DAY_MS)
+    return JavaDate(_time(value) if schema.name == TIME else value)
+
+
+def _time(milliseconds: int) -> int:
+    if not 0 <= milliseconds <= DAY_MS:
+        raise DataError("Kafka Connect Time type should not have any date fields set to non-zero values.")
+    return milliseconds

@@ -1,0 +1,47 @@
+"""The schema a schemaless value would have (`Values.inferSchema`).
+
+Owns the rule. Invariant: a value it gives a schema for can be converted without one being told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from herdmesh.connect.data import Struct
+from herdmesh.connect.errors import SchemaBuilderError
+from herdmesh.connect.javavalues import schema_type
+from herdmesh.connect.schemas import PRIMITIVES, Schema
+
+
+def infer_schema(value: Any) -> Schema | None:
+    """The schema of a primitive, a struct, or a list or map whose elements have one type; None for others: dates,
+    decimals, what is empty. Elements are optional when one is null. Raises SchemaBuilderError when all are."""
+    kind = schema_type(value)
+    if isinstance(value, Struct):
+        return value.schema
+    if kind in PRIMITIVES:
+        return Schema(kind)
+    if isinstance(value, list | tuple) and value:
+        element = _common(cast("list[Any]", value))
+        return None if element is None else Schema("ARRAY", value_schema=element)
+    if isinstance(value, dict) and value:
+        members = cast("dict[Any, Any]", value)
+        key, item = _common(members), _common(members.values())
+        return None if key is None or item is None else Schema("MAP", key_schema=key, value_schema=item)
+    return None
+
+
+def _common(values: Iterable[Any]) -> Schema | None:
+    optional, known = False, ""
+    for value in values:
+        if value is None:
+            optional = True
+            continue
+        schema = infer_schema(value)
+        if schema is None or (known and schema.type != known):
+            return None
+        known = schema.type
+    if not known:
+        raise SchemaBuilderError("type cannot be null")
+    return Schema(known, optional)  # of the type alone, as Connect's own: what is inside a list is not told

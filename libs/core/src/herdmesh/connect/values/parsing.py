@@ -1,0 +1,211 @@
+"""What value a text is: header text and InsertHeader's literal (reference transforms-converters 6.2).
+
+Owns the order in which kinds of value are tried, and the schema of what is found. Tokens: `tokens`.
+
+Invariant: text that is nothing else is a string, all of it. Elements of lists and maps say their Java class themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from decimal import Decimal
+from typing import Any, cast
+
+from herdmesh.connect.data import Float32, Float64, Int8, Int16, Int32, Int64, MapKey
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.javareading import BLANKS, exact_float32, read_decimal
+from herdmesh.connect.schemas import (
+    BOOLEAN,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    STRING,
+    Schema,
+    decimal_schema,
+)
+from herdmesh.connect.values.conversions import convert
+from herdmesh.connect.values.temporals import read_temporal
+from herdmesh.connect.values.tokens import Tokens
+
+Parsed = tuple[Schema | None, Any]
+"""A schema and a value under it; both None = null."""
+
+_NULL: Parsed = (None, None)
+_LITERALS: dict[str, Parsed] = {"null": _NULL, "true": (BOOLEAN, True), "false": (BOOLEAN, False)}
+_INTEGERS: tuple[tuple[int, type[int], Schema], ...] = (
+    (8, Int8, INT8), (16, Int16, INT16), (32, Int32, INT32), (64, Int64, INT64),
+)  # fmt: skip
+_WIDTHS = {"INT8": 0, "INT16": 1, "INT32": 2, "INT64": 3, "FLOAT32": 4, "FLOAT64": 5}
+_WHOLE_DIGITS = 19  # the most a long has
+
+
+def parse_text(text: str) -> Parsed:
+    """The value a text is, and its schema. Raises RecursionError when it is nested deeper than can be read."""
+    if not text:
+        return STRING, text
+    schema, value = _value(Tokens(text), embedded=False)
+    plain = {Int8: int, Int16: int, Int32: int, Int64: int, Float32: float, Float64: float}.get(type(value))
+    return schema, value if plain is None else plain(value)
+
+
+def _value(tokens: Tokens, *, embedded: bool) -> Parsed:
+    """The value at the cursor. Raises DataError when it is inside another and is none."""
+    if not tokens.has_next():
+        return _NULL
+    if embedded and tokens.consume('"'):
+        return _quoted(tokens)
+    for text, literal in _LITERALS.items():
+        start = tokens.mark()
+        if tokens.consume(text):
+            if embedded or not tokens.has_next():
+                return literal
+            tokens.rewind(start)
+    start = tokens.mark()
+    try:
+        if tokens.consume("["):
+            return _array(tokens)
+        if tokens.consume("{"):
+            return _map(tokens)
+    except DataError:
+        tokens.rewind(start)
+    token = tokens.next()
+    trimmed = token.strip(BLANKS)
+    return _token(tokens, trimmed, embedded=embedded) if trimmed else (STRING, token)
+
+
+def _quoted(tokens: Tokens) -> Parsed:
+    parts: list[str] = []
+    while tokens.has_next() and not tokens.consume('"'):
+        parts.append(tokens.next())
+    text = "".join(parts)
+    return read_temporal(text) or (STRING, text)
+
+
+def _token(tokens: Tokens, token: str, *, embedded: bool) -> Parsed:
+    first = token[0]
+    if first.isdecimal() and first <= "\uffff":
+        # Unescaped colons make five tokens of a time or a timestamp.
+        start = tokens.mark()
+        rest = tokens.take(4)
+        temporal = None if rest is None else read_temporal(token + rest)
+        if temporal is None:
+            tokens.rewind(start)
+            temporal = read_temporal(token)
+        if temporal is not None:
+            return temporal
+    elif first not in "+-":
+        return _string(tokens, embedded=embedded)
+    try:
+        return _number(read_decimal(token))
+    except ValueError:
+        return _string(tokens, embedded=embedded)
+
+
+def _string(tokens: Tokens, *, embedded: bool) -> Parsed:
+    if embedded:
+        raise DataError("Failed to parse embedded value")
+    return STRING, tokens.text
+
+
+def _number(number: Decimal) -> Parsed:
+    """The smallest type that holds a number: a whole one exactly, any other as a float, losing digits."""
+    exponent = cast("int", number.as_tuple().exponent)
+    if not number or (number.adjusted() < _WHOLE_DIGITS and number == number.to_integral_value()):
+        whole = int(number) if number else 0
+        for bits, kind, schema in _INTEGERS:
+            if -(1 << bits - 1) <= whole < 1 << bits - 1:
+                return schema, kind(whole)
+    if exponent == 0:
+        return decimal_schema(0), number
+    single = exact_float32(number)
+    if math.isfinite(single):
+        return FLOAT32, Float32(single)
+    double = float(number)
+    return (FLOAT64, Float64(double)) if math.isfinite(double) else (decimal_schema(-exponent), number)
+
+
+def _array(tokens: Tokens) -> Parsed:
+    values: list[Any] = []
+    merged = _Merged()
+    while tokens.has_next():
+        if tokens.consume("]"):
+            element = merged.schema
+            if element is not None:
+                values = [convert(element, value) for value in values]
+            return Schema("ARRAY", value_schema=element), values
+        if tokens.consume(","):
+            raise DataError(f"Unable to parse an empty array element: {tokens.text}")
+        schema, value = _value(tokens, embedded=True)
+        merged.add(schema)
+        values.append(value)
+        before = tokens.mark()
+        if tokens.consume("]"):
+            tokens.rewind(before)
+        elif not tokens.consume(","):
+            raise DataError(f"Array elements missing ',' delimiter: {tokens.text}")
+    raise DataError(f"Array is missing terminating ']': {tokens.text}")
+
+
+def _map(tokens: Tokens) -> Parsed:
+    values: dict[Any, Any] = {}
+    keys, items = _Merged(), _Merged()
+    while tokens.has_next():
+        if tokens.consume("}"):
+            return _map_of(keys.schema, items.schema, values)
+        if tokens.consume(","):
+            raise DataError(f"Unable to parse a map entry with no key or value: {tokens.text}")
+        key_schema, key = _value(tokens, embedded=True)
+        if key is None:
+            raise DataError(f"Map entry may not have a null key: {tokens.text}")
+        if not tokens.consume(":"):
+            raise DataError(f"Map entry is missing ':' at {tokens.position} in {tokens.text}")
+        item_schema, item = _value(tokens, embedded=True)
+        values[_key(key)] = item
+        tokens.consume(",")
+        keys.add(key_schema)
+        items.add(item_schema)
+    raise DataError(f"Map is missing terminating '}}': {tokens.text}")
+
+
+def _map_of(key: Schema | None, item: Schema | None, values: dict[Any, Any]) -> Parsed:
+    if key is None:
+        return Schema("MAP"), values
+    return Schema("MAP", key_schema=key, value_schema=item), {
+        convert(key, name): value if item is None else convert(item, value) for name, value in values.items()
+    }
+
+
+def _key(value: Any) -> Hashable:
+    """A map's key; a list as one is a tuple here."""
+    if isinstance(value, list):
+        return tuple(_key(item) for item in cast("list[Any]", value))
+    return MapKey(cast("dict[Any, Any]", value)) if isinstance(value, dict) else value
+
+
+class _Merged:
+    """The schema that all of several values fit, nulls aside; None when there is none."""
+
+    def __init__(self) -> None:
+        self.schema: Schema | None = None
+        self._apart = False
+
+    def add(self, schema: Schema | None) -> None:
+        if schema is None or self._apart:
+            return
+        before = self.schema
+        self.schema = schema if before is None else _common(before, schema)
+        self._apart = self.schema is None
+
+
+def _common(one: Schema, other: Schema) -> Schema | None:
+    """The wider of two number types, the later of two schemas of one type; None for other types."""
+    if one.type == other.type:
+        return other
+    left, right = _WIDTHS.get(one.type), _WIDTHS.get(other.type)
+    if left is None or right is None:
+        return None
+    return other if right > left else one

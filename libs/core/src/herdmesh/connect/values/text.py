@@ -1,0 +1,65 @@
+"""The text form of a value: what SimpleHeaderConverter writes (reference transforms-converters 6.4).
+
+Owns the form. Numbers: `javanumbers`. Invariant: text at top level is itself; inside anything it is quoted, and its
+backslashes and quotes escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+from decimal import Decimal
+from typing import Any, cast
+
+from herdmesh.connect.data import JavaDate, Struct
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.javavalues import java_class, java_text
+from herdmesh.connect.schemas import Schema
+from herdmesh.connect.values.temporals import temporal_text
+
+
+def text_of(value: Any, schema: Schema | None = None) -> str:
+    """The text of a value under that schema (None = schemaless). Raises DataError for what has no text form."""
+    return value if type(value) is str else _text(value, schema, embedded=False)
+
+
+def bytes_text(value: bytes | bytearray | memoryview) -> str:
+    """Base64 with padding."""
+    return base64.b64encode(value).decode("ascii")
+
+
+def _text(value: Any, schema: Schema | None, *, embedded: bool) -> str:
+    if isinstance(value, str):
+        if not embedded:
+            return value
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, JavaDate):
+        return temporal_text(value)
+    if value is None or isinstance(value, int | float | Decimal):
+        return java_text(value, schema)
+    if isinstance(value, bytes | bytearray | memoryview):
+        text = bytes_text(cast("bytes", value))
+        return f'"{text}"' if embedded else text
+    if isinstance(value, list | tuple):
+        of_item = None if schema is None else schema.value_schema
+        return f"[{','.join(_text(item, of_item, embedded=True) for item in cast('list[Any]', value))}]"
+    if isinstance(value, dict):
+        members = cast("dict[Any, Any]", value).items()
+        of_key, of_item = (None, None) if schema is None else (schema.key_schema, schema.value_schema)
+        pairs = (
+            f"{_text(key, of_key, embedded=True)}:{_text(item, of_item, embedded=True)}" for key, item in members
+        )  # fmt: skip
+        return f"{{{','.join(pairs)}}}"
+    if isinstance(value, Struct):
+        fields = zip(value.schema.fields, value.values, strict=True)
+        pairs = (
+            f"{_text(field.name, None, embedded=True)}:"
+            f"{_text(field.schema.default if item is None else item, field.schema, embedded=True)}"
+            for field, item in fields
+        )
+        return f"{{{','.join(pairs)}}}"
+    raise DataError(f"Failed to serialize unexpected value type {_class(value)}: {java_text(value, schema)}")
+
+
+def _class(value: Any) -> str:
+    return getattr(value, "java_class", None) or java_class(value)
