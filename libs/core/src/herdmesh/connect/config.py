@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from enum import StrEnum
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javanumbers import double_text
 
+_R = TypeVar("_R")
 RawConfig = Mapping[str, Any]
 """A configuration as submitted: text values, null allowed."""
 
@@ -68,21 +69,21 @@ class Validator:
 
     text: str
     check: Callable[[str, Any], None]
-    refine: Callable[[Any], Any] | None = None
+    refine: Callable[[str, Any], Any] | None = None
     strict: Callable[[str, Any], None] | None = None
 
     def below(self, prefix: str) -> Validator:
         """The same rule for keys under a prefix: it sees, and names, the short key."""
         return Validator(
             self.text,
-            _check_below(self.check, prefix),
-            self.refine,
-            self.strict and _check_below(self.strict, prefix),
+            _below(self.check, prefix),
+            self.refine and _below(self.refine, prefix),
+            self.strict and _below(self.strict, prefix),
         )
 
 
-def _check_below(check: Callable[[str, Any], None], prefix: str) -> Callable[[str, Any], None]:
-    return lambda field, value: check(field.removeprefix(prefix), value)
+def _below(rule: Callable[[str, Any], _R], prefix: str) -> Callable[[str, Any], _R]:
+    return lambda field, value: rule(field.removeprefix(prefix), value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +225,7 @@ class ConfigDef:
             if key.validator is not None:
                 key.validator.check(key.name, value)
                 if key.validator.refine is not None:
-                    value = key.validator.refine(value)
+                    value = key.validator.refine(key.name, value)
             values[key.name] = value
         return values
 

@@ -56,7 +56,8 @@ def read_decimal(text: str) -> Decimal:
         scale = len(found[1] or found[2] or "") - int(f"{found[3]}{digits}")
         if len(digits) > _EXPONENT_DIGITS or scale not in _INT32:
             raise ValueError(text)
-    return Decimal(text)
+    value = Decimal(text)
+    return value or value.copy_abs()  # BigDecimal's zero has no sign
 
 
 def read_double(text: str) -> float:

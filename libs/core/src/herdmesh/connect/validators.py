@@ -159,9 +159,9 @@ def distinct_values(*, empty_allowed: bool) -> Validator:
         if len(set(value)) < len(value):
             raise ConfigError(f"Configuration '{field}' values must not be duplicated.", field=field)
 
-    def refine(value: Any) -> Any:
+    def refine(field: str, value: Any) -> Any:
         distinct = list(dict.fromkeys(value))
-        _check_items("", distinct)
+        _check_items(field, distinct)
         return distinct
 
     return Validator("", check, refine=refine, strict=strict)

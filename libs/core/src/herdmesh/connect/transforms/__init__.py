@@ -13,6 +13,7 @@ from functools import partial
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.transforms.base import Code, PartTransformation, Transformation
+from herdmesh.connect.transforms.cast import Cast
 from herdmesh.connect.transforms.definitions import is_transformation
 from herdmesh.connect.transforms.extract_field import ExtractField
 from herdmesh.connect.transforms.filter import Filter
@@ -24,9 +25,12 @@ from herdmesh.connect.transforms.insert_field import InsertField
 from herdmesh.connect.transforms.mask_field import MaskField
 from herdmesh.connect.transforms.replace_field import ReplaceField
 from herdmesh.connect.transforms.set_schema_metadata import SetSchemaMetadata
+from herdmesh.connect.transforms.timestamp_converter import TimestampConverter
+from herdmesh.connect.transforms.timestamp_router import TimestampRouter
 from herdmesh.connect.transforms.value_to_key import ValueToKey
 
 _CLASSES: tuple[type[Transformation], ...] = (
+    Cast,
     DropHeaders,
     ExtractField,
     Filter,
@@ -38,6 +42,8 @@ _CLASSES: tuple[type[Transformation], ...] = (
     MaskField,
     ReplaceField,
     SetSchemaMetadata,
+    TimestampConverter,
+    TimestampRouter,
     ValueToKey,
 )
 

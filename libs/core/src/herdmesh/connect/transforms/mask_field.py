@@ -5,18 +5,19 @@ Owns what each type is masked with. Invariant: the masked value has the type of 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from herdmesh.connect.data import BigInteger, Float32, Int8, Int16, Int32, Int64, JavaDate
+from herdmesh.connect.data import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, JavaDate
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.javareading import float32, narrow, read_big_integer, read_decimal
 from herdmesh.connect.javavalues import java_class, type_of
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
-from herdmesh.connect.transforms.structs import OLD, emit_struct, field_value
+from herdmesh.connect.transforms.structs import emit_struct, field_value
+from herdmesh.connect.values import to_double, to_long
 
 _NOTHING: dict[type[object], Callable[[], Any]] = {
     bool: lambda: False,
@@ -26,7 +27,9 @@ _NOTHING: dict[type[object], Callable[[], Any]] = {
     Int8: lambda: Int8(0),
     Int16: lambda: Int16(0),
     Int32: lambda: Int32(0),
+    Int64: lambda: Int64(0),
     Float32: lambda: Float32(0.0),
+    Float64: lambda: Float64(0.0),
     BigInteger: lambda: BigInteger(0),
     Decimal: lambda: Decimal(0),
     JavaDate: lambda: JavaDate(0),
@@ -36,8 +39,10 @@ _NOTHING: dict[type[object], Callable[[], Any]] = {
 }
 _INTEGER_BITS: dict[type[object], int] = {Int8: 8, Int16: 16, Int32: 32, Int64: 64, int: 64}
 _BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
-_DECIMAL = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-_INTEGER = re.compile(r"[+-]?\d+")
+_PLAIN: dict[str, Any] = {
+    "STRING": "", "BOOLEAN": False, "FLOAT32": 0.0, "FLOAT64": 0.0, "INT8": 0, "INT16": 0, "INT32": 0, "INT64": 0,
+}  # fmt: skip
+"""A value of each type whose values are all masked alike."""
 
 
 class MaskField(PartTransformation):
@@ -67,17 +72,25 @@ class MaskField(PartTransformation):
 
         def emit(code: Code) -> None:
             self.struct_only(code, schema)
-            mask, text = code.bind(self._mask), repr(self._replacement or "")
             values: list[str] = []
             for field in fields:
                 value = field_value(code, field, null_to_default=self._null_to_default)
-                if field.name in self._fields:
-                    plain = f"{OLD}[{field.index}]"
-                    value = f"({text} if type({plain}) is str else {mask}({value}, {code.bind(field.schema)}))"
-                values.append(value)
+                values.append(self._masked(code, value, field.schema) if field.name in self._fields else value)
             emit_struct(code, self.part, schema, values)
 
         return schema, emit
+
+    def _masked(self, code: Code, value: str, schema: Schema) -> str:
+        """The mask of an expression. All plain values of one type have one mask, which is made here."""
+        mask = f"{code.bind(self._mask)}(v, {code.bind(schema)})"
+        sample = _PLAIN.get(schema.type)
+        try:
+            constant = None if sample is None else self._mask(sample, schema)
+        except DataError:
+            constant = None  # refused when a record has a value there
+        if constant is None:
+            return f"({mask} if (v := {value}) is not None else None)"
+        return f"({code.bind(constant)} if type(v := {value}) is {type(sample).__name__} else {mask})"
 
     def _mask(self, value: Any, schema: Schema | None = None) -> Any:
         if value is None:
@@ -96,23 +109,20 @@ def _replaced(value: Any, replacement: str, schema: Schema | None) -> Any:
     kind = type_of(value)
     if kind is str:
         return replacement
-    if kind is BigInteger:
-        return BigInteger(int(_number(replacement, _INTEGER, "number")))
-    if kind is Decimal:
-        return Decimal(_number(replacement, _DECIMAL, "number"))
-    if kind is float or kind is Float32:
-        return type(value)(float(_number(replacement, _DECIMAL)))
+    try:
+        if kind is BigInteger:
+            return BigInteger(read_big_integer(replacement))
+        if kind is Decimal:
+            return read_decimal(replacement)
+    except ValueError as error:
+        raise DataError(f"Unable to convert {replacement} (class java.lang.String) to number") from error
+    if kind in (float, Float32, Float64):
+        double = to_double(replacement)
+        single = kind is Float32 or (kind is float and schema is not None and schema.type == "FLOAT32")
+        return type(value)(float32(double) if single else double)
     bits = _INTEGER_BITS.get(kind)
     if bits is None:
         raise DataError(f"Cannot mask value of type class {java_class(value, schema)} with custom replacement.")
     if kind is int and schema is not None:
         bits = _BITS.get(schema.type, bits)
-    whole = int(Decimal(_number(replacement, _DECIMAL)))
-    half = 1 << bits - 1
-    return type(value)(((whole + half) & ((1 << bits) - 1)) - half)
-
-
-def _number(text: str, pattern: re.Pattern[str], wanted: str = "a number") -> str:
-    if not pattern.fullmatch(text):
-        raise DataError(f"Unable to convert {text} (class java.lang.String) to {wanted}")
-    return text
+    return type(value)(narrow(to_long(replacement), bits))

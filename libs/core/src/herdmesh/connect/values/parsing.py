@@ -48,8 +48,9 @@ def parse_text(text: str) -> Parsed:
     if not text:
         return STRING, text
     schema, value = _value(Tokens(text), embedded=False)
-    plain = {Int8: int, Int16: int, Int32: int, Int64: int, Float32: float, Float64: float}.get(type(value))
-    return schema, value if plain is None else plain(value)
+    if isinstance(value, Int8 | Int16 | Int32 | Int64):
+        return schema, int(value)  # its schema says the class
+    return schema, float(value) if isinstance(value, float) else value
 
 
 def _value(tokens: Tokens, *, embedded: bool) -> Parsed:

@@ -1,0 +1,103 @@
+"""Cast: fields or the whole value as another primitive type (reference transforms-converters 2.1).
+
+Owns the spec, the schema that comes out, and which casts are written into the loop. How one value is cast: `casting`.
+
+Invariant: a cast value fits the schema that comes out; without a schema it says its Java class itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from herdmesh.connect.schemas import Schema, SchemaBuilder
+from herdmesh.connect.transforms import definitions
+from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
+from herdmesh.connect.transforms.casting import caster, inline
+from herdmesh.connect.transforms.structs import emit_struct, field_value
+
+
+class Cast(PartTransformation):
+    """`org.apache.kafka.connect.transforms.Cast`."""
+
+    java_class = "org.apache.kafka.connect.transforms.Cast"
+    purpose = "cast types"
+    null_passes = True
+    config_def = definitions.CAST
+
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        self._whole: str | None = None
+        self._fields: dict[str, str] = {}
+        for item in settings["spec"]:
+            # The definition has checked it; Java's split drops empty parts at the end.
+            name, colon, kind = item.rstrip(":").partition(":")
+            if colon:
+                self._fields[name.strip()] = kind.strip().upper()
+            else:
+                self._whole = name.strip().upper()
+        self._null_to_default: bool = settings["replace.null.with.default"]
+
+    def reads_struct(self, schema: Schema) -> bool:
+        # The new schema is made first, and fails first.
+        return False
+
+    def emit_schemaless(self, code: Code) -> None:
+        if self._whole is not None:
+            code.write(self.part, f"{code.bind(caster(None, self._whole))}({code.read(self.part)})")
+            return
+        with self.map_only(code) as name:
+            for field, kind in self._fields.items():
+                code.line(f"{name}[{field!r}] = {code.bind(caster(None, kind))}({name}.get({field!r}))")
+
+    def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:
+        if self._whole is not None:
+            return self._for_whole(schema, self._whole)
+        builder = SchemaBuilder.like(schema)
+        for field in schema.struct_fields():
+            kind = self._fields.get(field.name)
+            builder.field(field.name, field.schema if kind is None else _plain(SchemaBuilder(kind), field.schema, kind))
+        after = _plain(builder, schema, "STRUCT")
+
+        def emit(code: Code) -> None:
+            self.struct_only(code, schema)
+            values: list[str] = []
+            for field in schema.fields:
+                value = field_value(code, field, null_to_default=self._null_to_default)
+                kind = self._fields.get(field.name)
+                values.append(value if kind is None else _expression(code, value, field.schema, kind))
+            emit_struct(code, self.part, after, values)
+
+        return after, emit
+
+    def _for_whole(self, schema: Schema, kind: str) -> tuple[Schema, Callable[[Code], None]]:
+        # Its name stays, also when it names a logical type that the new type is none of.
+        builder = SchemaBuilder(kind).parameters(schema.parameters or {})
+        if schema.name is not None:
+            builder.name(schema.name)
+        if schema.version is not None:
+            builder.version(schema.version)
+        if schema.doc is not None:
+            builder.doc(schema.doc)
+
+        def emit(code: Code) -> None:
+            code.write(self.part, _expression(code, code.read(self.part), schema, kind))
+
+        return _plain(builder, schema, kind), emit
+
+
+def _plain(builder: SchemaBuilder, before: Schema, kind: str) -> Schema:
+    """The schema, as optional as the one before, with that one's default cast. Raises DataError when it cannot be."""
+    if before.optional:
+        builder.optional()
+    if before.default is not None:
+        builder.default_value(caster(before, kind)(before.default))
+    return builder.build()
+
+
+def _expression(code: Code, value: str, schema: Schema, kind: str) -> str:
+    """The cast of an expression. Plain values of the schema's own class are cast where they stand."""
+    cast = code.bind(caster(schema, kind))
+    written = inline(schema, kind, "v")
+    if written is None:
+        return f"{cast}({value})"
+    return f"({written[1]} if type(v := {value}) is {written[0]} else {cast}(v))"
