@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from herdmesh.connect.javanumbers import wrap_int64
@@ -40,13 +42,56 @@ class JsonSyntaxError(ValueError):
     """Bytes that Jackson refuses."""
 
 
+class Missing:
+    """Type of `MISSING`."""
+
+
+MISSING = Missing()
+"""What there is in input without a value."""
+
+
 def read(data: bytes) -> Any:
     """Read the first JSON value of `data`; None for blank input.
 
     Raises:
         JsonSyntaxError: Jackson would refuse it.
     """
-    return _Reader(_decode_text(data)).read()
+    value = _Reader(_decode_text(data), java_number).read()
+    return None if value is MISSING else value
+
+
+def read_node(data: bytes) -> Any:
+    """As `read`, but numbers as they are written: an int of any size, a Decimal for all others; MISSING for blank
+    input."""
+    return _Reader(_decode_text(data), exact_number).read()
+
+
+def java_number(text: str) -> int | float:
+    """The number a schemaless value holds: Java reads whole numbers as long, all others as BigDecimal and then as
+    double, so that there is no negative zero."""
+    number = exact_number(text)
+    if isinstance(number, int):
+        return wrap_int64(number)
+    return double_of(number)
+
+
+def exact_number(text: str) -> int | Decimal:
+    """The number as it is written. Raises JsonSyntaxError where BigDecimal has no room for the scale."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        number = Decimal(text)
+    except InvalidOperation as error:
+        raise JsonSyntaxError("the number's exponent is too large") from error
+    exponent = number.as_tuple().exponent
+    if not isinstance(exponent, int) or not -(2**31) <= -exponent < 2**31:
+        raise JsonSyntaxError("the number's exponent is too large")
+    return number
+
+
+def double_of(number: Decimal) -> float:
+    """`BigDecimal.doubleValue`: zero has no sign, what is too large is infinite."""
+    return float(number) if number else 0.0
 
 
 def _decode_text(data: bytes) -> str:
@@ -92,17 +137,18 @@ class _Reader:
     """One pass over the text. `_containers` is the stack of open arrays and objects, `_names` the pending member
     names."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, number_of: Callable[[str], Any]) -> None:
         self._text = text
+        self._number_of = number_of
         self._at = 0
 
     def read(self) -> Any:
         if not self._skip_space():
-            return None
+            return MISSING
         value, container = self._value_start()
         if container:
             self._fill(value)
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        elif isinstance(value, (int, float, Decimal)) and not isinstance(value, bool):
             self._require_separator()
         elif not isinstance(value, str):
             self._require_no_identifier()
@@ -169,7 +215,7 @@ class _Reader:
                 return value, False
         raise JsonSyntaxError(f"unexpected character at {self._at}")
 
-    def _number(self) -> int | float:
+    def _number(self) -> Any:
         match = _NUMBER.match(self._text, self._at)
         if match is None:
             raise JsonSyntaxError(f"bad number at character {self._at}")
@@ -179,9 +225,7 @@ class _Reader:
         self._at = match.end()
         if self._text[self._at : self._at + 1] in (".", "e", "E"):
             raise JsonSyntaxError(f"bad number at character {self._at}")
-        if match.group(1) or match.group(2):
-            return float(text)
-        return wrap_int64(int(text))
+        return self._number_of(text)
 
     def _string(self) -> str:
         self._at += 1

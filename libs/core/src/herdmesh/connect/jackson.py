@@ -33,6 +33,8 @@ class _OfProperties(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 _decode = msgspec.json.Decoder().decode
+_decode_signed_zeros = msgspec.json.Decoder(float_hook=_jackson_reader.java_number).decode
+_decode_node = msgspec.json.Decoder(float_hook=_jackson_reader.exact_number).decode
 _decode_properties = msgspec.json.Decoder(_OfProperties).decode
 _encode = msgspec.json.Encoder().encode
 # Types msgspec writes as Jackson does. float is not one: Java prints 1.0E7 where msgspec prints 10000000.0.
@@ -45,8 +47,13 @@ _SAME_TEXT_WITHIN = _SAME_TEXT | _CONTAINERS
 _OTHER_TEXT = re.compile(rb"[\xf0-\xf4]|\\u")
 _DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19  # the shortest run of digits that may not fit a signed 64-bit integer
+_NUMBER_LENGTH_MIN = 1_000  # shorter input cannot break a limit
 _ENDLESS_NUMBER = b"0" * 300  # a number Jackson refuses (over 1,000 characters) has a run at least this long
+# Java's numbers come from BigDecimal, which has no negative zero.
+_ANY_NEGATIVE_ZERO = b"-0"
+_NEGATIVE_ZERO = re.compile(rb"-0(\.0*)?(?![0-9.])")
 NAME_LENGTH_MAX = _jackson_reader.NAME_LENGTH_MAX
+MISSING = _jackson_reader.MISSING
 _DEPTH_MAX = _jackson_reader.DEPTH_MAX
 
 _ESCAPED = re.compile('["\\\\\x00-\x1f\ud800-\udfff\U00010000-\U0010ffff]')
@@ -64,7 +71,7 @@ def loads(data: bytes | None) -> Any:
     digits = data.translate(_DIGITS_AS_ZERO)
     if _ENDLESS_NUMBER not in digits:
         try:
-            value = _decode(data)
+            value = _decode_signed_zeros(data) if has_negative_zero(data) else _decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass  # Jackson accepts more than msgspec does: let the careful reader decide
         else:
@@ -79,6 +86,37 @@ def _read_carefully(data: bytes) -> Any:
         return _jackson_reader.read(data)
     except _jackson_reader.JsonSyntaxError as error:
         raise DataError(INVALID_JSON) from error
+
+
+def loads_node(data: bytes) -> Any:
+    """Read one JSON value as Jackson's tree holds it: as `loads`, but numbers are as they were written (an int of any
+    size, a Decimal for all others), and blank bytes read as MISSING.
+
+    Raises:
+        DataError: what Jackson refuses, with Connect's text.
+    """
+    if len(data) <= NAME_LENGTH_MAX and not beyond_limits(data):
+        try:
+            return _decode_node(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError):
+            pass  # Jackson accepts more than msgspec does: let the careful reader decide
+    try:
+        return _jackson_reader.read_node(data)
+    except _jackson_reader.JsonSyntaxError as error:
+        raise DataError(INVALID_JSON) from error
+
+
+def beyond_limits(data: bytes) -> bool:
+    """True when a number may be longer, or containers may be nested deeper, than Jackson allows; members' names are not
+    looked at."""
+    if len(data) <= _NUMBER_LENGTH_MIN:
+        return False
+    return _ENDLESS_NUMBER in data.translate(_DIGITS_AS_ZERO) or data.count(b"[") + data.count(b"{") > _DEPTH_MAX
+
+
+def has_negative_zero(data: bytes) -> bool:
+    """True when a number (or what looks like one in a text) is a negative zero that is not whole."""
+    return _ANY_NEGATIVE_ZERO in data and _NEGATIVE_ZERO.search(data) is not None
 
 
 def loads_properties(data: bytes) -> dict[str, str | None] | None:
@@ -120,7 +158,7 @@ def dumps(value: Any) -> bytes:
             data = _encode(value)
         except (OverflowError, UnicodeEncodeError):
             data = b"\\u"  # an integer beyond 64 bits or a lone surrogate: the careful writer knows both
-        if not _differs(data) and _LONG_NUMBER not in data.translate(_DIGITS_AS_ZERO):
+        if not differs(data) and _LONG_NUMBER not in data.translate(_DIGITS_AS_ZERO):
             return data
     parts: list[str] = []
     _write(value, parts)
@@ -146,22 +184,32 @@ def _msgspec_may_write(value: Any, depth: int = 0) -> bool:
     return all(_msgspec_may_write(item, depth + 1) for item in items if type(item) in _CONTAINERS)
 
 
-def _differs(data: bytes) -> bool:
+def differs(data: bytes) -> bool:
     """True when text that msgspec wrote may not be what Jackson writes for the same strings."""
     return (not data.isascii() or b"\\u" in data) and _OTHER_TEXT.search(data) is not None
 
 
 def loads_many(data: Sequence[bytes | None]) -> list[Any]:
     """`loads` of each: all at once, in little more than msgspec's time, when nothing needs more than msgspec."""
+    values = loads_plain(data)
+    return [loads(item) for item in data] if values is None else values
+
+
+def loads_plain(data: Sequence[bytes | None]) -> list[Any] | None:
+    """The values of texts that hold one JSON value each, nothing behind it, and nothing that needs more than msgspec;
+    None where `loads` must look."""
     try:
         joined = b"\n".join(cast("Sequence[bytes]", data))
-        if _LONG_NUMBER not in joined.translate(_DIGITS_AS_ZERO) and (
-            len(joined) <= NAME_LENGTH_MAX or max(map(len, cast("Sequence[bytes]", data))) <= NAME_LENGTH_MAX
+        if _LONG_NUMBER in joined.translate(_DIGITS_AS_ZERO) or has_negative_zero(joined):
+            return None
+        longest = max(map(len, cast("Sequence[bytes]", data)), default=0)
+        if longest > NAME_LENGTH_MAX or (
+            longest > _NUMBER_LENGTH_MIN and any(map(beyond_limits, cast("Sequence[bytes]", data)))
         ):
-            return list(map(_decode, cast("Sequence[bytes]", data)))
+            return None
+        return list(map(_decode, cast("Sequence[bytes]", data)))
     except (TypeError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass  # a null, or JSON that msgspec refuses
-    return [loads(item) for item in data]
+        return None  # a null, or JSON that msgspec refuses
 
 
 def quote(text: str) -> str:

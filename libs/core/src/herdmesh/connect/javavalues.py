@@ -93,7 +93,10 @@ def java_class(value: Any, schema: Schema | None = None) -> str:
         if named is not None and named[0] is kind:
             return named[1]
     known = _TYPES.get(kind)
-    return known[1] if known else f"{kind.__module__}.{kind.__qualname__}"
+    if known:
+        return known[1]
+    # An object that stands for one of a Java class the data model does not have names it itself.
+    return getattr(value, "java_class", None) or f"{kind.__module__}.{kind.__qualname__}"
 
 
 def java_text(value: Any, schema: Schema | None = None) -> str:

@@ -15,12 +15,23 @@ from herdmesh.connect.converters.base import Converter, HeaderConverter, Role
 from herdmesh.connect.converters.byte_array import ByteArrayConverter
 from herdmesh.connect.converters.definitions import is_converter
 from herdmesh.connect.converters.json import JsonConverter
+from herdmesh.connect.converters.numbers import (
+    BooleanConverter,
+    DoubleConverter,
+    FloatConverter,
+    IntegerConverter,
+    LongConverter,
+    ShortConverter,
+)
 from herdmesh.connect.converters.simple_header import SimpleHeaderConverter
 from herdmesh.connect.converters.string import StringConverter
 from herdmesh.connect.errors import ConfigError
 
 _SIMPLE = (SimpleHeaderConverter.java_class, "SimpleHeaderConverter", "Simple")
-_CLASSES: tuple[type[Converter], ...] = (StringConverter, JsonConverter, ByteArrayConverter)
+_CLASSES: tuple[type[Converter], ...] = (
+    StringConverter, JsonConverter, ByteArrayConverter, BooleanConverter, ShortConverter, IntegerConverter,
+    LongConverter, FloatConverter, DoubleConverter,
+)  # fmt: skip
 
 CONVERTERS: Mapping[str, type[Converter]] = {
     name: cls for cls in _CLASSES for name in (cls.java_class, cls.__name__, cls.__name__.removesuffix("Converter"))

@@ -1,42 +1,78 @@
 """JsonConverter: JSON is the value, in Connect's numbers and Jackson's bytes; with `schemas.enable`, in an envelope.
 
-Owns the converter's settings, the rules about null and the envelope `{"schema":...,"payload":...}`, written for
-primitive values and read for text, numbers and booleans, which is what Connect's file connectors exchange; values of
-other schemas are refused record by record. Reading and writing JSON: `jackson`.
+Owns the settings, the envelope `{"schema":...,"payload":...}`, the rules about null, and what is remembered of schemas:
+one reader for each schema part met, one writer for each schema. What they read and write: `json_nodes`, `json_texts`,
+and the quick ways `json_decoders`, `json_encoders`; schemas themselves: `json_schemas`.
 
-Invariant: a JSON `null` is a value when read (None) and a tombstone when written schemaless, as in Connect; what is
-read from an envelope is schemaless from then on, and is never anything else than Java's value.
+Invariant: a JSON `null` is a value when read (None) and a tombstone when written schemaless, as in Connect; whether the
+quick or the careful way was taken, and what was remembered, cannot be told from what is read or written.
 """
 
 from __future__ import annotations
 
+import re
+import sys
+from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Generic, TypeVar, cast
+
+import msgspec
 
 from herdmesh.connect import jackson
-from herdmesh.connect.converters import definitions
+from herdmesh.connect.converters import definitions, json_schemas
 from herdmesh.connect.converters.base import Converter, Schemas
-from herdmesh.connect.errors import ConfigError, DataError
-from herdmesh.connect.schemas import STRING, Schema
+from herdmesh.connect.converters.json_decoders import Decoder, Unusual
+from herdmesh.connect.converters.json_encoders import Encoder
+from herdmesh.connect.converters.json_encoders import Unusual as UnusualValue
+from herdmesh.connect.converters.json_nodes import value_of
+from herdmesh.connect.converters.json_texts import Texts
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.schemas import Schema
 
-_JSON_TYPES = {
-    "INT8": "int8",
-    "INT16": "int16",
-    "INT32": "int32",
-    "INT64": "int64",
-    "FLOAT32": "float",
-    "FLOAT64": "double",
-    "BOOLEAN": "boolean",
-    "STRING": "string",
-    "BYTES": "bytes",
-}
-_PRIMITIVES = frozenset(_JSON_TYPES)
-_READ_AS: dict[str, type] = {"string": str, "boolean": bool, "int32": int, "int64": int, "double": float}
-_INT32_MAX = 2**31 - 1
 _ENVELOPE_NEEDED = (
     'JsonConverter with schemas.enable requires "schema" and "payload" fields and may not contain additional fields. '
     "If you are trying to deserialize plain JSON data, set schemas.enable=false in your converter configuration."
 )
+_BAD_CONTENT = "Failed to parse schema in converter config due to serialization error: "
+_COMPILED_AFTER = 16  # values of one schema; compiling costs as much as some hundred values read with care
+_ENVELOPE_OVERHEAD = 32  # bytes around schema and payload in which no member can stand a second time
+_PAYLOAD_FOLLOWS = re.compile(rb'"payload"[ \t\r\n]*:[ \t\r\n]*\Z')
+_CLOSING = ord("}")
+
+
+class _Parts(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """An envelope, its members unread."""
+
+    schema: msgspec.Raw
+    payload: msgspec.Raw
+
+
+_decode_parts = msgspec.json.Decoder(_Parts).decode
+
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class _Remembered(Generic[_K, _V]):
+    """The so many most recently used; none when the size is not positive."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._items: OrderedDict[_K, _V] = OrderedDict()
+
+    def get(self, key: _K) -> _V | None:
+        """What is remembered, None when nothing is."""
+        found = self._items.get(key)
+        if found is not None:
+            self._items.move_to_end(key)
+        return found
+
+    def put(self, key: _K, value: _V) -> None:
+        """Remember, and forget the one used longest ago when there are too many."""
+        self._items[key] = value
+        if len(self._items) > self._size:
+            self._items.popitem(last=False)
 
 
 class JsonConverter(Converter):
@@ -47,84 +83,197 @@ class JsonConverter(Converter):
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._schemas: bool = settings["schemas.enable"]
-        content = settings["schema.content"]
-        if content:
-            raise ConfigError(
-                f"Invalid value {content} for configuration schema.content: a fixed schema is not built yet",
-                field="schema.content",
-                fix="leave it out",
-            )
+        self.is_static = not self._schemas
+        self._replace_null: bool = settings["replace.null.with.default"]
+        self._texts = Texts(settings["decimal.format"].upper() == "NUMERIC", self._replace_null)
+        self._readers = _Remembered[bytes, _Reader](settings["schemas.cache.size"])
+        self._writers = _Remembered[Schema, _Writer](settings["schemas.cache.size"])
+        self._last: tuple[bytes, _Reader] | None = None
+        schema = self._content_schema(settings["schema.content"])
+        self._content = None if schema is None else _Reader(schema, replace_null=self._replace_null)
+
+    def _content_schema(self, content: str | None) -> Schema | None:
+        """The schema of all messages. Raises DataError when it is none, even where it is not used."""
+        if not content:
+            return None
+        try:
+            node = jackson.loads_node(content.encode("utf-8", "surrogatepass"))
+        except DataError as error:
+            raise DataError(_BAD_CONTENT) from error
+        return json_schemas.schema_of(node, replace_null=self._replace_null)
+
+    # --- reading
 
     def read(self, data: bytes | None, /) -> tuple[Schema | None, Any]:
-        if not self._schemas or data is None:
+        if data is None:
+            return None, None
+        if not self._schemas:
             return None, jackson.loads(data)
-        return None, _opened(jackson.loads(data))
+        if self._content is not None:
+            return self._content.schema, self._content.read_whole(data)
+        last = self._last
+        if last is not None and data.startswith(last[0]) and data[-1] == _CLOSING:
+            reader, payload = last[1], data[len(last[0]) : -1]
+        else:
+            reader, payload = self._opened(data)
+        if reader is not None:
+            try:
+                return reader.schema, reader.read_all((payload,))[0]
+            except Unusual:
+                pass
+        return self._read_envelope(data)
+
+    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
+        if not self._schemas:
+            return None, jackson.loads_many(data)
+        if self._content is None and data:
+            if self._last is None and data[0] is not None:
+                self._read_envelope(data[0])
+            if self._last is not None:
+                prefix, reader = self._last
+                at = len(prefix)
+                payloads = [raw[at:-1] for raw in data if raw and raw.startswith(prefix) and raw[-1] == _CLOSING]
+                if len(payloads) == len(data):
+                    try:
+                        return reader.schema, reader.read_all(payloads)
+                    except Unusual:
+                        pass  # one of them: find it, and read the others quickly again
+        return super().read_many(data)
+
+    def _opened(self, data: bytes) -> tuple[_Reader | None, bytes]:
+        """The reader and the payload of an envelope with a schema part met before."""
+        try:
+            parts = _decode_parts(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None, b""
+        schema, payload = bytes(parts.schema), bytes(parts.payload)
+        if len(data) - len(schema) - len(payload) > _ENVELOPE_OVERHEAD:
+            return None, b""
+        reader = self._readers.get(schema)
+        if reader is not None:
+            self._remember_prefix(data, payload, reader)
+        return reader, payload
+
+    def _read_envelope(self, data: bytes) -> tuple[Schema | None, Any]:
+        """Any envelope, with care."""
+        node = jackson.loads_node(data)
+        if not isinstance(node, dict):
+            raise DataError(_ENVELOPE_NEEDED)
+        members = cast("dict[str, Any]", node)
+        if members.keys() != {"schema", "payload"}:
+            raise DataError(_ENVELOPE_NEEDED)
+        reader = self._reader_of(members["schema"], data)
+        return reader.schema, value_of(reader.schema, members["payload"], replace_null=self._replace_null)
+
+    def _reader_of(self, node: Any, data: bytes) -> _Reader:
+        """The reader of a schema part, remembered by its bytes where they can be told."""
+        try:
+            parts = _decode_parts(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            schema = json_schemas.schema_of(node, replace_null=self._replace_null)
+            return _Reader(schema, replace_null=self._replace_null)
+        raw, payload = bytes(parts.schema), bytes(parts.payload)
+        reader = self._readers.get(raw)
+        if reader is None:
+            schema = json_schemas.schema_of(node, replace_null=self._replace_null)
+            reader = _Reader(schema, replace_null=self._replace_null)
+            self._readers.put(raw, reader)
+        if len(data) - len(raw) - len(payload) <= _ENVELOPE_OVERHEAD:
+            self._remember_prefix(data, payload, reader)
+        return reader
+
+    def _remember_prefix(self, data: bytes, payload: bytes, reader: _Reader) -> None:
+        """The next record may begin as this one: whatever value stands between that and a brace is its payload."""
+        prefix = data[: -len(payload) - 1]
+        if data.endswith(payload + b"}") and _PAYLOAD_FOLLOWS.search(prefix):
+            self._last = prefix, reader
+
+    # --- writing
 
     def write(self, value: Any, schema: Schema | None, /) -> bytes | None:
         if schema is None:
             if value is None:
                 return None
             return b'{"schema":null,"payload":%b}' % jackson.dumps(value) if self._schemas else jackson.dumps(value)
-        if schema.type not in _PRIMITIVES or schema.name is not None:
-            raise DataError(f"JsonConverter cannot write values of schema type {schema.type} yet")
-        if value is None and schema.default is None and not schema.optional:
-            raise DataError("Conversion error: null value for field that is required and has no default value")
-        payload = jackson.dumps(schema.default if value is None else value)
-        return b'{"schema":%b,"payload":%b}' % (_schema_json(schema), payload) if self._schemas else payload
+        return self._writer(schema).write_all((value,))[0]
 
     def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:
-        if schema is not _TEXT or not self._schemas or not _ONLY_TEXT.issuperset(map(type, values)):
-            return super().write_many(values, schema)
-        head = b'{"schema":%b,"payload":' % _schema_json(_TEXT)
-        return [b"%b%b}" % (head, jackson.dumps(value)) for value in values]
+        if schema is None:
+            return super().write_many(values, None)
+        return cast("list[bytes | None]", self._writer(schema).write_all(values))
 
-    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
-        values = jackson.loads_many(data)
-        if not self._schemas:
-            return None, values
-        return None, [None if raw is None else _opened(value) for raw, value in zip(data, values, strict=True)]
-
-
-_TEXT = STRING
-_ONLY_TEXT = frozenset((str,))
+    def _writer(self, schema: Schema) -> _Writer:
+        writer = self._writers.get(schema)
+        if writer is None:
+            writer = _Writer(schema, self._texts, envelope=self._schemas)
+            self._writers.put(schema, writer)
+        return writer
 
 
-def _schema_json(schema: Schema) -> bytes:
-    """A primitive schema in the envelope's order of members."""
-    members: dict[str, Any] = {"type": _JSON_TYPES[schema.type], "optional": schema.optional}
-    if schema.version is not None:
-        members["version"] = schema.version
-    if schema.doc is not None:
-        members["doc"] = schema.doc
-    if schema.parameters:
-        members["parameters"] = dict(schema.parameters)
-    if schema.default is not None:
-        members["default"] = schema.default
-    return jackson.dumps(members)
+class _Reader:
+    """Reads payloads of one schema (None = schemaless); compiled once it has read a few."""
+
+    def __init__(self, schema: Schema | None, *, replace_null: bool) -> None:
+        self.schema = schema
+        self._replace_null = replace_null
+        self._decoder: Decoder | None = None
+        self._until_compiled = _COMPILED_AFTER
+
+    def read_all(self, payloads: Sequence[bytes]) -> list[Any]:
+        """The value of each payload. Raises Unusual when one of them is no payload, or needs more care."""
+        if self.schema is None:
+            values = jackson.loads_plain(payloads)
+            if values is None:
+                raise Unusual
+            return values
+        if self._decoder is None:
+            self._until_compiled -= len(payloads)
+            if self._until_compiled > 0:
+                raise Unusual
+            self._until_compiled = sys.maxsize  # a schema without a quick way is tried once
+            self._decoder = Decoder(self.schema, replace_null=self._replace_null)
+        return self._decoder.read_all(payloads)
+
+    def read_whole(self, data: bytes) -> Any:
+        """The value of a message that is nothing but the payload."""
+        try:
+            return self.read_all((data,))[0]
+        except Unusual:
+            return value_of(self.schema, jackson.loads_node(data), replace_null=self._replace_null)
 
 
-def _opened(envelope: Any) -> Any:
-    """The payload of an envelope. Raises DataError for anything else, and for what is not read yet."""
-    if not isinstance(envelope, dict):
-        raise DataError(_ENVELOPE_NEEDED)
-    members = cast("dict[str, Any]", envelope)
-    if members.keys() != {"schema", "payload"}:
-        raise DataError(_ENVELOPE_NEEDED)
-    schema: Any = members["schema"]
-    payload: Any = members["payload"]
-    if schema is None:
-        return payload
-    if not isinstance(schema, dict) or "type" not in schema:
-        raise DataError("Schema must contain 'type' field")
-    described = cast("dict[str, Any]", schema)
-    kind: Any = described["type"]
-    if payload is None and described.keys() == {"type", "optional"} and described["optional"] is True:
-        return None
-    # Java narrows, rounds and blanks what does not fit; here only what fits is read.
-    if "name" not in described and isinstance(kind, str) and type(payload) is _READ_AS.get(kind):
-        number: Any = payload
-        if kind == "double":
-            return number + 0.0  # Java reads -0.0 as 0.0 here
-        if kind != "int32" or -_INT32_MAX - 1 <= number <= _INT32_MAX:
-            return number
-    raise DataError(f"JsonConverter cannot read a value of the schema {jackson.dumps(described).decode()} yet")
+class _Writer:
+    """Writes values of one schema; compiled once it has written a few."""
+
+    def __init__(self, schema: Schema, texts: Texts, *, envelope: bool) -> None:
+        self._schema, self._texts = schema, texts
+        described = json_schemas.text_of(schema, texts.default) if envelope else ""
+        self._head = f'{{"schema":{described},"payload":'.encode() if envelope else b""
+        self._tail = b"}" if envelope else b""
+        self._encoder: Encoder | None = None
+        self._until_compiled = _COMPILED_AFTER
+
+    def write_all(self, values: Sequence[Any]) -> list[bytes]:
+        """The bytes of each. Raises DataError with Connect's text."""
+        head, tail = self._head, self._tail
+        payloads = self._quickly(values)
+        if payloads is None:
+            payloads = [self._carefully(value) for value in values]
+        return [b"%b%b%b" % (head, payload, tail) for payload in payloads] if head else payloads
+
+    def _quickly(self, values: Sequence[Any]) -> list[bytes] | None:
+        try:
+            if self._encoder is None:
+                self._until_compiled -= len(values)
+                if self._until_compiled > 0:
+                    return None
+                self._until_compiled = sys.maxsize
+                self._encoder = Encoder(self._schema, self._texts)
+            return self._encoder.write_all(values)
+        except UnusualValue:
+            return None
+
+    def _carefully(self, value: Any) -> bytes:
+        return self._texts.text(self._schema, value).encode()
+
+
