@@ -65,7 +65,7 @@ def _bytes_alike(value: Vector) -> Vector:
 def columns_of(record: ConnectRecord) -> Batch:
     """A batch of just this record."""
     return Batch(
-        record.topic or "", record.partition, [record.key], [record.value],
+        cast("str", record.topic), record.partition, [record.key], [record.value],
         () if record.offset is None else [record.offset], [record.timestamp_ms],
         record.key_schema, record.value_schema, [list(record.headers)],
     )  # fmt: skip

@@ -38,6 +38,8 @@ class ExtractField(PartTransformation):
                     code.line(f"{code.bind(self.other_schemaless)}({part})")
                 code.write(self.part, f"{part}.get({self._steps[0]!r})")
             else:
+                with code.block(f"if type({part}) is not dict"):
+                    code.line(f"{code.bind(self.other_schemaless)}({part})")
                 code.write(self.part, f"{code.bind(self._followed)}({part})")
 
     def _followed(self, value: Any) -> Any:
@@ -45,7 +47,10 @@ class ExtractField(PartTransformation):
             if value is None:
                 return None
             if not isinstance(value, dict):
-                self.other_schemaless(value)
+                raise DataError(
+                    "Only Map objects supported in absence of schema for [nested field access], found: "
+                    f"{java_class(value)}"
+                )
             value = cast("dict[str, Any]", value).get(step)
         return value
 
@@ -77,11 +82,15 @@ class ExtractField(PartTransformation):
 
         return after, emit
 
+    def other(self, value: Any, schema: Schema) -> None:
+        if value is not None:
+            super().other(value, schema)
+
     def _fields(self, schema: Schema) -> list[Field]:
         found: list[Field] = []
-        inner: Schema | None = schema
+        inner = schema
         for step in self._none_left():
-            field = inner.field(step) if inner is not None and inner.type == "STRUCT" else None
+            field = inner.field(step)
             if field is None:
                 raise IllegalArgumentError(f"Unknown field: {self._path}")
             found.append(field)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+from herdmesh.connect.checks import check_value
 from herdmesh.connect.data import Struct
-from herdmesh.connect.errors import DataError
+from herdmesh.connect.errors import ClassCastError, DataError
 from herdmesh.connect.javavalues import java_class, schema_type
 from herdmesh.connect.schemas import PRIMITIVES, Field, Schema, SchemaBuilder
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
-from herdmesh.connect.transforms.structs import null_check
 
 
 class Flatten(PartTransformation):
@@ -41,6 +41,8 @@ class Flatten(PartTransformation):
 
     def _collect(self, value: dict[str, Any], prefix: str, found: dict[str, Any]) -> None:
         for name, item in value.items():
+            if type(name) is not str:
+                raise ClassCastError(f"class {java_class(name)} cannot be cast to class java.lang.String")
             full = f"{prefix}{self._delimiter}{name}" if prefix else name
             if type(item) is dict:
                 self._collect(cast("dict[str, Any]", item), full, found)
@@ -54,23 +56,32 @@ class Flatten(PartTransformation):
                     )
                 if kind not in PRIMITIVES and kind != "ARRAY":
                     raise DataError(
-                        f"Flatten transformation does not support {kind} for record without schemas (for field {full})."
+                        f"Flatten transformation does not support class {java_class(item)} for record without schemas "
+                        f"(for field {full})."
                     )
             found[full] = item
 
     def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:
         builder = SchemaBuilder.like(schema)
-        paths: list[list[Field]] = []
+        inner: list[list[Field]] = []
+        ends: list[Field] = []
         for name, path, leaf in self._leaves(schema, "", [], optional=schema.optional, default=schema.default):
             builder.field(name, leaf)
-            paths.append(path)
+            inner.append(path[:-1])
+            ends.append(path[-1])
         after = builder.build()
-        check = null_check(after)
 
         def flat(value: Struct) -> Struct:
-            values = [_at(value, path) for path in paths]
-            if check is not None:
-                check(values)
+            values: list[Any] = []
+            for above, leaf, field in zip(inner, ends, after.fields, strict=True):
+                within = _inside(value, above)
+                found = None
+                if within is not None:
+                    found = within.values[leaf.index]
+                    found = leaf.schema.default if found is None else found
+                    if found is None and not field.schema.optional:
+                        check_value(field.schema, None, field.name)
+                values.append(found)
             return Struct(after, values)
 
         def emit(code: Code) -> None:
@@ -101,11 +112,11 @@ class Flatten(PartTransformation):
                 yield full, path, inner.replace(optional=may_miss, default=own)
 
 
-def _at(value: Struct | None, path: list[Field]) -> Any:
-    found: Any = value
-    for field in path:
+def _inside(value: Struct, above: list[Field]) -> Struct | None:
+    """The struct within, as it was set: no default stands in for one that is not."""
+    found: Struct | None = value
+    for field in above:
         if found is None:
             return None
-        item = found.values[field.index]
-        found = field.schema.default if item is None else item
+        found = found.values[field.index]
     return found

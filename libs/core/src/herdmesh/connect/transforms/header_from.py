@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from herdmesh.connect.data import Header
-from herdmesh.connect.errors import ConfigError, NullPointerError
+from herdmesh.connect.errors import ConfigError, DataError, NullPointerError
 from herdmesh.connect.schemas import Schema, SchemaBuilder
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, Column, PartTransformation, Shape
@@ -58,7 +58,14 @@ class HeaderFrom(PartTransformation):
             self.struct_only(code, schema)
             if schema.type != "STRUCT":
                 return  # nothing comes this far
-            code.line(f"{OLD} = {self.part}.values")
+            if self._moves:
+                kept = [schema.fields[schema.places[field.name]] for field in after.fields]
+                emit_struct(
+                    code, self.part, after,
+                    [field_value(code, field, null_to_default=self._null_to_default) for field in kept],
+                )  # fmt: skip
+            else:
+                code.line(f"{OLD} = {self.part}.values")
             made: list[str] = []
             for header, name in zip(self._headers, self._fields, strict=True):
                 field = schema.field(name)
@@ -66,14 +73,10 @@ class HeaderFrom(PartTransformation):
                     code.line(f"{code.bind(_missing)}()")
                     return
                 value = field_value(code, field, null_to_default=self._null_to_default)
+                if not field.schema.optional:
+                    code.line(f"if {value} is None: {code.bind(_refuse_null)}({code.bind(field.schema)})")
                 made.append(f"{code.bind(Header)}({header!r}, {value}, {code.bind(field.schema)})")
             code.write("headers", f"[*{code.read('headers')}, {', '.join(made)}]")
-            if self._moves:
-                kept = [schema.fields[schema.places[field.name]] for field in after.fields]
-                emit_struct(
-                    code, self.part, after,
-                    [field_value(code, field, null_to_default=self._null_to_default) for field in kept],
-                )  # fmt: skip
 
         return after, emit
 
@@ -83,3 +86,7 @@ def _missing() -> None:
         'Cannot invoke "org.apache.kafka.connect.data.Field.schema()" because the return value of '
         '"org.apache.kafka.connect.data.Schema.field(String)" is null'
     )
+
+
+def _refuse_null(schema: Schema) -> None:
+    raise DataError(f"A null value requires an optional schema but was {schema}")

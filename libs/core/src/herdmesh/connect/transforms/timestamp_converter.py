@@ -1,0 +1,264 @@
+"""TimestampConverter: one form of a time into another (reference transforms-converters 2.14).
+
+Owns the five forms and the way between two of them. Invariant: every way goes over milliseconds since the epoch, so
+what is finer is lost; the result has the type of its target, whatever the source was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from herdmesh.connect.data import Int64, JavaDate, Struct
+from herdmesh.connect.errors import ConfigError, ConnectError, DataError, IllegalArgumentError, NullPointerError
+from herdmesh.connect.javavalues import java_class, type_of
+from herdmesh.connect.schemas import (
+    DATE,
+    INT64,
+    STRING,
+    TIME,
+    TIMESTAMP,
+    Schema,
+    SchemaBuilder,
+    date_schema,
+    time_schema,
+    timestamp_schema,
+)
+from herdmesh.connect.simpledateformat import DateFormat
+from herdmesh.connect.timezones import UTC, Zone
+from herdmesh.connect.transforms import definitions
+from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
+from herdmesh.connect.transforms.structs import emit_struct, field_value, null_check
+
+_DAY_MS = 86_400_000
+_PER_MILLISECOND = {"microseconds": 1000, "nanoseconds": 1_000_000}
+_LOGICAL = {TIMESTAMP: "Timestamp", DATE: "Date", TIME: "Time"}
+_SCHEMAS = {"string": STRING, "unix": INT64, "Date": date_schema(), "Time": time_schema(),
+            "Timestamp": timestamp_schema()}  # fmt: skip
+
+_Convert = Callable[[Any], Any]
+
+
+class TimestampConverter(PartTransformation):
+    """`org.apache.kafka.connect.transforms.TimestampConverter`."""
+
+    java_class = "org.apache.kafka.connect.transforms.TimestampConverter"
+    purpose = "converting timestamp formats"
+    null_passes = False
+    config_def = definitions.TIMESTAMP_CONVERTER
+
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        self._field: str | None = settings["field"]
+        self._target: str = settings["target.type"]
+        self._precision: str = settings["unix.precision"]
+        self._null_to_default: bool = settings["replace.null.with.default"]
+        pattern: str | None = settings["format"]
+        blank = pattern is None or not pattern.strip()
+        if self._target == "string" and blank:
+            message = "TimestampConverter requires format option to be specified when using string timestamps"
+            raise ConfigError(message, field="format", fix="set format")
+        self._format: DateFormat | None = None
+        if pattern is not None and not blank:
+            try:
+                self._format = DateFormat(pattern)
+            except IllegalArgumentError as error:
+                message = (
+                    f"Invalid value java.lang.IllegalArgumentException: {error} for configuration TimestampConverter "
+                    f"requires a SimpleDateFormat-compatible pattern for string timestamps: {pattern}"
+                )
+                raise ConfigError(message, field="format", fix="write a pattern of SimpleDateFormat") from error
+
+    def emit_schemaless(self, code: Code) -> None:
+        part = code.read(self.part)
+        with code.block(f"if {part} is not None"):
+            if self._field is None:
+                code.line(f"{code.bind(_no_field)}()")
+            elif not self._field:
+                code.write(self.part, f"{code.bind(self._any)}({part})")
+            else:
+                with self.map_only(code) as name:
+                    field = f"{name}[{self._field!r}]"
+                    code.line(f"{field} = {code.bind(self._any)}({name}.get({self._field!r}))")
+
+    def _any(self, value: Any) -> Any:
+        """A value without a schema, converted by what it is."""
+        kind = type_of(value)
+        if value is None:
+            return None
+        if kind is JavaDate:
+            source = "Timestamp"
+        elif kind is int or kind is Int64:
+            source = "unix"
+        elif kind is str:
+            source = "string"
+        else:
+            raise DataError(f"TimestampConverter does not support class {java_class(value)} objects as timestamps")
+        return self._from(source, value, None)
+
+    def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:
+        if self._field is None:
+            _no_field()
+        if not self._field:
+            return self._for_whole(schema)
+        fields = schema.struct_fields()
+        builder = SchemaBuilder.like(schema)
+        for field in fields:
+            target = _SCHEMAS[self._target].replace(optional=field.schema.optional)
+            builder.field(field.name, target if field.name == self._field else field.schema)
+        if schema.optional:
+            builder.optional()
+        after = builder.build()
+        convert = self._field_convert(schema, after)
+        if schema.default is not None:
+            after = after.replace(default=self._converted(schema.default, after, convert))
+
+        def emit(code: Code) -> None:
+            with code.block(f"if {code.read(self.part)} is not None"):
+                self.struct_only(code, schema)
+                values = [
+                    f"{code.bind(convert)}(x)"
+                    if field.name == self._field
+                    else field_value(code, field, null_to_default=self._null_to_default)
+                    for field in fields
+                ]
+                emit_struct(code, self.part, after, values)
+
+        return after, emit
+
+    def _for_whole(self, schema: Schema) -> tuple[Schema, Callable[[Code], None]]:
+        source = _source_of(schema)
+
+        def convert(value: Any) -> Any:
+            return self._from(source, value, schema)
+
+        def emit(code: Code) -> None:
+            with code.block(f"if {code.read(self.part)} is not None"):
+                code.write(self.part, f"{code.bind(convert)}({self.part})")
+
+        return _SCHEMAS[self._target].replace(optional=schema.optional), emit
+
+    def reads_struct(self, schema: Schema) -> bool:
+        return bool(self._field)
+
+    def other(self, value: Any, schema: Schema) -> None:
+        if value is not None:
+            super().other(value, schema)
+
+    def _field_convert(self, schema: Schema, after: Schema) -> _Convert:
+        """From a struct's values to the converted field."""
+        field = schema.field(self._field or "")
+        if field is None:
+            return lambda values: None  # nobody asks
+        inner = field.schema
+        default = inner.default if self._null_to_default else None
+        before = after.fields[: field.index]
+        check = null_check(Schema("STRUCT", fields=[(one.name, one.schema) for one in before]))
+        defaults = [one.schema.default if self._null_to_default else None for one in before]
+
+        def convert(values: list[Any]) -> Any:
+            value = values[field.index]
+            if value is None:
+                value = default
+            try:
+                source = _source_of(inner)
+                return None if value is None else self._from(source, value, inner)
+            except ConnectError:
+                # Java goes field by field: one before that must not be null is found first.
+                if check is not None:
+                    check([old if old is not None else new for old, new in zip(values, defaults, strict=False)])
+                raise
+
+        return convert
+
+    def _converted(self, value: Struct, after: Schema, convert: _Convert) -> Struct:
+        old = value.values
+        made = [
+            convert(old)
+            if field.name == self._field
+            else field.schema.default
+            if old[field.index] is None and self._null_to_default
+            else old[field.index]
+            for field in after.fields
+        ]
+        check = null_check(after)
+        if check is not None:
+            check(made)
+        return Struct(after, made)
+
+    def _from(self, source: str, value: Any, schema: Schema | None) -> Any:
+        zone = UTC
+        kind = type_of(value)
+        if source == "string":
+            if kind is not str:
+                raise _unexpected("string timestamp", "String", value, schema)
+            milliseconds, zone = self._parsed(value)
+        elif source == "unix":
+            if kind is not Int64 and (kind is not int or (schema is not None and schema.type != "INT64")):
+                raise _unexpected("Unix timestamp", "Long", value, schema)
+            milliseconds = self._milliseconds_of(value)
+        else:
+            if kind is not JavaDate:
+                raise _unexpected(source, "java.util.Date", value, schema)
+            milliseconds = int(value)
+        return self._to_target(milliseconds, zone)
+
+    def _parsed(self, text: str) -> tuple[int, Zone]:
+        if self._format is None:
+            raise NullPointerError("no format is set to read text with")
+        found = self._format.parse(text)
+        if found is None:
+            raise DataError(
+                f"Could not parse timestamp: value ({text}) does not match pattern ({self._format.pattern})"
+            )
+        return found
+
+    def _to_target(self, milliseconds: int, zone: Zone) -> Any:
+        match self._target:
+            case "string":
+                assert self._format is not None
+                return self._format.format(milliseconds, zone)
+            case "unix":
+                if self._precision == "seconds":
+                    return _divided(milliseconds, 1000)
+                return _bounded(milliseconds * _PER_MILLISECOND.get(self._precision, 1))
+            case "Date":
+                return JavaDate((milliseconds // _DAY_MS * _DAY_MS + 2**63) % 2**64 - 2**63)
+            case "Time":
+                return JavaDate(milliseconds % _DAY_MS)
+            case _:
+                return JavaDate(milliseconds)
+
+    def _milliseconds_of(self, unix: int) -> int:
+        if self._precision == "seconds":
+            return _bounded(unix * 1000)
+        return _divided(unix, _PER_MILLISECOND.get(self._precision, 1))
+
+
+def _source_of(schema: Schema) -> str:
+    """The form that values under a schema have."""
+    logical = _LOGICAL.get(schema.name or "")
+    if logical is not None:
+        return logical
+    if schema.type == "STRING":
+        return "string"
+    if schema.type == "INT64":
+        return "unix"
+    raise ConnectError(f"Schema {schema} does not correspond to a known timestamp type format")
+
+
+def _unexpected(what: str, wanted: str, value: Any, schema: Schema | None) -> DataError:
+    return DataError(f"Expected {what} to be a {wanted}, but found class {java_class(value, schema)}")
+
+
+def _divided(value: int, by: int) -> int:
+    """Towards zero, as Java divides."""
+    return value // by if value >= 0 else -(-value // by)
+
+
+def _bounded(value: int) -> int:
+    """What does not fit becomes the nearest that does, as `TimeUnit` converts."""
+    return max(-(2**63), min(2**63 - 1, value))
+
+
+def _no_field() -> None:
+    raise NullPointerError('Cannot invoke "String.isEmpty()" because "this.config.field" is null')
