@@ -184,7 +184,6 @@ def test_a_batch_gives_what_its_records_give_one_by_one(maps: list[dict[str, Any
     [
         ({"value.converter": "Nope"}, "value.converter", "Class Nope could not be found."),
         ({"value.converter": None}, "value.converter", "Missing required configuration"),
-        ({"value.converter.schema.content": "5"}, "value.converter.schema.content", "not built yet"),
         ({"value.converter.schemas.enable": "x"}, "value.converter.schemas.enable", "either true or false"),
         ({"transforms": "a"}, "transforms.a.type", 'Missing required configuration "transforms.a.type"'),
         ({"transforms": "mask,mask"}, "transforms", "Duplicate alias provided."),

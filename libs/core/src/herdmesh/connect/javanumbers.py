@@ -45,7 +45,11 @@ def float_text(value: float) -> str:
     """`Float.toString((float) value)`: the text of the nearest 32-bit float."""
     if not math.isfinite(value):
         return double_text(value)
-    bits: int = struct.unpack(">I", struct.pack(">f", value))[0]
+    try:
+        packed = struct.pack(">f", value)
+    except OverflowError:  # beyond a float's range
+        return "Infinity" if value > 0 else "-Infinity"
+    bits: int = struct.unpack(">I", packed)[0]
     fraction, exponent = bits & 0x7FFFFF, (bits >> 23) & 0xFF
     return _text(bits >> 31 != 0, fraction << (_FRACTION_BITS - 23), exponent, 127, 23)
 

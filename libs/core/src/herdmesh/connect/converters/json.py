@@ -38,6 +38,7 @@ _COMPILED_AFTER = 16  # values of one schema; compiling costs as much as some hu
 _ENVELOPE_OVERHEAD = 32  # bytes around schema and payload in which no member can stand a second time
 _PAYLOAD_FOLLOWS = re.compile(rb'"payload"[ \t\r\n]*:[ \t\r\n]*\Z')
 _CLOSING = ord("}")
+_PREFIXES = 4  # remembered beginnings of envelopes; as many schemas may take turns in a topic at full speed
 
 
 class _Parts(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -88,7 +89,7 @@ class JsonConverter(Converter):
         self._texts = Texts(settings["decimal.format"].upper() == "NUMERIC", self._replace_null)
         self._readers = _Remembered[bytes, _Reader](settings["schemas.cache.size"])
         self._writers = _Remembered[Schema, _Writer](settings["schemas.cache.size"])
-        self._last: tuple[bytes, _Reader] | None = None
+        self._recent: tuple[tuple[bytes, _Reader], ...] = ()
         schema = self._content_schema(settings["schema.content"])
         self._content = None if schema is None else _Reader(schema, replace_null=self._replace_null)
 
@@ -111,9 +112,10 @@ class JsonConverter(Converter):
             return None, jackson.loads(data)
         if self._content is not None:
             return self._content.schema, self._content.read_whole(data)
-        last = self._last
-        if last is not None and data.startswith(last[0]) and data[-1] == _CLOSING:
-            reader, payload = last[1], data[len(last[0]) : -1]
+        for prefix, reader in self._recent:
+            if data.startswith(prefix) and data[-1] == _CLOSING:
+                payload = data[len(prefix) : -1]
+                break
         else:
             reader, payload = self._opened(data)
         if reader is not None:
@@ -126,18 +128,24 @@ class JsonConverter(Converter):
     def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
         if not self._schemas:
             return None, jackson.loads_many(data)
-        if self._content is None and data:
-            if self._last is None and data[0] is not None:
-                self._read_envelope(data[0])
-            if self._last is not None:
-                prefix, reader = self._last
-                at = len(prefix)
-                payloads = [raw[at:-1] for raw in data if raw and raw.startswith(prefix) and raw[-1] == _CLOSING]
-                if len(payloads) == len(data):
-                    try:
-                        return reader.schema, reader.read_all(payloads)
-                    except Unusual:
-                        pass  # one of them: find it, and read the others quickly again
+        first = data[0] if data else None
+        if first is None:
+            return super().read_many(data)
+        if self._content is not None:
+            reader, payloads = self._content, [raw for raw in data if raw]
+        else:
+            if not any(first.startswith(prefix) for prefix, _ in self._recent):
+                self.read(first)
+            if not self._recent:
+                return super().read_many(data)
+            prefix, reader = next((known for known in self._recent if first.startswith(known[0])), self._recent[0])
+            at = len(prefix)
+            payloads = [raw[at:-1] for raw in data if raw and raw.startswith(prefix) and raw[-1] == _CLOSING]
+        if len(payloads) == len(data):
+            try:
+                return reader.schema, reader.read_all(payloads)
+            except Unusual:
+                pass  # one of them: find it, and read the others quickly again
         return super().read_many(data)
 
     def _opened(self, data: bytes) -> tuple[_Reader | None, bytes]:
@@ -186,7 +194,8 @@ class JsonConverter(Converter):
         """The next record may begin as this one: whatever value stands between that and a brace is its payload."""
         prefix = data[: -len(payload) - 1]
         if data.endswith(payload + b"}") and _PAYLOAD_FOLLOWS.search(prefix):
-            self._last = prefix, reader
+            others = [known for known in self._recent if known[0] != prefix]
+            self._recent = ((prefix, reader), *others[: _PREFIXES - 1])
 
     # --- writing
 

@@ -47,17 +47,14 @@ class Decoder:
         exec(f"def read_all(payloads):\n    return {body}\n", made.bound)
         self._read_all: Callable[[Sequence[bytes]], list[Any]] = made.bound["read_all"]
 
-    def read(self, payload: bytes) -> Any:
-        """The value of one payload. Raises Unusual."""
-        return self.read_all((payload,))[0]
-
     def read_all(self, payloads: Sequence[bytes]) -> list[Any]:
         """The value of each. Raises Unusual when one of them is."""
-        if max(map(len, payloads), default=0) > _PAYLOAD_CHECKED:
+        joined = payloads[0] if len(payloads) == 1 else b",".join(payloads)
+        if len(joined) > _PAYLOAD_CHECKED and max(map(len, payloads)) > _PAYLOAD_CHECKED:
             for payload in payloads:
                 if len(payload) > jackson.NAME_LENGTH_MAX or jackson.beyond_limits(payload):
                     raise Unusual
-        if self._has_floats and jackson.has_negative_zero(b",".join(payloads)):
+        if self._has_floats and jackson.has_negative_zero(joined):
             raise Unusual
         try:
             return self._read_all(payloads)

@@ -8,6 +8,7 @@ Invariant: a payload written here equals the one `json_texts` writes for the sam
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
@@ -30,7 +31,6 @@ _BITS = {"INT8": 7, "INT16": 15, "INT32": 31, "INT64": 63}
 _DEPTH_MAX = 20
 _KINDS: dict[str, type] = {"STRING": str, "BOOLEAN": bool, "BYTES": bytes, "FLOAT32": float, "FLOAT64": float}
 _NULL = type(None)
-_PLAIN_DOUBLE = 16  # characters; up to here, and in Java's plain range, msgspec, repr and Java agree
 
 
 class Unusual(Exception):
@@ -125,17 +125,15 @@ def _in_range(column: Column, end: int) -> Column:
 
 
 def _double(value: float) -> Any:
-    if 1e-3 <= value < 1e7 or -1e7 < value <= -1e-3:
-        if len(repr(value)) <= _PLAIN_DOUBLE:
-            return value
-    elif value != value or value in (float("inf"), float("-inf")):
-        return double_text(value)
-    return msgspec.Raw(double_text(value).encode())
+    if jackson.same_double_text(value):
+        return value
+    text = double_text(value)
+    return msgspec.Raw(text.encode()) if math.isfinite(value) else text
 
 
 def _float(value: float) -> Any:
     text = float_text(value)
-    return text if text[-1] in "Ny" else msgspec.Raw(text.encode())
+    return text if text[-1] in "Ny" else msgspec.Raw(text.encode())  # NaN, and what is infinite as a float
 
 
 def _of_lists(prepare: Prepare) -> Prepare:
