@@ -3,7 +3,7 @@ compiled loop and step by step."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -77,7 +77,7 @@ def results(vector: Vector) -> list[Vector | None]:
     if after is None:
         return [*found, None]
     (key, value, topic, headers), shape = after
-    batch.keys, batch.values, batch.topic, batch.headers = [key], [value], topic or "", [headers]
+    batch.keys, batch.values, batch.topic, batch.headers = [key], [value], cast("str", topic), [headers]
     batch.key_schema, batch.value_schema = shape.key, shape.value
     return [*found, shown(batch)]
 

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.javaregex import matches, syntax_error
+from herdmesh.connect.errors import ConfigError, JavaRuntimeError
+from herdmesh.connect.javaregex import compiled, matches, syntax_error
+from herdmesh.connect.regex_replacement import Replacement
 
 
 @pytest.mark.parametrize(
@@ -42,7 +44,78 @@ def test_groups_within_groups_are_no_trouble() -> None:
     assert syntax_error("((((a))))") is None
 
 
-def test_the_whole_text_has_to_match_and_what_only_java_knows_matches_nothing() -> None:
-    assert matches("a.*", "abc")
-    assert not matches("b", "abc")
-    assert not matches(r"\p{L}+", "abc")
+@pytest.mark.parametrize(
+    ("pattern", "text", "wanted"),
+    [
+        ("a.*", "abc", True),
+        ("b", "abc", False),
+        (r"\p{L}+", "äbc", True),
+        (r"\p{Alpha}+", "äbc", False),
+        (r"(?U)\p{Alpha}+", "äbc", True),
+        (r"\w+", "é", False),
+        ("[a-z&&[^x]]+", "axb", False),
+        ("[a-z&&[^x]]+", "ab", True),
+        ("(test)++t", "testtest", False),
+        ("(?i)TÉ", "té", False),
+        ("(?iu)TÉ", "té", True),
+        ("(?i)[a-c]+(?-i)d", "aBCd", True),
+        ("(?i:a)b", "AB", False),
+        (r"t\Qe.s\E+t", "te.sst", True),
+        ("a.b", "a\u2028b", False),
+        ("(?s)a.b", "a\nb", True),
+        ("a$", "a\n", False),
+        ("(?x) a b # c", "ab", True),
+        (r"(a)\11", "aa1", True),
+        (r"(?<x>a)\k<x>", "aa", True),
+        (r"[\Q^-]\E]+", "]-^", True),
+        (r"\x41\u0042\0103\x{44}", "ABCD", True),
+        ("a{2}{2}", "aaaa", True),
+        (r"\p{IsGreek}\p{InGreek}\p{sc=Latin}", "αβa", True),
+        (r"[\w&&\D]+", "ab_", True),
+        (r"[^\d\s]+", "a 1", False),
+    ],
+)
+def test_a_pattern_matches_as_in_java(pattern: str, text: str, *, wanted: bool) -> None:
+    assert matches(pattern, text) is wanted
+
+
+def test_what_only_java_has_is_refused() -> None:
+    with pytest.raises(ConfigError, match="has no counterpart outside Java"):
+        matches(r"\p{javaMirrored}", "(")
+    with pytest.raises(ConfigError, match="Invalid regex: Unclosed group"):
+        matches("(", "(")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "replacement", "text", "wanted"),
+    [
+        ("(.)(.*)", "$2$1", "test", "estt"),
+        ("a|ab", "x", "ab", "xb"),
+        ("(.*)", "$11", "t", "t1"),
+        ("(?<n>t)", "${n}!", "t", "t!"),
+        ("(a)?b", "[$1]", "b", "[]"),
+        ("b", r"\$1\\", "abc", r"a$1\c"),
+        ("x", "$9", "b", "b"),
+    ],
+)
+def test_the_first_match_is_replaced(pattern: str, replacement: str, text: str, wanted: str) -> None:
+    assert Replacement(replacement, compiled(pattern)).first(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("replacement", "message"),
+    [
+        ("$2", "No group 2"),
+        ("$", "Illegal group reference: group index is missing"),
+        ("$x", "Illegal group reference"),
+        ("${zz}", "No group with name {zz}"),
+        ("${", "named capturing group is missing trailing '}'"),
+        ("${a", "named capturing group is missing trailing '}'"),
+        ("${1}", "capturing group name {1} starts with digit character"),
+        ("\\", "character to be escaped is missing"),
+    ],
+)
+def test_replacements_are_refused_in_javas_words(replacement: str, message: str) -> None:
+    with pytest.raises(JavaRuntimeError) as refused:
+        Replacement(replacement, compiled("(.*)")).first("a")
+    assert str(refused.value) == message

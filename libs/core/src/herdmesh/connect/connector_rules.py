@@ -48,7 +48,11 @@ def check_topics(config: RawConfig, values: dict[str, ConfigValue]) -> None:
     wrong = syntax_error(pattern)
     if wrong is not None:
         raise ConfigError(wrong, field=_REGEX)
-    if matches(pattern, dead_letters):
+    try:
+        own = matches(pattern, dead_letters)
+    except ConfigError as error:
+        raise ConfigError(str(error), field=_REGEX, fix=error.fix) from error
+    if own:
         values[_REGEX].add(
             f"The DLQ topic '{dead_letters}' may not be matched by the regex for the topics "
             f"('topics.regex={pattern}') consumed by the connector"

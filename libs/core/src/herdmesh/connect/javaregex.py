@@ -1,12 +1,18 @@
-"""Whether Java compiles a regular expression, and in its words why not (`java.util.regex.Pattern`, JDK 17).
+"""Java's regular expressions (`java.util.regex`, JDK 17): whether Java compiles one, and in its words why not; and one
+that matches as Java's does.
 
-Owns the syntax only; matching is Python's. Invariant: what Java refuses is refused at Java's place, so far as
+Owns the syntax; matching is done by `regex`, from what `regex_translation` makes of a pattern. Invariant: what Java refuses is refused at Java's place, so far as
 connectors' configs have been seen to go wrong; names of Unicode properties and of characters are not all known here.
 """
 
 from __future__ import annotations
 
-import re
+from functools import lru_cache
+
+import regex
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.regex_translation import Untranslatable, translated
 
 _INT_MAX = 2**31 - 1
 _ILLEGAL = "CEFIJKLMOTUYgijlmoqy"
@@ -39,12 +45,28 @@ def syntax_error(pattern: str) -> str | None:
     return None
 
 
-def matches(pattern: str, text: str) -> bool:
-    """True when the whole text matches. Python does the matching, so a pattern only Java knows matches nothing."""
+@lru_cache(maxsize=256)
+def compiled(pattern: str) -> regex.Pattern[str]:
+    """The expression, ready to match as Java matches.
+
+    Raises:
+        ConfigError: Java does not compile it, or it has something that only Java has; the text says which.
+    """
+    wrong = syntax_error(pattern)
+    if wrong is not None:
+        raise ConfigError(f"Invalid regex: {wrong}")
     try:
-        return re.fullmatch(pattern, text) is not None
-    except re.error:
-        return False
+        return regex.compile(translated(pattern), regex.V1)
+    except (Untranslatable, regex.error, RecursionError) as error:
+        raise ConfigError(
+            f"Regex {pattern} cannot be run here: {error} has no counterpart outside Java",
+            fix="write the expression without it",
+        ) from error
+
+
+def matches(pattern: str, text: str) -> bool:
+    """True when the whole text matches. Raises as `compiled`."""
+    return compiled(pattern).fullmatch(text) is not None
 
 
 class _Parser:

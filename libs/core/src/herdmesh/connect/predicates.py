@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from herdmesh.connect import javaregex
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, RawConfig, Type
 from herdmesh.connect.data import Header
+from herdmesh.connect.javaregex import compiled
 from herdmesh.connect.transforms.base import Code, Column
 from herdmesh.connect.validators import all_of, non_empty_string, regex
 
@@ -39,6 +39,9 @@ DEFINITIONS: Mapping[str, ConfigDef] = {
     }.items()
 }
 """By Java class."""
+
+_KNOWN_MOST = 10_000
+"""Topics that are remembered."""
 
 
 class Predicate(ABC):
@@ -109,7 +112,7 @@ class TopicNameMatches(Predicate):
     touches = frozenset[Column](("topic",))
 
     def _set_up(self, settings: dict[str, Any]) -> None:
-        self._pattern: str = settings["pattern"]
+        self._pattern = compiled(settings["pattern"])
         self._known: dict[str, bool] = {}
 
     def emit(self, code: Code) -> str:
@@ -123,7 +126,9 @@ class TopicNameMatches(Predicate):
             return False
         found = self._known.get(topic)
         if found is None:
-            found = self._known[topic] = javaregex.matches(self._pattern, topic)
+            if len(self._known) >= _KNOWN_MOST:
+                self._known.clear()
+            found = self._known[topic] = self._pattern.fullmatch(topic) is not None
         return found
 
 

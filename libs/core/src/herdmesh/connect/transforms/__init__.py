@@ -23,6 +23,7 @@ from herdmesh.connect.transforms.headers import DropHeaders, InsertHeader
 from herdmesh.connect.transforms.hoist_field import HoistField
 from herdmesh.connect.transforms.insert_field import InsertField
 from herdmesh.connect.transforms.mask_field import MaskField
+from herdmesh.connect.transforms.regex_router import RegexRouter
 from herdmesh.connect.transforms.replace_field import ReplaceField
 from herdmesh.connect.transforms.set_schema_metadata import SetSchemaMetadata
 from herdmesh.connect.transforms.timestamp_converter import TimestampConverter
@@ -40,6 +41,7 @@ _CLASSES: tuple[type[Transformation], ...] = (
     InsertField,
     InsertHeader,
     MaskField,
+    RegexRouter,
     ReplaceField,
     SetSchemaMetadata,
     TimestampConverter,

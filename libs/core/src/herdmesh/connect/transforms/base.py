@@ -164,7 +164,7 @@ class PartTransformation(Transformation):
     """Works on the key or on the value of a record."""
 
     of_parts = True
-    purpose: ClassVar[str]
+    purpose: str
     """What Connect's error texts say it was doing."""
     null_passes: ClassVar[bool]
     """True: a null key or value is returned unchanged, its schema too."""

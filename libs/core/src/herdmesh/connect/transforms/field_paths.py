@@ -44,9 +44,8 @@ def _quoted(text: str, path: str) -> tuple[str, str, bool]:
                 f"{place} to escape it"
             )
         last = end == len(text) - 1
-        if last or text[end + 1] == ".":
-            if text[end - 1] != "\\":
-                return _unescaped(text[1:end]), text[end + 2 :], not last
+        if (last or text[end + 1] == ".") and text[end - 1] != "\\":
+            return _unescaped(text[1:end]), text[end + 2 :], not last
         at = end + 1
 
 
