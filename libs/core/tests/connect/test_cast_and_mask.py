@@ -84,6 +84,13 @@ def test_without_a_schema_the_class_is_the_target(value: Any, target: str) -> No
         assert type(found) not in (int, float)
 
 
+@given(st.sampled_from(SOURCES).flatmap(values_of), st.sampled_from(TARGETS))
+def test_a_maps_field_is_cast_as_the_function_casts(value: Any, target: str) -> None:
+    function = outcome(lambda: caster(None, target)(value))
+    assert outcome(lambda: one({"spec": f"f:{target}"}, "Cast", {"f": value}, None)[0]["f"]) == function
+    assert outcome(lambda: one({"spec": target}, "Cast", value, None)[0]) == function
+
+
 def one(config: dict[str, str], name: str, value: Any, schema: Schema | None) -> tuple[Any, Schema | None]:
     """The value and its schema after the transformation."""
     made = make_transformation("type", f"{name}$Value")

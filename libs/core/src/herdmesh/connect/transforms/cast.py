@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from herdmesh.connect.schemas import Schema, SchemaBuilder
+from herdmesh.connect.schemas import FLOAT64, INT64, STRING, Schema, SchemaBuilder
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
-from herdmesh.connect.transforms.casting import caster, inline
+from herdmesh.connect.transforms.casting import MARKERS, caster, inline
 from herdmesh.connect.transforms.structs import emit_struct, field_value
 
 
@@ -43,11 +43,11 @@ class Cast(PartTransformation):
 
     def emit_schemaless(self, code: Code) -> None:
         if self._whole is not None:
-            code.write(self.part, f"{code.bind(caster(None, self._whole))}({code.read(self.part)})")
+            code.write(self.part, _schemaless(code, code.read(self.part), self._whole))
             return
         with self.map_only(code) as name:
             for field, kind in self._fields.items():
-                code.line(f"{name}[{field!r}] = {code.bind(caster(None, kind))}({name}.get({field!r}))")
+                code.line(f"{name}[{field!r}] = {_schemaless(code, f'{name}.get({field!r})', kind)}")
 
     def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:
         if self._whole is not None:
@@ -101,3 +101,16 @@ def _expression(code: Code, value: str, schema: Schema, kind: str) -> str:
     if written is None:
         return f"{cast}({value})"
     return f"({written[1]} if type(v := {value}) is {written[0]} else {cast}(v))"
+
+
+def _schemaless(code: Code, value: str, kind: str) -> str:
+    """The cast of an expression without a schema; plain numbers and text are cast where they stand."""
+    marker = MARKERS.get(kind)
+    mark = "" if marker is None else code.bind(marker)
+    text, test = "", f"type(v := {value})"
+    for source in (INT64, FLOAT64, STRING):
+        written = inline(source, kind, "v")
+        if written is not None:
+            text += f"{mark}({written[1]}) if {test} is {written[0]} else "
+            test = "type(v)"
+    return f"({text}{code.bind(caster(None, kind))}({'v' if text else value}))"

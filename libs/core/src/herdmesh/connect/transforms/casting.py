@@ -29,7 +29,7 @@ from herdmesh.connect.schemas import FLOATS, INTEGERS, LOGICAL, PRIMITIVES, Sche
 from herdmesh.connect.values import bytes_text, temporal_text
 
 _BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
-_MARKERS: dict[str, type[int] | type[float]] = {"INT8": Int8, "INT16": Int16, "INT32": Int32, "FLOAT32": Float32}
+MARKERS: dict[str, type[int] | type[float]] = {"INT8": Int8, "INT16": Int16, "INT32": Int32, "FLOAT32": Float32}
 """The types whose schemaless values are marked."""
 _INPUTS = "INT8, INT16, INT32, INT64, FLOAT32, FLOAT64, BOOLEAN, STRING, BYTES"
 
@@ -109,7 +109,7 @@ def _narrowed(name: str, bits: int) -> str:
 
 def _schemaless(kind: str) -> _Cast:
     to = _to(None, kind)
-    marker = _MARKERS.get(kind)
+    marker = MARKERS.get(kind)
 
     def cast_it(value: Any) -> Any:
         if value is None:

@@ -6,6 +6,7 @@ Owns what each type is masked with. Invariant: the masked value has the type of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from decimal import Decimal
 from typing import Any
 
@@ -57,15 +58,20 @@ class MaskField(PartTransformation):
         self._fields: list[str] = settings["fields"]
         self._replacement: str | None = settings["replacement"]
         self._null_to_default: bool = settings["replace.null.with.default"]
+        self._masks: dict[type[object], Any] = {}
+        """Of the types whose values are all masked alike, without a schema."""
+        for kind, nothing in _NOTHING.items():
+            if kind not in (list, tuple, dict):
+                with suppress(DataError):  # refused when a record has a value of that type
+                    self._masks[kind] = self._mask(nothing())
 
     def emit_schemaless(self, code: Code) -> None:
-        # The common case, text, is inlined; a missing field comes out as null, as in Connect.
-        mask = code.bind(self._mask)
-        text = repr(self._replacement or "")
+        # A missing field comes out as null, as in Connect.
+        mask, masks = code.bind(self._mask), code.bind(self._masks)
         with self.map_only(code) as name:
             for field in self._fields:
                 code.line(f"old = {name}.get({field!r})")
-                code.line(f"{name}[{field!r}] = {text} if type(old) is str else {mask}(old)")
+                code.line(f"{name}[{field!r}] = {masks}[type(old)] if type(old) in {masks} else {mask}(old)")
 
     def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:
         fields = schema.struct_fields()

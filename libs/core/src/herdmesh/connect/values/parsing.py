@@ -36,6 +36,7 @@ Parsed = tuple[Schema | None, Any]
 
 _NULL: Parsed = (None, None)
 _LITERALS: dict[str, Parsed] = {"null": _NULL, "true": (BOOLEAN, True), "false": (BOOLEAN, False)}
+_LITERAL_STARTS = frozenset(text[0] for text in _LITERALS)
 _INTEGERS: tuple[tuple[int, type[int], Schema], ...] = (
     (8, Int8, INT8), (16, Int16, INT16), (32, Int32, INT32), (64, Int64, INT64),
 )  # fmt: skip
@@ -45,8 +46,11 @@ _WHOLE_DIGITS = 19  # the most a long has
 
 def parse_text(text: str) -> Parsed:
     """The value a text is, and its schema. Raises RecursionError when it is nested deeper than can be read."""
-    if not text:
+    # What most headers hold: words, and short whole numbers.
+    if not text or (text[0].isalpha() and text[0] not in _LITERAL_STARTS):
         return STRING, text
+    if len(text) < _WHOLE_DIGITS and text.isascii() and text.isdigit():
+        return next((schema, int(text)) for bits, _, schema in _INTEGERS if int(text) < 1 << bits - 1)
     schema, value = _value(Tokens(text), embedded=False)
     if isinstance(value, Int8 | Int16 | Int32 | Int64):
         return schema, int(value)  # its schema says the class
