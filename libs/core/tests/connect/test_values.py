@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from herdmesh.connect.checks import check_value
 from herdmesh.connect.converters import make_header_converter
 from herdmesh.connect.data import BigInteger, Float32, Header, Int8, Int16, JavaDate, MapKey, Struct
-from herdmesh.connect.errors import ConnectError, DataError, SchemaBuilderError
-from herdmesh.connect.logical import NumberFormatError, from_internal, to_internal
+from herdmesh.connect.errors import ConnectError, DataError, NumberFormatError, SchemaBuilderError
+from herdmesh.connect.logical import from_internal, to_internal
 from herdmesh.connect.schemas import (
     BOOLEAN,
     BYTES,

@@ -66,6 +66,12 @@ class IllegalArgumentError(JavaRuntimeError):
     java_class = "java.lang.IllegalArgumentException"
 
 
+class NumberFormatError(IllegalArgumentError):
+    """Java: `NumberFormatException`."""
+
+    java_class = "java.lang.NumberFormatException"
+
+
 class IndexOutOfBoundsError(JavaRuntimeError):
     """Java: `IndexOutOfBoundsException`."""
 

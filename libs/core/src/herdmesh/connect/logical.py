@@ -11,17 +11,11 @@ from decimal import Decimal
 from typing import Final
 
 from herdmesh.connect.data import JavaDate
-from herdmesh.connect.errors import DataError, JavaRuntimeError
+from herdmesh.connect.errors import DataError, NumberFormatError
 from herdmesh.connect.schemas import DATE, SCALE, TIME, TIMESTAMP, Schema
 
 DAY_MS: Final = 86_400_000
 TEMPORAL: Final = frozenset((DATE, TIME, TIMESTAMP))
-
-
-class NumberFormatError(JavaRuntimeError):
-    """Java: `NumberFormatException`."""
-
-    java_class = "java.lang.NumberFormatException"
 
 
 def scale_of(schema: Schema) -> int:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 
 from herdmesh.connect import logical
 from herdmesh.connect.data import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, Struct
-from herdmesh.connect.errors import DataError
+from herdmesh.connect.errors import DataError, NumberFormatError
 from herdmesh.connect.javanumbers import double_text, wrap_int64
 from herdmesh.connect.javareading import decimal_to_long, float32, float_to_integer, narrow, read_decimal
 from herdmesh.connect.javavalues import java_class, java_text
@@ -150,7 +150,7 @@ def _decimal(text: str) -> Decimal:
     try:
         return read_decimal(text)
     except ValueError as error:
-        raise logical.NumberFormatError(f"{text} is no decimal") from error
+        raise NumberFormatError(f"{text} is no decimal") from error
 
 
 def _to_container(to: Schema, value: Any, schema: Schema | None) -> Any:
