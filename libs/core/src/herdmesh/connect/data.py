@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import Field, Schema
@@ -65,6 +65,15 @@ class MapKey(dict[Any, Any]):
 
     def __hash__(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         return len(self)
+
+
+def map_key(value: Any) -> Any:
+    """A value as the key of a map: a list is a tuple there, a map a `MapKey`."""
+    if isinstance(value, list):
+        return tuple(map(map_key, cast("list[Any]", value)))
+    if isinstance(value, dict) and not isinstance(value, MapKey):
+        return MapKey(cast("dict[Any, Any]", value))
+    return value
 
 
 class Struct:

@@ -41,6 +41,7 @@ from herdmesh.connect.data import (
     Int64,
     JavaDate,
     Struct,
+    map_key,
 )
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javanumbers import float_text
@@ -155,18 +156,13 @@ def _tagged(tag: str, content: Any, members: Mapping[str, Any], schema: Schema |
         return value_of(content, schema_of(members["schema"]))
     if tag == "$map":
         of_key, of_value = (None, None) if schema is None else (schema.key_schema, schema.value_schema)
-        return {_hashable(value_of(key, of_key)): value_of(item, of_value) for key, item in content}
+        return {map_key(value_of(key, of_key)): value_of(item, of_value) for key, item in content}
     if tag == "$java":
         return JavaObject(content, members["string"])
     simple = _SIMPLE.get(tag)
     if simple is None:
         raise DataError(f"nothing is known of the tag {tag}")
     return simple(content)
-
-
-def _hashable(key: Any) -> Any:
-    """A map's key; a list as one is a tuple here."""
-    return tuple(cast("list[Any]", key)) if isinstance(key, list) else key
 
 
 def _decimal(content: tuple[str, int]) -> Decimal:

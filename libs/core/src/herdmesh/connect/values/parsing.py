@@ -8,11 +8,10 @@ Invariant: text that is nothing else is a string, all of it. Elements of lists a
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from decimal import Decimal
 from typing import Any, cast
 
-from herdmesh.connect.data import Float32, Float64, Int8, Int16, Int32, Int64, MapKey
+from herdmesh.connect.data import Float32, Float64, Int8, Int16, Int32, Int64, map_key
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javareading import BLANKS, exact_float32, read_decimal
 from herdmesh.connect.schemas import (
@@ -169,7 +168,7 @@ def _map(tokens: Tokens) -> Parsed:
         if not tokens.consume(":"):
             raise DataError(f"Map entry is missing ':' at {tokens.position} in {tokens.text}")
         item_schema, item = _value(tokens, embedded=True)
-        values[_key(key)] = item
+        values[map_key(key)] = item
         tokens.consume(",")
         keys.add(key_schema)
         items.add(item_schema)
@@ -182,13 +181,6 @@ def _map_of(key: Schema | None, item: Schema | None, values: dict[Any, Any]) -> 
     return Schema("MAP", key_schema=key, value_schema=item), {
         convert(key, name): value if item is None else convert(item, value) for name, value in values.items()
     }
-
-
-def _key(value: Any) -> Hashable:
-    """A map's key; a list as one is a tuple here."""
-    if isinstance(value, list):
-        return tuple(_key(item) for item in cast("list[Any]", value))
-    return MapKey(cast("dict[Any, Any]", value)) if isinstance(value, dict) else value
 
 
 class _Merged:
