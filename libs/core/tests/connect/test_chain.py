@@ -187,11 +187,7 @@ def test_a_batch_gives_what_its_records_give_one_by_one(maps: list[dict[str, Any
         ({"value.converter.schemas.enable": "x"}, "value.converter.schemas.enable", "either true or false"),
         ({"transforms": "a"}, "transforms.a.type", 'Missing required configuration "transforms.a.type"'),
         ({"transforms": "mask,mask"}, "transforms", "Duplicate alias provided."),
-        (
-            {"transforms.mask.type": "org.apache.kafka.connect.transforms.Cast$Value"},
-            "transforms.mask.type",
-            "this transformation is not built yet",
-        ),
+        ({"transforms.mask.type": "Nope"}, "transforms.mask.type", "Class Nope could not be found."),
         ({"transforms.mask.fields": ""}, "transforms.mask.fields", "must not be empty"),
         ({"transforms.mask.predicate": "p"}, "transforms.mask.predicate", "no predicate of that name in predicates"),
         ({"predicates": "p"}, "predicates.p.type", 'Missing required configuration "predicates.p.type"'),

@@ -1,8 +1,10 @@
 """Java's regular expressions (`java.util.regex`, JDK 17): whether Java compiles one, and in its words why not; and one
 that matches as Java's does.
 
-Owns the syntax; matching is done by `regex`, from what `regex_translation` makes of a pattern. Invariant: what Java refuses is refused at Java's place, so far as
-connectors' configs have been seen to go wrong; names of Unicode properties and of characters are not all known here.
+Owns the syntax; matching is done by `regex`, from what `regex_translation` makes of a pattern.
+
+Invariant: what Java refuses is refused at Java's place, so far as connectors' configs have been seen to go wrong; names
+of Unicode properties and of characters are not all known here.
 """
 
 from __future__ import annotations

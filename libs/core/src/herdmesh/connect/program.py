@@ -141,8 +141,10 @@ class Loop:
             sources = {"key": "keys", "value": "values", "offset": "offsets", "timestamp": "timestamps",
                        "headers": "headers_column"}  # fmt: skip
             used = [c for c in _COLUMNS if c in body.reads or c in body.writes]
-            names = [*used, *(["at"] if self.drops else [])] or ["_"]
-            columns = [*(sources[c] for c in used), *(["range(len(values))"] if self.drops else [])] or ["values"]
+            names, columns = [*used], [sources[c] for c in used]
+            if self.drops or not used:  # going over the values instead would decode them
+                names.append("at")
+                columns.append("range(len(values))")
             over = columns[0] if len(columns) == 1 else f"zip({', '.join(columns)})"
             with code.block(f"for {', '.join(names)} in {over}"):
                 if "topic" in body.writes:

@@ -1,0 +1,335 @@
+"""What holds for every chain: fused it gives what its steps give one by one, failures included; a source's values stay
+as they were; what no step looks at is not decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any, Literal, cast
+
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from herdmesh.connect.chain import SinkChain, SourceChain
+from herdmesh.connect.converters.simple_header import SimpleHeaderConverter
+from herdmesh.connect.converters.string import StringConverter
+from herdmesh.connect.data import Batch, Float32, Header, Int8, Int32, JavaDate, Struct
+from herdmesh.connect.errors import ConfigError, RecordError
+from herdmesh.connect.predicates import PREDICATES, Predicate
+from herdmesh.connect.program import Cells, Diverged, Loop, Single, Step
+from herdmesh.connect.schemas import Schema, SchemaBuilder, date_schema, decimal_schema, time_schema, timestamp_schema
+from herdmesh.connect.transforms import make_transformation
+from herdmesh.connect.transforms.base import Shape
+
+NAMES = ("a", "b", "c", "d.e", "s")
+FIELD = st.sampled_from(NAMES)
+FIELDS = st.lists(FIELD, min_size=1, max_size=3).map(",".join)
+MANY = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+)
+
+Config = dict[str, str]
+
+
+def options(**values: st.SearchStrategy[str]) -> st.SearchStrategy[Config]:
+    """Any of the options, with dots for underscores."""
+    named = {name.replace("_", "."): strategy for name, strategy in values.items()}
+    return st.fixed_dictionaries({}, optional=named)
+
+
+def header_from(fields: str, operation: str) -> Config:
+    return {"fields": fields, "headers": fields, "operation": operation}
+
+
+def timestamp_converter(field: str, target: str, precision: str) -> Config:
+    return {"field": field, "target.type": target, "unix.precision": precision, "format": "yyyy-MM-dd HH"}
+
+
+BOOLEAN = st.sampled_from(["true", "false"])
+TARGETS = st.sampled_from(["string", "unix", "Date", "Time", "Timestamp"])
+TYPES = st.sampled_from(["int8", "int64", "float32", "float64", "boolean", "string"])
+OF_PARTS: dict[str, st.SearchStrategy[Config]] = {
+    "Cast": (TYPES | st.builds("{}:{}".format, FIELD, TYPES)).map(lambda spec: {"spec": spec}),
+    "ExtractField": options(field=FIELD, field_syntax_version=st.sampled_from(["V1", "V2"])),
+    "Flatten": options(delimiter=st.sampled_from([".", "_"])),
+    "HeaderFrom": st.builds(header_from, FIELDS, st.sampled_from(["move", "copy"])),
+    "HoistField": options(field=FIELD),
+    "InsertField": options(
+        topic_field=FIELD, partition_field=FIELD, offset_field=st.just("o!"), timestamp_field=st.just("t"),
+        static_field=st.just("n?"), static_value=st.just("x"), replace_null_with_default=BOOLEAN,
+    ),
+    "MaskField": options(fields=FIELDS, replacement=st.sampled_from(["7", "x"]), replace_null_with_default=BOOLEAN),
+    "ReplaceField": options(
+        exclude=FIELDS, include=FIELDS, renames=st.builds("{}:{}".format, FIELD, FIELD | st.just("z")),
+        replace_null_with_default=BOOLEAN,
+    ),
+    "SetSchemaMetadata": options(schema_name=st.just("n"), schema_version=st.just("3")),
+    "TimestampConverter": st.builds(
+        timestamp_converter, FIELD | st.just(""), TARGETS, st.sampled_from(["seconds", "milliseconds", "nanoseconds"])
+    ),
+}  # fmt: skip
+WHOLE: dict[str, st.SearchStrategy[Config]] = {
+    "DropHeaders": options(headers=FIELDS),
+    "Filter": st.just({}),
+    "InsertHeader": st.just({"header": "a", "value.literal": "1"}),
+    "RegexRouter": options(regex=st.sampled_from(["t(.*)", "(.)", "u"]), replacement=st.sampled_from(["u$1", "$2"])),
+    "TimestampRouter": options(topic_format=st.sampled_from(["${topic}-${timestamp}", "t"])),
+    "ValueToKey": options(fields=FIELDS),
+}
+PREDICATE_CONFIGS: dict[str, st.SearchStrategy[Config]] = {
+    "HasHeaderKey": options(name=FIELD),
+    "RecordIsTombstone": st.just({}),
+    "TopicNameMatches": options(pattern=st.sampled_from(["t.*", "u"])),
+}
+
+
+@st.composite
+def steps(draw: st.DrawFn, classes: Sequence[str] = (*OF_PARTS, *WHOLE)) -> Step:
+    """A step whose configuration can be configured."""
+    name = draw(st.sampled_from(classes))
+    part = draw(st.sampled_from(["$Value", "$Value", "$Key"])) if name in OF_PARTS else ""
+    made = make_transformation("type", name + part)
+    predicate: Predicate | None = None
+    try:
+        made.configure(draw({**OF_PARTS, **WHOLE}[name]))
+        if draw(st.integers(0, 3)) == 0:
+            which = draw(st.sampled_from(sorted(PREDICATE_CONFIGS)))
+            predicate = PREDICATES[which]()
+            predicate.configure(draw(PREDICATE_CONFIGS[which]))
+    except ConfigError:
+        assume(False)
+    return Step(name, made, predicate, predicate is not None and draw(st.booleans()))
+
+
+def chains(*classes: str) -> st.SearchStrategy[list[Step]]:
+    return st.lists(steps(classes) if classes else steps(), min_size=1, max_size=4)
+
+
+def schema(type: str) -> tuple[Schema, st.SearchStrategy[Any]]:
+    return Schema(type), VALUES[type]
+
+
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "INT8": st.integers(-128, 127),
+    "INT32": st.integers(-(2**31), 2**31 - 1),
+    "INT64": st.integers(-(2**40), 2**40),
+    "FLOAT32": st.sampled_from([0.0, 1.5, -2.25]),
+    "FLOAT64": st.floats(allow_nan=False),
+    "BOOLEAN": st.booleans(),
+    "STRING": st.text(max_size=3) | st.just("2024-02-03 04"),
+    "BYTES": st.binary(max_size=3),
+}
+DATES = st.integers(0, 10_000).map(lambda days: JavaDate(days * 86_400_000))
+KINDS: list[tuple[Schema, st.SearchStrategy[Any]]] = [
+    *map(schema, VALUES),
+    (timestamp_schema(), st.integers(-(2**40), 2**40).map(JavaDate)),
+    (date_schema(), DATES),
+    (time_schema(), st.integers(0, 86_399_999).map(JavaDate)),
+    (decimal_schema(2), st.integers(-999, 999).map(lambda cents: Decimal(cents).scaleb(-2))),
+]
+Kind = tuple[Schema, st.SearchStrategy[Any]]
+
+
+@st.composite
+def kinds(draw: st.DrawFn, depth: int = 2, *, struct: bool = False) -> Kind:
+    """A schema and what values there are under it."""
+    if not struct and (depth == 0 or draw(st.integers(0, 3))):
+        made, values = draw(st.sampled_from(KINDS))
+    else:
+        fields = {name: draw(kinds(depth - 1)) for name in draw(st.lists(FIELD, unique=True, max_size=4))}
+        builder = SchemaBuilder("STRUCT")
+        for name, (inner, _) in fields.items():
+            builder.field(name, inner)
+        made = builder.build()
+        optional = draw(st.booleans())
+        made = made.replace(optional=optional)
+        items = st.tuples(*(inner for _, inner in fields.values()))
+        whole = made
+
+        def struct_of(values: tuple[Any, ...]) -> Struct:
+            return Struct(whole, list(values))
+
+        structs = items.map(struct_of)
+        return made, st.none() | structs if optional else structs
+    if draw(st.booleans()):
+        made = made.replace(optional=True)
+        values = st.none() | values
+        if made.type in ("INT32", "STRING") and made.name is None and draw(st.booleans()):
+            made = made.replace(default=5 if made.type == "INT32" else "dflt")
+    return made, values
+
+
+PLAIN: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**40), 2**40)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=3)
+    | st.sampled_from([Int8(1), Int32(2), Float32(1.5), JavaDate(5), Decimal("1.5"), b"x"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(FIELD, inner, max_size=3),
+    max_leaves=5,
+)
+MAPS = st.dictionaries(FIELD, PLAIN, max_size=4)
+HEADERS = st.lists(st.builds(Header, FIELD, st.integers(0, 3)), max_size=2)
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[Batch, bool]:
+    """Records of one shape, and whether they are a source's."""
+    count = draw(st.integers(1, 3))
+    schemaless: Kind = (cast("Schema", None), st.none() | MAPS | MAPS | PLAIN)
+    part: Callable[[], Kind] = lambda: draw(st.just(schemaless) | kinds(struct=True) | kinds(struct=True) | kinds())  # noqa: E731
+    (key_schema, keys), (value_schema, values) = part(), part()
+    source = draw(st.booleans())
+
+    def column(one: st.SearchStrategy[Any]) -> list[Any]:
+        return draw(st.lists(one, min_size=count, max_size=count))
+
+    times = st.none() | st.integers(0, 2**41) if draw(st.booleans()) else st.integers(0, 2**41)
+    return Batch(
+        draw(st.sampled_from(["t", "test", "u"])), None if source else 2, column(keys), column(values),
+        () if source else range(7, 7 + count), column(times), key_schema, value_schema, column(HEADERS),
+    ), source  # fmt: skip
+
+
+def told(value: Any) -> Any:
+    """What can be told apart of a value: its type too."""
+    if isinstance(value, Struct):
+        return "struct", value.schema, [told(item) for item in value.values]
+    if isinstance(value, dict):
+        return {key: told(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [told(item) for item in cast("list[Any]", value)]
+    if isinstance(value, Header):
+        return value.key, told(value.value), value.schema
+    return type(value).__name__, repr(value)
+
+
+Told = tuple[Any, Any, Any, str | None, Schema | None, Schema | None, int | None]
+
+
+def one_by_one(chain: Sequence[Step], batch: Batch, shape: Shape) -> list[Told]:
+    """Every record alone, through every step alone. Raises for the first that fails."""
+    found: list[Told] = []
+    for at in range(len(batch.values)):
+        now = shape
+        cells: Cells | None = (batch.keys[at], batch.values[at], batch.topic, list(batch.headers[at]))
+        for step in chain:
+            if step.applies(cells):
+                after = Single(step, now).run(cells, batch, at)
+                if after is None:
+                    cells = None
+                    break
+                cells, now = after
+        if cells is not None:
+            key, value, topic, headers = cells
+            time = batch.timestamps_ms[at]
+            found.append((told(key), told(value), told(headers), topic, now.key, now.value, time))
+    return found
+
+
+def fused(chain: Sequence[Step], batch: Batch, shape: Shape, *, owned: bool) -> list[Told]:
+    """All records through one loop. Raises for the first that fails, or Diverged."""
+    made = Loop(chain, shape, owned=owned).run(batch)
+    topics = made.topics or [made.topic] * len(made.values)
+    return [
+        (told(key), told(value), told(headers), topic, made.key_schema, made.value_schema, time)
+        for key, value, headers, topic, time in zip(
+            made.keys, made.values, made.headers, topics, made.timestamps_ms, strict=True
+        )
+    ]
+
+
+def outcome(call: Callable[[], list[Told]]) -> Any:
+    """What it gives, or how it fails."""
+    try:
+        return call()
+    except Diverged:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, both ways must raise it
+        return type(error).__name__, str(error)
+
+
+@MANY
+@given(chains(), batches())
+def test_fused_is_one_by_one_and_a_sources_values_stay_as_they_were(
+    chain: list[Step], given_batch: tuple[Batch, bool]
+) -> None:
+    batch, source = given_batch
+    shape = Shape(batch.key_schema, batch.value_schema, source=source)
+    before = told([*batch.keys, *batch.values, *batch.headers])
+    wanted = outcome(lambda: one_by_one(chain, batch, shape))
+    try:
+        found = outcome(lambda: fused(chain, replace(batch, headers=[*map(list, batch.headers)]), shape, owned=False))
+    except Diverged:
+        found = wanted  # the chain goes one by one then
+    assert found == wanted
+    assert told([*batch.keys, *batch.values, *batch.headers]) == before
+
+
+@MANY
+@given(chains(), st.lists(MAPS | st.none(), min_size=1, max_size=3))
+def test_a_map_that_is_the_chains_own_gives_the_same(chain: list[Step], maps: list[dict[str, Any] | None]) -> None:
+    count = len(maps)
+    batch = Batch("t", 0, [None] * count, maps, range(count), [5] * count, headers=[[] for _ in maps])
+    wanted = outcome(lambda: one_by_one(chain, batch, Shape()))
+    try:
+        found = outcome(lambda: fused(chain, batch, Shape(), owned=True))
+    except Diverged:
+        return
+    assert found == wanted
+
+
+@settings(max_examples=60, deadline=None)
+@given(chains(), batches())
+def test_a_source_chain_names_the_first_record_that_fails(chain: list[Step], given_batch: tuple[Batch, bool]) -> None:
+    batch = replace(given_batch[0], partition=None, offsets=())
+    before = told([*batch.keys, *batch.values, *batch.headers])
+    shape = Shape(batch.key_schema, batch.value_schema, source=True)
+    wanted = outcome(lambda: one_by_one(chain, batch, shape))
+    key, value = strings(StringConverter(), "key"), strings(StringConverter(), "value")
+    run = SourceChain(key, value, SimpleHeaderConverter(), chain)
+    failed: RecordError | None = None
+    made: list[Batch] = []
+    try:
+        made = run.run(batch)
+    except RecordError as error:
+        failed = error
+    if failed is None:
+        assert sum(len(one.values) for one in made) == len(wanted)
+    elif failed.stage == "TRANSFORMATION":
+        assert wanted == (type(failed.cause).__name__, str(failed.cause))
+    assert told([*batch.keys, *batch.values, *batch.headers]) == before
+
+
+class _Watched(StringConverter):
+    """Tells when a batch is decoded."""
+
+    decoded = False
+
+    def read_many(self, column: Sequence[bytes | None]) -> Any:
+        self.decoded = True
+        return super().read_many(column)
+
+
+def strings(made: StringConverter, role: Literal["key", "value"]) -> StringConverter:
+    made.configure({}, role)
+    return made
+
+
+@settings(max_examples=60, deadline=None)
+@given(chains("DropHeaders", "RegexRouter", "TimestampRouter", "InsertHeader", "Filter"))
+def test_values_no_step_looks_at_are_not_decoded(chain: list[Step]) -> None:
+    assume(not any("value" in step.touches for step in chain))
+    watched = _Watched()
+    run = SinkChain(
+        strings(StringConverter(), "key"), strings(watched, "value"), SimpleHeaderConverter(), chain, keys=False
+    )
+    batch = Batch("t", 0, [b"k"], [b"v"], [1], [5], headers=[[("a", b"1")]])
+    try:
+        made = run.run(batch)
+    except RecordError:
+        return  # what fails is looked for record by record, from the bytes on
+    assert not watched.decoded
+    assert [list(one.values) for one in made] in ([], [["v"]])
