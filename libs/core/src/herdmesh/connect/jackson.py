@@ -181,7 +181,7 @@ def _msgspec_may_write(value: Any, depth: int = 0) -> bool:
     if kinds <= _SAME_TEXT:
         return True
     if float in kinds:
-        if not all([same_double_text(item) for item in items if type(item) is float]):
+        if not all(same_double_text(item) for item in items if type(item) is float):
             return False
         kinds.discard(float)
         if kinds <= _SAME_TEXT:

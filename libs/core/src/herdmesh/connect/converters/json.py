@@ -62,6 +62,9 @@ class _Remembered(Generic[_K, _V]):
         self._size = size
         self._items: OrderedDict[_K, _V] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._items)
+
     def get(self, key: _K) -> _V | None:
         """What is remembered, None when nothing is."""
         found = self._items.get(key)
@@ -103,6 +106,10 @@ class JsonConverter(Converter):
             raise DataError(_BAD_CONTENT) from error
         return json_schemas.schema_of(node, replace_null=self._replace_null)
 
+    def remembered(self) -> tuple[int, int]:
+        """How many schemas are remembered from reading and for writing."""
+        return len(self._readers), len(self._writers)
+
     # --- reading
 
     def read(self, data: bytes | None, /) -> tuple[Schema | None, Any]:
@@ -112,13 +119,9 @@ class JsonConverter(Converter):
             return None, jackson.loads(data)
         if self._content is not None:
             return self._content.schema, self._content.read_whole(data)
-        for prefix, reader in self._recent:
-            if data.startswith(prefix) and data[-1] == _CLOSING:
-                payload = data[len(prefix) : -1]
-                break
-        else:
-            reader, payload = self._opened(data)
-        if reader is not None:
+        found = self._begun(data) or self._opened(data)
+        if found is not None:
+            reader, payload = found
             try:
                 return reader.schema, reader.read_all((payload,))[0]
             except Unusual:
@@ -148,18 +151,24 @@ class JsonConverter(Converter):
                 pass  # one of them: find it, and read the others quickly again
         return super().read_many(data)
 
-    def _opened(self, data: bytes) -> tuple[_Reader | None, bytes]:
+    def _begun(self, data: bytes) -> tuple[_Reader, bytes] | None:
+        """The reader and what should be the payload of an envelope that begins as one read before."""
+        for prefix, reader in self._recent:
+            if data.startswith(prefix) and data[-1] == _CLOSING:
+                return reader, data[len(prefix) : -1]
+        return None
+
+    def _opened(self, data: bytes) -> tuple[_Reader, bytes] | None:
         """The reader and the payload of an envelope with a schema part met before."""
         try:
             parts = _decode_parts(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return None, b""
+            return None
         schema, payload = bytes(parts.schema), bytes(parts.payload)
-        if len(data) - len(schema) - len(payload) > _ENVELOPE_OVERHEAD:
-            return None, b""
         reader = self._readers.get(schema)
-        if reader is not None:
-            self._remember_prefix(data, payload, reader)
+        if reader is None or len(data) - len(schema) - len(payload) > _ENVELOPE_OVERHEAD:
+            return None
+        self._remember_prefix(data, payload, reader)
         return reader, payload
 
     def _read_envelope(self, data: bytes) -> tuple[Schema | None, Any]:
@@ -284,5 +293,3 @@ class _Writer:
 
     def _carefully(self, value: Any) -> bytes:
         return self._texts.text(self._schema, value).encode()
-
-

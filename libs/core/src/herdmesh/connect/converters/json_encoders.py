@@ -177,7 +177,7 @@ def _of_structs(schema: Schema, texts: Texts, depth: int) -> Prepare:
     row = msgspec.defstruct("Payload", [(at, Any) for at in names], rename=names, gc=False)
 
     def structs(column: Column) -> Column:
-        if not all([value.schema is schema for value in column]):
+        if any(value.schema is not schema for value in column):
             raise Unusual
         if not columns:
             return [row() for _ in column]

@@ -281,4 +281,4 @@ def _decimal(schema: Schema, node: Any) -> Decimal:
 
 def abs_if_zero(number: Decimal) -> Decimal:
     """BigDecimal's zero has no sign."""
-    return number if number else number.copy_abs()
+    return number or number.copy_abs()
