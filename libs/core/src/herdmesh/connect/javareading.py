@@ -31,7 +31,8 @@ _EXPONENT_DIGITS = 10  # more than these BigDecimal refuses
 
 def read_integer(text: str, bits: int) -> int:
     """`Byte.parseByte`, ..., `Long.parseLong`. Raises ValueError."""
-    if _INTEGER.fullmatch(text) and not _beyond_bmp(text):
+    digits = text[1:] if text.startswith(("+", "-")) else text
+    if digits.isdecimal() and not _beyond_bmp(digits):
         value = int(text)
         if -(1 << bits - 1) <= value < 1 << bits - 1:
             return value

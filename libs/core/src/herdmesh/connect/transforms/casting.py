@@ -145,17 +145,17 @@ def _to(schema: Schema | None, kind: str) -> _Cast:
 
 def _to_integer(bits: int, schema: Schema | None) -> _Cast:
     def to_integer(value: Any) -> int:
+        if isinstance(value, str):
+            try:
+                return read_integer(value, bits)
+            except ValueError as error:
+                raise _out_of_range(value) from error
         if isinstance(value, bool):
             return int(value)
         if isinstance(value, int) and not isinstance(value, JavaDate):
             return narrow(value, bits)
         if isinstance(value, float):
             return float_to_integer(value, bits)
-        if isinstance(value, str):
-            try:
-                return read_integer(value, bits)
-            except ValueError as error:
-                raise _out_of_range(value) from error
         if isinstance(value, Decimal):
             return narrow(decimal_to_long(value), bits)
         raise _unexpected(value, schema)
