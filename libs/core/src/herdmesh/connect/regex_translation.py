@@ -63,7 +63,7 @@ class _Translator:
         while self._at < len(self._text) and self._peek() != ")":
             atom = self._atom()
             if atom is not None:
-                out.append(self._repeated(atom))
+                out.append(atom if atom == "|" else self._repeated(atom))
         self._flags = outer
         return "".join(out)
 
@@ -126,6 +126,9 @@ class _Translator:
                 return self._line_end(multiline="m" in self._flags)
             case "|":
                 return "|"
+            case "{":  # a count of nothing, which Java takes
+                self._at -= 1
+                return "(?:)"
             case _:
                 return self._literal(char)
 
@@ -193,7 +196,7 @@ class _Translator:
             return simple[char]
         if char == "b":
             self._at += 1
-            if self._peek() == "{":
+            if self._text.startswith("{g}", self._at):
                 raise Untranslatable("\\b{g}")
             return r"\b"
         if char == "Q":
@@ -332,6 +335,8 @@ class _Translator:
             else:
                 operands[-1].append(self._item())
             first = False
+        while not operands[0]:
+            operands.pop(0)
         if not all(operands):
             raise Untranslatable("&& with nothing on one side of it")
         sets = [f"[{''.join(operand)}]" for operand in operands]
