@@ -123,9 +123,12 @@ def _outcome(read: Callable[[], Any]) -> str:
 @settings(max_examples=_EXAMPLES, deadline=None, derandomize=not SOAKING)
 @given(_documents())
 @example(b'{"properties":{"a":"\xff"}}')
+@example(b"[-0.0,-0.00e3,-0,-0.5]")
+@example(b'{"a":[' + b"[" * 1_001 + b"]" * 1_001 + b"]}")
 @example(b'{"properties":{"a":"\xed\xa0\x80"}}')
 def test_a_document_reads_the_same_by_either_reader(data: bytes) -> None:
     assert _outcome(lambda: jackson.loads(data)) == _outcome(lambda: _careful(data))
+    assert _outcome(lambda: jackson.loads_many([data, data])) == _outcome(lambda: [_careful(data), _careful(data)])
     quick = jackson.loads_properties(data)
     if quick is not None:
         assert {"properties": quick} == _careful(data)

@@ -48,7 +48,6 @@ def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
         ({"errors.deadletterqueue.topic.name": "d"}, "errors.deadletterqueue.topic.name", "not built yet"),
         ({"errors.log.enable": "true"}, "errors.log.enable", "not built yet"),
         ({"header.converter": "Json"}, "header.converter", "header converters are not built yet"),
-        ({"key.converter": f"{_PACKAGE}converters.LongConverter"}, "key.converter", "converter is not built yet"),
         ({"topic.creation.groups": "g"}, "topic.creation.groups", "not built yet"),
         ({"transaction.boundary": "connector"}, "transaction.boundary", "not built yet"),
         ({"offsets.storage.topic": "o"}, "offsets.storage.topic", "not built yet"),

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from herdmesh.connect.config import RawConfig
 from herdmesh.connect.converters.base import Converter, HeaderConverter, Role
 from herdmesh.connect.converters.byte_array import ByteArrayConverter
-from herdmesh.connect.converters.definitions import is_converter
 from herdmesh.connect.converters.json import JsonConverter
 from herdmesh.connect.converters.numbers import (
     BooleanConverter,
@@ -43,13 +42,12 @@ def converter_class(field: str, name: str) -> type[Converter]:
     """The converter a configuration names.
 
     Raises:
-        ConfigError: unknown name, or one this release does not run yet; lists what it runs.
+        ConfigError: unknown name; lists the known ones.
     """
     found = CONVERTERS.get(name)
     if found is None:
         known = ", ".join(cls.__name__ for cls in _CLASSES)
-        why = "this converter is not built yet" if is_converter(name) else f"Class {name} could not be found."
-        message = f"Invalid value {name} for configuration {field}: {why}"
+        message = f"Invalid value {name} for configuration {field}: Class {name} could not be found."
         raise ConfigError(message, field=field, fix=f"use one of: {known} (or its Java class name)")
     return found
 

@@ -62,10 +62,3 @@ DEFINITIONS: Mapping[str, ConfigDef] = {
 """By Java class; all of them convert keys, values and headers."""
 SIMPLE_HEADER_CONVERTER = f"{_PACKAGE}storage.SimpleHeaderConverter"
 """The default for headers, without options."""
-
-
-def is_converter(name: str) -> bool:
-    """True when the name is one of Connect's converters as a config writes it: full, simple or without `Converter`."""
-    return any(
-        name in (full, simple := full.rpartition(".")[2], simple.removesuffix("Converter")) for full in DEFINITIONS
-    )

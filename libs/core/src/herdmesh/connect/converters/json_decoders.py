@@ -9,12 +9,14 @@ Invariant: a value made here equals the one `json_nodes.value_of` makes of the s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Annotated, Any
 
 import msgspec
 
 from herdmesh.connect import jackson
-from herdmesh.connect.converters.json_nodes import DAY_MS, as_float, decimal_of, decode_base64, scale_of
+from herdmesh.connect._jackson_reader import exact_number
+from herdmesh.connect.converters.json_nodes import DAY_MS, as_float, decimal_of_node, decode_base64
 from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.schemas import DATE, DECIMAL, FLOATS, LOGICAL, TIME, TIMESTAMP, Schema
@@ -38,7 +40,7 @@ class Decoder:
         made = _Compiler(replace_null=replace_null)
         try:
             kind, form = made.nullable(schema, 0)
-            self._decode = msgspec.json.Decoder(kind).decode
+            self._decode = msgspec.json.Decoder(kind, float_hook=exact_number).decode
         except (TypeError, ValueError, RecursionError) as error:
             raise Unusual from error  # field names msgspec has no room for
         self._has_floats = made.has_floats
@@ -58,7 +60,7 @@ class Decoder:
             raise Unusual
         try:
             return self._read_all(payloads)
-        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError, ConnectError) as error:
             raise Unusual from error
 
 
@@ -151,11 +153,8 @@ class _Compiler:
         if schema.type in ("ARRAY", "MAP", "STRUCT"):
             raise Unusual
         if schema.name == DECIMAL:
-            try:
-                scale = scale_of(schema)
-            except ConnectError as error:
-                raise Unusual from error
-            return str, self._call(lambda text: _decimal(text, scale))
+            # A number or a text: whatever it is, and its digits as they were written.
+            return Any, self._call(lambda node: _decimal(schema, node))
         low, high = _RANGES["INT64" if schema.name == TIMESTAMP else "INT32"]
         if schema.name == TIME:
             low, high = 0, DAY_MS
@@ -181,11 +180,10 @@ def _each_member(form: Callable[[str], str], name: str) -> Callable[[str], str]:
     return lambda value: f"{{k{name}: {form(name)} for k{name}, {name} in {value}.items()}}"
 
 
-def _decimal(text: str, scale: int) -> Any:
-    data = decode_base64(text)
-    if not data:
+def _decimal(schema: Schema, node: Any) -> Decimal:
+    if node is None:
         raise Unusual
-    return decimal_of(data, scale)
+    return decimal_of_node(schema, node)
 
 
 def narrow(value: float) -> float:

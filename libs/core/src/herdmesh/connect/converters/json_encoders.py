@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from herdmesh.connect import jackson
+from herdmesh.connect.converters.json_nodes import as_float
 from herdmesh.connect.converters.json_texts import Texts, days, time, unscaled
 from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import ConnectError
@@ -132,6 +133,10 @@ def _double(value: float) -> Any:
 
 
 def _float(value: float) -> Any:
+    if 1e-3 <= value < 1e7 or -1e7 < value <= -1e-3:
+        near = float(f"{value:.6g}")
+        if as_float(near) == value:
+            return near  # up to 6 digits, Java's algorithm and the shortest text agree (checked over a million)
     text = float_text(value)
     return text if text[-1] in "Ny" else msgspec.Raw(text.encode())  # NaN, and what is infinite as a float
 

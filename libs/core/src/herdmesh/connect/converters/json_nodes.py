@@ -242,7 +242,7 @@ def _struct(schema: Schema, node: Any, *, replace_null: bool) -> Struct:
 def _logical(schema: Schema, node: Any) -> Any:
     whole = isinstance(node, int) and not isinstance(node, bool)
     if schema.name == DECIMAL:
-        return _decimal(schema, node)
+        return decimal_of_node(schema, node)
     if schema.name == TIMESTAMP:
         if not whole:
             raise DataError(
@@ -261,9 +261,10 @@ def _logical(schema: Schema, node: Any) -> Any:
     return JavaDate(node * DAY_MS)
 
 
-def _decimal(schema: Schema, node: Any) -> Decimal:
+def decimal_of_node(schema: Schema, node: Any) -> Decimal:
+    """A number as it is written, whatever the schema's scale, or Base64 of an unscaled value. Raises DataError."""
     if isinstance(node, Decimal):
-        return abs_if_zero(node)
+        return node or node.copy_abs()  # BigDecimal's zero has no sign
     if isinstance(node, int) and not isinstance(node, bool):
         return Decimal(node)
     if not isinstance(node, str):
@@ -277,8 +278,3 @@ def _decimal(schema: Schema, node: Any) -> Decimal:
         return decimal_of(data, scale_of(schema))
     except (ValueError, DataError, NullPointerError) as error:
         raise DataError("Invalid bytes for Decimal field") from error
-
-
-def abs_if_zero(number: Decimal) -> Decimal:
-    """BigDecimal's zero has no sign."""
-    return number or number.copy_abs()
