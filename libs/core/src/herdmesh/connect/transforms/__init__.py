@@ -14,7 +14,6 @@ from functools import partial
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.transforms.base import Code, PartTransformation, Transformation
 from herdmesh.connect.transforms.cast import Cast
-from herdmesh.connect.transforms.definitions import is_transformation
 from herdmesh.connect.transforms.extract_field import ExtractField
 from herdmesh.connect.transforms.filter import Filter
 from herdmesh.connect.transforms.flatten import Flatten
@@ -69,14 +68,13 @@ def make_transformation(field: str, name: str) -> Transformation:
     """The transformation a configuration names at `field` (`transforms.<alias>.type`), not configured yet.
 
     Raises:
-        ConfigError: unknown name, or one this release does not run yet; lists what it runs.
+        ConfigError: unknown name; lists the known ones.
     """
     found = TRANSFORMATIONS.get(name)
     if found is None:
-        exists = is_transformation(name)
-        why = "this transformation is not built yet" if exists else f"Class {name} could not be found."
-        message = f"Invalid value {name} for configuration {field}: {why}"
-        raise ConfigError(message, field=field, fix=f"use one of: {', '.join(TRANSFORMATIONS)}")
+        raise ConfigError.for_value(
+            field, name, f"Class {name} could not be found.", fix=f"use one of: {', '.join(TRANSFORMATIONS)}"
+        )
     return found()
 
 

@@ -215,13 +215,3 @@ WHOLE_RECORD = frozenset(
     for name in ("DropHeaders", "Filter", "InsertHeader", "RegexRouter", "TimestampRouter", "ValueToKey")
 )
 """Those that work on no part in particular, and so have no `$Key` and `$Value`."""
-_NAMES = {
-    *(name for name in DEFINITIONS if name in WHOLE_RECORD),
-    *(name.removeprefix(_PACKAGE) for name in WHOLE_RECORD),
-    *(f"{name}${part}" for name in DEFINITIONS if name not in WHOLE_RECORD for part in ("Key", "Value")),
-}
-
-
-def is_transformation(name: str) -> bool:
-    """True when the name is one of Connect's transformations, as a config writes it."""
-    return name in _NAMES
