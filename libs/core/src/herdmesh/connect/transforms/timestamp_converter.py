@@ -68,6 +68,8 @@ class TimestampConverter(PartTransformation):
                 )
                 raise ConfigError(message, field="format", fix="write a pattern of SimpleDateFormat") from error
 
+        self._write = self._writer()
+
     def emit_schemaless(self, code: Code) -> None:
         part = code.read(self.part)
         with code.block(f"if {part} is not None"):
@@ -200,7 +202,7 @@ class TimestampConverter(PartTransformation):
             if kind is not JavaDate:
                 raise _unexpected(source, "java.util.Date", value, schema)
             milliseconds = int(value)
-        return self._to_target(milliseconds, zone)
+        return self._write(milliseconds, zone)
 
     def _parsed(self, text: str) -> tuple[int, Zone]:
         if self._format is None:
@@ -212,21 +214,23 @@ class TimestampConverter(PartTransformation):
             )
         return found
 
-    def _to_target(self, milliseconds: int, zone: Zone) -> Any:
+    def _writer(self) -> Callable[[int, Zone], Any]:
+        """From milliseconds to the target."""
         match self._target:
             case "string":
                 assert self._format is not None
-                return self._format.format(milliseconds, zone)
+                return self._format.format
+            case "unix" if self._precision == "seconds":
+                return lambda milliseconds, zone: _divided(milliseconds, 1000)
             case "unix":
-                if self._precision == "seconds":
-                    return _divided(milliseconds, 1000)
-                return _bounded(milliseconds * _PER_MILLISECOND.get(self._precision, 1))
+                by = _PER_MILLISECOND.get(self._precision, 1)
+                return lambda milliseconds, zone: _bounded(milliseconds * by)
             case "Date":
-                return JavaDate((milliseconds // _DAY_MS * _DAY_MS + 2**63) % 2**64 - 2**63)
+                return lambda milliseconds, zone: JavaDate((milliseconds // _DAY_MS * _DAY_MS + 2**63) % 2**64 - 2**63)
             case "Time":
-                return JavaDate(milliseconds % _DAY_MS)
+                return lambda milliseconds, zone: JavaDate(milliseconds % _DAY_MS)
             case _:
-                return JavaDate(milliseconds)
+                return lambda milliseconds, zone: JavaDate(milliseconds)
 
     def _milliseconds_of(self, unix: int) -> int:
         if self._precision == "seconds":
