@@ -7,6 +7,7 @@ import contextlib
 import json
 import random
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from herdmesh.connect.converters.json_decoders import Decoder
 from herdmesh.connect.converters.json_encoders import Encoder
 from herdmesh.connect.converters.json_nodes import value_of
 from herdmesh.connect.converters.json_texts import Texts
-from herdmesh.connect.data import Struct
+from herdmesh.connect.data import BigInteger, Float32, Int8, JavaDate, Struct
 from herdmesh.connect.errors import ConnectError, DataError
 from herdmesh.connect.schemas import INT32, Schema, SchemaBuilder
 from libs.core.tests.connect import test_golden_converters as golden
@@ -251,6 +252,37 @@ def test_any_bytes_give_a_value_or_a_connect_error(config: dict[str, str], data:
         b'{"schema":{"type":"float"},"payload":%b}' % data,
     ):
         outcome(lambda record=record: one.read(record)[1])
+
+
+_ODD_VALUES: list[Any] = [
+    None, True, 2**70, -1, 1e300, float("nan"), "\ud800", b"\xff", memoryview(b"ab"), (1, 2), [None], {1: None},
+    {None: 1}, {(1, 2): "x"}, Int8(1), Float32(1e300), JavaDate(-1), Decimal("NaN"), Decimal("-0.00"), BigInteger(5),
+    object(),
+]  # fmt: skip
+
+
+@_many
+@given(cases(), cases(), st.sampled_from(_CONFIGS), st.lists(st.sampled_from(_ODD_VALUES), max_size=4), st.booleans())
+def test_any_value_under_any_schema_gives_bytes_or_a_connect_error(
+    one_case: Case, other: Case, config: dict[str, str], odd: list[Any], compiled: bool
+) -> None:
+    """Values of another schema, and what no schema takes: alone, in a list, in a struct."""
+    column = [*other[1], *odd, *([item] for item in odd), {"a": odd}]
+    with pytest.MonkeyPatch.context() as patch:
+        if compiled:
+            compiled_at_once(patch)
+        made = converter(**config)
+        for schema in (one_case[0], None, Schema("ARRAY", value_schema=one_case[0])):
+            for value in column:
+                with contextlib.suppress(ConnectError):
+                    made.write(value, schema)
+            with contextlib.suppress(ConnectError):
+                made.write_many(column, schema)
+        if one_case[0].type == "STRUCT":
+            for value in column:
+                broken = Struct(one_case[0], [value for _ in one_case[0].fields])
+                with contextlib.suppress(ConnectError):
+                    made.write(broken, one_case[0])
 
 
 @pytest.mark.parametrize("config", _CONFIGS, ids=str)
