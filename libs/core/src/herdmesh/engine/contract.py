@@ -43,6 +43,7 @@ class ErrorClass(StrEnum):
     UNKNOWN = "UNKNOWN"
     FENCED = "FENCED"
     DATA_LOSS = "DATA_LOSS"
+    UNREACHABLE = "UNREACHABLE"
 
 
 @dataclass(frozen=True, slots=True)

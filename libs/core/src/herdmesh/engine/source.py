@@ -55,7 +55,9 @@ class DeliveryFailures:
         """Raise TaskFailed when there was one."""
         if self._first is not None:
             error, topic = self._first
-            raise TaskFailed(f"Kafka refused a record for topic {topic}: {error.str()}", classify_kafka(error))
+            raise TaskFailed(f"Kafka refused a record for topic {topic}: {error.str()}", classify_kafka(error)) from (
+                KafkaException(error)
+            )
 
 
 class SourceLoop:

@@ -42,7 +42,7 @@ def verdict(reply: CommandReplied) -> Validation:
         return reply.validation
     failure = reply.failure
     message = failure.message if failure is not None else "the worker gave no result"
-    if failure is not None and failure.error_class is not ErrorClass.RETRIABLE:
+    if failure is not None and failure.error_class not in (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE):
         raise InvalidConfig([FieldViolation(CLASS_KEY, message)])
     raise NoWorker(message)
 

@@ -25,7 +25,7 @@ from herdmesh.rpc.errors import NoWorker, OffsetsRefused
 WAITING = (Stage.OTHER_CREATE, Stage.WINDING_DOWN)
 """Stages in which `hold` is to be asked again when time has passed."""
 _WRITING = (Stage.WRITING, Stage.READING_BACK)
-_RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.FENCED)
+_RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
 
 def hold(mesh: Mesh, call: Call) -> bool:
