@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 #: a dead worker's lease may be extended once by what was on its way, and the table looks every second.
 LEASE_SLACK_MS = 6_000
 _FOUND_MAX = 20
+_LATE_TWIN = "refused requests whose late twin was applied"
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,10 @@ class Checker:
         self.counts: Counter[str] = Counter()
         #: operation id -> how often the config store applied it.
         self.applied: Counter[str] = Counter()
+        self._applied_ms: dict[str, int] = {}
+        #: requests that the config store refused, and those that it applied after that.
+        self.refused: set[str] = set()
+        self._twins: set[str] = set()
         self.answers: dict[str, Operation] = {}
         self.starts: dict[UnitId, list[Start]] = {}
         self.stops: dict[tuple[UnitId, str], int] = {}
@@ -113,13 +118,16 @@ class Checker:
         if not caller.startswith("client"):
             return
         self.applied[caller] += 1
+        self._applied_ms.setdefault(caller, self._world.now)
+        if caller in self.refused:
+            self._twins.add(caller)
         self.counts["writes applied"] += 1
         if self.applied[caller] > 1:
             self.find("request applied twice", f"{operation} {caller} was applied {self.applied[caller]} times")
         known = self.answers.get(caller)
         if known is not None and known.outcome is Outcome.REFUSED:
             # A twin of the request, made by the network or a retry, met another state than the one that was refused.
-            self.counts["refused requests whose late twin was applied"] += 1
+            self.counts[_LATE_TWIN] += 1
 
     def _leader_wrote(self, caller: str, operation: str) -> None:
         """Task sets, counts and keys are written by the herder of the newest epoch alone."""
@@ -149,7 +157,11 @@ class Checker:
         applied = self.applied[operation.id]
         if operation.outcome is Outcome.ACKNOWLEDGED and isinstance(operation.answer, Written) and not applied:
             self.find("acknowledged, not in effect", f"{operation.id} {operation.request}")
-        if operation.outcome is Outcome.REFUSED and applied:
+        before = operation.id in self._twins or operation.decided_ms < self._applied_ms.get(operation.id, 0)
+        if operation.outcome is Outcome.REFUSED and applied and before:
+            # A twin was applied while the refusal was on its way: see `_applied`.
+            self.counts[_LATE_TWIN] += 1
+        elif operation.outcome is Outcome.REFUSED and applied:
             self.find("wrong answer", f"{operation.id} was applied and is refused: {operation.answer!r}")
         if isinstance(operation.answer, Restarting):
             self.counts["restarts acknowledged"] += 1

@@ -70,8 +70,8 @@ class Operation:
     outcome: Outcome = Outcome.UNKNOWN
     answer: CallAnswer | HerdmeshError | None = None
     attempts: int = 0
-    #: herder process that gave the answer.
-    answered_by: str = ""
+    #: when the herder gave the answer that the caller has.
+    decided_ms: int = 0
 
 
 class Client(Node):
@@ -114,7 +114,8 @@ class Client(Node):
         options = WriteOptions(request_id=operation.id, caller=operation.id)
 
         async def work() -> Any:
-            return target, await _called(target, operation.request, options)
+            found = await _called(target, operation.request, options)
+            return found, self.world.now
 
         answer = self.world.network.call(self, target, work, CALL_MS)
         answer.then(lambda: self._read(operation, answer))
@@ -123,8 +124,9 @@ class Client(Node):
         result, error = answer.outcome
         late = self.world.now - operation.begun_ms > PATIENCE_MS
         if error is None:
-            target, result = result
-            operation.answered_by = target.herder_id
+            result, operation.decided_ms = result
+            error = result if isinstance(result, HerdmeshError) else None
+        if error is None:
             self._end(operation, Outcome.ACKNOWLEDGED, result)
         elif isinstance(error, NotLeader):
             self._follow(error.metadata.get("leader_address", ""))
@@ -199,14 +201,11 @@ class Client(Node):
 
 
 async def _called(herder: HerderProcess, request: Request, options: WriteOptions) -> Any:
-    """What the servicer does: hand it to the loop, wait for the answer."""
+    """What the servicer does: hand it to the loop, wait for the answer or the refusal."""
     answer = Answer()
 
     def reply(found: CallAnswer | HerdmeshError) -> None:
-        if isinstance(found, HerdmeshError):
-            answer.set(error=found)
-        else:
-            answer.set(found)
+        answer.set(found)
 
     number = herder.call(request, options, CALL_MS, reply)
     # A client that gave up cancels its call.

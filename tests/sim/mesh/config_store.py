@@ -21,6 +21,7 @@ from herdmesh.configstore.state.writes import plan_block, plan_epoch
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import HerdmeshError, NotWriter, RevisionInFuture
 from herdmesh.topicstore.contract import Decision
+from tests.sim.mesh.clients import REFUSALS
 from tests.sim.mesh.log import Entry, Log, Replica
 from tests.sim.mesh.network import Stream
 from tests.sim.mesh.scheduler import Pump
@@ -53,13 +54,21 @@ class ConfigReplica(Replica):
         self._begin_service()
         self.after(TICK_MS, self._tick)
 
+    async def _noted(self, request_id: str, work: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return await work
+        except HerdmeshError as error:
+            if error.reason in REFUSALS:
+                self.world.checker.refused.add(request_id)
+            raise
+
     def _fresh_id(self) -> str:
         return f"{self.name}-{next(self._fresh)}"
 
     def serve(self, path: str, request: Any) -> Coroutine[Any, Any, Any]:
         service, _, method = path.rpartition("/")
         if service.endswith("ConfigWriteService"):
-            return getattr(self._writes, method)(request, None)
+            return self._noted(request.options.request_id, getattr(self._writes, method)(request, None))
         raise AssertionError(f"nobody serves {path}")
 
     # --- watches

@@ -14,6 +14,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,6 +27,7 @@ from tests.support import tally
 from tests.support.sizes import SOAKING, soak_or
 
 STORIES = soak_or(300, 10_000)
+_SHOW_S = 60.0
 _SEED_VARIABLE = "HERDMESH_SIM_SEED"
 _FOLDER = Path(__file__).parent
 
@@ -62,6 +64,22 @@ def _short(seed: int) -> Report:
     return report
 
 
+class _Watch:
+    """Tells whoever waits for a soak how far it is, once a minute."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._begun_s = self._shown_s = time.monotonic()
+
+    def show(self, told: int, failed: int) -> None:
+        now_s = time.monotonic()
+        if now_s - self._shown_s < _SHOW_S:
+            return
+        self._shown_s = now_s
+        left_min = (now_s - self._begun_s) / told * (self._total - told) / 60
+        print(f"{told} of {self._total} stories, {failed} failed, about {left_min:.0f} min to go", flush=True)
+
+
 @pytest.mark.timeout(3 * 3_600)
 def test_no_promise_is_broken() -> None:
     """Every story is found right; together they met every fault, many times."""
@@ -72,12 +90,16 @@ def test_no_promise_is_broken() -> None:
         return
     faults, counts = Counter[str](), Counter[str]()
     failed: list[str] = []
-    with get_context("fork").Pool(os.cpu_count() if SOAKING else 2) as pool:
-        for report in pool.imap_unordered(_short, [*_regressions(), *range(STORIES)], chunksize=10):
+    seeds = [*_regressions(), *range(STORIES)]
+    watch = _Watch(len(seeds))
+    with get_context("fork").Pool(max(2, os.cpu_count() or 2) if SOAKING else 2) as pool:
+        for told, report in enumerate(pool.imap_unordered(_short, seeds, chunksize=10), 1):
             faults += report.faults
             counts += report.counts
             if report.violations:
                 failed.append(str(report))
+                print(report, flush=True)
+            watch.show(told, len(failed))
     requests = sum(times for kind, times in counts.items() if kind.startswith("requests "))
     tally.note("simulator, whole mesh", runs=STORIES, operations=requests, faults=faults, violations=len(failed))
     print(f"{STORIES} stories, {requests} requests, {faults.total()} faults, {dict(sorted(counts.items()))}")
