@@ -7,9 +7,11 @@ JSON document (one per line for streams), and everything for people goes to stan
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.markup import escape
@@ -50,8 +52,17 @@ class Format(StrEnum):
     JSON = "json"
 
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+#: What is not a terminal gets lines whole: whoever searches them is not to find them cut in two.
+_WIDTH_OF_PIPES = 100_000
+
+
+def _width(stream: TextIO) -> int | None:
+    """None = the terminal's own."""
+    return None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_OF_PIPES
+
+
+out = Console(highlight=False, width=_width(sys.stdout))
+err = Console(stderr=True, highlight=False, width=_width(sys.stderr))
 
 
 def print_json(document: Any) -> None:
@@ -94,12 +105,19 @@ def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str
     """A table without lines between rows; cells are markup."""
     built = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold dim")
     for column in columns:
-        built.add_column(column, justify="right" if column in _NUMERIC else "left", overflow="fold")
+        built.add_column(
+            column,
+            justify="right" if column in _NUMERIC else "left",
+            overflow="ellipsis" if column in _ONE_LINE else "fold",
+            no_wrap=column in _ONE_LINE,
+        )
     for row in rows:
         built.add_row(*row)
     return built
 
 
+#: A list of a thousand has a line for each; `herd describe` has the rest.
+_ONE_LINE = {"ATTENTION", "TASKS"}
 _NUMERIC = {
     *(
         "LAG",
@@ -116,6 +134,7 @@ _NUMERIC = {
         "FAILED",
         "AGE",
         "CONNECTORS",
+        "GENERATION",
     )
 }
 

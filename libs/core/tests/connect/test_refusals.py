@@ -34,6 +34,7 @@ def refused(change: dict[str, Any]) -> list[tuple[str, str]]:
         {"topics": ABSENT, "topics.regex": "a.*"},
         {"errors.tolerance": "none", "topic.creation.groups": "", "errors.log.enable": "false"},
         {"herdmesh.restart.backoff.ms": "10", "herdmesh.restart.backoff.max.ms": "10"},
+        {"producer.override.security.protocol": "SSL", "producer.override.ssl.truststore.location": "a sink has none"},
     ],
 )
 def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
@@ -67,6 +68,16 @@ def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
             "must not be below herdmesh.restart.backoff.ms (10)",
         ),
         ({"herdmesh.linger.ms": "-1"}, "herdmesh.linger.ms", "Value must be at least 0"),
+        (
+            {"consumer.override.security.protocol": "SASL_SSL", "consumer.override.sasl.mechanism": "PLAIN"},
+            "consumer.override.sasl.jaas.config",
+            "is missing, and PLAIN needs it",
+        ),
+        (
+            {"consumer.override.security.protocol": "SSL", "consumer.override.ssl.truststore.location": "t.jks"},
+            "consumer.override.ssl.truststore.location",
+            "reads certificates as PEM",
+        ),
     ],
 )
 def test_what_does_not_run_is_refused_by_name(change: dict[str, Any], field: str, says: str) -> None:

@@ -22,8 +22,6 @@ from herdmesh.herder.state.questions import ListLoggers, SetLogger
 from herdmesh.herder.state.records import Call, Command, Member, Op, OpKind, Stage
 from herdmesh.herder.state.requests import Answer, GetLoggers, LoggersListed, LoggersSet, SetLoggers
 from herdmesh.rpc.errors import (
-    FieldViolation,
-    InvalidConfig,
     LoggerNotFound,
     NoWorker,
     RequestInvalid,
@@ -47,7 +45,7 @@ def list_levels(mesh: Mesh, call: Call, request: GetLoggers) -> None:
 
 def set_level(mesh: Mesh, call: Call, request: SetLoggers) -> LoggersSet | None:
     """Ask the worker, or write the record; a retry is answered as the first time, by the same leader. Raises
-    InvalidConfig for a bad level, WorkerNotFound."""
+    RequestInvalid for a bad level, WorkerNotFound."""
     if call.options.request_id in mesh.loggers_set:
         return mesh.loggers_set[call.options.request_id]
     logger, level = request.logger.strip(), request.level.strip().upper()
@@ -55,7 +53,7 @@ def set_level(mesh: Mesh, call: Call, request: SetLoggers) -> LoggersSet | None:
         raise RequestInvalid("name the logger; `root` is the root logger", "logger")
     if level not in LEVELS:
         text = f"invalid log level {request.level!r}: use one of {', '.join(LEVELS)}"
-        raise InvalidConfig([FieldViolation("level", text)])
+        raise RequestInvalid(text, "level")
     if not request.worker_id:
         call.stage = Stage.WRITING
         mesh.out.append(PutLogger(mesh.op(Op(OpKind.CALL, call=call.id)), logger, level, call.options))

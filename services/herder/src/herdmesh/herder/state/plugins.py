@@ -26,7 +26,7 @@ def ask(mesh: Mesh, call: Call, request: GetPlugin) -> None:
         raise NoWorker("no worker is connected, so no plugin can be described; start a worker and try again")
     able = [member for member in members if _find(member, class_name) is not None]
     if not able:
-        raise PluginNotFound(class_name, [plugin.class_name for plugin in known_plugins(mesh)])
+        raise PluginNotFound(class_name, sorted({plugin.class_name for plugin in known_plugins(mesh)}))
     call.stage = Stage.DESCRIBING
     commands.ask(mesh, call, min(able, key=lambda item: (len(item.load), item.worker_id)), DescribePlugin(class_name))
 

@@ -65,8 +65,11 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event:
 
 
 def progress(message: task_pb2.TaskProgress) -> TaskProgress:
-    """Lag is the sum of what is not yet committed; None while a partition's end or position is not known."""
+    """Lag is the sum of what is not yet committed; None while a partition's end or position is not known, and of a task
+    that failed before it knew what it owns."""
     lag: int | None = 0
+    if message.activity == task_pb2.TASK_ACTIVITY_FAILED and not message.partitions:
+        lag = None
     for part in message.partitions:
         done = part.committed_offset if part.committed_offset >= 0 else part.position
         lag = lag + max(0, part.end_offset - done) if lag is not None and done >= 0 and part.end_offset >= 0 else None
