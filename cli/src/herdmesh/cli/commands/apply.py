@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+from rich.markup import escape
 
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
@@ -44,10 +46,13 @@ def apply(
         request = messages.UpdateConnectorRequest(
             request_id=new_request_id(), name=name, config=to_properties(config), allow_missing=True
         )
-        reply = await client.call(lambda stub: stub.UpdateConnector, request)
+        try:
+            reply = await client.call(lambda stub: stub.UpdateConnector, request)
+        except CommandError as error:
+            raise replace(error, message=f"connector {name}: {error.message}") from None
         verb = "created" if reply.created else "updated"
         if output is Format.TABLE:
-            out.print(f"connector [bold]{name}[/] {verb}")
+            out.print(f"connector [bold]{escape(name)}[/] {verb}")
         return {"result": verb, **views.connector(reply.connector)}
 
     async def _validate(client: HerderClient, name: str, config: dict[str, Any]) -> views.Json:
@@ -55,7 +60,7 @@ def apply(
         reply = await client.call(lambda stub: stub.ValidateConfig, request)
         refuse_invalid(name, reply.validation)
         if output is Format.TABLE:
-            err.print(f"connector [bold]{name}[/] is valid; nothing was changed")
+            err.print(f"connector [bold]{escape(name)}[/] is valid; nothing was changed")
         return {"result": "valid", "name": name}
 
     with_herder(output, herder, work)
@@ -72,35 +77,63 @@ def refuse_invalid(name: str, validation: worker_service.ConfigValidation) -> No
         raise CommandError("CONFIG_INVALID", f"connector {name} would be refused", exit_code=5, fields=found)
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectorDocument:
+    """One connector of a file, as Connect's REST API takes it. `initial_state` "" = none was written."""
+
+    name: str
+    config: dict[str, Any]
+    initial_state: str = ""
+
+
 def read_connectors(source: str) -> list[tuple[str, dict[str, Any]]]:
     """(name, config) of each connector in a file: one object or a list of them.
 
     Raises `CommandError` naming the file and what is wrong with it.
     """
-    try:
-        text = sys.stdin.read() if source == "-" else Path(source).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unusable(source, str(error)) from None
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise _unusable(source, f"not JSON: {error}") from None
+    documents = read_documents(source)
+    for one in documents:
+        if one.initial_state:
+            raise unusable(source, f'"initial_state" of {one.name} is for a connector that is new: use `herd create`')
+    return [(one.name, one.config) for one in documents]
+
+
+def read_documents(source: str) -> list[ConnectorDocument]:
+    """Each connector of a file. Raises as `read_connectors`."""
+    document = read_document(source)
     items: list[Any] = cast("list[Any]", document) if isinstance(document, list) else [document]
+    if not items:
+        raise unusable(source, "no connector in it")
     return [_connector(source, item) for item in items]
 
 
-def _connector(source: str, item: Any) -> tuple[str, dict[str, Any]]:
+def read_document(source: str) -> Any:
+    """The JSON in a file, or (`-`) on standard input. Raises CommandError naming it."""
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text()
+    except OSError as error:
+        raise unusable(source, f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise unusable(source, str(error)) from None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise unusable(source, f"not JSON: {error}") from None
+
+
+def _connector(source: str, item: Any) -> ConnectorDocument:
     if not isinstance(item, dict):
-        raise _unusable(source, 'expected {"name": ..., "config": {...}} or a flat config')
+        raise unusable(source, 'expected {"name": ..., "config": {...}} or a flat config')
     fields = cast("dict[str, Any]", item)
     inner = fields.get("config")
     config = cast("dict[str, Any]", inner) if isinstance(inner, dict) else fields
     name = fields.get("name", config.get("name"))
     if not isinstance(name, str) or not name.strip():
-        raise _unusable(source, 'no "name": add one beside "config" or inside it')
+        raise unusable(source, 'no "name": add one beside "config" or inside it')
     if "connector.class" not in config:
-        raise _unusable(source, 'no "connector.class": it says what the connector is')
-    return name, config
+        raise unusable(source, 'no "connector.class": it says what the connector is')
+    state = fields.get("initial_state") if config is not fields else None
+    return ConnectorDocument(name, config, "" if state is None else str(state))
 
 
 def to_properties(config: dict[str, Any]) -> common.Properties:
@@ -118,5 +151,6 @@ def to_properties(config: dict[str, Any]) -> common.Properties:
     return common.Properties(entries=entries)
 
 
-def _unusable(source: str, what: str) -> CommandError:
+def unusable(source: str, what: str) -> CommandError:
+    """A file that cannot be used, and why."""
     return CommandError("USAGE", f"{'standard input' if source == '-' else source}: {what}", exit_code=EXIT_USAGE)
