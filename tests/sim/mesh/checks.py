@@ -192,8 +192,18 @@ class Checker:
                 self.moves += 1
             case ins.Heartbeat():
                 pass
+            case ins.Welcome(adopted=adopted):
+                self._world.trace(herder.name, f"to {worker.name}: {sent.message}")
+                if sent.epoch == max(self._epochs, default=0):
+                    self._adopted(worker, adopted)
             case _:
                 self._world.trace(herder.name, f"to {worker.name}: {sent.message}")
+
+    def _adopted(self, worker: WorkerProcess, adopted: tuple[UnitId, ...]) -> None:
+        """What was started later and is lost gives way to what is adopted: that counts as the newest from here on."""
+        for one in worker.state.holdings():
+            if one.unit.task is not None and UnitId(one.unit.connector, one.unit.task) in adopted:
+                self._orders[one.unit.connector, one.unit.task] = one.assignment.order
 
     def _started(self, herder: HerderProcess, epoch: int, start: ins.StartUnit, worker_name: str) -> None:
         self.counts["starts"] += 1
@@ -300,6 +310,13 @@ class Checker:
         """A worker initialised ids for the leader."""
         self.counts["fences"] += 1
         self._world.trace("data", f"ids 0 to {task_count - 1} of {connector} are fenced")
+
+    def altered(self, connector: str) -> None:
+        """A worker writes offsets that came with a create: nobody of an earlier life may write them too."""
+        self.counts["offsets altered"] += 1
+        for run in self._world.dataplane.all_owners():
+            if run.moves and run.unit.connector == connector:
+                self.find("offsets altered under a run", f"{run} on {run.worker.name}")
 
     # --- looked at every half second
 

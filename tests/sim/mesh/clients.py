@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from herdmesh.herder.state.model import TargetState
+from herdmesh.herder.state.model import OffsetEntry, TargetState
 from herdmesh.herder.state.requests import Answer as CallAnswer
 from herdmesh.herder.state.requests import (
     CreateConnector,
     DeleteConnector,
     DrainWorker,
     PatchConnector,
+    PlanConfig,
     Request,
     RestartConnector,
     RestartTask,
+    SetLoggers,
     SetTarget,
     UpdateConnector,
     ValidateConfig,
@@ -50,6 +52,7 @@ REFUSALS = frozenset(
         "REVISION_MISMATCH",
     }
 )
+_OFFSET = OffsetEntry('{"kafka_topic":"t","kafka_partition":0}', '{"kafka_offset":7}')
 NAMES = ("a", "b", "c", "d", "e")
 
 
@@ -162,12 +165,13 @@ class Client(Node):
         name = rng.choice(NAMES)
         config = self._config()
         kind = rng.choices(
-            ("create", "update", "patch", "delete", "target", "restart", "task", "validate", "drain"),
-            weights=(8, 5, 4, 2, 5, 4, 3, 1, 1),
+            ("create", "update", "patch", "delete", "target", "restart", "task", "validate", "drain", "plan", "logger"),
+            weights=(8, 5, 4, 2, 5, 4, 3, 1, 1, 1, 1),
         )[0]
         match kind:
             case "create":
-                return CreateConnector(name, config, initial_target=rng.choice((None, None, *TargetState)))
+                offsets = (_OFFSET,) if rng.random() < 0.3 else ()
+                return CreateConnector(name, config, rng.choice((None, None, *TargetState)), offsets)
             case "update":
                 return UpdateConnector(name, config, allow_missing=rng.random() < 0.5)
             case "patch":
@@ -182,6 +186,11 @@ class Client(Node):
                 return RestartTask(name, rng.randint(0, 3))
             case "validate":
                 return ValidateConfig(config)
+            case "plan":
+                return PlanConfig(name, config)
+            case "logger":
+                worker = rng.choice(("", *(worker.name for worker in self.world.workers)))
+                return SetLoggers("herdmesh", rng.choice(("INFO", "DEBUG", "WARN")), worker)
             case _:
                 return DrainWorker(rng.choice(self.world.workers).name)
 
