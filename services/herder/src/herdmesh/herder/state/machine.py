@@ -13,6 +13,7 @@ from __future__ import annotations
 from herdmesh.herder.state import (
     calls,
     configs,
+    hedges,
     leadership,
     lifecycle,
     loggers,
@@ -313,6 +314,7 @@ class Herder:
         self._tick_ms = mesh.now
         self._unpark()
         calls.expire(mesh)
+        hedges.tick(mesh)
         if mesh.role is not Role.LEADING:
             return
         leadership.give_up_used_up(mesh)

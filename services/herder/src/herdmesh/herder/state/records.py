@@ -257,5 +257,6 @@ class Command:
     session: int
     worker_id: str
     question: Question
+    asked_ms: int
     call: int | None = None
     connector: str = ""
