@@ -31,7 +31,7 @@ from confluent_kafka.admin import (
     ResourceType,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.broker import QUICK_JVM, Broker
 
 _USERS = 16
 _TIMEOUT_S = 10.0
@@ -48,6 +48,7 @@ class GuardedBroker:
         self.broker = Broker(
             data_dir,
             port=0,
+            jvm=QUICK_JVM,
             settings={
                 "listeners": f"GUARDED://{self.guarded}",
                 "advertised.listeners": f"GUARDED://{self.guarded}",

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.devstack.errors import BrokerAlreadyRunning, BrokerFailed, JavaMissing
 
 pytestmark = pytest.mark.kafka
@@ -27,7 +27,7 @@ TIMEOUT_S = 10.0
 @pytest.fixture(scope="module")
 def formatted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder that served once and was stopped in order, to be copied."""
-    broker = Broker(tmp_path_factory.mktemp("formatted"), port=0)
+    broker = Broker(tmp_path_factory.mktemp("formatted"), port=0, jvm=QUICK_JVM)
     asyncio.run(_serve_once(broker))
     return broker.data_dir
 
@@ -41,7 +41,7 @@ async def _serve_once(broker: Broker) -> None:
 def broker(tmp_path: Path, formatted: Path) -> Iterator[Broker]:
     """A broker of the test's own on a formatted folder, not started, ended with the test."""
     shutil.copytree(formatted / "kafka", tmp_path / "data" / "kafka")
-    broker = Broker(tmp_path / "data", port=0)
+    broker = Broker(tmp_path / "data", port=0, jvm=QUICK_JVM)
     yield broker
     broker.kill()
 
@@ -123,13 +123,13 @@ async def test_takes_other_ports_when_its_own_are_taken(broker: Broker) -> None:
         usual.bind(("127.0.0.1", 0))
         usual.listen()
         taken = usual.getsockname()[1]
-        broker = Broker(broker.data_dir, port=taken)
+        broker = Broker(broker.data_dir, port=taken, jvm=QUICK_JVM)
         await broker.start()
         assert broker.bootstrap != f"127.0.0.1:{taken}"
         remembered = broker.bootstrap
         await broker.stop()
     # Free again, but the folder has ports of its own by now, and clients may know them.
-    again = Broker(broker.data_dir, port=taken)
+    again = Broker(broker.data_dir, port=taken, jvm=QUICK_JVM)
     await again.start()
     await again.stop()
     assert again.bootstrap == remembered
@@ -139,7 +139,7 @@ async def test_a_half_formatted_folder_is_formatted_anew(tmp_path: Path) -> None
     half = tmp_path / "kafka.formatting"
     half.mkdir()
     (half / "meta.properties").write_text("version=1\ncluster.id=")
-    broker = Broker(tmp_path, port=0)
+    broker = Broker(tmp_path, port=0, jvm=QUICK_JVM)
     try:
         await broker.start()
         assert not half.exists()

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.topicstore import BrokerUnreachable, NotApplied, Role, StartError, StoreTuning, WriteOutcomeUnknown
 from tests.contract.topicstore_harness import (
     WAIT_S,
@@ -46,7 +46,7 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         "transactional.id.expiration.ms": "1000",
         "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
     }
-    broker = Broker(tmp_path_factory.mktemp("fragile-kafka"), port=0, settings=settings)
+    broker = Broker(tmp_path_factory.mktemp("fragile-kafka"), port=0, settings=settings, jvm=QUICK_JVM)
     asyncio.run(broker.start())
     yield broker
     broker.kill()
