@@ -281,6 +281,7 @@ def progress_to(progress: Progress) -> task_pb2.TaskProgress:
             )
             for one in progress.partitions
         ],
+        produced=[task_pb2.TopicProgress(topic=topic, records_out=count) for topic, count in progress.produced],
         config_offset=progress.config_offset,
     )
     if progress.commit_time_ms is not None:
@@ -301,6 +302,7 @@ def progress_from(message: task_pb2.TaskProgress) -> Progress:
         records_per_second=message.records_per_second,
         commit_time_ms=message.commit_time.ToMilliseconds() if message.HasField("commit_time") else None,
         has_committed=message.has_committed,
+        produced=tuple((one.topic, one.records_out) for one in message.produced),
         config_offset=message.config_offset if message.HasField("config_offset") else None,
     )
 
