@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from herdmesh.connect import audit_topic, config_topic
 from herdmesh.connect.config_records import EpochRecord
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 #: a dead worker's lease may be extended once by what was on its way, and the table looks every second.
 LEASE_SLACK_MS = 6_000
-_FOUND_MAX = 20
 _LATE_TWIN = "refused requests whose late twin was applied"
 
 
@@ -65,6 +64,8 @@ class Checker:
     def __init__(self, world: World) -> None:
         self._world = world
         self.violations: list[Violation] = []
+        #: the story ends with the last of so many.
+        self.violations_max = 20
         self.counts: Counter[str] = Counter()
         #: operation id -> how often the config store applied it.
         self.applied: Counter[str] = Counter()
@@ -91,10 +92,10 @@ class Checker:
         self._dead_ms: dict[str, int] = {}
 
     def find(self, check: str, text: str) -> None:
-        self._world.scheduler.stopped = len(self.violations) >= _FOUND_MAX
-        if len(self.violations) < _FOUND_MAX:
+        if len(self.violations) < self.violations_max:
             self.violations.append(Violation(check, self._world.now, text))
             self._world.trace("VIOLATION", f"{check}: {text}")
+        self._world.scheduler.stopped = len(self.violations) >= self.violations_max
 
     # --- stores
 
@@ -195,7 +196,7 @@ class Checker:
             case ins.Welcome(adopted=adopted):
                 self._world.trace(herder.name, f"to {worker.name}: {sent.message}")
                 if sent.epoch == max(self._epochs, default=0):
-                    self._adopted(worker, adopted)
+                    self._adopted(cast("WorkerProcess", worker), adopted)
             case _:
                 self._world.trace(herder.name, f"to {worker.name}: {sent.message}")
 

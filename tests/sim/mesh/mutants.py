@@ -22,6 +22,8 @@ from herdmesh.herder.state.instructions import StartUnit
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import Holding, RunState
 from herdmesh.herder.state.records import Connector, Member, Unit
+from herdmesh.statusstore.service import writes as status_service
+from herdmesh.statusstore.state import writes as status_writes
 from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.worker.state import events as worker_events
 from herdmesh.worker.state.machine import WorkerState
@@ -236,6 +238,23 @@ def _block_unwritten() -> Generator[None]:
         yield
 
 
+def _reigns_on() -> Generator[None]:
+    """A leader that reads of a newer epoch goes on until its clock says that its lease is over."""
+    with patch.object(leadership, "yield_to_newer", _nothing):
+        yield
+
+
+def _late_removal() -> Generator[None]:
+    """A removal of statuses takes whatever is there when it is carried out."""
+    decide = status_writes.decide_connector_deletion
+
+    def all_of_it(state: Any, connector: str, tasks_from: int | None, include_topics: bool, _: int) -> Any:
+        return decide(state, connector, tasks_from, include_topics)
+
+    with patch.object(status_service, "decide_connector_deletion", all_of_it):
+        yield
+
+
 def _statuses_left() -> Generator[None]:
     """Statuses of what was deleted stay."""
     with patch.object(lifecycle, "_clean_statuses", _nothing):
@@ -265,5 +284,7 @@ MUTANTS: dict[str, Callable[[], Any]] = {
         "generations begin anew with an epoch": _claims_without_bound,
         "generations told before they are reserved": _block_unwritten,
         "statuses of deleted connectors stay": _statuses_left,
+        "late removal of statuses": _late_removal,
+        "leader reigns on past a newer epoch": _reigns_on,
     }.items()
 }

@@ -51,15 +51,16 @@ def quiet() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
-def tell(seed: int, *, trace: bool = False) -> Report:
-    """Run the story of `seed`."""
+def tell(seed: int, *, trace: bool = False, violations_max: int = 20) -> Report:
+    """Run the story of `seed`, to its end or to so many violations."""
     with simulated():
-        return _Story(seed, trace).run()
+        return _Story(seed, trace, violations_max).run()
 
 
 class _Story:
-    def __init__(self, seed: int, trace: bool) -> None:
+    def __init__(self, seed: int, trace: bool, violations_max: int) -> None:
         self._world = World(seed, trace=trace)
+        self._world.checker.violations_max = violations_max
         self._faults = Faults(self._world)
         self._clients = [Client(f"client-{number}", self._world) for number in range(CLIENTS)]
         self._settled_ms = 0
