@@ -172,7 +172,7 @@ def said(mesh: Mesh, connector: Connector, unit: Unit, state: RunState | None) -
     if hold.state is state:
         return
     hold.state = state
-    hold.since_ms = mesh.now
+    hold.since_ms, hold.since_known = mesh.now, True
     hold.judged = False
     unit.restarting = unit.restarting and state is None
     unit.says_restarting = unit.says_restarting and state is None

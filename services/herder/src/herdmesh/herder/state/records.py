@@ -91,6 +91,8 @@ class Hold:
     ran_since_ms: int | None = None
     #: FAILED by our own judgement, of which its worker knows nothing.
     judged: bool = False
+    #: False = it was taken over in this state, and `since_ms` is only when.
+    since_known: bool = True
 
 
 @dataclass(slots=True)

@@ -134,6 +134,7 @@ def _adopt(mesh: Mesh, member: Member, holding: Holding, counted: bool) -> bool:
         holds.stop(mesh, connector, unit, "another worker holds a newer assignment")
     mesh.take(unit, claim)
     _refresh(mesh, connector, unit, holding)
+    claim.since_known = False
     if counted:
         mesh.adopted_count += 1
     return True
