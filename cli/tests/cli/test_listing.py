@@ -107,11 +107,13 @@ def test_a_filter_that_nothing_could_pass_is_a_mistake(wanted: listing.Filter, s
         listing.checked(wanted)
 
 
-def test_a_list_has_one_line_for_each() -> None:
-    long = connector("x", "RUNNING", unit("FAILED", error="first line " * 20 + "\nsecond line"))
-    screen = Console(width=60, file=io.StringIO())
-    screen.print(table(None, ("NAME", "ATTENTION"), listing.rows([long], ("NAME", "ATTENTION"))))
+def test_a_list_has_one_line_for_each_and_cuts_only_what_needs_attention() -> None:
+    long = connector("orders-of-yesterday", "RUNNING", unit("FAILED", error="first line " * 20 + "\nsecond line"))
+    screen = Console(width=80, file=io.StringIO())
+    shown = ("NAME", "STATE", "TASKS", "ATTENTION")
+    screen.print(table(None, shown, listing.rows([long], shown)))
     assert isinstance(screen.file, io.StringIO)
-    lines = screen.file.getvalue().splitlines()
-    assert len(lines) == 2
-    assert lines[1].rstrip().endswith("…")
+    header, line = screen.file.getvalue().splitlines()
+    assert header.split() == list(shown)
+    assert line.startswith("orders-of-yesterday  RUNNING  0/1 running, 1 failed  task 0: first line")
+    assert line.rstrip().endswith("…")

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.views import Json
@@ -104,20 +105,25 @@ def colored(state: str) -> str:
 def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """A table without lines between rows; cells are markup."""
     built = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold dim")
+    cut = {at for at, column in enumerate(columns) if column in _CUT}
     for column in columns:
-        built.add_column(
-            column,
-            justify="right" if column in _NUMERIC else "left",
-            overflow="ellipsis" if column in _ONE_LINE else "fold",
-            no_wrap=column in _ONE_LINE,
-        )
+        # What may wrap is what is made narrow first: beside a column that is cut, no other is.
+        justify = "right" if column in _NUMERIC else "left"
+        built.add_column(column, justify=justify, overflow="fold", no_wrap=bool(cut) and column not in _CUT)
     for row in rows:
-        built.add_row(*row)
+        built.add_row(*(_one_line(cell) if at in cut else cell for at, cell in enumerate(row)))
     return built
 
 
-#: A list of a thousand has a line for each; `herd describe` has the rest.
-_ONE_LINE = {"ATTENTION", "TASKS"}
+def _one_line(cell: str) -> Text:
+    text = Text.from_markup(cell)
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+#: What is too long for the terminal is cut off here: a list of a thousand has a line for each, and `herd describe` has
+#: the rest.
+_CUT = {"ATTENTION"}
 _NUMERIC = {
     *(
         "LAG",
