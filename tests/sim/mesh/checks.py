@@ -329,6 +329,11 @@ class Checker:
                 self._dead_ms.pop(worker.incarnation, None)
             elif worker.life:
                 self._dead_ms.setdefault(worker.incarnation, world.now)
+            if any(world.network.is_cut(worker.name, replica.name) for replica in world.status):
+                # What it said before it died is held back, and arrives when the link is whole again.
+                for incarnation in self._dead_ms:
+                    if incarnation.rpartition("-")[0] == worker.name:
+                        self._dead_ms[incarnation] = world.now
         for replica in world.status:
             if not (replica.well and replica.claims and replica.log.writer is replica):
                 self._steady_ms[replica.name] = world.now

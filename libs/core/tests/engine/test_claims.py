@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ConfigRecord, ManifestRecord, TargetState, TargetStateRecord
@@ -18,6 +19,7 @@ from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
 from libs.core.tests.engine.harness import Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH
+from tests.support.guarded_broker import GuardedBroker
 
 DIGESTS = ("aa", "bb")
 
@@ -109,6 +111,16 @@ def test_the_end_that_counts_is_the_one_after_the_take_over(
 def test_a_topic_that_is_not_there_is_told(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     with pytest.raises(TaskFailed, match="config_storage_topic") as failed:
         run_here(claiming(kafka_topics, tmp_topic("sink"), tmp_topic("nowhere"), 0))
+    assert failed.value.error_class is ErrorClass.RETRIABLE
+
+
+def test_a_topic_that_the_login_may_not_read_is_told(guarded: GuardedBroker, tmp_topic: Callable[..., str]) -> None:
+    kafka = Kafka(guarded.bootstrap)
+    spec = claiming(kafka, tmp_topic("sink"), kafka.create_topic(tmp_topic("configs"), 1), 0)
+    _, login = guarded.new_user()
+    admin = AdminClient({"bootstrap.servers": guarded.guarded, **login})
+    with pytest.raises(TaskFailed, match="Describe and Read") as failed:
+        claims.ask(spec, admin).verify()
     assert failed.value.error_class is ErrorClass.RETRIABLE
 
 
