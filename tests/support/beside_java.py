@@ -189,7 +189,7 @@ class Followed:
             self.events.append(("RESTART", event.restart_requested.connector))
         elif kind == "session_key_changed" and self.complete.is_set():
             self.events.append(("SESSION_KEY", ""))
-        elif kind == "logger_level_changed":
+        elif kind == "logger_level_changed" and self.complete.is_set():
             self.events.append(("LOGGER", event.logger_level_changed.logger))
         for offset in event.meta.revision.next_offsets:
             assert offset >= self.config_revision, "the watch went back"

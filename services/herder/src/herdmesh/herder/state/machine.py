@@ -190,6 +190,7 @@ class Herder:
             case ev.ConfigSnapshot():
                 mesh.epoch_seen = event.epoch
                 session_keys.read(mesh, event.session_key)
+                loggers.read(mesh, event.loggers)
                 fresh = {entry.name: entry for entry in event.entries}
                 for name in [*mesh.entries, *fresh]:
                     self._take(name, fresh.get(name))
