@@ -13,6 +13,7 @@ import structlog
 
 from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import check_overrides, policy_of
+from herdmesh.connect.client_security import client_access
 from herdmesh.connect.connector import ConnectorKind, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
@@ -92,6 +93,7 @@ class RunSpecs:
         worker = settings.worker_config()
         kind = self.plugin(config).kind
         check_overrides(PluginKind(kind.value), config, policy_of(worker))
+        watched = kind is not ConnectorKind.SINK or not _has_own_login(config, worker)
         return RunSpec(
             run_id="",
             connector=unit.connector,
@@ -107,7 +109,8 @@ class RunSpecs:
             transactional_id=self.transactional_id(unit.connector, unit.task),
             worker_config=worker,
             linger_ms=self._linger_ms(config),
-            continuous=_continuous(config),
+            # Whom the idle watch cannot ask about, as it has the worker's login, looks for records itself.
+            continuous=_continuous(config) or not watched,
         )
 
     def _linger_ms(self, config: Properties) -> int:
@@ -117,6 +120,11 @@ class RunSpecs:
         if not text.isdecimal():
             raise ConfigError.for_value(LINGER_MS, text, "must be a number of milliseconds, 0 or more", fix="5000")
         return int(text)
+
+
+def _has_own_login(config: Properties, worker: Properties) -> bool:
+    """True when the connector's consumer reaches the brokers otherwise than the worker's consumers do."""
+    return client_access("consumer", worker, config).config != client_access("consumer", worker).config
 
 
 def _continuous(config: Properties) -> bool:
