@@ -61,6 +61,11 @@ def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
         ({"transforms": "t", "transforms.t.type": "Filter"}, "transforms.t.type", "not built yet"),
         ({**_MASK, "transforms.m.predicate": "p"}, "transforms.m.predicate", "predicates are not built yet"),
         ({"topics": ABSENT, "topics.regex": "a\\p{L}"}, "topics.regex", "Python cannot compile it"),
+        (
+            {"consumer.override.bootstrap.servers": "elsewhere:9092"},
+            "consumer.override.bootstrap.servers",
+            "reading from another cluster than the workers' is not built yet",
+        ),
         ({"path": "/readonly"}, "path", "not writable"),
         (
             {"herdmesh.restart.backoff.ms": "10", "herdmesh.restart.backoff.max.ms": "9"},

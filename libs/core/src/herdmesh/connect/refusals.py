@@ -72,6 +72,9 @@ _NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("topic.creation.groups", ("", "default"), "topic creation groups besides default are"),
     ("transaction.boundary", ("poll", "interval"), "boundaries set by the connector are"),
     ("offsets.storage.topic", ("",), "offsets topics of single connectors are"),
+    # Fences, offsets and topics are looked after in the worker's cluster: records in another would part from them.
+    ("consumer.override.bootstrap.servers", ("",), "reading from another cluster than the workers' is"),
+    ("producer.override.bootstrap.servers", ("",), "writing to another cluster than the workers' is"),
 )  # fmt: skip
 
 
