@@ -96,7 +96,12 @@ async def test_errors_name_cause_and_next_step(mesh: Mesh, tmp_path: Path) -> No
     bad.write_text(json.dumps({"name": "bad", "config": {**parquet_sink("t", tmp_path), "tasks.max": "0"}}))
     code, _, stderr = await herd(mesh, "apply", "-f", str(bad))
     assert code == 5
+    assert "connector bad: the config was refused" in stderr
     assert "tasks.max" in stderr
+    code, result, _ = await herd(mesh, "validate", "-f", str(bad), "-o", "json")
+    assert (code, result["error_count"]) == (5, 1)
+    wrong = {one["value"]["name"]: one["value"]["errors"] for one in result["configs"] if one["value"]["errors"]}
+    assert wrong == {"tasks.max": ["Invalid value 0 for configuration tasks.max: Value must be at least 1"]}
     code, _, stderr = await herd(mesh, "apply", "-f", str(tmp_path / "missing.json"))
     assert code == 2
     assert "missing.json" in stderr

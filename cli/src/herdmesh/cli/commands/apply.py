@@ -1,4 +1,4 @@
-"""`herd apply`: create or replace connectors from files a Connect user already has."""
+"""`herd apply` and `herd validate`: connectors from files a Connect user already has, stored or only looked at."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, err, out, print_json
+from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
+from herdmesh.cli.output import Format, out, print_json
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
@@ -30,7 +30,6 @@ def apply(
     ],
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only validate, on a worker that has the plugin.")] = False,
 ) -> None:
     """Create connectors, or replace the configs of those that exist."""
 
@@ -38,7 +37,7 @@ def apply(
         results: list[views.Json] = []
         for source in files:
             for name, config in read_connectors(source):
-                results.append(await (_validate if dry_run else _apply)(client, name, config))
+                results.append(await _apply(client, name, config))
         if output is Format.JSON:
             print_json(results if len(results) != 1 else results[0])
 
@@ -55,13 +54,34 @@ def apply(
             out.print(f"connector [bold]{escape(name)}[/] {verb}")
         return {"result": verb, **views.connector(reply.connector)}
 
-    async def _validate(client: HerderClient, name: str, config: dict[str, Any]) -> views.Json:
-        request = messages.ValidateConfigRequest(config=to_properties({"name": name, **config}))
-        reply = await client.call(lambda stub: stub.ValidateConfig, request)
-        refuse_invalid(name, reply.validation)
-        if output is Format.TABLE:
-            err.print(f"connector [bold]{escape(name)}[/] is valid; nothing was changed")
-        return {"result": "valid", "name": name}
+    with_herder(output, herder, work)
+
+
+def validate(
+    files: Annotated[
+        list[str],
+        typer.Option("-f", "--file", metavar="FILE|-", help='{"name","config"} or a flat config; - is stdin.'),
+    ],
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Say what is wrong with configs, on a worker that has the plugin; -o json has Connect's validation result."""
+
+    async def work(client: HerderClient) -> None:
+        found: list[worker_service.ConfigValidation] = []
+        for source in files:
+            for name, config in read_connectors(source):
+                request = messages.ValidateConfigRequest(config=to_properties({"name": name, **config}))
+                reply = await client.call(lambda stub: stub.ValidateConfig, request)
+                found.append(reply.validation)
+                if output is Format.TABLE:
+                    refuse_invalid(name, reply.validation)
+                    out.print(f"connector [bold]{escape(name)}[/] is valid; nothing was changed")
+        if output is Format.JSON:
+            shown = [views.validation(one) for one in found]
+            print_json(shown if len(shown) != 1 else shown[0])
+            if any(one.error_count for one in found):
+                raise typer.Exit(EXIT_CODES["CONFIG_INVALID"])
 
     with_herder(output, herder, work)
 

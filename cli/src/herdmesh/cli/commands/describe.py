@@ -76,7 +76,7 @@ def describe_plugin(
             [
                 escape(one["name"]),
                 one["type"].lower(),
-                "[bold]required[/]" if one["required"] else escape("" if one["default"] is None else one["default"]),
+                "[bold]required[/]" if one["required"] else escape(one["default_value"] or ""),
                 one["importance"].lower(),
                 escape(one["documentation"]),
             ]
