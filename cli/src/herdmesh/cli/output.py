@@ -165,7 +165,7 @@ def task_rows(connector: Json) -> list[list[str]]:
                 colored(task["state"]),
                 escape(task["worker_id"] or "-"),
                 moved.get("activity", "-").lower(),
-                count(moved.get("lag_records")),
+                count(moved.get("lag_records") if task["state"] == "RUNNING" else None),
                 count(moved.get("records_out")),
                 count(round(moved.get("records_per_second", 0))),
                 count(task["start_count"]),

@@ -151,7 +151,13 @@ def _print_connector(found: views.Json) -> None:
             ]
             for number, one in partitions
         ]
-        out.print(table("\noffsets", ("TASK", "TOPIC", "PARTITION", "COMMITTED", "END", "LAG"), rows))
+        out.print(
+            table(
+                "\noffsets, as their runs saw them last",
+                ("TASK", "TOPIC", "PARTITION", "COMMITTED", "END", "LAG"),
+                rows,
+            )
+        )
     rows = [[escape(key), escape("null" if value is None else str(value))] for key, value in found["config"].items()]
     out.print(table("\nconfig", ("KEY", "VALUE"), rows))
 

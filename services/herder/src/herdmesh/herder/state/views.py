@@ -272,6 +272,8 @@ def _lag(type_: ConnectorType, tasks: tuple[TaskView, ...]) -> int:
         return -1
     total = 0
     for task in tasks:
+        if task.status.state is not RunState.RUNNING:
+            return -1  # nobody looks at its partitions: what was known when it ended says nothing of now
         if task.progress is None or task.progress.lag_records is None:
             return -1
         total += task.progress.lag_records
