@@ -15,7 +15,8 @@ The rule:
 - Budget: at most attempts_max restarts within any window_ms. It counts restarts, whether the unit ran well in between
   or not. Once it is spent the unit stays FAILED until somebody acts, also after the window: whatever fails so often
   needs a human. A restart after UNREACHABLE is not counted: all tasks share that cause, no restart of one makes it
-  better or worse, and once it is over nobody is needed. Where the leader changes meanwhile, one may be counted.
+  better or worse, and once it is over nobody is needed; for that it waits OUTAGE_BACKOFF_MAX_MS at most. Where the
+  leader changes meanwhile, one may be counted.
 - What gives a new account: a restart that somebody asks for, a changed config, stop and resume. What costs nothing: a
   worker that dies, leaves or is drained, a move, a pause, another leader. While its connector is paused a unit waits.
 
@@ -51,6 +52,8 @@ _KEYS = (ENABLED_KEY, ATTEMPTS_MAX_KEY, WINDOW_MS_KEY, BACKOFF_MS_KEY, BACKOFF_M
 
 FENCED_BACKOFF_MS = 1_000
 FENCED_PAUSE_MS = 60_000
+#: An attempt without a broker costs little, and how long this is, is how long everything stands still after an outage.
+OUTAGE_BACKOFF_MAX_MS = 30_000
 
 _BY_ITSELF = frozenset({ErrorClass.RETRIABLE, ErrorClass.UNKNOWN, ErrorClass.FENCED, ErrorClass.UNREACHABLE})
 _DOUBLINGS_MAX = 40
@@ -104,6 +107,8 @@ class Account:
         if self.verdict is not Verdict.RESTART:
             return
         wait_ms = backoff_ms(policy, self.in_a_row + 1, chance(len(self.attempts_ms) + 1))
+        if self.is_free:
+            wait_ms = min(wait_ms, OUTAGE_BACKOFF_MAX_MS)
         self.next_ms = now + wait_ms
         if failure.error_class is ErrorClass.FENCED:
             pause_ms = FENCED_BACKOFF_MS if self.fenced_ms is None else self.fenced_ms + FENCED_PAUSE_MS - now
