@@ -20,10 +20,8 @@ from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import holds, leadership, lifecycle, policy, reign, sessions, tasksets
 from herdmesh.herder.state.instructions import StartUnit
 from herdmesh.herder.state.mesh import Mesh
-from herdmesh.herder.state.model import Holding, RunState
+from herdmesh.herder.state.model import Holding
 from herdmesh.herder.state.records import Connector, Member, Unit
-from herdmesh.statusstore.service import writes as status_service
-from herdmesh.statusstore.state import writes as status_writes
 from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.worker.state import events as worker_events
 from herdmesh.worker.state.machine import WorkerState
@@ -41,19 +39,6 @@ def _no_fence() -> Generator[None]:
         mesh.touch(connector.name)
 
     with patch.object(tasksets, "_fence", forget):
-        yield
-
-
-def _fenced_elsewhere() -> Generator[None]:
-    """A number of a lost worker counts as fenced as soon as it runs elsewhere."""
-    said = holds.said
-
-    def forget(mesh: Mesh, connector: Connector, unit: Unit, state: RunState | None) -> None:
-        said(mesh, connector, unit, state)
-        if state is RunState.RUNNING and unit.id.task is not None:
-            connector.unfenced.discard(unit.id.task)
-
-    with patch.object(holds, "said", forget):
         yield
 
 
@@ -238,23 +223,6 @@ def _block_unwritten() -> Generator[None]:
         yield
 
 
-def _reigns_on() -> Generator[None]:
-    """A leader that reads of a newer epoch goes on until its clock says that its lease is over."""
-    with patch.object(leadership, "yield_to_newer", _nothing):
-        yield
-
-
-def _late_removal() -> Generator[None]:
-    """A removal of statuses takes whatever is there when it is carried out."""
-    decide = status_writes.decide_connector_deletion
-
-    def all_of_it(state: Any, connector: str, tasks_from: int | None, include_topics: bool, _: int) -> Any:
-        return decide(state, connector, tasks_from, include_topics)
-
-    with patch.object(status_service, "decide_connector_deletion", all_of_it):
-        yield
-
-
 def _statuses_left() -> Generator[None]:
     """Statuses of what was deleted stay."""
     with patch.object(lifecycle, "_clean_statuses", _nothing):
@@ -267,7 +235,6 @@ MUTANTS: dict[str, Callable[[], Any]] = {
     for name, mutant in {
         "no fence before a new task set": _no_fence,
         "claim not verified": _unverified_claim,
-        "fenced because it runs elsewhere": _fenced_elsewhere,
         "stale epoch accepted": _stale_epoch,
         "adoption by generation alone": _adoption_by_generation,
         "equal generations": _equal_generations,
@@ -284,7 +251,8 @@ MUTANTS: dict[str, Callable[[], Any]] = {
         "generations begin anew with an epoch": _claims_without_bound,
         "generations told before they are reserved": _block_unwritten,
         "statuses of deleted connectors stay": _statuses_left,
-        "late removal of statuses": _late_removal,
-        "leader reigns on past a newer epoch": _reigns_on,
     }.items()
 }
+
+#: Found once in some hundred stories: hunted by `make soak` alone.
+RARE = frozenset({"claim not verified"})

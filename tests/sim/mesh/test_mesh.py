@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.mesh.mutants import MUTANTS
+from tests.sim.mesh.mutants import MUTANTS, RARE
 from tests.sim.mesh.story import Report, quiet, tell
 from tests.support import tally
 from tests.support.sizes import SOAKING, soak_or
@@ -39,15 +39,16 @@ _FOLDER = Path(__file__).parent
 #: that found it last comes first, so that one is enough until the product changes what happens in it.
 MUTANT_STORIES = soak_or(60, 1_000)
 FOUND_AT = {
-    "stale epoch accepted": 4,
-    "no fence before a new task set": 13,
-    "lost timer": 1,
-    "restart budget ignored": 13,
-    "forgotten stray after a broken session": 17,
-    "drained worker gets work": 1,
-    "leader writes after its epoch": 48,
-    "lease never ends": 1,
+    "no fence before a new task set": 5,
+    "stale epoch accepted": 24,
+    "adoption by generation alone": 2,
+    "lost timer": 2,
+    "restart budget ignored": 3,
+    "forgotten stray after a broken session": 15,
+    "leader writes after its epoch": 24,
+    "statuses of deleted connectors stay": 1,
 }
+HUNTED = [mutant for mutant in MUTANTS if SOAKING or mutant not in RARE]
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +94,7 @@ def _pool() -> Pool:
 def hunts() -> Iterator[dict[str, AsyncResult[Found]]]:
     """All mutants, side by side."""
     with _pool() as pool:
-        yield {mutant: pool.apply_async(_hunt, (mutant,)) for mutant in MUTANTS}
+        yield {mutant: pool.apply_async(_hunt, (mutant,)) for mutant in HUNTED}
 
 
 class _Watch:
@@ -146,7 +147,7 @@ def test_no_promise_is_broken() -> None:
 
 
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize("mutant", MUTANTS)
+@pytest.mark.parametrize("mutant", HUNTED)
 def test_the_simulator_finds(mutant: str, hunts: dict[str, AsyncResult[Found]]) -> None:
     """A build with this safety switched off breaks promises, and the checks see it."""
     found = hunts[mutant].get()
