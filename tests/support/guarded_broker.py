@@ -148,6 +148,14 @@ class GuardedBroker:
         entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
         await _done(self._admin.incremental_alter_configs([resource]))
+        asked = ConfigResource(ConfigResource.Type.TOPIC, name)
+        async with asyncio.timeout(_TIMEOUT_S):
+            # as with rules, the controller has it before the broker
+            while True:
+                (future,) = self._admin.describe_configs([asked]).values()
+                if (await asyncio.wrap_future(future))["cleanup.policy"].value == policy:
+                    return
+                await asyncio.sleep(0.01)
 
     async def has_topic(self, name: str) -> bool:
         listed = await asyncio.to_thread(self._admin.list_topics, timeout=_TIMEOUT_S)
