@@ -111,6 +111,16 @@ def test_what_each_class_leads_to(error_class: ErrorClass, verdict: Verdict) -> 
     assert off.verdict is not Verdict.RESTART
 
 
+@pytest.mark.parametrize("decided", ErrorClass)
+@pytest.mark.parametrize("shown", [None, *ErrorClass])
+def test_what_was_decided_is_explained_whatever_the_status_says(decided: ErrorClass, shown: ErrorClass | None) -> None:
+    for enabled in (True, False):
+        numbers, account = RestartPolicy(enabled=enabled), Account("tag")
+        account.fail(numbers, failure(decided), 1_000, None, lambda _: 0.0)
+        told = policy.explained(numbers, account, None if shown is None else failure(shown), "`herd restart a`", False)
+        assert decided in told
+
+
 def test_a_unit_that_stayed_up_begins_its_backoff_anew_but_not_its_budget() -> None:
     numbers = RestartPolicy(attempts_max=3, jitter=0.0)
     account = Account()

@@ -225,8 +225,9 @@ def shown(policy: RestartPolicy, account: Account, failed: bool, under_way: bool
 
 def explained(policy: RestartPolicy, account: Account, failure: Failure | None, cure: str, paused: bool) -> str:
     """Why a FAILED unit is not RUNNING and what happens next, in one line. The time of a restart is added where times
-    are written as text. `cure` = the command that restarts it."""
-    failed = failure or account.failure
+    are written as text. `failure` = what its status says, `cure` = the command that restarts it."""
+    # What was decided was decided on the account's failure; a status read since may tell of another, or of none.
+    failed = account.failure or failure
     error_class = failed.error_class if failed is not None else ErrorClass.UNKNOWN
     match account.verdict:
         case Verdict.RESTART if account.next_ms is None:
