@@ -77,6 +77,8 @@ class Checker:
         self.starts: dict[UnitId, list[Start]] = {}
         self.stops: dict[tuple[UnitId, str], int] = {}
         self.moves = 0
+        #: units that were told to stop in order to move and did not start since.
+        self.moving: set[UnitId] = set()
         self.restarts: Counter[UnitId] = Counter()
         #: every request so far, answered or not.
         self.asked: list[Operation] = []
@@ -190,6 +192,8 @@ class Checker:
                 self.stops.setdefault((unit, worker.name), self._world.now)
                 if reason.startswith("it failed"):
                     self._restarted(unit)
+                if reason.startswith("moves to "):
+                    self.moving.add(unit)
                 self.moves += 1
             case ins.Heartbeat():
                 pass
@@ -210,6 +214,7 @@ class Checker:
         self.counts["starts"] += 1
         self.moves += 1
         unit, order = start.unit, start.assignment.order
+        self.moving.discard(unit)
         earlier = self.starts.setdefault(unit, [])
         first, limit = self._blocks.get(epoch, (0, 0))
         if order[0] != epoch or not first <= order[1] < limit:
