@@ -189,7 +189,11 @@ class WorkerProcess(Node):
             case questions.SetLogger(logger=logger, level=level):
                 self.levels[logger] = level
                 return session_pb.CommandReply(loggers=[admin_pb.LoggerEntry(logger=logger, level=level)])
-            case questions.AlterOffsets(connector=connector):
+            case questions.AlterOffsets(connector=connector, config_offset=config_offset):
+                manifest = self.world.config_log.manifest_since(connector, config_offset or 0)
+                if manifest is not None and not manifest.deleted:
+                    failure = Failure("there is a connector of that name by now", error_class=ErrorClass.FENCED)
+                    return session_pb.CommandReply(failure=wire.failure_to(failure))
                 self.world.checker.altered(connector)
                 return session_pb.CommandReply()
             case _:

@@ -8,16 +8,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import ConfigRecord, ManifestRecord, TargetState, TargetStateRecord
+from herdmesh.connect.config_records import ManifestRecord, TargetState, TargetStateRecord
 from herdmesh.engine import RunEnd, claims
 from herdmesh.engine.contract import ErrorClass, RunSpec, TaskSetClaim
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
-from libs.core.tests.engine.harness import Kafka, Link, make_spec, run_here
+from libs.core.tests.engine.harness import Kafka, Link, make_spec, run_here, write
 from libs.core.tests.engine.sinks import PATH
 from tests.support.guarded_broker import GuardedBroker
 
@@ -32,17 +30,6 @@ def kafka_topics(kafka_bootstrap: str) -> Kafka:
 def manifest(connector: str, generation: int, **more: Any) -> ManifestRecord:
     made = ManifestRecord(connector, "i1", task_digests=DIGESTS, task_count=2, task_config_generation=generation)
     return msgspec.structs.replace(made, **more)
-
-
-def write(bootstrap: str, topic: str, *records: ConfigRecord) -> None:
-    """One transaction, as the config store writes."""
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    for record in records:
-        key, value = config_topic.encode(record)
-        producer.produce(topic, key=key, value=value)
-    producer.commit_transaction(20)
 
 
 def claiming(kafka: Kafka, name: str, config: str, offset: int, digest: str = "7:aa") -> RunSpec:

@@ -40,7 +40,9 @@ _REFUSED = frozenset((KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_
 
 
 def contradicts(manifest: ManifestRecord, claim: TaskSetClaim, task: int) -> bool:
-    """True when the manifest says that the claim's task set is not in force."""
+    """True when the manifest says that the claim's task set is not in force, or that a connector is that should not."""
+    if not claim.incarnation:
+        return not manifest.deleted
     digests = manifest.task_digests
     digest = f"{manifest.task_config_generation}:{digests[task]}" if task < len(digests) else ""
     return manifest.deleted or manifest.incarnation != claim.incarnation or digest != claim.task_digest
@@ -84,6 +86,8 @@ class ClaimCheck:
             raise TaskFenced(
                 f"{spec.connector}-{spec.task} belongs to a task set that is not in force any more; whoever started it "
                 "had not read of the new one"
+                if claim.incarnation
+                else f"there is a connector {spec.connector} by now; whoever asked had not read of it"
             )
         return max(end, claim.offset)
 

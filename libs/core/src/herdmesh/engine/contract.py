@@ -48,7 +48,8 @@ class ErrorClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TaskSetClaim:
-    """Which task set a run believes to be part of, and from where in the config topic newer ones would be found."""
+    """Which task set a run believes to be part of, and from where in the config topic newer ones would be found. With
+    an empty incarnation: that there is no such connector."""
 
     config_topic: str
     offset: int

@@ -151,7 +151,10 @@ def _asked_from(epoch: int, response: session_pb2.SessionResponse) -> events.Ask
             offsets = tuple(
                 (one.partition_json, one.offset_json if one.HasField("offset_json") else None) for one in alter.offsets
             )
-            wanted = questions.AlterOffsets(alter.connector, config_from(alter.config), offsets)
+            applied = alter.revision.next_offsets
+            wanted = questions.AlterOffsets(
+                alter.connector, config_from(alter.config), offsets, applied[0] if applied else None
+            )
             return events.Asked(epoch, alter.command_id, wanted)
         case "plan_task_configs":
             plan = response.plan_task_configs

@@ -82,7 +82,8 @@ def forget(mesh: Mesh, call: Call) -> None:
 
 def _write(mesh: Mesh, call: Call, request: CreateConnector) -> None:
     call.stage = Stage.OFFSETS
-    commands.ask_able(mesh, call, AlterOffsets(call.name, call.config or {}, request.initial_offsets))
+    question = AlterOffsets(call.name, call.config or {}, request.initial_offsets, mesh.config_revision)
+    commands.ask_able(mesh, call, question)
 
 
 def _may_create(call: Call) -> bool:

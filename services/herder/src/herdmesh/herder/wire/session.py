@@ -147,6 +147,8 @@ def _ask(result: pb.SessionResponse, command_id: str, question: qu.Question) -> 
             alter = pb.AlterOffsetsCommand(
                 command_id=command_id, connector=name, config=_properties(config), offsets=offsets
             )
+            if question.revision is not None:
+                alter.revision.CopyFrom(revisions.to_proto(question.revision))
             result.alter_offsets.CopyFrom(alter)
         case qu.SetDraining(draining=draining, request_id=request_id):
             drain = pb.SetDraining(draining=draining, command_id=command_id, request_id=request_id)

@@ -76,6 +76,11 @@ class RunSpecs:
             return None
         return TaskSetClaim(topic, config_offset, assignment.incarnation, assignment.task_digest)
 
+    def absence(self, config_offset: int | None) -> TaskSetClaim | None:
+        """What a writer of offsets is to verify: that the connector still is not there."""
+        topic = self._settings.config_storage_topic
+        return TaskSetClaim(topic, config_offset, "", "") if topic and config_offset is not None else None
+
     def run_spec(self, unit: UnitId, spec: TaskSpec, run_id: str, has_committed: bool) -> RunSpec:
         """Everything a run needs. Raises ConfigError, and whatever the author's `task_class` raises."""
         task_class = self.plugin(spec.connector_config).load().task_class()
