@@ -88,6 +88,10 @@ def _stop_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | Non
             holds.stop(mesh, connector, unit, "its config changed", destination=hold.worker_id)
         elif hold.assignment.generation < entry.restarts.get(unit.id.task, 0):
             restarts.restart_unit(mesh, connector, unit)
+        elif hold.assignment.generation < holds.reported(mesh, unit.id) < mesh.next_generation:
+            # It was adopted before the last word of a later owner was known, and that stands over all it will say.
+            unit.restarting = True
+            holds.stop(mesh, connector, unit, "a newer owner has reported it", destination=hold.worker_id)
 
 
 def _make_units(connector: Connector, entry: ConnectorEntry) -> None:
