@@ -254,7 +254,8 @@ def test_an_older_claim_loses_also_when_the_newer_is_over_and_nobody_wrote_of_it
     owner = next(worker for worker in world.workers.values() if unit in worker.held)
     mine = owner.held[unit].assignment
     world.give_up(owner, unit)
-    world.post(ev.StatusDeleted(unit))
+    world.run()
+    world.herder.handle(ev.StatusDeleted(unit), world.now)
     thief = ev.WorkerHello(
         world.new_session(owner), "w3", "w3-life", "w3:1", 8, (SINK,),
         (Holding(unit, replace(mine, generation=mine.generation - 1), RunState.RUNNING),), 1,

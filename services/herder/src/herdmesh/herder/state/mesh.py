@@ -223,6 +223,7 @@ class Mesh:
         """`hold` becomes the unit's one hold."""
         assert unit.hold is None, f"{unit.id} is held already"
         unit.hold = hold
+        unit.newest_generation = max(unit.newest_generation, hold.assignment.generation)
         unit.destination = None
         unit.idle_since_ms = None
         unit.waits_for = ""

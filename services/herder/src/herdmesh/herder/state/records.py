@@ -121,6 +121,8 @@ class Unit:
     status_change: StatusChange | None = None
     status_ms: int = 0
     start_count: int = 0
+    #: of the newest assignment this leader gave or adopted: an older claim was replaced, also once the newer is over.
+    newest_generation: int = 0
     idle_since_ms: int | None = None
     progress: TaskProgress | None = None
 

@@ -126,7 +126,7 @@ def _adopt(mesh: Mesh, member: Member, holding: Holding, counted: bool) -> bool:
     claim = Hold(member.worker_id, holding.assignment, mesh.now)
     entry = connector.stored
     others = max((other.assignment.order for other in unit.holds()), default=(0, 0))
-    newest = max(0, holds.reported(mesh, holding.unit))
+    newest = max(unit.newest_generation, holds.reported(mesh, holding.unit))
     stale = claim.assignment.order < others or claim.assignment.generation < newest
     if entry is None or stale or not holds.matches(entry, holding.unit, holding.assignment):
         mesh.stray(unit, claim)
