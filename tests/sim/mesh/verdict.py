@@ -143,6 +143,9 @@ def _state(
             found.append(f"{unit} is FAILED without a reason")
     elif one.state.value != expected:
         found.append(f"{unit} is {one.state}, wanted {expected}")
+    mine = worker.state.connectors.get(unit.connector) if unit.task is None else worker.state.tasks.get(one.unit)
+    if mine is not None and mine.giving_up:
+        found.append(f"{unit} is being stopped on {worker.name}")
     if unit.task is None:
         if target is TargetState.STARTED and one.state.value == "RUNNING":
             found += _task_set(connector)
@@ -150,8 +153,6 @@ def _state(
     if one.state.value == "RUNNING" and "always" in (connector.config or {}):
         found.append(f"{unit} runs, and will fail")
     task = worker.state.tasks.get(one.unit)
-    if task is not None and task.giving_up:
-        found.append(f"{unit} is being stopped on {worker.name}")
     owners = world.dataplane.owners.get((unit.connector, unit.task), [])
     idle = task is not None and task.phase is Phase.IDLE
     if one.state.value == "RUNNING" and not idle and not any(run.worker is worker for run in owners):
