@@ -89,7 +89,8 @@ def _stop_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | Non
         elif hold.assignment.generation < entry.restarts.get(unit.id.task, 0):
             restarts.restart_unit(mesh, connector, unit)
         elif hold.assignment.generation < holds.reported(mesh, unit.id) < mesh.next_generation:
-            # It was adopted before the last word of a later owner was known, and that stands over all it will say.
+            # A leader before us gave it to somebody else later, whose last word was written after we adopted this one,
+            # and stands over all that it will say.
             unit.restarting = True
             holds.stop(mesh, connector, unit, "a newer owner has reported it", destination=hold.worker_id)
 
