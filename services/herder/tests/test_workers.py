@@ -268,9 +268,9 @@ def test_an_older_claim_loses_also_when_the_newer_is_over_and_nobody_wrote_of_it
 def test_what_was_adopted_starts_anew_below_the_late_word_of_a_newer_owner(
     world: World, ahead: int, restarts: int
 ) -> None:
-    """1. The leader before started a-0 elsewhere, and it was given up there; 2. its first owner, cut off until now, keeps
-    it; 3. what the newer owner said arrives, and would stand over all that the first one says. A generation above all
-    that were ever given out is of another history: no start of ours would reach it."""
+    """1. The leader before started a-0 elsewhere, and it was given up there; 2. its first owner, cut off until now,
+    keeps it; 3. what the newer owner said arrives, and would stand over all that the first one says. A generation above
+    all that were ever given out is of another history: no start of ours would reach it."""
     unit = UnitId("a", 0)
     owner = next(worker for worker in world.workers.values() if unit in worker.held)
     other = next(worker for worker in world.workers.values() if worker is not owner)
