@@ -41,7 +41,7 @@ MUTANT_STORIES = soak_or(60, 1_000)
 FOUND_AT = {
     "no fence before a new task set": 5,
     "stale epoch accepted": 24,
-    "adoption by generation alone": 2,
+    "adoption by generation alone": 6,
     "lost timer": 2,
     "restart budget ignored": 3,
     "forgotten stray after a broken session": 15,
