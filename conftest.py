@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.broker import QUICK_JVM, Broker
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.topic_names import topic_names
 
@@ -35,7 +35,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The session's broker, on any free port, with data in a temporary folder. Never stop or kill this one.
 
     It allows shorter election sessions than Kafka's default of 6 s, for tests that do not measure a take-over."""
-    broker = Broker(tmp_path_factory.mktemp("kafka"), port=0, settings={"group.min.session.timeout.ms": "1000"})
+    settings = {"group.min.session.timeout.ms": "1000"}
+    broker = Broker(tmp_path_factory.mktemp("kafka"), port=0, settings=settings, jvm=QUICK_JVM)
     asyncio.run(broker.start())
     try:
         yield broker

@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bench.herder.figures import FULL, QUICK, TOPIC, Answers, Sizes, ask, rows, write_one
+from bench.herder.figures import FULL, QUICK, TOPIC, Answers, Sizes, ask, rows, warm, write_one
 from bench.herder.sides import JavaSide, OurSide, Side
 from bench.table import table
 from herdmesh.devstack.broker import Broker
@@ -35,6 +35,8 @@ async def main(sizes: Sizes) -> None:
             for future in admin.create_topics([NewTopic(TOPIC, 1, 1)]).values():
                 await asyncio.to_thread(future.result)
             await asyncio.to_thread(write_one, broker.bootstrap)
+            print("warming the broker", flush=True)
+            await asyncio.to_thread(warm, broker.bootstrap, sizes)
             ours = await _measure(OurSide(broker, folder / "stack"), broker, folder / "ours", sizes)
             java = await _measure(JavaSide(broker, folder), broker, folder / "theirs", sizes)
         finally:

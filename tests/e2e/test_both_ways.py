@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow.dataset
 import pytest
 
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_messages
+from herdmesh.rpc.request_ids import new_request_id
 from tests.support.mesh import Mesh, assert_exact, parquet_sink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session")]
@@ -107,6 +109,25 @@ async def test_source_resumes_where_it_was(mesh: Mesh, tmp_path: Path, tmp_topic
     await mesh.until_running(name, 1)
     values = await asyncio.to_thread(mesh.consume_values, topic, 101)
     assert values == [f"line {number}".encode() for number in range(101)]
+    await _until_topics(mesh, name, [topic])
+    reset = admin_messages.ResetTopicsRequest(request_id=new_request_id(), name=name)
+    await mesh.client.call(lambda stub: stub.ResetTopics, reset)
+    await _until_topics(mesh, name, [])
+    with file.open("a") as more:
+        more.write("line 101\n")
+    await _until_topics(mesh, name, [topic])
+    await mesh.delete(name)
+    await _until_topics(mesh, name, [])
+
+
+async def _until_topics(mesh: Mesh, name: str, topics: list[str]) -> None:
+    """Until these are the topics that the connector is known to use (KIP-558)."""
+    request = admin_messages.ListTopicsRequest(name=name)
+    async with asyncio.timeout(30):
+        found = await mesh.client.call(lambda stub: stub.ListTopics, request)
+        while list(found.topics) != topics:
+            await asyncio.sleep(0.2)
+            found = await mesh.client.call(lambda stub: stub.ListTopics, request)
 
 
 def _running(shown: dict[str, Any]) -> bool:

@@ -18,8 +18,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_sco
 
 async def herd(mesh: Mesh, *arguments: str, stdin: str = "") -> tuple[int, Any, str]:
     """(exit code, parsed standard output or its text, standard error)."""
+    herder = () if arguments[0] == "history" else ("--herder", mesh.stack.state.herder)
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "herdmesh.cli", *arguments, "--herder", mesh.stack.state.herder),
+        *(sys.executable, "-m", "herdmesh.cli", *arguments, *herder),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -95,7 +96,12 @@ async def test_errors_name_cause_and_next_step(mesh: Mesh, tmp_path: Path) -> No
     bad.write_text(json.dumps({"name": "bad", "config": {**parquet_sink("t", tmp_path), "tasks.max": "0"}}))
     code, _, stderr = await herd(mesh, "apply", "-f", str(bad))
     assert code == 5
+    assert "connector bad: the config was refused" in stderr
     assert "tasks.max" in stderr
+    code, result, _ = await herd(mesh, "validate", "-f", str(bad), "-o", "json")
+    assert (code, result["error_count"]) == (5, 1)
+    wrong = {one["value"]["name"]: one["value"]["errors"] for one in result["configs"] if one["value"]["errors"]}
+    assert wrong == {"tasks.max": ["Invalid value 0 for configuration tasks.max: Value must be at least 1"]}
     code, _, stderr = await herd(mesh, "apply", "-f", str(tmp_path / "missing.json"))
     assert code == 2
     assert "missing.json" in stderr
@@ -166,3 +172,36 @@ async def test_what_an_operator_asks(mesh: Mesh, tmp_path: Path, tmp_topic: Call
     await herd(mesh, "set-logger", "herdmesh.worker", "info", "--worker", victim)
     code, failed, _ = await herd(mesh, "set-logger", "herdmesh.worker", "loud", *json_out)
     assert (code, failed["error"]["reason"]) == (5, "CONFIG_INVALID")
+
+
+async def test_create_patch_history_and_restore(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+    """A connector begins in the state and at the offsets of its create; an earlier config comes back, secrets kept."""
+    name, lines, json_out = tmp_topic("src"), tmp_path / "in.txt", ("-o", "json")
+    lines.write_text("first\nsecond\n")
+    config = {"connector.class": "FileStreamSource", "file": str(lines), "topic": mesh.create_topic(tmp_topic())}
+    secret = "producer.override.sasl.password"
+    files = {
+        "source.json": {"name": name, "config": {**config, secret: "hush"}, "initial_state": "STOPPED"},
+        "offsets.json": {"offsets": [{"partition": {"filename": str(lines)}, "offset": {"position": 6}}]},
+        "patch.json": {"file": str(tmp_path / "other.txt"), "added": 1},
+    }
+    for file, document in files.items():
+        (tmp_path / file).write_text(json.dumps(document))
+    source, offsets, patch = (str(tmp_path / file) for file in files)
+
+    code, made, _ = await herd(mesh, "create", "-f", source, "--offsets", offsets, *json_out)
+    assert (code, made["result"], made["target_state"]) == (0, "created", "STOPPED")
+    code, patched, _ = await herd(mesh, "patch", name, "added=2", f"{secret}-", "-f", patch, *json_out)
+    assert (code, patched["config"]["added"], secret in patched["config"]) == (0, "2", False)
+    stores = ("--config-store", mesh.stack.state.config_store)
+    code, changes, _ = await herd(mesh, "history", name, *stores, *json_out)
+    assert changes[0]["changed"] == sorted(["added", "file", secret])
+    first = changes[-1]
+    assert (first["redacted"], "hush" in str(changes)) == ([secret], False)
+    assert "@" in first["caller"]
+    restore = ("restore", name, "--revision", first["revision"].rpartition("@")[2], *stores, *json_out)
+    code, refused, _ = await herd(mesh, *restore)
+    assert (code, secret in refused["error"]["message"]) == (2, True)
+    code, restored, _ = await herd(mesh, *restore, "--secret", f"{secret}=again")
+    assert (code, restored["config"]) == (0, {**config, "name": name, secret: "again"})
+    assert restored["target_state"] == "STOPPED"

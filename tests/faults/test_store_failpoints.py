@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.topicstore import Stage
 from tests.support import tally
 from tests.support.sizes import soak_or
@@ -79,7 +79,7 @@ async def _play(broker: Broker, numbers: Iterable[int], folder: Path) -> list[Re
 
 async def _play_on_a_broker_of_their_own(numbers: Iterable[int], folder: Path) -> list[Report]:
     """Runs that kill the broker."""
-    broker = Broker(folder / "kafka", port=0, settings=BROKER_SETTINGS)
+    broker = Broker(folder / "kafka", port=0, settings=BROKER_SETTINGS, jvm=QUICK_JVM)
     await broker.start()
     try:
         return await _play(broker, numbers, folder)

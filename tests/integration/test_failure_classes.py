@@ -59,4 +59,4 @@ async def test_a_right_that_is_missing_is_the_configs_fault(
 async def test_a_broker_that_is_away_comes_back(tmp_topic: Callable[..., str]) -> None:
     """After refused logins of other runs, too."""
     _, found = await outcome("127.0.0.1:9", tmp_topic("source"), tmp_topic(), {})
-    assert found is ErrorClass.RETRIABLE
+    assert found is ErrorClass.UNREACHABLE

@@ -18,10 +18,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.rpc.errors import HerdmeshError
-from tests.support.beside_java import AGREE_S, Json, OurStores, RawTopics, agree, assert_targets
-from tests.support.java_connect import EXACTLY_ONCE, JavaConnect
+from tests.support.beside_java import AGREE_S, Json, OurStores, RawTopics, agree, assert_targets, beside_java
+from tests.support.java_connect import EXACTLY_ONCE, QUICK_CLIENTS, JavaConnect
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 RUNNING, PAUSED, STOPPED, FAILED = "RUNNING", "PAUSED", "STOPPED", "FAILED"
@@ -143,6 +143,7 @@ async def scene(bootstrap: str, folder: Path, topic: str, exactly_once: bool) ->
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(10)
     settings = {
+        **QUICK_CLIENTS,
         "offset.flush.interval.ms": "500",
         "config.providers": "file",
         "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
@@ -162,6 +163,7 @@ async def scene(bootstrap: str, folder: Path, topic: str, exactly_once: bool) ->
         await asyncio.to_thread(java.stop)
 
 
+@beside_java
 async def test_our_stores_say_what_java_says(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -31,11 +31,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.devstack.broker import Broker
-from tests.support.java_connect import DISCARDED, EXACTLY_ONCE, JavaConnect
+from tests.support.beside_java import beside_java
+from tests.support.java_connect import DISCARDED, EXACTLY_ONCE, QUICK_CLIENTS, JavaConnect
 from tests.support.mesh import Mesh, running_mesh
 from tests.support.sizes import SOAKING, soak_or
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(soak_or(300, 900))]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(soak_or(600, 3_600))]
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 WIDTH = 10
@@ -192,6 +193,7 @@ class Way:
             consumer.close()
 
 
+@beside_java
 @pytest.mark.parametrize(("mode", "end"), CASES)
 async def test_lines_survive_java_to_us_and_back(
     mode: str, end: str, kafka: Broker, tmp_topic: Callable[..., str], tmp_path: Path
@@ -230,6 +232,7 @@ async def test_lines_survive_java_to_us_and_back(
 
 def _settings(mode: str) -> dict[str, str]:
     return {
+        **QUICK_CLIENTS,
         "offset.flush.interval.ms": "500",
         # what a Java cluster that shares topics with a mesh has to have (docs/guarantees.md)
         "isolation.level": "read_committed",
@@ -238,7 +241,6 @@ def _settings(mode: str) -> dict[str, str]:
         "session.timeout.ms": "6000",
         "heartbeat.interval.ms": "1500",
         "consumer.session.timeout.ms": "6000",
-        "consumer.heartbeat.interval.ms": "1500",
         **(EXACTLY_ONCE if mode == "exactly-once" else {}),
     }
 

@@ -29,11 +29,11 @@ from herdmesh.api.configstore.v1 import leadership_service_pb2 as leadership
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write
 from herdmesh.rpc import properties
-from tests.support.beside_java import OurStores, RawTopics, java_view
-from tests.support.java_connect import DISCARDED, EXACTLY_ONCE, JavaConnect
+from tests.support.beside_java import OurStores, RawTopics, beside_java, java_view
+from tests.support.java_connect import DISCARDED, EXACTLY_ONCE, QUICK_CLIENTS, JavaConnect
 from tests.support.sizes import SOAKING
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 SINK = "org.apache.kafka.connect.file.FileStreamSinkConnector"
@@ -220,6 +220,7 @@ task that never ran when another worker wrote a status of a higher generation (K
 generations of its group begin at 1."""
 
 
+@beside_java
 @pytest.mark.parametrize("mode", MODES)
 async def test_java_runs_what_we_stored_and_we_take_it_back(
     mode: str, kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
@@ -230,6 +231,7 @@ async def test_java_runs_what_we_stored_and_we_take_it_back(
     admin: Any = AdminClient({"bootstrap.servers": kafka_bootstrap})
     admin.create_topics([NewTopic(group, 2, 1)])[group].result(10)
     settings = {
+        **QUICK_CLIENTS,
         "offset.flush.interval.ms": "500",
         "isolation.level": "read_committed",
         # the shortest the broker takes: should the leave be lost in the stop, nobody waits long

@@ -34,6 +34,7 @@ from tests.support.config_topic import TOPIC, revision
 from tests.support.config_world import Replica, follows_java
 from tests.support.fuzz import Raw
 from tests.support.java_status_rules import JavaStatuses
+from tests.support.side_by_side import SideBySide
 from tests.support.sizes import soak_or
 from tests.support.status_reading import reads_as_java
 
@@ -41,6 +42,8 @@ from tests.support.status_reading import reads_as_java
 _PURE_RECORDS = soak_or(4_000, 100_000)
 _REAL_RECORDS = soak_or(50_000, 100_000)
 _LISTED = 100
+#: One store waits for the broker while the other's records are read.
+together = SideBySide()
 _WAIT_S = 60.0
 
 
@@ -205,6 +208,7 @@ def _put_status(state: StatusState, number: int) -> Decision[None]:
     return Decision(decide_puts(state, [Put(status, PutMode.PUT)]).records, _nothing)
 
 
+@together
 @pytest.mark.timeout(600)
 async def test_a_config_store_lives_through_it(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     raw = list(fuzz.config_stream(3, _REAL_RECORDS))
@@ -223,6 +227,7 @@ async def test_a_config_store_lives_through_it(kafka_bootstrap: str, tmp_topic: 
     assert (kept.config, kept.foreign, kept.incarnation) == ({"number": str(number)}, False, "incarnation")
 
 
+@together
 @pytest.mark.timeout(600)
 async def test_a_status_store_lives_through_it(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
     raw = list(fuzz.status_stream(4, _REAL_RECORDS))

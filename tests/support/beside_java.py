@@ -29,6 +29,7 @@ from herdmesh.api.statusstore.v1 import status_read_service_pb2 as status_read
 from herdmesh.rpc import properties
 from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.java_connect import JavaConnect
+from tests.support.side_by_side import SideBySide
 from tests.support.statusstore_process import StatusStoreProcess
 
 Json = dict[str, Any]
@@ -36,6 +37,9 @@ Event = tuple[str, str]
 """Kind of a change and whom it is about."""
 
 AGREE_S = 45.0
+#: Of all tests in which a worker of Java's runs: they wait for it to start, for its tasks to end and for each other's
+#: groups; two and three JVMs at once are what the processors bear.
+beside_java = SideBySide(at_once=3)
 _TARGETS = {"RUNNING": "STARTED", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
 
 
@@ -189,7 +193,7 @@ class Followed:
             self.events.append(("RESTART", event.restart_requested.connector))
         elif kind == "session_key_changed" and self.complete.is_set():
             self.events.append(("SESSION_KEY", ""))
-        elif kind == "logger_level_changed":
+        elif kind == "logger_level_changed" and self.complete.is_set():
             self.events.append(("LOGGER", event.logger_level_changed.logger))
         for offset in event.meta.revision.next_offsets:
             assert offset >= self.config_revision, "the watch went back"

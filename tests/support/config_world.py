@@ -106,10 +106,14 @@ class Replica:
                 self.touched[name] = record.offset
 
 
-@lru_cache(maxsize=1_024)
 def connector_of(record: StoredRecord) -> str | None:
     """Whose state the record is part of, None for records of no connector and for those nobody can read."""
-    decoded = config_topic.decode(record.key, record.value)
+    return _connector_of(record.key, record.value)
+
+
+@lru_cache(maxsize=32_768)
+def _connector_of(key: bytes | None, value: bytes | None) -> str | None:
+    decoded = config_topic.decode(key, value)
     return None if isinstance(decoded, RestartRecord | Undecodable) else getattr(decoded, "connector", None)
 
 

@@ -31,7 +31,7 @@ from confluent_kafka.admin import (
     ResourceType,  # pyright: ignore[reportPrivateImportUsage]
 )
 
-from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.broker import QUICK_JVM, Broker
 
 _USERS = 16
 _TIMEOUT_S = 10.0
@@ -48,6 +48,7 @@ class GuardedBroker:
         self.broker = Broker(
             data_dir,
             port=0,
+            jvm=QUICK_JVM,
             settings={
                 "listeners": f"GUARDED://{self.guarded}",
                 "advertised.listeners": f"GUARDED://{self.guarded}",
@@ -147,6 +148,14 @@ class GuardedBroker:
         entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ConfigResource.Type.TOPIC, name, incremental_configs=[entry])
         await _done(self._admin.incremental_alter_configs([resource]))
+        asked = ConfigResource(ConfigResource.Type.TOPIC, name)
+        async with asyncio.timeout(_TIMEOUT_S):
+            # as with rules, the controller has it before the broker
+            while True:
+                (future,) = self._admin.describe_configs([asked]).values()
+                if (await asyncio.wrap_future(future))["cleanup.policy"].value == policy:
+                    return
+                await asyncio.sleep(0.01)
 
     async def has_topic(self, name: str) -> bool:
         listed = await asyncio.to_thread(self._admin.list_topics, timeout=_TIMEOUT_S)

@@ -9,14 +9,15 @@ was not taken because of a rebalance.
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import re
 import socket
 import subprocess
+import threading
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,15 @@ from herdmesh.devstack.java import find_java
 
 QUICK_JVM = ("-Xms64M", "-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """For tests: up in half the time, and never asked for speed afterwards."""
+
+QUICK_CLIENTS = {
+    # closing a consumer waits for its fetch to be answered, which takes so long where nothing new is
+    "fetch.max.wait.ms": "100",
+    "consumer.fetch.max.wait.ms": "100",
+    # a consumer learns by its next heartbeat that another joined its group
+    "consumer.heartbeat.interval.ms": "200",
+}
+"""Settings for tests whose worker does many things one after the other: clients that stop and join at once."""
 
 EXACTLY_ONCE = {"exactly.once.source.support": "enabled"}
 
@@ -96,7 +106,8 @@ class JavaConnect:
         port = _free_port()
         self.worker_id = f"127.0.0.1:{port}"
         self.log_path = folder / "connect.log"
-        self._url = f"http://{self.worker_id}"
+        self._looking = threading.Lock()
+        self._kept: http.client.HTTPConnection | None = None
         self._folder = folder
         self._jvm = tuple(jvm)
         self._process: subprocess.Popen[bytes] | None = None
@@ -291,25 +302,51 @@ class JavaConnect:
                 time.sleep(0.1)
 
     def _once(self, method: str, path: str, body: Mapping[str, Any] | None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self._url + path, method=method, data=data, headers={"Content-Type": "application/json"}
-        )
+        if method == "GET":
+            status, text = self._get(path)
+        else:
+            with contextlib.closing(self._connection()) as connection:
+                status, text = _called(connection, method, path, body)
+        if status < 400:
+            return json.loads(text) if text else None
+        said = text.decode(errors="replace")
         try:
-            with urllib.request.urlopen(request, timeout=30) as reply:
-                text = reply.read()
-        except urllib.error.HTTPError as error:
-            said = error.read().decode(errors="replace")
-            try:
-                said = json.loads(said)["message"]
-            except (ValueError, KeyError, TypeError):
-                pass  # an error page that is not Connect's own
-            raise RestError(error.code, said) from None
-        return json.loads(text) if text else None
+            said = json.loads(said)["message"]
+        except (ValueError, KeyError, TypeError):
+            pass  # an error page that is not Connect's own
+        raise RestError(status, said)
+
+    def _get(self, path: str) -> tuple[int, bytes]:
+        """Over one connection that is kept: most calls are looks, and connecting costs the worker more than answering.
+        What came to nothing because that connection had gone is asked again."""
+        with self._looking:
+            kept, self._kept = self._kept, None
+            found = None
+            if kept is not None:
+                with contextlib.suppress(OSError, http.client.HTTPException):
+                    found = _called(kept, "GET", path)
+            if found is None:
+                kept = self._connection()
+                found = _called(kept, "GET", path)
+            self._kept = kept
+            return found
+
+    def _connection(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection(self.worker_id, timeout=30)
 
     @property
     def _fresh_archive(self) -> Path:
         return self._folder / "classes.jsa"
+
+
+def _called(
+    connection: http.client.HTTPConnection, method: str, path: str, body: Mapping[str, Any] | None = None
+) -> tuple[int, bytes]:
+    """Status and text of the answer."""
+    data = None if body is None else json.dumps(body)
+    connection.request(method, path, data, {"Content-Type": "application/json"})
+    with connection.getresponse() as reply:
+        return reply.status, reply.read()
 
 
 def _path(connector: str) -> str:

@@ -1,4 +1,4 @@
-"""Tests of one file that wait most of their time, led through it at the same time: each still passes or fails alone.
+"""Tests that wait most of their time, led through it at the same time: each still passes or fails alone.
 
     def _cluster(test: SideBySideTest) -> AbstractAsyncContextManager[KafkaCluster]:
         return open_cluster(test.fixture("kafka_bootstrap"), test.topic())
@@ -9,10 +9,10 @@
     @pytest.mark.parametrize("count", [1, 30])
     async def test_writes(cluster: KafkaCluster, count: int) -> None: ...
 
-A parameter that has a maker is made for its test alone and closed after it; the others are pytest's own: parametrized,
-or fixtures of the session. The first of these tests that pytest comes to runs all those of the file that were selected,
-begun in the order of the file, on one event loop; each of the others then tells how it ended. So what they share must
-stand several at once, and a test that measures time, or kills what others use, is not for this.
+A parameter that has a maker is made for its test alone and closed after it; `tmp_path` and `tmp_topic` are its own too.
+The others are pytest's: parametrized, or fixtures of file or session. The first of these tests that pytest comes to
+runs all of the same `together` that were selected, begun in pytest's order, on one event loop; each of the others then
+tells how it ended. So what they share must stand several at once, and a test that kills what others use is not for it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import re
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,8 +33,8 @@ from tests.support.topic_names import topic_names
 Maker = Callable[["SideBySideTest"], AbstractAsyncContextManager[Any]]
 Body = Callable[..., Coroutine[Any, Any, None]]
 
-#: More would only wait for the processors, and for each other within the bounds their waits have.
-_AT_ONCE = 8
+#: Fixtures of each test that every one of these tests may take.
+_OWN = ("tmp_path", "tmp_topic")
 
 
 class SideBySideTest:
@@ -45,17 +47,24 @@ class SideBySideTest:
         self.parameters: Mapping[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
         """What it is parametrized with."""
         self._request = request
+        self._name = item.name
         names = inspect.signature(body).parameters
         given = {name: self._given(name) for name in names if name not in makers}
         self._body = functools.partial(body, **given)
         self._made = {name: makers[name](self) for name in names if name in makers}
 
     def fixture(self, name: str) -> Any:
-        """A fixture of the session."""
+        """A fixture of the file or the session."""
         return self._request.getfixturevalue(name)
 
+    def folder(self) -> Path:
+        """As the fixture `tmp_path`."""
+        return self.fixture("tmp_path_factory").mktemp(re.sub(r"\W", "_", self._name)[:30])
+
     def _given(self, name: str) -> Any:
-        return self.parameters[name] if name in self.parameters else self.fixture(name)
+        if name in self.parameters:
+            return self.parameters[name]
+        return {"tmp_path": self.folder, "tmp_topic": lambda: self.topic}.get(name, lambda: self.fixture(name))()
 
     async def run(self) -> None:
         async with AsyncExitStack() as stack:
@@ -64,11 +73,13 @@ class SideBySideTest:
 
 
 class SideBySide:
-    """A decorator for tests of one file. `makers`: of the parameters that are made for each test; `parameters`: names
-    of further ones that only makers look at."""
+    """A decorator for tests, of one file or of several. `makers`: of the parameters that are made for each test;
+    `parameters`: names of further ones that only makers look at; `at_once`: more would only wait for the processors,
+    within the bounds their waits have."""
 
-    def __init__(self, *parameters: str, **makers: Maker) -> None:
+    def __init__(self, *parameters: str, at_once: int = 8, **makers: Maker) -> None:
         self._parameters = parameters
+        self._at_once = at_once
         self._makers = makers
         self._bodies: dict[Any, Body] = {}
         self._errors: dict[str, BaseException | None] = {}
@@ -81,7 +92,7 @@ class SideBySide:
                 raise error
 
         functools.update_wrapper(test, body)
-        kept = [name for name in inspect.signature(body).parameters if name not in self._makers]
+        kept = [name for name in inspect.signature(body).parameters if name not in {*self._makers, *_OWN}]
         names = dict.fromkeys(["request", *self._parameters, *kept])
         signature = inspect.Signature([inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names])
         test.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]  # what pytest looks at
@@ -97,7 +108,7 @@ class SideBySide:
         return found
 
     async def _run(self, tests: list[SideBySideTest]) -> None:
-        free = asyncio.Semaphore(_AT_ONCE)
+        free = asyncio.Semaphore(self._at_once)
 
         async def run(test: SideBySideTest) -> None:
             error: BaseException | None = None

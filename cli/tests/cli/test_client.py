@@ -30,21 +30,22 @@ AWAY = connector_pb2.Worker(worker_id="w1", incarnation="one", state=connector_p
 class Herder(service.ConnectorServiceServicer):
     """Refuses the first calls, and tells of one worker what it is given."""
 
-    def __init__(self, refusals: list[HerdmeshError], story: list[connector_pb2.Worker]) -> None:
-        self._refusals, self._story = refusals, story
+    def __init__(self, refusals: list[HerdmeshError], story: list[connector_pb2.Worker], listed: bool = True) -> None:
+        self._refusals, self._story, self._listed = refusals, story, listed
         self.requests: list[Any] = []
 
     async def DrainWorker(self, request: admin.DrainWorkerRequest, context: object) -> admin.DrainWorkerResponse:
         self.requests.append(request)
         if self._refusals:
             raise self._refusals.pop(0)
-        return admin.DrainWorkerResponse(worker=self._story[0])
+        return admin.DrainWorkerResponse(worker=self._story[0 if len(self.requests) == 1 else -1])
 
     async def WatchConnectors(
         self, request: messages.WatchConnectorsRequest, context: object
     ) -> AsyncIterator[messages.WatchConnectorsResponse]:
-        for worker in self._story:
+        for worker in self._story if self._listed else ():
             yield messages.WatchConnectorsResponse(worker=worker)
+        yield messages.WatchConnectorsResponse(snapshot_complete=messages.WatchConnectorsSnapshotComplete())
         await asyncio.Event().wait()
 
 
@@ -70,9 +71,9 @@ async def test_a_herder_that_is_busy_is_asked_again_with_the_same_request() -> N
     assert herder.requests == [request] * 3
 
 
-async def drained(story: list[connector_pb2.Worker]) -> None:
+async def drained(story: list[connector_pb2.Worker], listed: bool = True) -> None:
     """`herd drain worker w1`, in a thread of its own as the command has its own event loop."""
-    server, address = await serving(Herder([], story))  # pyright: ignore[reportAbstractUsage]
+    server, address = await serving(Herder([], story, listed))  # pyright: ignore[reportAbstractUsage]
     try:
         await asyncio.to_thread(drain_worker, "w1", address, Format.JSON, True, 20.0)
     finally:
@@ -84,6 +85,13 @@ async def test_a_drain_ends_when_the_worker_holds_nothing_or_left_because_of_tha
     story: list[connector_pb2.Worker], capsys: pytest.CaptureFixture[str]
 ) -> None:
     await drained(story)
+    assert '"state": "DRAINED"' in capsys.readouterr().out
+
+
+async def test_a_worker_that_left_before_the_watch_began_is_asked_for_by_the_same_request(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await drained([DRAINING, DRAINED], listed=False)
     assert '"state": "DRAINED"' in capsys.readouterr().out
 
 

@@ -27,7 +27,6 @@ def test_state_owner_and_generation() -> None:
             {"attempt": 3, "attempts_max": 10, "next_time": "2026-11-21T17:00:05Z", "last_error": "broker away"},
             "restart 3 of 10 at 2026-11-21T17:00:05Z, last error: broker away",
         ),
-        ({"attempt": 3, "attempts_max": 10, "next_time": None}, "restart 3 of 10"),
         (
             {"attempt": 11, "attempts_max": 10, "next_time": None},
             "restarted 10 of 10 times; none more comes by itself: mend the cause, then `herd restart`",
@@ -36,6 +35,12 @@ def test_state_owner_and_generation() -> None:
 )
 def test_the_restart_policys_account(restart: dict[str, Any], line: str) -> None:
     assert told(auto_restart=restart)[1] == line
+
+
+def test_a_restart_that_is_under_way() -> None:
+    assert told(state="RESTARTING", auto_restart={"attempt": 3, "attempts_max": 10, "next_time": None})[1] == (
+        "restart 3 of 10"
+    )
 
 
 def test_why_it_is_where_it_is_and_the_last_error() -> None:
@@ -50,3 +55,15 @@ def test_why_it_is_where_it_is_and_the_last_error() -> None:
         "STALLED no record for 5 m",
         "disk full [/tmp] (retriable)",
     ]
+
+
+def test_what_failed_for_good_is_not_told_to_restart() -> None:
+    restart = {"attempt": 1, "attempts_max": 10, "next_time": None, "last_error": "disk full"}
+    lines = told(explanation="failed (FATAL): remove the cause", auto_restart=restart, error="x", error_class="FATAL")
+    assert lines[1:] == ["failed (FATAL): remove the cause", "x (fatal)"]
+
+
+def test_one_error_is_told_once() -> None:
+    restart = {"attempt": 2, "attempts_max": 10, "next_time": "2026-11-21T17:00:05Z", "last_error": "disk full"}
+    lines = told(auto_restart=restart, error="disk full", error_class="RETRIABLE")
+    assert lines[1:] == ["restart 2 of 10 at 2026-11-21T17:00:05Z", "disk full (retriable)"]

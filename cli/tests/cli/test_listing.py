@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from herdmesh.cli import listing
 from herdmesh.cli.errors import CommandError
+from herdmesh.cli.output import table
 
 NOW = datetime(2026, 11, 21, 17, 0, 0, tzinfo=UTC)
 
@@ -90,3 +93,27 @@ def test_attention_is_the_first_thing_that_is_not_as_wanted() -> None:
 )
 def test_age(since: str | None, shown: str) -> None:
     assert listing.age(since, NOW) == shown
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (listing.Filter(states=frozenset({"RUNING", "FAILED"})), "no state RUNING; there are: FAILED, PAUSED"),
+        (listing.Filter(kind="snk"), "no type snk; there are: source, sink"),
+    ],
+)
+def test_a_filter_that_nothing_could_pass_is_a_mistake(wanted: listing.Filter, says: str) -> None:
+    with pytest.raises(CommandError, match=says):
+        listing.checked(wanted)
+
+
+def test_a_list_has_one_line_for_each_and_cuts_only_what_needs_attention() -> None:
+    long = connector("orders-of-yesterday", "RUNNING", unit("FAILED", error="first line " * 20 + "\nsecond line"))
+    screen = Console(width=80, file=io.StringIO())
+    shown = ("NAME", "STATE", "TASKS", "ATTENTION")
+    screen.print(table(None, shown, listing.rows([long], shown)))
+    assert isinstance(screen.file, io.StringIO)
+    header, line = screen.file.getvalue().splitlines()
+    assert header.split() == list(shown)
+    assert line.startswith("orders-of-yesterday  RUNNING  0/1 running, 1 failed  task 0: first line")
+    assert line.rstrip().endswith("…")

@@ -7,8 +7,9 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
 
@@ -17,8 +18,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.devstack.errors import BrokerAlreadyRunning, BrokerFailed, JavaMissing
+from tests.support.side_by_side import SideBySide
 
 pytestmark = pytest.mark.kafka
 TIMEOUT_S = 10.0
@@ -27,7 +29,7 @@ TIMEOUT_S = 10.0
 @pytest.fixture(scope="module")
 def formatted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder that served once and was stopped in order, to be copied."""
-    broker = Broker(tmp_path_factory.mktemp("formatted"), port=0)
+    broker = Broker(tmp_path_factory.mktemp("formatted"), port=0, jvm=QUICK_JVM)
     asyncio.run(_serve_once(broker))
     return broker.data_dir
 
@@ -37,13 +39,25 @@ async def _serve_once(broker: Broker) -> None:
     await broker.stop()
 
 
-@pytest.fixture
-def broker(tmp_path: Path, formatted: Path) -> Iterator[Broker]:
+@asynccontextmanager
+async def _broker_in(folder: Path, formatted: Path) -> AsyncGenerator[Broker]:
     """A broker of the test's own on a formatted folder, not started, ended with the test."""
-    shutil.copytree(formatted / "kafka", tmp_path / "data" / "kafka")
-    broker = Broker(tmp_path / "data", port=0)
-    yield broker
-    broker.kill()
+    shutil.copytree(formatted / "kafka", folder / "data" / "kafka")
+    broker = Broker(folder / "data", port=0, jvm=QUICK_JVM)
+    try:
+        yield broker
+    finally:
+        broker.kill()
+
+
+@pytest.fixture
+async def broker(tmp_path: Path, formatted: Path) -> AsyncGenerator[Broker]:
+    async with _broker_in(tmp_path, formatted) as broker:
+        yield broker
+
+
+#: A broker that was killed is let in again after seconds. Not for a test that wants a certain port.
+together = SideBySide("formatted", broker=lambda test: _broker_in(test.folder(), test.fixture("formatted")))
 
 
 def write(bootstrap: str, topic: str, values: list[bytes]) -> None:
@@ -79,6 +93,7 @@ def test_auto_creation_is_off(kafka_bootstrap: str) -> None:
     assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
+@together
 async def test_records_and_fences_survive_kill(broker: Broker) -> None:
     await broker.start()
     first_pid, bootstrap = broker.pid, broker.bootstrap
@@ -101,6 +116,7 @@ async def test_records_and_fences_survive_kill(broker: Broker) -> None:
     assert refusal.value.args[0].fatal()
 
 
+@together
 async def test_one_jvm_per_folder_and_adoption_by_another_process(broker: Broker) -> None:
     await broker.start()
     other = Broker(broker.data_dir)
@@ -123,23 +139,24 @@ async def test_takes_other_ports_when_its_own_are_taken(broker: Broker) -> None:
         usual.bind(("127.0.0.1", 0))
         usual.listen()
         taken = usual.getsockname()[1]
-        broker = Broker(broker.data_dir, port=taken)
+        broker = Broker(broker.data_dir, port=taken, jvm=QUICK_JVM)
         await broker.start()
         assert broker.bootstrap != f"127.0.0.1:{taken}"
         remembered = broker.bootstrap
         await broker.stop()
     # Free again, but the folder has ports of its own by now, and clients may know them.
-    again = Broker(broker.data_dir, port=taken)
+    again = Broker(broker.data_dir, port=taken, jvm=QUICK_JVM)
     await again.start()
     await again.stop()
     assert again.bootstrap == remembered
 
 
+@together
 async def test_a_half_formatted_folder_is_formatted_anew(tmp_path: Path) -> None:
     half = tmp_path / "kafka.formatting"
     half.mkdir()
     (half / "meta.properties").write_text("version=1\ncluster.id=")
-    broker = Broker(tmp_path, port=0)
+    broker = Broker(tmp_path, port=0, jvm=QUICK_JVM)
     try:
         await broker.start()
         assert not half.exists()

@@ -111,7 +111,8 @@ def test_connects_own_worker_file_is_taken_whole() -> None:
 
 
 def test_prefixes_are_passed_on_and_the_rest_is_told() -> None:
-    more = "consumer.fetch.min.bytes=7\nproducer.linger.ms=1\nadmin.x=1\ngroup.id=g\nplugin.path=p\nlistneers=x\n"
+    more = "producer.bootstrap.servers=b:1\nconsumer.fetch.min.bytes=7\nproducer.linger.ms=1\n"
+    more += "admin.x=1\ngroup.id=g\nplugin.path=p\nlistneers=x\n"
     found = plan(STOCK + more + "header.converter=SimpleHeaderConverter\n")
     assert {key: value for key, value in found.passed.items() if "converter" not in key} == {
         "consumer.fetch.min.bytes": "7",
@@ -188,6 +189,7 @@ def test_certificates_of_a_rest_server_are_no_ones_here() -> None:
         ("bootstrap.servers=", "bootstrap.servers", 'Missing required configuration "bootstrap.servers"'),
         ("key.converter=Nope", "key.converter", "Class Nope could not be found. (use one of"),
         ("key.converter.schemas.enable=x", "key.converter.schemas.enable", "either true or false"),
+        ("consumer.bootstrap.servers=other:1", "consumer.bootstrap.servers", "another cluster than the worker's"),
     ],
 )
 def test_a_value_that_cannot_be_used_is_named_with_its_line(change: str, key: str, message: str) -> None:

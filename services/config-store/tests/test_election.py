@@ -198,6 +198,20 @@ def test_a_write_that_failed_is_tried_again_later() -> None:
     assert judge.wait(RETRY_MS, 1) == [WriteEpoch(1, "a", "a:1")]
 
 
+def test_an_epoch_is_not_taken_up_again_while_a_newer_one_may_have_been_written() -> None:
+    """The write of epoch 8 has an unknown outcome: confirming 7 would be for ever, if 8 is in the topic."""
+    judge = Judge(Leadership(7, "a", "a:1", 6001, 7001))
+    judge.join(2, "b")
+    assert judge.wait(RETURN_MS, 2)[-1] == WriteEpoch(2, "b", "b:1")
+    assert judge.tell(EpochNotWritten(2)) == []
+    assert judge.join(1, "a", LeaderToken(7, "a")) == []
+    wanted = judge.wait(RETRY_MS, 2)[-1]
+    assert isinstance(wanted, WriteEpoch)
+    judge.write(wanted)
+    assert judge.election.leader is not None
+    assert judge.election.leader.epoch > 7
+
+
 def test_a_candidate_that_left_before_its_grant_leads_nothing() -> None:
     judge = Judge()
     (wanted,) = judge.join(1, "a")

@@ -9,18 +9,18 @@
 | testRestore | test_restore |
 | testRestoreConnectorDeletion | test_restore_connector_deletion |
 | testRestoreZeroTasks | test_restore_zero_tasks |
-| testRecordToRestartRequest | test_restart_requests_and_logger_levels_are_events_only |
+| testRecordToRestartRequest | test_restart_requests_are_events_and_logger_levels_are_kept |
 | testRecordToRestartRequestOnlyFailedInconsistent | the same |
 | testRecordToRestartRequestIncludeTasksInconsistent | `test_rules` test_restart_flags |
 | testPutRestartRequestOnlyFailed | `test_service` test_the_small_records |
 | testPutRestartRequestOnlyFailedIncludingTasks | `test_rules` test_restart_flags |
-| testRestoreRestartRequestInconsistentState | test_restart_requests_and_logger_levels_are_events_only |
+| testRestoreRestartRequestInconsistentState | test_restart_requests_are_events_and_logger_levels_are_kept |
 | testBackgroundConnectorDeletion | test_background_connector_deletion |
 | testPutTaskConfigsDoesNotResolveAllInconsistencies | test_put_task_configs_does_not_resolve_all_inconsistencies |
 | testPutTaskConfigsZeroTasks | test_put_task_configs_zero_tasks |
 | testBackgroundUpdateTargetState | test_background_update_target_state |
 | testSameTargetState | test_same_target_state |
-| testPutLogLevel | test_restart_requests_and_logger_levels_are_events_only; `test_service` test_the_small_records |
+| testPutLogLevel | test_restart_requests_are_events_and_logger_levels_are_kept; `test_service` test_the_small_records |
 | testTaskCountRecordsAndGenerations | test_task_count_records_and_generations |
 | testPutTaskConfigs | test_put_task_configs_of_two_connectors |
 | testPutTaskConfigsStartsOnlyReconfiguredTasks | the same |
@@ -187,7 +187,7 @@ def test_same_target_state() -> None:
     assert made.connector("c1").target_state_revision == 2  # the record moved all the same, and watchers are told
 
 
-def test_restart_requests_and_logger_levels_are_events_only() -> None:
+def test_restart_requests_are_events_and_logger_levels_are_kept() -> None:
     made = ConfigTopic()
     made.java(RestartRecord("c1", include_tasks=False, only_failed=True), LoggerRecord("org", "DEBUG"))
     made.raw("restart-connector-c1", {"include-tasks": True})
@@ -200,6 +200,12 @@ def test_restart_requests_and_logger_levels_are_events_only() -> None:
     ]
     assert made.state.refused.count == 2
     assert not made.state.stored()
+    assert list(made.state.logger_levels.values()) == [LoggerRecord("org", "DEBUG")]
+    made.java(LoggerRecord("root", "WARN"), LoggerRecord("org", "ERROR"))
+    kept = [LoggerRecord("root", "WARN"), LoggerRecord("org", "ERROR")]
+    assert list(made.state.logger_levels.values()) == kept
+    for cleaned in range(made.next_offset + 1):
+        assert list(replay(compacted(made.records, cleaned)).logger_levels.values()) == kept
 
 
 def test_task_count_records_and_generations() -> None:

@@ -122,6 +122,15 @@ async def test_the_small_records(writer: Replica) -> None:
     assert snapshot.session_key.create_time == key.create_time
     assert snapshot.session_key in [one.session_key_changed for one in seen]
     assert snapshot.connectors[0].task_count_record == 3
+    begins: list[str | None] = []
+    async with asyncio.timeout(WAIT_S):
+        async for event in writer.read.Watch(_Read.WatchRequest()):
+            begins.append(event.WhichOneof("event"))
+            if begins[-1] == "logger_level_changed":
+                assert event.logger_level_changed == level
+            if begins[-1] == "snapshot_complete":
+                break
+    assert begins[-2:] == ["logger_level_changed", "snapshot_complete"], "whoever begins to watch now is told it too"
 
 
 async def test_one_of_many_writers_of_one_revision_wins(writer: Replica) -> None:

@@ -262,6 +262,11 @@ def test_progress_and_lag_are_those_of_the_worker_that_holds_the_task(world: Wor
     view = world.herder.connector("a")
     assert view is not None
     assert view.lag_records == 21
+    for target in (TargetState.PAUSED, TargetState.STARTED):
+        world.ask(SetTarget("a", target))
+        view = world.herder.connector("a")
+        assert view is not None
+        assert view.lag_records == (-1 if target is TargetState.PAUSED else 21), "a paused task looks at nothing"
     world.ask(RestartConnector("a", include_tasks=True))
     view = world.herder.connector("a")
     assert view is not None

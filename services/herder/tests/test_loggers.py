@@ -16,7 +16,6 @@ from herdmesh.herder.state.requests import (
     WriteOptions,
 )
 from herdmesh.rpc.errors import (
-    InvalidConfig,
     LoggerNotFound,
     NoWorker,
     RequestInvalid,
@@ -76,11 +75,10 @@ def test_loggers_need_a_worker() -> None:
 
 
 def test_a_bad_level_names_the_field_and_the_levels(world: World) -> None:
-    with pytest.raises(InvalidConfig) as refused:
+    with pytest.raises(RequestInvalid) as refused:
         world.ask(SetLoggers("org.foo", "LOUD"))
-    (violation,) = refused.value.violations
-    assert violation.field == "level"
-    assert violation.message == (
+    assert [violation.field for violation in refused.value.violations] == ["level"]
+    assert refused.value.message == (
         "invalid log level 'LOUD': use one of OFF, FATAL, ERROR, WARN, INFO, DEBUG, TRACE, ALL"
     )
     with pytest.raises(RequestInvalid):
@@ -159,7 +157,7 @@ def test_a_worker_that_was_away_gets_what_it_missed(world: World) -> None:
 
 
 def test_a_herder_that_follows_remembers_levels_for_the_time_it_leads(world: World) -> None:
-    """Levels live in the memory of the herders that read the record, leading or not."""
+    """What was recorded since the snapshot, too."""
     world.kill_herder()
     world.herder.handle(ev.LoggerRecorded("org.foo", "DEBUG", None), world.now)
     herder = world.herder
@@ -168,6 +166,33 @@ def test_a_herder_that_follows_remembers_levels_for_the_time_it_leads(world: Wor
     world.run()
     world.worker("w3")
     assert levels(world, "w3") == {"root": "INFO", "org.foo": "DEBUG"}
+
+
+def test_levels_of_the_cluster_outlive_every_herder(world: World) -> None:
+    world.ask(DEBUG)
+    world.ask(SetLoggers("root", "ERROR"))
+    world.ask(DEBUG)
+    world.ask(SetLoggers("org.foo", "WARN", "w1"))
+    world.kill_herder()
+    world.lead()
+    world.advance(10_000)
+    before = len(told(world, "w1")), len(told(world, "w2"))
+    world.worker("w3")
+    assert told(world, "w3") == [SetLogger("root", "ERROR"), SetLogger("org.foo", "DEBUG")], "as they were set"
+    world.advance(5_000)
+    assert (len(told(world, "w1")), len(told(world, "w2"))) == before, "who heard it from the leader before is let be"
+    assert levels(world, "w1")["org.foo"] == "WARN"
+
+
+def test_a_level_that_a_new_snapshot_brings_is_told_once(world: World) -> None:
+    world.ask(DEBUG)
+    world.advance(1_000)
+    world.config.put_logger("org.bar", "TRACE")
+    entries, loggers = list(world.config.entries.values()), list(world.config.loggers.items())
+    for _ in range(2):
+        world.post(ev.ConfigSnapshot(entries, world.config.next(), world.config.epoch, None, loggers))
+        world.run()
+    assert told(world, "w1") == [SetLogger("org.foo", "DEBUG"), SetLogger("org.bar", "TRACE")]
 
 
 def test_a_worker_that_goes_is_left_out_of_the_list(world: World) -> None:

@@ -9,7 +9,7 @@ from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import Assignment, RunState, TargetState, UnitId
 from herdmesh.herder.state.requests import DeleteConnector, WriteOptions
-from herdmesh.rpc.errors import ConnectorNotFound
+from herdmesh.rpc.errors import ConnectorNotFound, NotLeader
 
 TASK = UnitId("c", 0)
 ASSIGNMENT = Assignment(1, 7)
@@ -56,3 +56,10 @@ def test_requests_moves_epochs_and_rebalances_are_counted() -> None:
 
     metrics.passed(ev.LeadershipLost("silence"), [], 1.0)
     assert value(f"{rebalance}epoch") == 0
+    metrics.passed(ev.LeadershipFollowing("h2", "h2:1", 4), [ins.RoleChanged(NotLeader("h2:1"))], 1.0)
+    assert [
+        sample.labels["leader_name"]
+        for metric in REGISTRY.collect()
+        for sample in metric.samples
+        if sample.name == f"{rebalance}epoch"
+    ] == ["h2:1"], "as in Connect, everybody says who leads"

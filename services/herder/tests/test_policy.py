@@ -65,7 +65,8 @@ def test_no_window_holds_more_restarts_than_the_budget(
         now = account.next_ms + late_ms
         account.begin(now)
         assert account.next_ms is None
-        began.append(now)
+        if error_class is not ErrorClass.UNREACHABLE:
+            began.append(now)
     for last_ms in began:
         inside = [at_ms for at_ms in began if last_ms - numbers.window_ms < at_ms <= last_ms]
         assert len(inside) <= numbers.attempts_max
@@ -91,6 +92,7 @@ def test_the_defaults_by_the_numbers() -> None:
         (ErrorClass.RETRIABLE, Verdict.RESTART),
         (ErrorClass.UNKNOWN, Verdict.RESTART),
         (ErrorClass.FENCED, Verdict.RESTART),
+        (ErrorClass.UNREACHABLE, Verdict.RESTART),
         (ErrorClass.FATAL, Verdict.HOPELESS),
         (ErrorClass.BAD_CONFIG, Verdict.HOPELESS),
         (ErrorClass.DATA_LOSS, Verdict.HOPELESS),
@@ -107,6 +109,16 @@ def test_what_each_class_leads_to(error_class: ErrorClass, verdict: Verdict) -> 
     off = Account()
     off.fail(RestartPolicy(enabled=False), failure(error_class), 0, None, lambda _: 0.0)
     assert off.verdict is not Verdict.RESTART
+
+
+@pytest.mark.parametrize("decided", ErrorClass)
+@pytest.mark.parametrize("shown", [None, *ErrorClass])
+def test_what_was_decided_is_explained_whatever_the_status_says(decided: ErrorClass, shown: ErrorClass | None) -> None:
+    for enabled in (True, False):
+        numbers, account = RestartPolicy(enabled=enabled), Account("tag")
+        account.fail(numbers, failure(decided), 1_000, None, lambda _: 0.0)
+        told = policy.explained(numbers, account, None if shown is None else failure(shown), "`herd restart a`", False)
+        assert decided in told
 
 
 def test_a_unit_that_stayed_up_begins_its_backoff_anew_but_not_its_budget() -> None:

@@ -9,6 +9,7 @@ import pytest
 from herdmesh.herder.state import Rules
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.model import ErrorClass, Failure, RestartPolicy, RunState, TargetState, UnitId
+from herdmesh.herder.state.policy import OUTAGE_BACKOFF_MAX_MS
 from herdmesh.herder.state.requests import CreateConnector, RestartConnector, RestartTask, SetTarget, UpdateConnector
 from herdmesh.herder.state.views import UnitView
 from herdmesh.rpc.errors import RequestInvalid, Unreachable
@@ -117,6 +118,49 @@ def test_what_a_restart_would_not_help_stays_failed(world: World, error_class: E
     assert progress(world) == (RunState.FAILED, 1, None)
     assert error_class.value in seen(world).explanation
     assert world.told == [], "the worker's own record says it all"
+
+
+AWAY = Failure("taking over did not succeed: no broker answered", "Traceback", ErrorClass.UNREACHABLE)
+
+
+def test_a_long_outage_of_the_cluster_spends_no_budget(world: World) -> None:
+    """1. Hours without a broker; 2. it is back and every restart is still there; 3. with none left an outage still is
+    no reason to give up."""
+    waits: list[int] = []
+    for _ in range(30):
+        fail(world, AWAY)
+        state, _, wait_ms = progress(world)
+        assert (state, wait_ms is None) == (RunState.FAILED, False)
+        assert "tried again until one does" in seen(world).explanation
+        assert wait_ms is not None
+        waits.append(wait_ms)
+        world.advance(wait_ms + 200)
+        assert seen(world).state is RunState.RUNNING
+    assert waits[:4] == [1_000, 2_000, 4_000, 8_000]
+    assert set(waits[10:]) == {OUTAGE_BACKOFF_MAX_MS}
+    world.advance(RULES.restart.backoff_max_ms)
+    spend(world)
+    assert "3 restarts within 1 min" in seen(world).explanation
+    world.ask(RestartTask("a", 0))
+    for _ in range(3):
+        fail(world)
+        world.advance(5_000)
+    fail(world, AWAY)
+    world.advance(10_000)
+    assert seen(world).state is RunState.RUNNING
+
+
+def test_an_outage_outlives_the_leader(world: World) -> None:
+    for _ in range(5):
+        fail(world, AWAY)
+        world.advance(300_000)
+    fail(world, AWAY)
+    world.kill_herder()
+    world.lead()
+    world.advance(RULES.restart.backoff_max_ms + 10_000)
+    assert seen(world).state is RunState.RUNNING
+    fail(world)
+    assert progress(world)[1] <= 2, "one of three at most was counted"
 
 
 def test_restarts_can_be_switched_off_for_one_connector(world: World) -> None:

@@ -53,6 +53,23 @@ def test_a_worker_that_dials_in_late_is_adopted(world: World, late_ms: int) -> N
     assert nothing_restarted(world, since)
 
 
+def test_since_when_is_told_only_by_a_leader_that_saw_it(world: World) -> None:
+    before = world.herder.connector("a")
+    assert before is not None
+    assert [one.since_ms is not None for one in (before.status, before.tasks[0].status)] == [True, True]
+    world.kill_herder()
+    world.lead()
+    world.advance(10_000)
+    adopted = world.herder.connector("a")
+    assert adopted is not None
+    assert [one.since_ms for one in (adopted.status, adopted.tasks[0].status)] == [None, None]
+    asked_ms = world.now
+    world.ask(SetTarget("a", TargetState.PAUSED))
+    paused = world.herder.connector("a")
+    assert paused is not None
+    assert all((one.since_ms or 0) >= asked_ms for one in (paused.status, paused.tasks[0].status))
+
+
 def test_a_worker_that_dials_the_old_leader_is_sent_on_once_that_one_knows(world: World) -> None:
     """The old leader is cut off from the store, so it believes to lead until its lease ends; then it serves nobody."""
     old = world.herder
@@ -82,6 +99,7 @@ def test_a_leader_that_reads_of_a_newer_epoch_leads_no_more(world: World) -> Non
     assert not any(isinstance(one, ins.CloseSession) for one in block)
     told = old.handle(ev.EpochRecorded(2, revision(world.config.offset + 2)), world.now)
     assert len([one for one in told if isinstance(one, ins.CloseSession)]) == len(world.workers)
+    assert [one for one in told if isinstance(one, ins.RenewEpoch)] == [ins.RenewEpoch(1, give_up=True)]
     assert isinstance(old.refusal, NoLeader)
     entry = replace(world.config.entries["a"], config={**world.config.entries["a"].config, "file": "other"})
     after = old.handle(ev.ConfigChanged("a", entry, revision(world.config.offset + 3)), world.now)

@@ -87,6 +87,25 @@ def test_a_member_that_gives_units_up_needs_no_second_round(world: Watched) -> N
     assert {type(sent.message) for sent in world.sent[told:]} == {ins.Heartbeat}
 
 
+def test_what_stops_late_moves_once_and_nothing_else_in_its_place(world: Watched) -> None:
+    """1. w2 joins; 2. what is to move to it does not stop for 10 s; 3. its worker kills it, and says so."""
+    world.ask(CreateConnector("a", sink(4)))
+    since, told = len(world.starts), len(world.sent)
+    owner = world.workers["w1"]
+    owner.stop_silently = True
+    world.worker("w2")
+    world.advance(10_000)
+    assert units(world, since) == []
+    stops = [sent.message.unit for sent in world.sent[told:] if isinstance(sent.message, ins.StopUnit)]
+    assert len(set(stops)) == len(stops) == 2
+    owner.stop_silently = False
+    for unit in stops:
+        world.give_up(owner, unit)
+    world.advance(10_000)
+    assert sorted(world.workers["w2"].held, key=str) == sorted(stops, key=str)
+    assert len(units(world, since)) == 2
+
+
 def test_a_connector_that_failed_to_start_is_not_asked_for_task_configs(world: Watched) -> None:
     world.ask(CreateConnector("a", sink(2)))
     world.workers["w1"].fail_starts = CONFIG_ERROR

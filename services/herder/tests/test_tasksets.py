@@ -309,7 +309,7 @@ def test_external_zombie_fencing_request_for_single_task_connector(world: World)
     world.advance(1_000)
     assert states(world) == [RunState.RUNNING] * 2
     assert keeper.fences == []
-    assert world.config.counts[-1] == ("a", 1)
+    assert world.config.counts == [("a", 1), ("a", 1)], "recorded for the new set, too"
 
 
 def test_external_zombie_fencing_request_immediate_completion(world: World) -> None:

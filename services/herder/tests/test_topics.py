@@ -52,6 +52,13 @@ class Tracked:
         self.tracking.seen([task_pb2.TaskProgress(task=of, partitions=[place], records_in=records)])
         await self.tracking.record()
 
+    async def produced(self, topic: str, records: int, *, task: int = 0) -> None:
+        """A source task of connector `a` has committed so many records to a topic since its worker has it."""
+        of = connector_pb2.TaskId(connector="a", task=task)
+        written = task_pb2.TopicProgress(topic=topic, records_out=records)
+        self.tracking.seen([task_pb2.TaskProgress(task=of, produced=[written])])
+        await self.tracking.record()
+
     @property
     def recorded(self) -> list[str]:
         return sorted(self.store.topics.get("a", {}))
@@ -70,6 +77,29 @@ async def test_a_topic_is_recorded_once_it_is_read_on_in() -> None:
     assert (tracked.recorded, tracked.store.puts) == (["t", "u"], 2), (
         "told once, and what was read before we looked counts"
     )
+
+
+async def test_a_topic_is_recorded_once_a_source_has_committed_records_to_it() -> None:
+    tracked = Tracked()
+    await tracked.produced("t", 0)
+    assert tracked.recorded == []
+    await tracked.produced("t", 5, task=2)
+    await tracked.produced("t", 9, task=2)
+    await tracked.produced("t", 4, task=1)
+    await tracked.produced("u", 1)
+    assert (tracked.recorded, tracked.store.puts) == (["t", "u"], 2)
+    assert tracked.store.topics["a"]["t"].task == 2
+
+
+async def test_a_reset_list_has_only_what_a_source_writes_to_since() -> None:
+    tracked = Tracked()
+    await tracked.produced("t", 5)
+    await tracked.produced("u", 5)
+    tracked.store.topics.clear()
+    tracked.tracking.reset("a")
+    await tracked.produced("t", 5)
+    await tracked.produced("u", 2)  # the task moved, and its new worker counts from 0
+    assert tracked.recorded == ["u"]
 
 
 async def test_what_is_stored_already_keeps_its_time() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from herdmesh.herder.state import Rules
 from herdmesh.herder.state import events as ev
+from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import Holding, RunState, TargetState, UnitId
 from herdmesh.herder.state.requests import CreateConnector, DrainWorker, SetTarget, UpdateConnector
 from herdmesh.herder.state.views import WorkerState
@@ -248,6 +249,47 @@ def test_an_older_claim_loses(world: World) -> None:
     assert owner.held[unit].assignment == mine
 
 
+def test_an_older_claim_loses_also_when_the_newer_is_over_and_nobody_wrote_of_it(world: World) -> None:
+    unit = UnitId("a", 0)
+    owner = next(worker for worker in world.workers.values() if unit in worker.held)
+    mine = owner.held[unit].assignment
+    world.give_up(owner, unit)
+    world.run()
+    world.herder.handle(ev.StatusDeleted(unit), world.now)
+    thief = ev.WorkerHello(
+        world.new_session(owner), "w3", "w3-life", "w3:1", 8, (SINK,),
+        (Holding(unit, replace(mine, generation=mine.generation - 1), RunState.RUNNING),), 1,
+    )  # fmt: skip
+    told = [one.message for one in world.herder.handle(thief, world.now) if isinstance(one, ins.Send)]
+    assert [one.unit for one in told if isinstance(one, ins.StopUnit)] == [unit]
+
+
+@pytest.mark.parametrize(("ahead", "restarts"), [(1, 1), (1_000_000, 0)])
+def test_what_was_adopted_starts_anew_below_the_late_word_of_a_newer_owner(
+    world: World, ahead: int, restarts: int
+) -> None:
+    """1. The leader before started a-0 elsewhere, and it was given up there; 2. its first owner, cut off until now,
+    keeps it; 3. what the newer owner said arrives, and would stand over all that the first one says. A generation above
+    all that were ever given out is of another history: no start of ours would reach it."""
+    unit = UnitId("a", 0)
+    owner = next(worker for worker in world.workers.values() if unit in worker.held)
+    other = next(worker for worker in world.workers.values() if worker is not owner)
+    said = replace(
+        world.statuses[unit],
+        state=RunState.UNASSIGNED,
+        worker_id=other.id,
+        worker_incarnation=other.incarnation,
+        generation=owner.held[unit].assignment.generation + ahead,
+    )
+    starts = len(world.starts)
+    world.statuses[unit] = said
+    world.post(ev.StatusPut(said))
+    world.advance(5_000)
+    assert [(name, start.unit) for name, start in world.starts[starts:]] == [(owner.id, unit)] * restarts
+    assert (owner.held[unit].assignment.generation > said.generation) == bool(restarts)
+    assert (world.statuses[unit].state is RunState.RUNNING) == bool(restarts)
+
+
 def test_a_joining_worker_gets_its_share_and_nothing_else_moves(world: World) -> None:
     starts = len(world.starts)
     world.worker("w3")
@@ -377,6 +419,7 @@ def test_a_follower_names_the_leader_and_a_lease_ends_by_itself() -> None:
     assert world.herder.refusal is None
     world.worker("w1")
     short = ev.LeadershipGranted(9, 9_000, 10_000, world.now + 3_700, "h1", "here:1")
+    world.post(ev.LeadershipLost("its lease ended"))
     world.post(ev.EpochRecorded(9, world.config.next()))
     world.post(short)
     world.advance(3_600)

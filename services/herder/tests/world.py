@@ -121,7 +121,8 @@ class World:
 
     def _grant(self) -> None:
         entries, at = list(self.config.entries.values()), revision(self.config.offset)
-        self.post(ev.ConfigSnapshot(entries, at, self.config.epoch, self.config.session_key(self.now)))
+        key, loggers = self.config.session_key(self.now), list(self.config.loggers.items())
+        self.post(ev.ConfigSnapshot(entries, at, self.config.epoch, key, loggers))
         first = self.spent
         self.spent += self.generations_per_block
         self.post(ev.LeadershipGranted(self.config.epoch, first, self.spent, 10**12, self.rules.herder_id, "here:1"))
@@ -381,7 +382,7 @@ class World:
                 self.config.put_session_key(wanted, self.now)
                 key = self.config.session_key(self.now)
             elif isinstance(wanted, ins.PutLogger):
-                self.config.next()
+                self.config.put_logger(wanted.logger, wanted.level)
             else:
                 outcome = self.config.write(wanted)
         except HerdmeshError as error:

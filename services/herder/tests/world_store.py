@@ -65,6 +65,13 @@ class ConfigStore:
         self.counts: list[tuple[str, int]] = []
         #: algorithm, size in bytes and time of every session key.
         self.keys: list[tuple[str, int, int]] = []
+        self.loggers: dict[str, str] = {}
+
+    def put_logger(self, logger: str, level: str) -> None:
+        """Keep a level for the whole cluster, the newest last."""
+        self.loggers.pop(logger, None)
+        self.loggers[logger] = level
+        self.next()
 
     def next(self) -> Revision:
         self.offset += 1

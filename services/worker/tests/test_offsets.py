@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from herdmesh.connect import offsets_topic
+from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.engine import clients
@@ -24,7 +25,7 @@ from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.model import TaskSpec, UnitId
 from herdmesh.worker.state.questions import AlterOffsets
-from libs.core.tests.engine.harness import Kafka, run_here
+from libs.core.tests.engine.harness import Kafka, run_here, write
 
 TEXT = "org.apache.kafka.connect.storage.StringConverter"
 NOWHERE = "127.0.0.1:1"
@@ -38,9 +39,9 @@ class Bench:
     specs: RunSpecs
     offset_file: OffsetFile | None = None
 
-    def alter(self, config: dict[str, str | None], *offsets: tuple[Any, Any]) -> None:
+    def alter(self, config: dict[str, str | None], *offsets: tuple[Any, Any], config_offset: int | None = None) -> None:
         entries = tuple((json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
-        question = AlterOffsets(str(config["name"]), config, entries)
+        question = AlterOffsets(str(config["name"]), config, entries, config_offset)
         asyncio.run(Offsets(self.specs, self.offset_file).alter(question))
 
     def run(self, config: dict[str, str | None]) -> None:
@@ -49,9 +50,10 @@ class Bench:
         run_here(replace(self.specs.run_spec(unit, spec, "run", has_committed=False), linger_ms=0))
 
 
-def bench(bootstrap: str, offsets: str = "connect-offsets") -> Bench:
+def bench(bootstrap: str, offsets: str = "connect-offsets", configs: str = "connect-configs") -> Bench:
     settings = WorkerSettings(
         bootstrap_servers=bootstrap,
+        config_storage_topic=configs,
         offset_storage_topic=offsets,
         offset_storage_partitions=2,
         offset_storage_replication_factor=1,
@@ -208,6 +210,31 @@ def test_a_sinks_offsets_are_written_all_or_none(
     reset = sink(tmp_path / "out", topic, **{"herdmesh.offsets.missing": "reset"})
     here.alter(reset, (at(topic), {"kafka_offset": 999}))
     assert kafka.committed(group, (topic, 0)) == [999]
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("kind", ["source", "sink"])
+def test_a_worker_that_is_late_writes_nothing_under_the_connector_that_came_meanwhile(
+    kind: str, kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """It was frozen when it was asked; another worker was, and the connector is there."""
+    kafka, configs, offsets = Kafka(kafka_bootstrap), tmp_topic("configs"), tmp_topic("offsets")
+    topic, file = kafka.create_topic(tmp_topic()), tmp_path / "file"
+    kafka.produce(topic, [b"x"] * 4, partition=0)
+    here = bench(kafka_bootstrap, offsets, kafka.create_topic(configs, 1))
+    config = source(file, topic) if kind == "source" else sink(file, topic)
+    entry = ({"filename": "a"}, {"position": 1}) if kind == "source" else (at(topic), {"kafka_offset": 1})
+    name = str(config["name"])
+    write(kafka_bootstrap, configs, ManifestRecord(name, "i1", deleted=True))
+    here.alter(config, entry, config_offset=0)
+    write(kafka_bootstrap, configs, ManifestRecord(name, "i2"))
+    later = ({"filename": "a"}, {"position": 2}) if kind == "source" else (at(topic), {"kafka_offset": 2})
+    with pytest.raises(TaskFenced, match=f"there is a connector {name} by now"):
+        here.alter(config, later, config_offset=2)
+    if kind == "source":
+        assert [value for _, value in kafka.records(offsets, 1)] == [b'{"position":1}']
+    else:
+        assert kafka.committed(f"connect-{name}", (topic, 0)) == [1]
 
 
 @pytest.mark.kafka

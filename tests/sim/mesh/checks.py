@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from herdmesh.connect import audit_topic, config_topic
 from herdmesh.connect.config_records import EpochRecord
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 #: a dead worker's lease may be extended once by what was on its way, and the table looks every second.
 LEASE_SLACK_MS = 6_000
-_FOUND_MAX = 20
+_LATE_TWIN = "refused requests whose late twin was applied"
 
 
 @dataclass(frozen=True)
@@ -64,13 +64,21 @@ class Checker:
     def __init__(self, world: World) -> None:
         self._world = world
         self.violations: list[Violation] = []
+        #: the story ends with the last of so many.
+        self.violations_max = 20
         self.counts: Counter[str] = Counter()
         #: operation id -> how often the config store applied it.
         self.applied: Counter[str] = Counter()
+        self._applied_ms: dict[str, int] = {}
+        #: requests that the config store refused, and those that it applied after that.
+        self.refused: set[str] = set()
+        self._twins: set[str] = set()
         self.answers: dict[str, Operation] = {}
         self.starts: dict[UnitId, list[Start]] = {}
         self.stops: dict[tuple[UnitId, str], int] = {}
         self.moves = 0
+        #: units that were told to stop in order to move and did not start since.
+        self.moving: set[UnitId] = set()
         self.restarts: Counter[UnitId] = Counter()
         #: every request so far, answered or not.
         self.asked: list[Operation] = []
@@ -86,10 +94,10 @@ class Checker:
         self._dead_ms: dict[str, int] = {}
 
     def find(self, check: str, text: str) -> None:
-        self._world.scheduler.stopped = len(self.violations) >= _FOUND_MAX
-        if len(self.violations) < _FOUND_MAX:
+        if len(self.violations) < self.violations_max:
             self.violations.append(Violation(check, self._world.now, text))
             self._world.trace("VIOLATION", f"{check}: {text}")
+        self._world.scheduler.stopped = len(self.violations) >= self.violations_max
 
     # --- stores
 
@@ -113,13 +121,16 @@ class Checker:
         if not caller.startswith("client"):
             return
         self.applied[caller] += 1
+        self._applied_ms.setdefault(caller, self._world.now)
+        if caller in self.refused:
+            self._twins.add(caller)
         self.counts["writes applied"] += 1
         if self.applied[caller] > 1:
             self.find("request applied twice", f"{operation} {caller} was applied {self.applied[caller]} times")
         known = self.answers.get(caller)
         if known is not None and known.outcome is Outcome.REFUSED:
             # A twin of the request, made by the network or a retry, met another state than the one that was refused.
-            self.counts["refused requests whose late twin was applied"] += 1
+            self.counts[_LATE_TWIN] += 1
 
     def _leader_wrote(self, caller: str, operation: str) -> None:
         """Task sets, counts and keys are written by the herder of the newest epoch alone."""
@@ -149,7 +160,11 @@ class Checker:
         applied = self.applied[operation.id]
         if operation.outcome is Outcome.ACKNOWLEDGED and isinstance(operation.answer, Written) and not applied:
             self.find("acknowledged, not in effect", f"{operation.id} {operation.request}")
-        if operation.outcome is Outcome.REFUSED and applied:
+        before = operation.id in self._twins or operation.decided_ms < self._applied_ms.get(operation.id, 0)
+        if operation.outcome is Outcome.REFUSED and applied and before:
+            # A twin was applied while the refusal was on its way: see `_applied`.
+            self.counts[_LATE_TWIN] += 1
+        elif operation.outcome is Outcome.REFUSED and applied:
             self.find("wrong answer", f"{operation.id} was applied and is refused: {operation.answer!r}")
         if isinstance(operation.answer, Restarting):
             self.counts["restarts acknowledged"] += 1
@@ -177,16 +192,29 @@ class Checker:
                 self.stops.setdefault((unit, worker.name), self._world.now)
                 if reason.startswith("it failed"):
                     self._restarted(unit)
+                if reason.startswith("moves to "):
+                    self.moving.add(unit)
                 self.moves += 1
             case ins.Heartbeat():
                 pass
+            case ins.Welcome(adopted=adopted):
+                self._world.trace(herder.name, f"to {worker.name}: {sent.message}")
+                if sent.epoch == max(self._epochs, default=0):
+                    self._adopted(cast("WorkerProcess", worker), adopted)
             case _:
                 self._world.trace(herder.name, f"to {worker.name}: {sent.message}")
+
+    def _adopted(self, worker: WorkerProcess, adopted: tuple[UnitId, ...]) -> None:
+        """What was started later and is lost gives way to what is adopted: that counts as the newest from here on."""
+        for one in worker.state.holdings():
+            if one.unit.task is not None and UnitId(one.unit.connector, one.unit.task) in adopted:
+                self._orders[one.unit.connector, one.unit.task] = one.assignment.order
 
     def _started(self, herder: HerderProcess, epoch: int, start: ins.StartUnit, worker_name: str) -> None:
         self.counts["starts"] += 1
         self.moves += 1
         unit, order = start.unit, start.assignment.order
+        self.moving.discard(unit)
         earlier = self.starts.setdefault(unit, [])
         first, limit = self._blocks.get(epoch, (0, 0))
         if order[0] != epoch or not first <= order[1] < limit:
@@ -289,6 +317,13 @@ class Checker:
         self.counts["fences"] += 1
         self._world.trace("data", f"ids 0 to {task_count - 1} of {connector} are fenced")
 
+    def altered(self, connector: str) -> None:
+        """A worker writes offsets that came with a create: nobody of an earlier life may write them too."""
+        self.counts["offsets altered"] += 1
+        for run in self._world.dataplane.all_owners():
+            if run.moves and run.unit.connector == connector:
+                self.find("offsets altered under a run", f"{run} on {run.worker.name}")
+
     # --- looked at every half second
 
     def look(self) -> None:
@@ -299,6 +334,11 @@ class Checker:
                 self._dead_ms.pop(worker.incarnation, None)
             elif worker.life:
                 self._dead_ms.setdefault(worker.incarnation, world.now)
+            if any(world.network.is_cut(worker.name, replica.name) for replica in world.status):
+                # What it said before it died is held back, and arrives when the link is whole again.
+                for incarnation in self._dead_ms:
+                    if incarnation.rpartition("-")[0] == worker.name:
+                        self._dead_ms[incarnation] = world.now
         for replica in world.status:
             if not (replica.well and replica.claims and replica.log.writer is replica):
                 self._steady_ms[replica.name] = world.now

@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from herdmesh.herder.state.model import TargetState
+from herdmesh.herder.state.model import OffsetEntry, TargetState
 from herdmesh.herder.state.requests import Answer as CallAnswer
 from herdmesh.herder.state.requests import (
     CreateConnector,
     DeleteConnector,
     DrainWorker,
     PatchConnector,
+    PlanConfig,
     Request,
     RestartConnector,
     RestartTask,
+    SetLoggers,
     SetTarget,
     UpdateConnector,
     ValidateConfig,
@@ -50,6 +52,7 @@ REFUSALS = frozenset(
         "REVISION_MISMATCH",
     }
 )
+_OFFSET = OffsetEntry('{"kafka_topic":"t","kafka_partition":0}', '{"kafka_offset":7}')
 NAMES = ("a", "b", "c", "d", "e")
 
 
@@ -70,8 +73,8 @@ class Operation:
     outcome: Outcome = Outcome.UNKNOWN
     answer: CallAnswer | HerdmeshError | None = None
     attempts: int = 0
-    #: herder process that gave the answer.
-    answered_by: str = ""
+    #: when the herder gave the answer that the caller has.
+    decided_ms: int = 0
 
 
 class Client(Node):
@@ -114,7 +117,8 @@ class Client(Node):
         options = WriteOptions(request_id=operation.id, caller=operation.id)
 
         async def work() -> Any:
-            return target, await _called(target, operation.request, options)
+            found = await _called(target, operation.request, options)
+            return found, self.world.now
 
         answer = self.world.network.call(self, target, work, CALL_MS)
         answer.then(lambda: self._read(operation, answer))
@@ -123,8 +127,9 @@ class Client(Node):
         result, error = answer.outcome
         late = self.world.now - operation.begun_ms > PATIENCE_MS
         if error is None:
-            target, result = result
-            operation.answered_by = target.herder_id
+            result, operation.decided_ms = result
+            error = result if isinstance(result, HerdmeshError) else None
+        if error is None:
             self._end(operation, Outcome.ACKNOWLEDGED, result)
         elif isinstance(error, NotLeader):
             self._follow(error.metadata.get("leader_address", ""))
@@ -160,12 +165,13 @@ class Client(Node):
         name = rng.choice(NAMES)
         config = self._config()
         kind = rng.choices(
-            ("create", "update", "patch", "delete", "target", "restart", "task", "validate", "drain"),
-            weights=(8, 5, 4, 2, 5, 4, 3, 1, 1),
+            ("create", "update", "patch", "delete", "target", "restart", "task", "validate", "drain", "plan", "logger"),
+            weights=(8, 5, 4, 2, 5, 4, 3, 1, 1, 1, 1),
         )[0]
         match kind:
             case "create":
-                return CreateConnector(name, config, initial_target=rng.choice((None, None, *TargetState)))
+                offsets = (_OFFSET,) if rng.random() < 0.3 else ()
+                return CreateConnector(name, config, rng.choice((None, None, *TargetState)), offsets)
             case "update":
                 return UpdateConnector(name, config, allow_missing=rng.random() < 0.5)
             case "patch":
@@ -180,6 +186,11 @@ class Client(Node):
                 return RestartTask(name, rng.randint(0, 3))
             case "validate":
                 return ValidateConfig(config)
+            case "plan":
+                return PlanConfig(name, config)
+            case "logger":
+                worker = rng.choice(("", *(worker.name for worker in self.world.workers)))
+                return SetLoggers("herdmesh", rng.choice(("INFO", "DEBUG", "WARN")), worker)
             case _:
                 return DrainWorker(rng.choice(self.world.workers).name)
 
@@ -199,14 +210,11 @@ class Client(Node):
 
 
 async def _called(herder: HerderProcess, request: Request, options: WriteOptions) -> Any:
-    """What the servicer does: hand it to the loop, wait for the answer."""
+    """What the servicer does: hand it to the loop, wait for the answer or the refusal."""
     answer = Answer()
 
     def reply(found: CallAnswer | HerdmeshError) -> None:
-        if isinstance(found, HerdmeshError):
-            answer.set(error=found)
-        else:
-            answer.set(found)
+        answer.set(found)
 
     number = herder.call(request, options, CALL_MS, reply)
     # A client that gave up cancels its call.

@@ -15,12 +15,13 @@ from herdmesh.configstore.service import wire
 from herdmesh.configstore.service.leadership import LeadershipServicer
 from herdmesh.configstore.service.write import ConfigWriteServicer
 from herdmesh.configstore.state import election as el
-from herdmesh.configstore.state.changes import LeadershipChanged, SessionKeyChanged
+from herdmesh.configstore.state.changes import LeadershipChanged, LoggerLevelChanged, SessionKeyChanged
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.writes import plan_block, plan_epoch
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import HerdmeshError, NotWriter, RevisionInFuture
 from herdmesh.topicstore.contract import Decision
+from tests.sim.mesh.clients import REFUSALS
 from tests.sim.mesh.log import Entry, Log, Replica
 from tests.sim.mesh.network import Stream
 from tests.sim.mesh.scheduler import Pump
@@ -53,13 +54,21 @@ class ConfigReplica(Replica):
         self._begin_service()
         self.after(TICK_MS, self._tick)
 
+    async def _noted(self, request_id: str, work: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return await work
+        except HerdmeshError as error:
+            if error.reason in REFUSALS:
+                self.world.checker.refused.add(request_id)
+            raise
+
     def _fresh_id(self) -> str:
         return f"{self.name}-{next(self._fresh)}"
 
     def serve(self, path: str, request: Any) -> Coroutine[Any, Any, Any]:
         service, _, method = path.rpartition("/")
         if service.endswith("ConfigWriteService"):
-            return getattr(self._writes, method)(request, None)
+            return self._noted(request.options.request_id, getattr(self._writes, method)(request, None))
         raise AssertionError(f"nobody serves {path}")
 
     # --- watches
@@ -86,6 +95,7 @@ class ConfigReplica(Replica):
             found.append(wire.change(LeadershipChanged(state.leadership), store_id))
         if state.session_key is not None:
             found.append(wire.change(SessionKeyChanged(state.session_key, state.session_key_revision), store_id))
+        found += [wire.change(LoggerLevelChanged(level), store_id) for level in state.logger_levels.values()]
         complete = read_pb.WatchResponse(
             meta=revisions.meta(self.revision), snapshot_complete=read_pb.SnapshotComplete()
         )

@@ -33,6 +33,7 @@ class Faults:
             (3, self._freeze_herder),
             (6, self._snap),
             (5, self._cut),
+            (2, self._isolate),
             (4, self._slow_link),
             (2, self._kill_store),
             (2, self._freeze_store),
@@ -197,6 +198,20 @@ class Faults:
 
         self._later(heal, 200, 12_000)
         return "link cut"
+
+    def _isolate(self) -> str | None:
+        """A worker is cut off from every herder, and not from Kafka: it counts as lost, and works on."""
+        worker = self._rng.choice(self._world.workers)
+        self._world.trace("network", f"{worker.name}: cut off from the herders")
+        for herder in self._world.herders:
+            self._world.network.cut(worker.name, herder.name)
+
+        def heal() -> None:
+            for herder in self._world.herders:
+                self._world.network.heal(worker.name, herder.name)
+
+        self._later(heal, 4_000, 20_000)
+        return "worker cut off from all herders"
 
     def _slow_link(self) -> str | None:
         one, other = self._pair()

@@ -20,7 +20,7 @@ from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import holds, leadership, lifecycle, policy, reign, sessions, tasksets
 from herdmesh.herder.state.instructions import StartUnit
 from herdmesh.herder.state.mesh import Mesh
-from herdmesh.herder.state.model import Holding, RunState
+from herdmesh.herder.state.model import Holding
 from herdmesh.herder.state.records import Connector, Member, Unit
 from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.worker.state import events as worker_events
@@ -39,19 +39,6 @@ def _no_fence() -> Generator[None]:
         mesh.touch(connector.name)
 
     with patch.object(tasksets, "_fence", forget):
-        yield
-
-
-def _fenced_elsewhere() -> Generator[None]:
-    """A number of a lost worker counts as fenced as soon as it runs elsewhere."""
-    said = holds.said
-
-    def forget(mesh: Mesh, connector: Connector, unit: Unit, state: RunState | None) -> None:
-        said(mesh, connector, unit, state)
-        if state is RunState.RUNNING and unit.id.task is not None:
-            connector.unfenced.discard(unit.id.task)
-
-    with patch.object(holds, "said", forget):
         yield
 
 
@@ -248,7 +235,6 @@ MUTANTS: dict[str, Callable[[], Any]] = {
     for name, mutant in {
         "no fence before a new task set": _no_fence,
         "claim not verified": _unverified_claim,
-        "fenced because it runs elsewhere": _fenced_elsewhere,
         "stale epoch accepted": _stale_epoch,
         "adoption by generation alone": _adoption_by_generation,
         "equal generations": _equal_generations,
@@ -267,3 +253,6 @@ MUTANTS: dict[str, Callable[[], Any]] = {
         "statuses of deleted connectors stay": _statuses_left,
     }.items()
 }
+
+#: Found once in some hundred stories: hunted by `make soak` alone.
+RARE = frozenset({"claim not verified"})

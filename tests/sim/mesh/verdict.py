@@ -143,6 +143,9 @@ def _state(
             found.append(f"{unit} is FAILED without a reason")
     elif one.state.value != expected:
         found.append(f"{unit} is {one.state}, wanted {expected}")
+    mine = worker.state.connectors.get(unit.connector) if unit.task is None else worker.state.tasks.get(one.unit)
+    if mine is not None and mine.giving_up:
+        found.append(f"{unit} is being stopped on {worker.name}")
     if unit.task is None:
         if target is TargetState.STARTED and one.state.value == "RUNNING":
             found += _task_set(connector)
@@ -150,8 +153,6 @@ def _state(
     if one.state.value == "RUNNING" and "always" in (connector.config or {}):
         found.append(f"{unit} runs, and will fail")
     task = worker.state.tasks.get(one.unit)
-    if task is not None and task.giving_up:
-        found.append(f"{unit} is being stopped on {worker.name}")
     owners = world.dataplane.owners.get((unit.connector, unit.task), [])
     idle = task is not None and task.phase is Phase.IDLE
     if one.state.value == "RUNNING" and not idle and not any(run.worker is worker for run in owners):
@@ -204,18 +205,19 @@ def _statuses(world: World, wanted: set[UnitId]) -> list[str]:
 
 
 def _balance(world: World, held: Held) -> list[str]:
-    """Within one, where every worker can take everything."""
+    """Within one, among those that take work, where every worker can take everything."""
     leader = world.leader()
     assert leader is not None
-    if world.uneven or any(_drained(leader, worker) for worker in world.workers):
+    takers = [worker.name for worker in world.workers if not _drained(leader, worker)]
+    if world.uneven or not takers:
         return []
-    found: list[str] = []
+    places = [(unit, worker.name) for unit, found in held.items() for worker, _ in found]
+    found = [f"{unit} is on {name}, which drains" for unit, name in places if name not in takers]
     for kind in ("connectors", "tasks"):
-        loads = {worker.name: 0 for worker in world.workers}
-        for unit, places in held.items():
-            if (unit.task is None) == (kind == "connectors"):
-                for worker, _ in places:
-                    loads[worker.name] += 1
+        loads = dict.fromkeys(takers, 0)
+        for unit, name in places:
+            if (unit.task is None) == (kind == "connectors") and name in loads:
+                loads[name] += 1
         if max(loads.values()) - min(loads.values()) > 1:
             found.append(f"{kind} are not balanced: {loads}")
     return found

@@ -7,14 +7,16 @@ messages and the instructions' dispatch are the product's own code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from herdmesh.api.common.v1 import connector_pb2, identity_pb2
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.engine.contract import ErrorClass
+from herdmesh.rpc import properties
 from herdmesh.rpc.errors import HerdmeshError, NotLeader, RequestInvalid
 from herdmesh.worker import wire
 from herdmesh.worker.effects.statuses import StatusClient
@@ -79,6 +81,8 @@ class WorkerProcess(Node):
             ),
         )
         self._tick_at: float | None = None
+        #: loggers that this process was told to change.
+        self.levels: dict[str, str] = {}
         self.session.dial()
         self._beat(0)
         self._keep_lease()
@@ -179,8 +183,27 @@ class WorkerProcess(Node):
                 fields = [wrong] if "wrong" in config else []
                 found = worker_service_pb2.ConfigValidation(fields=fields, error_count=len(fields))
                 return session_pb.CommandReply(validation=found)
+            case questions.PlanTaskConfigs(config=config, tasks_max=tasks_max):
+                made = task_configs(config, tasks_max)
+                return session_pb.CommandReply(tasks=[properties.to_proto(one) for one in made])
+            case questions.SetLogger(logger=logger, level=level):
+                self.levels[logger] = level
+                return session_pb.CommandReply(loggers=[admin_pb.LoggerEntry(logger=logger, level=level)])
+            case questions.AlterOffsets(connector=connector, config_offset=config_offset):
+                manifest = self.world.config_log.manifest_since(connector, config_offset or 0)
+                if manifest is not None and not manifest.deleted:
+                    failure = Failure("there is a connector of that name by now", error_class=ErrorClass.FENCED)
+                    return session_pb.CommandReply(failure=wire.failure_to(failure))
+                self.world.checker.altered(connector)
+                return session_pb.CommandReply()
             case _:
                 return session_pb.CommandReply()
+
+
+def task_configs(config: Mapping[str, str | None], tasks_max: int) -> list[dict[str, str | None]]:
+    """What a connector makes of its config."""
+    note = config.get("note") or ""
+    return [{"task.class": "Task", "share": str(number), "note": note} for number in range(tasks_max)]
 
 
 class Session:
@@ -363,8 +386,7 @@ class Connectors:
             failure = Failure("the source system did not answer", error_class=ErrorClass.RETRIABLE)
             self._say(events.TaskConfigsMade(wanted.connector, wanted.op_id, (), failure))
             return
-        note = wanted.config.get("note") or ""
-        made = [{"task.class": "Task", "share": str(number), "note": note} for number in range(wanted.tasks_max)]
+        made = task_configs(wanted.config, wanted.tasks_max)
         self._say(events.TaskConfigsMade(wanted.connector, wanted.op_id, made))
 
     def abandon(self, connector: str) -> None:

@@ -6,11 +6,13 @@ import typer
 
 from herdmesh.cli.commands import (
     apply,
+    create,
     demo,
     describe,
     doctor,
     drain,
     get,
+    history,
     lifecycle,
     plan,
     run,
@@ -30,9 +32,14 @@ app.command()(up.up)
 app.command()(up.down)
 app.command("run")(run.run_standalone)
 app.command()(apply.apply)
+app.command()(create.create)
+app.command()(create.patch)
 app.add_typer(get.get_app, name="get")
 app.add_typer(describe.describe_app, name="describe")
+app.command()(apply.validate)
 app.command()(plan.plan)
+app.command()(history.history)
+app.command()(history.restore)
 app.command()(lifecycle.pause)
 app.command()(lifecycle.resume)
 app.command()(lifecycle.stop)

@@ -7,7 +7,9 @@ leaves here as `CommandError`, with the service's own reason.
 from __future__ import annotations
 
 import asyncio
+import getpass
 import os
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
@@ -84,6 +86,7 @@ class HerderClient:
         self._search = LeaderSearch(addresses)
         self._configured = addresses
         self._patience_s = patience_s
+        self._caller = (("herdmesh-caller", _who()),)
         # one channel per herder ever followed: closing one would cancel other calls still on it
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -114,7 +117,8 @@ class HerderClient:
             address = self._search.address
             stub = self._stub(address)
             try:
-                reply = await self._while_alive(stub, pick(stub)(request, timeout=timeout_s))
+                answer = pick(stub)(request, timeout=timeout_s, metadata=self._caller)
+                reply = await self._while_alive(stub, answer)
                 if isinstance(reply, admin.GetClusterResponse):
                     _must_be_the_leaders(reply)
             except rpc_errors.HerdmeshError as error:
@@ -195,6 +199,15 @@ class HerderClient:
         if channel is None:
             channel = self._channels[address] = connect(address)
         return service.ConnectorServiceStub(channel)
+
+
+def _who() -> str:
+    """Who asks, for the history of changes: `alice@host`, in ASCII as a header must be."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}".encode("ascii", "replace").decode()
 
 
 def _must_be_the_leaders(reply: admin.GetClusterResponse) -> None:

@@ -18,6 +18,10 @@ from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.output import colored, count
 from herdmesh.cli.views import Json
 
+#: Of a connector or a task (Connect's, without what is never shown), and of connectors.
+STATES = frozenset({"UNASSIGNED", "RUNNING", "PAUSED", "STOPPED", "FAILED", "RESTARTING"})
+KINDS = ("source", "sink", "unknown")
+
 Cell = Callable[[Json], str]
 Key = Callable[[Json], "str | float | None"]
 
@@ -60,6 +64,18 @@ def chosen_columns(names: str) -> list[str]:
     return wanted
 
 
+def checked(wanted: Filter) -> Filter:
+    """The filter, if anything could pass it. Raises CommandError that lists what can be asked for."""
+    for what, unknown, known in (
+        ("state", sorted(wanted.states - STATES), sorted(STATES)),
+        ("type", [wanted.kind] if wanted.kind not in ("", *KINDS) else [], list(KINDS)),
+    ):
+        if unknown:
+            text = f"no {what} {', '.join(unknown)}; there are: {', '.join(known)}"
+            raise CommandError("USAGE", text, exit_code=EXIT_USAGE)
+    return wanted
+
+
 def chosen_key(name: str) -> str:
     """The column to sort by. Raises CommandError that lists those there are."""
     return chosen_columns(name)[0]
@@ -93,9 +109,10 @@ def age(since: str | None, now: datetime | None = None) -> str:
 def attention(one: Json) -> str:
     """The first thing about a connector or its tasks that is not as wanted, in one line; empty = all is."""
     for unit in (one["connector"], *one["tasks"]):
-        text = unit.get("error") or unit.get("explanation")
+        text = str(unit.get("error") or unit.get("explanation") or "").strip()
         if text:
-            return f"task {unit['id']}: {text}" if "id" in unit else str(text)
+            first = text.splitlines()[0]
+            return f"task {unit['id']}: {first}" if "id" in unit else first
     return ""
 
 

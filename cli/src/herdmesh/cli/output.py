@@ -7,13 +7,16 @@ JSON document (one per line for streams), and everything for people goes to stan
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from herdmesh.cli.errors import CommandError
 from herdmesh.cli.views import Json
@@ -50,8 +53,17 @@ class Format(StrEnum):
     JSON = "json"
 
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+#: What is not a terminal gets lines whole: whoever searches them is not to find them cut in two.
+_WIDTH_OF_PIPES = 100_000
+
+
+def _width(stream: TextIO) -> int | None:
+    """None = the terminal's own."""
+    return None if stream.isatty() or "COLUMNS" in os.environ else _WIDTH_OF_PIPES
+
+
+out = Console(highlight=False, width=_width(sys.stdout))
+err = Console(stderr=True, highlight=False, width=_width(sys.stderr))
 
 
 def print_json(document: Any) -> None:
@@ -93,13 +105,25 @@ def colored(state: str) -> str:
 def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """A table without lines between rows; cells are markup."""
     built = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold dim")
+    cut = {at for at, column in enumerate(columns) if column in _CUT}
     for column in columns:
-        built.add_column(column, justify="right" if column in _NUMERIC else "left", overflow="fold")
+        # What may wrap is what is made narrow first: beside a column that is cut, no other is.
+        justify = "right" if column in _NUMERIC else "left"
+        built.add_column(column, justify=justify, overflow="fold", no_wrap=bool(cut) and column not in _CUT)
     for row in rows:
-        built.add_row(*row)
+        built.add_row(*(_one_line(cell) if at in cut else cell for at, cell in enumerate(row)))
     return built
 
 
+def _one_line(cell: str) -> Text:
+    text = Text.from_markup(cell)
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+#: What is too long for the terminal is cut off here: a list of a thousand has a line for each, and `herd describe` has
+#: the rest.
+_CUT = {"ATTENTION"}
 _NUMERIC = {
     *(
         "LAG",
@@ -116,6 +140,7 @@ _NUMERIC = {
         "FAILED",
         "AGE",
         "CONNECTORS",
+        "GENERATION",
     )
 }
 
@@ -140,7 +165,7 @@ def task_rows(connector: Json) -> list[list[str]]:
                 colored(task["state"]),
                 escape(task["worker_id"] or "-"),
                 moved.get("activity", "-").lower(),
-                count(moved.get("lag_records")),
+                count(moved.get("lag_records") if task["state"] == "RUNNING" else None),
                 count(moved.get("records_out")),
                 count(round(moved.get("records_per_second", 0))),
                 count(task["start_count"]),

@@ -134,10 +134,41 @@ def config_field(message: worker_service.ConfigField) -> Json:
         "name": message.name,
         "type": message.type,
         "required": message.required,
-        "default": message.default_value if message.HasField("default_value") else None,
+        "default_value": message.default_value if message.HasField("default_value") else None,
         "importance": message.importance,
         "group": message.group or None,
         "documentation": message.documentation,
+    }
+
+
+def validation(message: worker_service.ConfigValidation) -> Json:
+    """A validation result in the shape of Connect's REST API; `fixes` stand beside `errors`."""
+    return {
+        "name": message.class_name,
+        "error_count": message.error_count,
+        "groups": list(message.groups),
+        "configs": [
+            {
+                "definition": {
+                    **config_field(one),
+                    "width": one.width,
+                    "display_name": one.display_name,
+                    "dependents": list(one.dependents),
+                    "order": one.order,
+                }
+                if one.type
+                else None,
+                "value": {
+                    "name": one.name,
+                    "value": one.value if one.HasField("value") else None,
+                    "recommended_values": list(one.recommended_values),
+                    "errors": list(one.errors),
+                    "fixes": list(one.fixes),
+                    "visible": one.visible,
+                },
+            }
+            for one in message.fields
+        ],
     }
 
 

@@ -43,6 +43,7 @@ FIXED = {
 }
 
 _CLIENTS = ("admin", "consumer", "producer")
+_OTHER_CLUSTER = ("consumer.bootstrap.servers", "producer.bootstrap.servers")
 _REST = "there is no REST server in this process; the same API is served over gRPC (--listen)"
 _UNREAD = (
     f"without {PROTOCOL}, clients of Kafka neither log in nor encrypt, and there is no REST server in this process"
@@ -148,6 +149,8 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
                 herder[HERDER_FLAGS[key]] = bool(parse_value(key, value, Type.BOOLEAN))
             elif key == "topic.creation.enable":
                 passed[key] = "true" if parse_value(key, value, Type.BOOLEAN) else "false"
+            elif key in _OTHER_CLUSTER:
+                _must_be_the_same(key, value, properties)
             elif _is_passed(key) or _is_access(key, properties):
                 passed[key] = one.value
             elif (why := _unused(key, value)) is not None:
@@ -167,6 +170,16 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
     settings["leave_timeout_ms"] = stop_ms + _LEAVE_EXTRA_MS
     warnings.sort(key=lambda one: one.line)
     return WorkerPlan(settings, herder, passed, tuple(warnings), client_access("admin", passed).config)
+
+
+def _must_be_the_same(key: str, value: str, properties: Mapping[str, Property]) -> None:
+    own = properties["bootstrap.servers"].value if "bootstrap.servers" in properties else ""
+    if _split(value) != _split(own):
+        raise ConfigError.for_value(key, value, "connectors of another cluster than the worker's are not built yet")
+
+
+def _split(servers: str) -> set[str]:
+    return {part.strip() for part in servers.split(",")}
 
 
 def _is_passed(key: str) -> bool:

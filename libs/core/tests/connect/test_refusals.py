@@ -34,6 +34,7 @@ def refused(change: dict[str, Any]) -> list[tuple[str, str]]:
         {"topics": ABSENT, "topics.regex": "a.*"},
         {"errors.tolerance": "none", "topic.creation.groups": "", "errors.log.enable": "false"},
         {"herdmesh.restart.backoff.ms": "10", "herdmesh.restart.backoff.max.ms": "10"},
+        {"producer.override.security.protocol": "SSL", "producer.override.ssl.truststore.location": "a sink has none"},
     ],
 )
 def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
@@ -59,6 +60,11 @@ def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
         ({"transforms": "t", "transforms.t.type": "Filter"}, "transforms.t.type", "not built yet"),
         ({**_MASK, "transforms.m.predicate": "p"}, "transforms.m.predicate", "predicates are not built yet"),
         ({"topics": ABSENT, "topics.regex": "a\\p{L}"}, "topics.regex", "Python cannot compile it"),
+        (
+            {"consumer.override.bootstrap.servers": "elsewhere:9092"},
+            "consumer.override.bootstrap.servers",
+            "reading from another cluster than the workers' is not built yet",
+        ),
         ({"path": "/readonly"}, "path", "not writable"),
         (
             {"herdmesh.restart.backoff.ms": "10", "herdmesh.restart.backoff.max.ms": "9"},
@@ -66,6 +72,16 @@ def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
             "must not be below herdmesh.restart.backoff.ms (10)",
         ),
         ({"herdmesh.linger.ms": "-1"}, "herdmesh.linger.ms", "Value must be at least 0"),
+        (
+            {"consumer.override.security.protocol": "SASL_SSL", "consumer.override.sasl.mechanism": "PLAIN"},
+            "consumer.override.sasl.jaas.config",
+            "is missing, and PLAIN needs it",
+        ),
+        (
+            {"consumer.override.security.protocol": "SSL", "consumer.override.ssl.truststore.location": "t.jks"},
+            "consumer.override.ssl.truststore.location",
+            "reads certificates as PEM",
+        ),
     ],
 )
 def test_what_does_not_run_is_refused_by_name(change: dict[str, Any], field: str, says: str) -> None:

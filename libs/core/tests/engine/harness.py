@@ -19,12 +19,15 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 from confluent_kafka.cimpl import NewTopic
 
+from herdmesh.connect import config_topic
+from herdmesh.connect.config_records import ConfigRecord
 from herdmesh.connect.connector import PartitionId
 from herdmesh.engine import Command, Progress, RunOutcome, RunSpec, TaskKind, failure, run
 
@@ -233,3 +236,24 @@ class Kafka:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), Path(sys.argv[2]))
+
+
+def write(bootstrap: str, topic: str, *records: ConfigRecord) -> None:
+    """One transaction, as the config store writes the config topic; returns when it can be read, as the store does. (A
+    commit is answered before its marker is in the topic.)"""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for record in records:
+        key, value = config_topic.encode(record)
+        producer.produce(topic, key=key, value=value)
+    producer.commit_transaction(20)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    while _end(admin, topic, IsolationLevel.READ_COMMITTED) < _end(admin, topic, IsolationLevel.READ_UNCOMMITTED):
+        time.sleep(0.01)
+
+
+def _end(admin: AdminClient, topic: str, level: IsolationLevel) -> int:
+    partition, untyped = TopicPartition(topic, 0), cast(Any, admin)
+    found = untyped.list_offsets({partition: OffsetSpec.latest()}, isolation_level=level)
+    return found[partition].result().offset

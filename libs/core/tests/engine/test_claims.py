@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect import config_topic
-from herdmesh.connect.config_records import ConfigRecord, ManifestRecord, TargetState, TargetStateRecord
+from herdmesh.connect.config_records import ManifestRecord, TargetState, TargetStateRecord
 from herdmesh.engine import RunEnd, claims
 from herdmesh.engine.contract import ErrorClass, RunSpec, TaskSetClaim
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
-from libs.core.tests.engine.harness import Kafka, Link, make_spec, run_here
+from libs.core.tests.engine.harness import Kafka, Link, make_spec, run_here, write
 from libs.core.tests.engine.sinks import PATH
+from tests.support.guarded_broker import GuardedBroker
 
 DIGESTS = ("aa", "bb")
 
@@ -30,17 +30,6 @@ def kafka_topics(kafka_bootstrap: str) -> Kafka:
 def manifest(connector: str, generation: int, **more: Any) -> ManifestRecord:
     made = ManifestRecord(connector, "i1", task_digests=DIGESTS, task_count=2, task_config_generation=generation)
     return msgspec.structs.replace(made, **more)
-
-
-def write(bootstrap: str, topic: str, *records: ConfigRecord) -> None:
-    """One transaction, as the config store writes."""
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(20)
-    producer.begin_transaction()
-    for record in records:
-        key, value = config_topic.encode(record)
-        producer.produce(topic, key=key, value=value)
-    producer.commit_transaction(20)
 
 
 def claiming(kafka: Kafka, name: str, config: str, offset: int, digest: str = "7:aa") -> RunSpec:
@@ -109,6 +98,16 @@ def test_the_end_that_counts_is_the_one_after_the_take_over(
 def test_a_topic_that_is_not_there_is_told(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     with pytest.raises(TaskFailed, match="config_storage_topic") as failed:
         run_here(claiming(kafka_topics, tmp_topic("sink"), tmp_topic("nowhere"), 0))
+    assert failed.value.error_class is ErrorClass.RETRIABLE
+
+
+def test_a_topic_that_the_login_may_not_read_is_told(guarded: GuardedBroker, tmp_topic: Callable[..., str]) -> None:
+    kafka = Kafka(guarded.bootstrap)
+    spec = claiming(kafka, tmp_topic("sink"), kafka.create_topic(tmp_topic("configs"), 1), 0)
+    _, login = guarded.new_user()
+    admin = AdminClient({"bootstrap.servers": guarded.guarded, **login})
+    with pytest.raises(TaskFailed, match="Describe and Read") as failed:
+        claims.ask(spec, admin).verify()
     assert failed.value.error_class is ErrorClass.RETRIABLE
 
 

@@ -260,7 +260,9 @@ def test_a_run_that_is_to_share_ends_once_it_has_read_all() -> None:
         (KafkaException(KafkaError(KafkaError.INVALID_PRODUCER_ID_MAPPING)), ErrorClass.FENCED),
         (KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)), ErrorClass.BAD_CONFIG),
         (KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)), ErrorClass.FATAL),
-        (KafkaException(KafkaError(KafkaError._TRANSPORT)), ErrorClass.RETRIABLE),
+        (KafkaException(KafkaError(KafkaError._TRANSPORT)), ErrorClass.UNREACHABLE),
+        (KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN)), ErrorClass.UNREACHABLE),
+        (KafkaException(KafkaError(KafkaError._TIMED_OUT)), ErrorClass.RETRIABLE),
         (ConfigError("bad", field="f"), ErrorClass.BAD_CONFIG),
         (RecordError("VALUE_CONVERTER", "s", "t", 0, 1, DataError("x")), ErrorClass.FATAL),
         (PermissionError(errno.EACCES, "no"), ErrorClass.BAD_CONFIG),
@@ -278,6 +280,24 @@ def test_every_exception_has_a_class_and_a_message(error: Exception, error_class
     assert message
     assert "\n" not in message
     assert type(error).__name__ in trace
+
+
+def test_what_ran_out_of_time_without_any_broker_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client says beside its calls that all brokers are down; a refused login says why, and comes first."""
+    monkeypatch.setattr(failure, "_brokers", failure._Brokers())  # pyright: ignore[reportPrivateUsage]
+    late = KafkaException(KafkaError(KafkaError._TIMED_OUT))
+    wrapped = TaskFailed("committing did not succeed", ErrorClass.RETRIABLE)
+    wrapped.__cause__ = late
+    other = TaskFailed("the consumer group has live members", ErrorClass.RETRIABLE)
+    failure.note_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert failure.error_class(late) is ErrorClass.RETRIABLE, "said of clients of other connectors"
+    failure.watch_brokers()
+    assert failure.error_class(wrapped) is ErrorClass.RETRIABLE
+    failure.note_error(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert failure.error_class(late) is failure.error_class(wrapped) is ErrorClass.UNREACHABLE
+    assert failure.error_class(other) is ErrorClass.RETRIABLE, "brokers told so"
+    failure.note_error(KafkaError(KafkaError._AUTHENTICATION))
+    assert failure.error_class(wrapped) is ErrorClass.BAD_CONFIG
 
 
 def test_what_crosses_processes_can_be_pickled() -> None:

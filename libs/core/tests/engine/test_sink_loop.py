@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
 
 from herdmesh.connect.errors import RecordError
-from herdmesh.engine import Progress, RunEnd, Stop, failure
+from herdmesh.engine import Progress, RunEnd, Stop, clients, failure
 from herdmesh.engine.contract import Command, ErrorClass, Share
-from herdmesh.engine.errors import ForeignMembers, OffsetsLost, TaskFailed
+from herdmesh.engine.errors import ForeignMembers, OffsetsLost, TaskFailed, TaskFenced
+from herdmesh.engine.fence import Fence
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH, ListSink
 
@@ -152,6 +153,61 @@ def test_a_failing_task_is_stopped_and_nothing_is_committed(kafka_topics: Kafka,
         run_here(make_spec(kafka_topics.bootstrap, name, f"{PATH}:BrokenSink", {"topics": topic}))
     assert ListSink.calls[-1] == "stop"
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [0]
+
+
+class AtFirstWord(Link):
+    """Calls `then` at the first progress, before the run goes on."""
+
+    def __init__(self, then: Callable[[Progress], None]) -> None:
+        super().__init__()
+        self._then = then
+
+    def progress(self, progress: Progress) -> None:
+        super().progress(progress)
+        if len(self.reports) == 1:
+            self._then(progress)
+
+
+def test_the_first_word_comes_of_a_task_that_started_and_took_over(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """RUNNING follows from it. Where the run begins is read and committed after it."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    spec = make_spec(kafka_topics.bootstrap, name, LIST_SINK, {"topics": topic})
+    older = Fence(clients.producer(spec, {}), spec.transactional_id)
+    older.take_over()
+    group = Consumer({"bootstrap.servers": kafka_topics.bootstrap, "group.id": f"connect-{name}"})
+
+    def look(progress: Progress) -> None:
+        assert ListSink.calls == ["start"]
+        assert not progress.has_committed
+        with pytest.raises(TaskFenced):
+            older.commit_offsets([TopicPartition(topic, 0, 1)], group.consumer_group_metadata())
+
+    link = AtFirstWord(look)
+    outcome = run_here(spec, link)
+    group.close()
+    assert len(link.reports) > 1
+    assert outcome.progress.has_committed
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [0]
+
+
+def test_where_a_run_begins_is_committed_with_its_first_records(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """But before them where it begins at the end: whoever comes after a death would begin at another one."""
+    topic, early, late = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink"), tmp_topic("sink")
+    kafka_topics.produce_ids(topic, range(3))
+    link = Link()
+    run_here(make_spec(kafka_topics.bootstrap, early, LIST_SINK, {"topics": topic}), link)
+    first = next(one for one in link.reports if one.has_committed)
+    assert [one.committed_offset for one in first.partitions] == [first.records_in]
+    assert first.records_in > 0
+    link = Link()
+    at_end = {"topics": topic, "consumer.override.auto.offset.reset": "latest"}
+    run_here(make_spec(kafka_topics.bootstrap, late, LIST_SINK, at_end), link)
+    first = next(one for one in link.reports if one.has_committed)
+    assert (first.records_in, [one.committed_offset for one in first.partitions]) == (0, [3])
 
 
 def test_a_run_yields_its_slot(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:

@@ -49,7 +49,9 @@ def test_a_source_sends_each_record_once_and_goes_on_where_it_was(
     outcome = run_here(counting(kafka_topics, name, topic, 25))
     assert (outcome.reason, outcome.wake_after_ms) == (RunEnd.QUIET, 77)
     assert (outcome.progress.records_in, outcome.progress.has_committed) == (25, True)
-    assert run_here(counting(kafka_topics, name, topic, 40)).progress.records_in == 15
+    assert outcome.progress.produced == ((topic, 25),)
+    again = run_here(counting(kafka_topics, name, topic, 40)).progress
+    assert (again.records_in, again.produced) == (15, ((topic, 15),))
     assert numbers(kafka_topics, topic) == list(range(40))
 
 

@@ -12,14 +12,14 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.topicstore import BrokerUnreachable, NotApplied, Role, StartError, StoreTuning, WriteOutcomeUnknown
 from tests.contract.topicstore_harness import (
     WAIT_S,
@@ -32,6 +32,7 @@ from tests.contract.topicstore_harness import (
     suite_settings,
     until_role,
 )
+from tests.support.side_by_side import SideBySide
 
 pytestmark = pytest.mark.kafka
 
@@ -46,18 +47,24 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         "transactional.id.expiration.ms": "1000",
         "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
     }
-    broker = Broker(tmp_path_factory.mktemp("fragile-kafka"), port=0, settings=settings)
+    broker = Broker(tmp_path_factory.mktemp("fragile-kafka"), port=0, settings=settings, jvm=QUICK_JVM)
     asyncio.run(broker.start())
     yield broker
     broker.kill()
 
 
-@pytest.fixture
-async def cluster(fragile: Broker, tmp_topic: Callable[..., str]) -> AsyncIterator[KafkaCluster]:
-    settings = replace(suite_settings(tmp_topic(), fragile.bootstrap), session_timeout_ms=_SESSION_TIMEOUT_MS)
+@contextlib.asynccontextmanager
+async def _cluster_on(bootstrap: str, topic: str) -> AsyncGenerator[KafkaCluster]:
+    settings = replace(suite_settings(topic, bootstrap), session_timeout_ms=_SESSION_TIMEOUT_MS)
     made = KafkaCluster(settings)
-    yield made
-    await made.close()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+#: All but the test that kills the broker.
+together = SideBySide(cluster=lambda test: _cluster_on(test.fixture("fragile").bootstrap, test.topic()))
 
 
 # The broker dies.
@@ -97,27 +104,31 @@ class Load:
 
 
 @pytest.mark.slow
-async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(fragile: Broker, cluster: KafkaCluster) -> None:
-    store = await cluster.open()
-    await until_role(store, Role.WRITER)
-    load = Load(store)
-    clients = [asyncio.create_task(load.run(i)) for i in range(20)]
-    await load.until_acknowledged(500)
-    fragile.kill()
-    await fragile.start()
-    await load.until_acknowledged(500)
-    for client in clients:
-        client.cancel()
-    await asyncio.gather(*clients, return_exceptions=True)
-    await store.barrier()
-    replica = await cluster.open()
-    assert replica.state == store.state
-    found = set(store.state.entries)
-    assert load.acknowledged <= found
-    assert not load.refused & found
-    assert load.unknown == set()  # the log was there again in time to look them up
+async def test_nothing_acknowledged_is_lost_when_the_broker_is_killed(
+    fragile: Broker, tmp_topic: Callable[..., str]
+) -> None:
+    async with _cluster_on(fragile.bootstrap, tmp_topic()) as cluster:
+        store = await cluster.open()
+        await until_role(store, Role.WRITER)
+        load = Load(store)
+        clients = [asyncio.create_task(load.run(i)) for i in range(20)]
+        await load.until_acknowledged(500)
+        fragile.kill()
+        await fragile.start()
+        await load.until_acknowledged(500)
+        for client in clients:
+            client.cancel()
+        await asyncio.gather(*clients, return_exceptions=True)
+        await store.barrier()
+        replica = await cluster.open()
+        assert replica.state == store.state
+        found = set(store.state.entries)
+        assert load.acknowledged <= found
+        assert not load.refused & found
+        assert load.unknown == set()  # the log was there again in time to look them up
 
 
+@together
 async def test_no_broker_is_a_named_start_up_error(cluster: KafkaCluster) -> None:
     nowhere = replace(cluster.settings, bootstrap_servers="127.0.0.1:1", start_timeout_ms=300)
     with pytest.raises(BrokerUnreachable) as unreachable:
@@ -125,6 +136,7 @@ async def test_no_broker_is_a_named_start_up_error(cluster: KafkaCluster) -> Non
     assert unreachable.value.bootstrap_servers == "127.0.0.1:1"
 
 
+@together
 async def test_a_topic_the_broker_will_not_make_is_a_named_start_up_error(cluster: KafkaCluster) -> None:
     with pytest.raises(StartError, match="topic"):
         await cluster.open(replace(cluster.settings, topic_configs={"no.such.setting": "1"}))
@@ -133,6 +145,7 @@ async def test_a_topic_the_broker_will_not_make_is_a_named_start_up_error(cluste
 # The broker forgets the writer.
 
 
+@together
 async def test_an_identity_the_broker_forgot_is_taken_anew_and_keep_alives_prevent_it(
     fragile: Broker, tmp_topic: Callable[..., str]
 ) -> None:
@@ -212,7 +225,7 @@ class ReplicaProcess:
         await self._reading
 
 
-@pytest.mark.slow
+@together
 async def test_a_writer_stopped_and_continued_says_nothing_stale(fragile: Broker, cluster: KafkaCluster) -> None:
     first = await ReplicaProcess.start(fragile.bootstrap, cluster.settings.topic)
     try:
@@ -249,7 +262,7 @@ async def test_a_writer_stopped_and_continued_says_nothing_stale(fragile: Broker
         await first.stop()
 
 
-@pytest.mark.slow
+@together
 async def test_a_writer_that_is_killed_is_replaced_after_its_session(fragile: Broker, cluster: KafkaCluster) -> None:
     first = await ReplicaProcess.start(fragile.bootstrap, cluster.settings.topic)
     try:

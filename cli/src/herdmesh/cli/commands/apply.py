@@ -1,22 +1,24 @@
-"""`herd apply`: create or replace connectors from files a Connect user already has."""
+"""`herd apply` and `herd validate`: connectors from files a Connect user already has, stored or only looked at."""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
+from rich.markup import escape
 
 from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, err, out, print_json
+from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
+from herdmesh.cli.output import Format, out, print_json
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
@@ -28,7 +30,6 @@ def apply(
     ],
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only validate, on a worker that has the plugin.")] = False,
 ) -> None:
     """Create connectors, or replace the configs of those that exist."""
 
@@ -36,7 +37,7 @@ def apply(
         results: list[views.Json] = []
         for source in files:
             for name, config in read_connectors(source):
-                results.append(await (_validate if dry_run else _apply)(client, name, config))
+                results.append(await _apply(client, name, config))
         if output is Format.JSON:
             print_json(results if len(results) != 1 else results[0])
 
@@ -44,19 +45,43 @@ def apply(
         request = messages.UpdateConnectorRequest(
             request_id=new_request_id(), name=name, config=to_properties(config), allow_missing=True
         )
-        reply = await client.call(lambda stub: stub.UpdateConnector, request)
+        try:
+            reply = await client.call(lambda stub: stub.UpdateConnector, request)
+        except CommandError as error:
+            raise replace(error, message=f"connector {name}: {error.message}") from None
         verb = "created" if reply.created else "updated"
         if output is Format.TABLE:
-            out.print(f"connector [bold]{name}[/] {verb}")
+            out.print(f"connector [bold]{escape(name)}[/] {verb}")
         return {"result": verb, **views.connector(reply.connector)}
 
-    async def _validate(client: HerderClient, name: str, config: dict[str, Any]) -> views.Json:
-        request = messages.ValidateConfigRequest(config=to_properties({"name": name, **config}))
-        reply = await client.call(lambda stub: stub.ValidateConfig, request)
-        refuse_invalid(name, reply.validation)
-        if output is Format.TABLE:
-            err.print(f"connector [bold]{name}[/] is valid; nothing was changed")
-        return {"result": "valid", "name": name}
+    with_herder(output, herder, work)
+
+
+def validate(
+    files: Annotated[
+        list[str],
+        typer.Option("-f", "--file", metavar="FILE|-", help='{"name","config"} or a flat config; - is stdin.'),
+    ],
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Say what is wrong with configs, on a worker that has the plugin; -o json has Connect's validation result."""
+
+    async def work(client: HerderClient) -> None:
+        found: list[worker_service.ConfigValidation] = []
+        for source in files:
+            for name, config in read_connectors(source):
+                request = messages.ValidateConfigRequest(config=to_properties({"name": name, **config}))
+                reply = await client.call(lambda stub: stub.ValidateConfig, request)
+                found.append(reply.validation)
+                if output is Format.TABLE:
+                    refuse_invalid(name, reply.validation)
+                    out.print(f"connector [bold]{escape(name)}[/] is valid; nothing was changed")
+        if output is Format.JSON:
+            shown = [views.validation(one) for one in found]
+            print_json(shown if len(shown) != 1 else shown[0])
+            if any(one.error_count for one in found):
+                raise typer.Exit(EXIT_CODES["CONFIG_INVALID"])
 
     with_herder(output, herder, work)
 
@@ -72,35 +97,63 @@ def refuse_invalid(name: str, validation: worker_service.ConfigValidation) -> No
         raise CommandError("CONFIG_INVALID", f"connector {name} would be refused", exit_code=5, fields=found)
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectorDocument:
+    """One connector of a file, as Connect's REST API takes it. `initial_state` "" = none was written."""
+
+    name: str
+    config: dict[str, Any]
+    initial_state: str = ""
+
+
 def read_connectors(source: str) -> list[tuple[str, dict[str, Any]]]:
     """(name, config) of each connector in a file: one object or a list of them.
 
     Raises `CommandError` naming the file and what is wrong with it.
     """
-    try:
-        text = sys.stdin.read() if source == "-" else Path(source).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise _unusable(source, str(error)) from None
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise _unusable(source, f"not JSON: {error}") from None
+    documents = read_documents(source)
+    for one in documents:
+        if one.initial_state:
+            raise unusable(source, f'"initial_state" of {one.name} is for a connector that is new: use `herd create`')
+    return [(one.name, one.config) for one in documents]
+
+
+def read_documents(source: str) -> list[ConnectorDocument]:
+    """Each connector of a file. Raises as `read_connectors`."""
+    document = read_document(source)
     items: list[Any] = cast("list[Any]", document) if isinstance(document, list) else [document]
+    if not items:
+        raise unusable(source, "no connector in it")
     return [_connector(source, item) for item in items]
 
 
-def _connector(source: str, item: Any) -> tuple[str, dict[str, Any]]:
+def read_document(source: str) -> Any:
+    """The JSON in a file, or (`-`) on standard input. Raises CommandError naming it."""
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text()
+    except OSError as error:
+        raise unusable(source, f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise unusable(source, str(error)) from None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise unusable(source, f"not JSON: {error}") from None
+
+
+def _connector(source: str, item: Any) -> ConnectorDocument:
     if not isinstance(item, dict):
-        raise _unusable(source, 'expected {"name": ..., "config": {...}} or a flat config')
+        raise unusable(source, 'expected {"name": ..., "config": {...}} or a flat config')
     fields = cast("dict[str, Any]", item)
     inner = fields.get("config")
     config = cast("dict[str, Any]", inner) if isinstance(inner, dict) else fields
     name = fields.get("name", config.get("name"))
     if not isinstance(name, str) or not name.strip():
-        raise _unusable(source, 'no "name": add one beside "config" or inside it')
+        raise unusable(source, 'no "name": add one beside "config" or inside it')
     if "connector.class" not in config:
-        raise _unusable(source, 'no "connector.class": it says what the connector is')
-    return name, config
+        raise unusable(source, 'no "connector.class": it says what the connector is')
+    state = fields.get("initial_state") if config is not fields else None
+    return ConnectorDocument(name, config, "" if state is None else str(state))
 
 
 def to_properties(config: dict[str, Any]) -> common.Properties:
@@ -118,5 +171,6 @@ def to_properties(config: dict[str, Any]) -> common.Properties:
     return common.Properties(entries=entries)
 
 
-def _unusable(source: str, what: str) -> CommandError:
+def unusable(source: str, what: str) -> CommandError:
+    """A file that cannot be used, and why."""
     return CommandError("USAGE", f"{'standard input' if source == '-' else source}: {what}", exit_code=EXIT_USAGE)

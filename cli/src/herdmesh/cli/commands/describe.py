@@ -76,7 +76,7 @@ def describe_plugin(
             [
                 escape(one["name"]),
                 one["type"].lower(),
-                "[bold]required[/]" if one["required"] else escape("" if one["default"] is None else one["default"]),
+                "[bold]required[/]" if one["required"] else escape(one["default_value"] or ""),
                 one["importance"].lower(),
                 escape(one["documentation"]),
             ]
@@ -95,15 +95,20 @@ def story(unit: views.Json) -> Iterator[str]:
     if "explanation" in unit:
         yield escape(unit["explanation"])
     restart = unit.get("auto_restart")
-    if restart is not None:
-        yield _restart_line(restart)
+    if restart is not None and _tells_more(unit, restart):
+        yield _restart_line(restart, unit.get("error", ""))
     for one in unit.get("conditions", []):
         yield f"{one['type']} {escape(one['message'])}"
     if "error" in unit:
         yield f"[red]{escape(unit['error'])}[/] ({unit['error_class'].lower() or 'unknown'})"
 
 
-def _restart_line(restart: views.Json) -> str:
+def _tells_more(unit: views.Json, restart: views.Json) -> bool:
+    """False for what failed for good without a restart: the explanation says that none comes."""
+    return unit["state"] != "FAILED" or bool(restart["next_time"]) or restart["attempt"] > restart["attempts_max"]
+
+
+def _restart_line(restart: views.Json, shown: str) -> str:
     of = f"{min(restart['attempt'], restart['attempts_max'])} of {restart['attempts_max']}"
     if restart["attempt"] > restart["attempts_max"]:
         line = f"restarted {of} times; none more comes by itself: mend the cause, then `herd restart`"
@@ -111,7 +116,8 @@ def _restart_line(restart: views.Json) -> str:
         line = f"restart {of} at {restart['next_time']}"
     else:
         line = f"restart {of}"
-    return line + (f", last error: {escape(restart['last_error'])}" if restart.get("last_error") else "")
+    last = restart.get("last_error")
+    return line + (f", last error: {escape(last)}" if last and last != shown else "")
 
 
 def _print_connector(found: views.Json) -> None:
@@ -121,7 +127,11 @@ def _print_connector(found: views.Json) -> None:
     )
     _print_story("connector", found["connector"])
     if found["tasks"]:
-        out.print(table("\ntasks", TASK_COLUMNS, task_rows(found)))
+        rows = [
+            [*row, str(task["generation"] or "-"), age(task.get("since"))]
+            for row, task in zip(task_rows(found), found["tasks"], strict=True)
+        ]
+        out.print(table("\ntasks", (*TASK_COLUMNS, "GENERATION", "AGE"), rows))
     for task in found["tasks"]:
         if any(key in task for key in ("explanation", "auto_restart", "conditions", "error")):
             out.print()
@@ -141,7 +151,13 @@ def _print_connector(found: views.Json) -> None:
             ]
             for number, one in partitions
         ]
-        out.print(table("\noffsets", ("TASK", "TOPIC", "PARTITION", "COMMITTED", "END", "LAG"), rows))
+        out.print(
+            table(
+                "\noffsets, as their runs saw them last",
+                ("TASK", "TOPIC", "PARTITION", "COMMITTED", "END", "LAG"),
+                rows,
+            )
+        )
     rows = [[escape(key), escape("null" if value is None else str(value))] for key, value in found["config"].items()]
     out.print(table("\nconfig", ("KEY", "VALUE"), rows))
 

@@ -41,7 +41,7 @@ def drain_worker(
         if wait:
             try:
                 async with asyncio.timeout(timeout_s):
-                    found = await _until_drained(client, found, quiet=output is Format.JSON)
+                    found = await _until_drained(client, request, found, quiet=output is Format.JSON)
             except TimeoutError:
                 left = len(found.connectors) + len(found.tasks)
                 text = f"{worker_id} still holds {left} connectors and tasks after {timeout_s:g} s; they go on moving"
@@ -71,15 +71,23 @@ def undrain_worker(worker_id: WorkerArgument, herder: HerderOption = None, outpu
     with_herder(output, herder, work)
 
 
-async def _until_drained(client: HerderClient, found: connector_pb2.Worker, *, quiet: bool) -> connector_pb2.Worker:
+async def _until_drained(
+    client: HerderClient, request: admin.DrainWorkerRequest, found: connector_pb2.Worker, *, quiet: bool
+) -> connector_pb2.Worker:
     """Follow the herder's watch until the worker holds nothing, whether it is still there or left because of that; a
     watch that breaks is opened again. Raises CommandError when the worker was lost with what it held."""
     left: int | None = None
     while not _drained(found):
+        listed = False
         try:
             async for event in client.stream(lambda stub: stub.WatchConnectors, messages.WatchConnectorsRequest()):
-                if event.WhichOneof("event") == "worker" and event.worker.worker_id == found.worker_id:
+                kind = event.WhichOneof("event")
+                if kind == "worker" and event.worker.worker_id == found.worker_id:
+                    listed = True
                     found.CopyFrom(event.worker)
+                elif kind == "snapshot_complete" and not listed:
+                    # It left before this watch began: the same request again tells how.
+                    found.CopyFrom((await client.call(lambda stub: stub.DrainWorker, request)).worker)
                 held = len(found.connectors) + len(found.tasks)
                 if held != left and not quiet:
                     err.print(f"[dim]{held} left[/]")

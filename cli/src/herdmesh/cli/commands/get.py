@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,10 @@ from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import CommandError, from_reason
 from herdmesh.cli.output import Format, colored, err, out, paged, print_json, table
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
+
+#: An error names so many connectors; a longer name than this is compared by its beginning.
+_NAMES_MAX = 10
+_NAME_LENGTH_MAX = 200
 
 get_app = typer.Typer(no_args_is_help=True, help="List connectors, workers, plugins, topics or loggers.")
 OneName = Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this one.")]
@@ -39,9 +44,10 @@ def connectors(
     skip: Annotated[int, typer.Option("--skip", min=0, help="Leave out so many first: the next page.")] = 0,
 ) -> None:
     """List connectors with their states and lag. Long lists go through the pager of the terminal."""
-    wanted = listing.Filter(match, frozenset(one.upper() for one in state or ()), kind.lower(), worker)
+    asked = listing.Filter(match, frozenset(one.upper() for one in state or ()), kind.lower(), worker)
 
     async def work(client: HerderClient) -> None:
+        wanted = listing.checked(asked)
         if name:
             await _one_connector(client, name, output)
             return
@@ -169,10 +175,18 @@ async def fetch_connector(client: HerderClient, name: str) -> views.Json:
         reply = await client.call(lambda stub: stub.GetConnector, messages.GetConnectorRequest(name=name))
     except CommandError as error:
         if error.reason == "CONNECTOR_NOT_FOUND":
-            existing = ", ".join(one["name"] for one in await fetch_connectors(client)) or "none yet"
+            existing = _some([one["name"] for one in await fetch_connectors(client, full=False)], name)
             raise from_reason(error.reason, f"no connector {name}; there are: {existing}") from None
         raise
     return views.connector(reply.connector)
+
+
+def _some(names: list[str], like: str) -> str:
+    """Names to choose from; of many those that are nearest to what was asked for."""
+    if len(names) > _NAMES_MAX:
+        near = difflib.get_close_matches(like[:_NAME_LENGTH_MAX], names, _NAMES_MAX, 0.3)
+        return f"{len(names)}, such as {', '.join(near or names[:_NAMES_MAX])}"
+    return ", ".join(names) or "none yet"
 
 
 async def fetch_connectors(client: HerderClient, *, full: bool = True) -> list[views.Json]:

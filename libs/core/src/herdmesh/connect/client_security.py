@@ -16,10 +16,10 @@ what only tunes Java's own code is named in `ignored`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from herdmesh.connect.config import RawConfig
+from herdmesh.connect.config import FieldViolation, RawConfig
 from herdmesh.connect.errors import ConfigError
 
 PROTOCOL = "security.protocol"
@@ -85,6 +85,19 @@ def client_access(client: str, worker: RawConfig, connector: RawConfig | None = 
     return _Translation(_given(client, worker, connector or {})).done()
 
 
+def override_violations(clients: Iterable[str], connector: RawConfig, worker: RawConfig) -> list[FieldViolation]:
+    """What a connector's own settings of TLS and logins would fail on, each once."""
+    found: dict[str, FieldViolation] = {}
+    for client in clients:
+        if not _under(f"{client}.override.", connector):
+            continue
+        try:
+            client_access(client, worker, connector)
+        except ConfigError as error:
+            found[error.field] = FieldViolation(error.field, str(error), error.fix)
+    return list(found.values())
+
+
 @dataclass(frozen=True, slots=True)
 class _Setting:
     full_name: str
@@ -118,7 +131,9 @@ class _Translation:
             return ClientAccess({})  # Java's default is PLAINTEXT, which reads none of the others
         if protocol not in _PROTOCOLS:
             setting = self.given[PROTOCOL]
-            raise ConfigError.for_value(setting.full_name, setting.value, f"must be one of {', '.join(_PROTOCOLS)}")
+            raise ConfigError.for_value(
+                setting.full_name, setting.value, f"must be one of {', '.join(_PROTOCOLS)}", fix="write one of these"
+            )
         self.found[PROTOCOL] = protocol
         logs_in, encrypts = protocol.startswith("SASL"), protocol.endswith("SSL")
         unread = tuple(
@@ -144,7 +159,8 @@ class _Translation:
             self.given.pop(name, None)
 
     def _refuse(self, name: str, message: str, fix: str) -> ConfigError:
-        full = self.given[name].full_name if name in self.given else name
+        beside = self.given[PROTOCOL].full_name.removesuffix(PROTOCOL)  # where what is missing would be looked for
+        full = self.given[name].full_name if name in self.given else beside + name
         return ConfigError(f"{full}: {message}", field=full, fix=fix)
 
     def _classes(self) -> None:

@@ -12,6 +12,9 @@ from __future__ import annotations
 import re
 
 from herdmesh.connect import chain_config
+from herdmesh.connect.builtin import PluginKind
+from herdmesh.connect.client_overrides import clients_of
+from herdmesh.connect.client_security import override_violations
 from herdmesh.connect.config import FieldViolation, RawConfig, Type, parse_value
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.connector_keys import HERDMESH, TOPIC_CREATION
@@ -36,6 +39,7 @@ def refusals(config: RawConfig, plugin: PluginDescriptor, worker: RawConfig) -> 
     ]
     found += [*chain_config.violations(config, worker=worker), *_not_built(config, worker), *_python_regex(config)]
     found += _restart_rules(config)
+    found += override_violations(clients_of(PluginKind(plugin.kind.value), config, exactly_once=True), config, worker)
     if not any(value.problems for value in plugin.connector.config_def().validate(config).values()):
         # only then: an author's own rules may rely on well-formed values
         found += [FieldViolation(error.field, str(error), error.fix) for error in plugin.load().validate(config)]
@@ -68,6 +72,9 @@ _NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("topic.creation.groups", ("", "default"), "topic creation groups besides default are"),
     ("transaction.boundary", ("poll", "interval"), "boundaries set by the connector are"),
     ("offsets.storage.topic", ("",), "offsets topics of single connectors are"),
+    # Fences, offsets and topics are looked after in the worker's cluster: records in another would part from them.
+    ("consumer.override.bootstrap.servers", ("",), "reading from another cluster than the workers' is"),
+    ("producer.override.bootstrap.servers", ("",), "writing to another cluster than the workers' is"),
 )  # fmt: skip
 
 

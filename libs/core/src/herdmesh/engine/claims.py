@@ -40,23 +40,27 @@ _REFUSED = frozenset((KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_
 
 
 def contradicts(manifest: ManifestRecord, claim: TaskSetClaim, task: int) -> bool:
-    """True when the manifest says that the claim's task set is not in force."""
+    """True when the manifest says that the claim's task set is not in force, or that a connector is that should not."""
+    if not claim.incarnation:
+        return not manifest.deleted
     digests = manifest.task_digests
     digest = f"{manifest.task_config_generation}:{digests[task]}" if task < len(digests) else ""
     return manifest.deleted or manifest.incarnation != claim.incarnation or digest != claim.task_digest
 
 
-def ask(spec: RunSpec, admin: AdminClient) -> ClaimCheck:
-    """Ask where the config topic ends. To be called after the take-over; does not wait for the answer."""
-    return ClaimCheck(spec, admin)
+def ask(spec: RunSpec, admin: AdminClient, consumer: Consumer | None = None) -> ClaimCheck:
+    """Ask where the config topic ends. To be called after the take-over; does not wait for the answer. `consumer` is
+    read with, if need be, while nothing is assigned to it; without it one is made."""
+    return ClaimCheck(spec, admin, consumer)
 
 
 class ClaimCheck:
     """One question under way. `verify` is to be called before anything is moved, removed or told."""
 
-    def __init__(self, spec: RunSpec, admin: AdminClient) -> None:
+    def __init__(self, spec: RunSpec, admin: AdminClient, consumer: Consumer | None) -> None:
         self._spec = spec
         self._admin = admin
+        self._consumer = consumer
         self._claim = spec.claim
         self._asked = None if spec.claim is None else self._ask(spec.claim)
 
@@ -75,15 +79,27 @@ class ClaimCheck:
             if end < claim.offset:
                 raise _another_topic(claim, f"it ends at {end}")
             # A transaction is at least a record and its marker, and a marker alone may be what the leader had not read.
-            manifest = _newest(spec, claim) if end > claim.offset + 1 else None
+            manifest = self._newest(claim, end) if end > claim.offset + 1 else None
         except KafkaException as error:
             raise _unreadable(claim, error) from error
         if manifest is not None and contradicts(manifest, claim, spec.task):
             raise TaskFenced(
                 f"{spec.connector}-{spec.task} belongs to a task set that is not in force any more; whoever started it "
                 "had not read of the new one"
+                if claim.incarnation
+                else f"there is a connector {spec.connector} by now; whoever asked had not read of it"
             )
         return max(end, claim.offset)
+
+    def _newest(self, claim: TaskSetClaim, end: int) -> ManifestRecord | None:
+        if self._consumer is not None:
+            return _newest(self._spec, claim, end, self._consumer)
+        access = access_of(self._spec, "consumer")
+        consumer = clients.consumer(self._spec, f"{self._spec.group_id}-claims", access)
+        try:
+            return _newest(self._spec, claim, end, consumer)
+        finally:
+            consumer.close()
 
     def _ask(self, claim: TaskSetClaim) -> Future[Any]:
         untyped: Any = self._admin
@@ -113,13 +129,14 @@ class ClaimCheck:
             raise KafkaException(topic.error)
 
 
-def _newest(spec: RunSpec, claim: TaskSetClaim) -> ManifestRecord | None:
-    """The last manifest of the connector in the config topic from the claim's place on."""
+def _newest(spec: RunSpec, claim: TaskSetClaim, end: int, consumer: Consumer) -> ManifestRecord | None:
+    """The last manifest of the connector in the config topic from the claim's place to `end`."""
     key = _KEY_PREFIX + spec.connector.encode()
     found: ManifestRecord | None = None
-    consumer = clients.consumer(spec, f"{spec.group_id}-claims", access_of(spec, "consumer"))
+    # A client that is connected and does not know the topic yet would look for its leader only after up to a second.
+    clients.retried(lambda: consumer.list_topics(claim.config_topic, clients.CALL_TIMEOUT_S))
+    consumer.incremental_assign([TopicPartition(claim.config_topic, 0, claim.offset)])
     try:
-        consumer.assign([TopicPartition(claim.config_topic, 0, claim.offset)])
         deadline_s = time.monotonic() + _TIMEOUT_S
         while time.monotonic() < deadline_s:
             first = consumer.consume(_BATCH, 0) or [consumer.poll(_POLL_S)]
@@ -131,12 +148,21 @@ def _newest(spec: RunSpec, claim: TaskSetClaim) -> ManifestRecord | None:
                 if message.key() == key:
                     record = config_topic.decode(key, message.value())
                     found = record if isinstance(record, ManifestRecord) else found
+                if _last_before(end, message):
+                    return found
     finally:
-        _close(consumer)
+        consumer.incremental_unassign([TopicPartition(claim.config_topic, 0)])
     raise TaskFailed(
         f"the config topic {claim.config_topic} could not be read to its end: nobody knows whether the task is wanted",
         ErrorClass.RETRIABLE,
     )
+
+
+def _last_before(end: int, message: Message) -> bool:
+    """True when nothing but the marker of its transaction can be between a record and the end: the client would tell of
+    the end only after it has waited there for more."""
+    offset = message.offset()
+    return offset is not None and offset + 2 >= end
 
 
 def _is_end(message: Message, claim: TaskSetClaim) -> bool:
@@ -173,8 +199,3 @@ def _unreadable(claim: TaskSetClaim, error: KafkaException) -> TaskFailed:
         f"{cause.str()}; {hint}",
         ErrorClass.RETRIABLE,
     )
-
-
-def _close(consumer: Consumer) -> None:
-    consumer.unassign()
-    consumer.close()

@@ -129,7 +129,9 @@ def _made(client: Callable[[Any], T], prefix: str, config: Mapping[str, Any]) ->
         if not (isinstance(cause, KafkaError) and cause.code() == KafkaError._INVALID_ARG):
             raise
         text = cause.str()
-        key = next((key for key in config if f'"{key}"' in text), "")
+        key = next((key for key in config if f'"{key}"' in text or f"{key} " in text), "")
+        if not key:
+            raise ConfigError(f"no Kafka client can be made with these settings: {text}") from error
         raise ConfigError(f"{prefix}{key}: {text}", field=prefix + key) from error
 
 

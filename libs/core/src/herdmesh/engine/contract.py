@@ -43,11 +43,13 @@ class ErrorClass(StrEnum):
     UNKNOWN = "UNKNOWN"
     FENCED = "FENCED"
     DATA_LOSS = "DATA_LOSS"
+    UNREACHABLE = "UNREACHABLE"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSetClaim:
-    """Which task set a run believes to be part of, and from where in the config topic newer ones would be found."""
+    """Which task set a run believes to be part of, and from where in the config topic newer ones would be found. With
+    an empty incarnation: that there is no such connector."""
 
     config_topic: str
     offset: int
@@ -133,6 +135,10 @@ class PartitionProgress:
     end_offset: int
 
 
+PRODUCED_MAX = 1_000
+"""Topics of a source that its progress names at most: it is sent several times a second."""
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a run has come. Counts are of this run; the worker adds up the runs of a task."""
@@ -151,6 +157,9 @@ class Progress:
     """Epoch time of the last offset commit, None = none yet."""
     has_committed: bool = False
     """True once this task has ever committed offsets (starts as the spec says)."""
+    produced: tuple[tuple[str, int], ...] = ()
+    """The topics a source wrote to and how many committed records to each, sorted, at most PRODUCED_MAX; empty for a
+    sink."""
     config_offset: int | None = None
     """Up to there the config topic says nothing against the task set; None = nobody looked."""
 

@@ -39,30 +39,37 @@ _BAD_CONFIG_CODES = frozenset(
 )
 _LOGIN_CODES = frozenset((KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED))
 _FATAL_CODES = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD))
+#: No connection to a broker, for whatever call.
+_AWAY_CODES = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))
+#: No answer in time: of brokers that are away, or of one that is busy.
+_LATE_CODES = frozenset((KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._MSG_TIMED_OUT))
 
 
-class _Login:
-    """Whether a broker refused this process' login. Calls to Kafka only say that no broker could be reached; why not is
-    told beside them, to a client's error callback. A process that executes runs executes one at a time; in any other
-    nothing is noted, for there an answer would be about clients of many connectors."""
+class _Brokers:
+    """Whether a broker refused this process' login, or none was to be reached. Calls to Kafka only say that there was
+    no answer; why not is told beside them, to a client's error callback. A process that executes runs executes one at a
+    time; in any other nothing is noted, for there an answer would be about clients of many connectors."""
 
     def __init__(self) -> None:
         self.watched = False
         self.refused = ""
+        self.away = False
 
 
-_login = _Login()
+_brokers = _Brokers()
 
 
-def watch_logins() -> None:
-    """A run begins: nothing was refused yet."""
-    _login.watched, _login.refused = True, ""
+def watch_brokers() -> None:
+    """A run begins: nothing was refused yet, and nobody away."""
+    _brokers.watched, _brokers.refused, _brokers.away = True, "", False
 
 
 def note_error(error: KafkaError) -> None:
     """The error callback of a run's clients."""
-    if _login.watched and error.code() in _LOGIN_CODES:
-        _login.refused = " ".join(error.str().split())
+    if _brokers.watched and error.code() == KafkaError._ALL_BROKERS_DOWN:
+        _brokers.away = True
+    if _brokers.watched and error.code() in _LOGIN_CODES:
+        _brokers.refused = " ".join(error.str().split())
 
 
 def is_fenced(error: KafkaError) -> bool:
@@ -87,7 +94,20 @@ def classify_kafka(error: KafkaError) -> ErrorClass:
 def error_class(error: BaseException) -> ErrorClass:
     """What the restart policy does with this exception."""
     found = _class_alone(error)
-    return ErrorClass.BAD_CONFIG if found is ErrorClass.RETRIABLE and _login.refused else found
+    if found is not ErrorClass.RETRIABLE:
+        return found
+    if _brokers.refused:
+        return ErrorClass.BAD_CONFIG
+    return ErrorClass.UNREACHABLE if _is_away(error) else found
+
+
+def _is_away(error: BaseException) -> bool:
+    """True when what Kafka's client said behind it is that no broker of the cluster answered."""
+    cause = error.__cause__ or error.__context__
+    if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
+        code = error.args[0].code()
+        return code in _AWAY_CODES or (code in _LATE_CODES and _brokers.away)
+    return cause is not None and _is_away(cause)
 
 
 def _class_alone(error: BaseException) -> ErrorClass:
@@ -120,6 +140,6 @@ def classify(error: BaseException) -> tuple[str, str, ErrorClass]:
     """Message, stack trace and class of what a run raised."""
     trace = "".join(traceback.format_exception(error))
     found, message = error_class(error), message_of(error)
-    if found is ErrorClass.BAD_CONFIG and _login.refused and _class_alone(error) is ErrorClass.RETRIABLE:
-        message = f"the broker refuses the login: {_login.refused}; {message}"
+    if found is ErrorClass.BAD_CONFIG and _brokers.refused and _class_alone(error) is ErrorClass.RETRIABLE:
+        message = f"the broker refuses the login: {_brokers.refused}; {message}"
     return message, trace, found

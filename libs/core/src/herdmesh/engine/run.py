@@ -17,7 +17,7 @@ from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext
 from herdmesh.engine import clients, failpoints
 from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.failure import watch_logins
+from herdmesh.engine.failure import watch_brokers
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.settings import sink_settings, source_settings
 from herdmesh.engine.sink import SinkLoop
@@ -39,7 +39,7 @@ def run(spec: RunSpec, link: RunLink) -> RunOutcome:
     """
     _log.info("[%s|task-%d] run %s begins", spec.connector, spec.task, spec.run_id)
     failpoints.arm(spec.connector)
-    watch_logins()
+    watch_brokers()
     outcome = _run_sink(spec, link) if spec.kind is TaskKind.SINK else _run_source(spec, link)
     _log.info("[%s|task-%d] run %s ends %s", spec.connector, spec.task, spec.run_id, outcome.reason)
     return outcome

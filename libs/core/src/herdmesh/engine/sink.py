@@ -27,7 +27,7 @@ from herdmesh.engine import batches, claims, failpoints, manifest, partitions
 from herdmesh.engine.ahead import Ahead
 from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, RunLink, RunOutcome, RunSpec
 from herdmesh.engine.control import Control
-from herdmesh.engine.errors import OffsetsLost
+from herdmesh.engine.errors import OffsetsLost, TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.meter import Limit, Meter
 from herdmesh.engine.positions import starting_offsets
@@ -81,6 +81,7 @@ class SinkLoop:
         self._at_end: set[PartitionId] = set()
         self._published: Mapping[PartitionId, str] = {}
         self._has_committed = spec.has_committed
+        self._uncommitted_starts: dict[PartitionId, int] = {}
         self._config_offset: int | None = None
         self._commit_time_ms: int | None = None
         self._commit_s = now_s
@@ -98,7 +99,7 @@ class SinkLoop:
         refuse = partial(partitions.refuse_members, self._admin, self._settings.group)
         with Ahead(self._owned) as owned, Ahead(refuse) as members:
             self._fence.take_over()
-            self._config_offset = claims.ask(self._spec, self._admin).verify()
+            self._config_offset = claims.ask(self._spec, self._admin, self._consumer).verify()
             self._link.progress(self.progress())  # the first word of a task that started and owns its id
             members.result()
             found = owned.result()
@@ -107,6 +108,12 @@ class SinkLoop:
             reason = self._loop()
         except RecordError:
             self._commit()
+            raise
+        except (TaskFailed, KafkaException):
+            raise
+        except Exception:
+            # The connector's task failed, perhaps for days: where it began must not be forgotten meanwhile.
+            self._commit_starts()
             raise
         if reason is RunEnd.STOPPED or self._is_dirty() or self._published:
             self._commit()
@@ -276,7 +283,13 @@ class SinkLoop:
         self._positions.update(starts)
         if new:
             self._consumer.incremental_assign([TopicPartition(*partition, starts[partition]) for partition in new])
-            self._commit()
+            if self._staging is not None or self._settings.reset_to_latest:
+                self._commit()
+            else:
+                # In one commit with the first records, due once it was looked whether there are any. Who comes after a
+                # death before that begins at the same place; from the end, or beside staged files, it would not.
+                self._uncommitted_starts.update({partition: starts[partition] for partition in new})
+                self._commit_s = -math.inf
 
     def _recover(self, staging: StagingSinkTask, manifests: Mapping[PartitionId, str]) -> None:
         try:
@@ -318,6 +331,7 @@ class SinkLoop:
             self._fence.commit_offsets(offsets, self._consumer.consumer_group_metadata())
             self._commit_time_ms = time.time_ns() // 1_000_000
             self._has_committed = True
+            self._uncommitted_starts.clear()
         self._commit_s = time.monotonic()
         self._committed = positions
         if moved:
@@ -327,6 +341,11 @@ class SinkLoop:
             self._staging.publish(manifests)
         self._published = manifests
         self._link.progress(self.progress())
+
+    def _commit_starts(self) -> None:
+        if self._uncommitted_starts:
+            offsets = [TopicPartition(*partition, offset) for partition, offset in self._uncommitted_starts.items()]
+            self._fence.commit_offsets(offsets, self._consumer.consumer_group_metadata())
 
     def _is_quiet(self, now_s: float) -> bool:
         """Nothing for so long, and every partition read to its end: a broker that is away is no quiet."""

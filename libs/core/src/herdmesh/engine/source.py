@@ -15,6 +15,7 @@ file only when every record before it is in its topic.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContex
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import RecordError
 from herdmesh.engine import claims, clients, failpoints, source_offsets
-from herdmesh.engine.contract import Progress, RunEnd, RunLink, RunOutcome, RunSpec
+from herdmesh.engine.contract import PRODUCED_MAX, Progress, RunEnd, RunLink, RunOutcome, RunSpec
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import classify_kafka
@@ -55,7 +56,9 @@ class DeliveryFailures:
         """Raise TaskFailed when there was one."""
         if self._first is not None:
             error, topic = self._first
-            raise TaskFailed(f"Kafka refused a record for topic {topic}: {error.str()}", classify_kafka(error))
+            raise TaskFailed(f"Kafka refused a record for topic {topic}: {error.str()}", classify_kafka(error)) from (
+                KafkaException(error)
+            )
 
 
 class SourceLoop:
@@ -88,6 +91,9 @@ class SourceLoop:
         self._offsets = source_offsets.SourceOffsets(spec.connector)
         self._pending: dict[bytes, bytes | None] = {}
         self._topics: set[str] = set()
+        #: records by topic: of the open transaction, and committed.
+        self._sent: Counter[str] = Counter()
+        self._produced: Counter[str] = Counter()
         self._has_committed = spec.has_committed
         self._config_offset: int | None = None
         self._commit_time_ms: int | None = None
@@ -134,6 +140,7 @@ class SourceLoop:
             records_per_second=self._meter.rate(time.monotonic()),
             commit_time_ms=self._commit_time_ms,
             has_committed=self._has_committed,
+            produced=tuple(sorted(self._produced.items())),
             config_offset=self._config_offset,
         )
 
@@ -192,6 +199,7 @@ class SourceLoop:
         failpoints.hit("before-write")
         for raw in made:
             _produce(self._fence.producer, raw)
+            self._sent[raw.topic] += len(raw.values)
         key, value = self._offsets.record(batch.source_partition, batch.source_offset)
         self._pending[key] = value
         self._meter.count(len(batch), sum(len(raw.values) for raw in made), time.monotonic())
@@ -222,6 +230,10 @@ class SourceLoop:
         if self._spec.source_offsets is not None:
             self._link.store_offsets(self._pending)
         self._pending.clear()
+        for topic, count in self._sent.items():
+            if topic in self._produced or len(self._produced) < PRODUCED_MAX:
+                self._produced[topic] += count
+        self._sent.clear()
         self._has_committed = True
         self._commit_time_ms = time.time_ns() // 1_000_000
         failpoints.hit("after-offset-commit")

@@ -5,7 +5,7 @@ and instructions as they pass through the loop; the state knows nothing of it, a
 
 Connect's names stand where they have a meaning here (reference/data-model.md 6.8, as the JMX exporter spells them): a
 rebalance lasts from the first start or stop that no worker has answered until none is left unanswered; `epoch` is the
-leadership's, and 0 where another herder leads.
+leadership's, and 0 where another herder leads; `leader_name` is the leader as far as this herder knows.
 
 Invariant: what is remembered is bounded by what the state itself has under way, and forgotten when this herder stops
 leading.
@@ -20,7 +20,7 @@ from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import RunState, UnitId
 from herdmesh.rpc import telemetry
-from herdmesh.rpc.errors import HerdmeshError
+from herdmesh.rpc.errors import HerdmeshError, NotLeader
 
 #: more than these under way is a bug elsewhere; the oldest are not timed then.
 _UNDER_WAY_MAX = 20_000
@@ -138,6 +138,7 @@ class HerderMetrics:
             case ins.RoleChanged(error=error):
                 if error is not None:
                     self._forget()
+                    self._leader = error.leader_address if isinstance(error, NotLeader) else ""
             case ins.CloseSession() | ins.RenewEpoch() | ins.ReserveGenerations() | ins.ViewsChanged():
                 pass
             case _:

@@ -151,7 +151,10 @@ def _asked_from(epoch: int, response: session_pb2.SessionResponse) -> events.Ask
             offsets = tuple(
                 (one.partition_json, one.offset_json if one.HasField("offset_json") else None) for one in alter.offsets
             )
-            wanted = questions.AlterOffsets(alter.connector, config_from(alter.config), offsets)
+            applied = alter.revision.next_offsets
+            wanted = questions.AlterOffsets(
+                alter.connector, config_from(alter.config), offsets, applied[0] if applied else None
+            )
             return events.Asked(epoch, alter.command_id, wanted)
         case "plan_task_configs":
             plan = response.plan_task_configs
@@ -281,6 +284,7 @@ def progress_to(progress: Progress) -> task_pb2.TaskProgress:
             )
             for one in progress.partitions
         ],
+        produced=[task_pb2.TopicProgress(topic=topic, records_out=count) for topic, count in progress.produced],
         config_offset=progress.config_offset,
     )
     if progress.commit_time_ms is not None:
@@ -301,6 +305,7 @@ def progress_from(message: task_pb2.TaskProgress) -> Progress:
         records_per_second=message.records_per_second,
         commit_time_ms=message.commit_time.ToMilliseconds() if message.HasField("commit_time") else None,
         has_committed=message.has_committed,
+        produced=tuple((one.topic, one.records_out) for one in message.produced),
         config_offset=message.config_offset if message.HasField("config_offset") else None,
     )
 

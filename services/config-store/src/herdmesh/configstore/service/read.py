@@ -21,7 +21,13 @@ from herdmesh.configstore import errors
 from herdmesh.configstore.effects import history
 from herdmesh.configstore.effects.stores import ConfigTopicStore
 from herdmesh.configstore.service import wire
-from herdmesh.configstore.state.changes import Change, ConnectorChanged, LeadershipChanged, SessionKeyChanged
+from herdmesh.configstore.state.changes import (
+    Change,
+    ConnectorChanged,
+    LeadershipChanged,
+    LoggerLevelChanged,
+    SessionKeyChanged,
+)
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import RequestInvalid
@@ -84,6 +90,8 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
             yield wire.change(LeadershipChanged(state.leadership), store_id)
         if state.session_key is not None:
             yield wire.change(SessionKeyChanged(state.session_key, state.session_key_revision), store_id)
+        for level in state.logger_levels.values():
+            yield wire.change(LoggerLevelChanged(level), store_id)
 
     def _change(self, event: WatchChange[Change], position: int, *, last: bool) -> pb.WatchResponse:
         def make() -> pb.WatchResponse:

@@ -64,7 +64,7 @@ class SessionKeyChanged:
 
 @dataclass(frozen=True, slots=True)
 class LoggerLevelChanged:
-    """A logger level was read; meant for those who watch now, never part of a snapshot."""
+    """A logger level was read. A snapshot has the newest of each logger."""
 
     level: LoggerRecord
 

@@ -41,6 +41,7 @@ from herdmesh.topicstore.layered import Layered
 
 #: Generations reserved at once (design 4): with a new epoch, and for a leader that is about to run out of them.
 GENERATIONS_PER_BLOCK = 1_000
+LOGGERS_MAX = 1_000
 
 _UNDECODABLE_MAX = 100
 _UNKNOWN_KEY = "no kind of record has this key"
@@ -71,6 +72,8 @@ class ConfigState:
         self.leadership: Leadership | None = None
         self.session_key: SessionKeyRecord | None = None
         self.session_key_revision = 0
+        #: levels for the whole cluster by logger, set longest ago first, which is the order in which they apply.
+        self.logger_levels: Mapping[str, LoggerRecord] = {}
         self.requests = RequestLog()
         self.history = HistoryIndex()
         self.refused = Refused()
@@ -95,6 +98,7 @@ class ConfigState:
         copied.leadership = self.leadership
         copied.session_key = self.session_key
         copied.session_key_revision = self.session_key_revision
+        copied.logger_levels = self.logger_levels
         copied.requests = self.requests.copy()
         copied.history = self.history.copy()
         copied.refused = self.refused
@@ -113,7 +117,7 @@ class ConfigState:
             case RestartRecord():
                 return [RestartRequested(decoded)]
             case LoggerRecord():
-                return [LoggerLevelChanged(decoded)]
+                return self._apply_logger(decoded)
             case SessionKeyRecord():
                 self.session_key = decoded
                 self.session_key_revision = record.offset + 1
@@ -150,6 +154,13 @@ class ConfigState:
             return self._refuse(record, _NO_GENERATIONS)
         self.leadership = leadership_of(epoch)
         return [LeadershipChanged(self.leadership)]
+
+    def _apply_logger(self, level: LoggerRecord) -> Sequence[Change]:
+        levels = {name: other for name, other in self.logger_levels.items() if name != level.namespace}
+        # Of more loggers than anybody sets, those set longest ago are told to those who watch now alone.
+        kept = list(levels.items())[-(LOGGERS_MAX - 1) :]
+        self.logger_levels = {**dict(kept), level.namespace: level}
+        return [LoggerLevelChanged(level)]
 
     def _apply_audit(self, record: StoredRecord) -> Sequence[Change]:
         decoded = audit_topic.decode(record.key, record.value)

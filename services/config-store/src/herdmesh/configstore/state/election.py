@@ -225,6 +225,8 @@ class Election:
 
     writer: bool = False
     _stored: Leadership | None = None
+    #: an epoch may have been written that `_stored` does not know of.
+    _unsure: bool = False
     _incumbent: _Incumbent | None = None
     _writing: int | None = None
     _reserving: bool = False
@@ -261,7 +263,7 @@ class Election:
                 instructions += self._install(event, now_ms)
             case EpochNotWritten():
                 if self._writing == event.session:
-                    self._writing = None
+                    self._writing, self._unsure = None, True
                     self._retry_at_ms = now_ms + RETRY_MS
             case BlockWritten():
                 self._reserving = False
@@ -286,7 +288,7 @@ class Election:
 
     def _gain(self, stored: Leadership | None, now_ms: int) -> None:
         self.writer = True
-        self._stored = stored
+        self._stored, self._unsure = stored, False
         self._writing, self._reserving = None, False
         self._incumbent = None if stored is None else _Incumbent(stored, None, now_ms + RETURN_MS)
 
@@ -316,11 +318,13 @@ class Election:
         return instructions
 
     def _takes_up_again(self, event: CandidateJoined) -> bool:
-        """True when nobody was granted an epoch since the one this candidate holds."""
+        """True when surely nobody was granted an epoch since the one this candidate holds: not while a write of another
+        one is under way, nor after one whose outcome is unknown, which may be in the topic."""
         stored = self._stored
         return (
             stored is not None
             and self._writing is None
+            and not self._unsure
             and event.held == LeaderToken(stored.epoch, stored.leader_id)
             and event.herder_id == stored.leader_id
         )
@@ -404,7 +408,7 @@ class Election:
         if self._writing != event.session:
             return []  # asked for before this replica lost and regained its place; the topic has told us since
         self._writing = None
-        self._stored = event.leadership
+        self._stored, self._unsure = event.leadership, False
         if event.session not in self._candidates:
             return []  # it left before it knew; nobody leads with this epoch
         self._incumbent = _Incumbent(event.leadership, event.session, now_ms + LEASE_MS)

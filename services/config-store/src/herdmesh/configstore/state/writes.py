@@ -6,7 +6,7 @@ knows an offset before the transaction is in the topic.
 
 What `expected_revision` is of: the config (PutConnectorConfig, RestoreConnector, DeleteConnector, RequestRestart), the
 target state (SetTargetState), the task set (CommitTaskConfigs; PutTaskCount, which counts the producers of a set), the
-session key (PutSessionKey). A logger level is not kept, so PutLoggerLevel refuses one.
+session key (PutSessionKey). A logger level has no revision of its own, so PutLoggerLevel refuses one.
 
 A plan is made on the scratch state of the group commit, so everything decided before it is already in there, and it
 may be made again on a later state if it refused; it must therefore depend on nothing but its arguments.
@@ -166,7 +166,7 @@ def _decide(state: ConfigState, mutation: Mutation, context: WriteContext) -> _D
             return _Decided([_encoded(key)], {"algorithm": key.algorithm})
         case PutLoggerLevel(level=level):
             if context.expected_revision is not None:
-                raise errors.no_revision("logger levels are not kept, so they have none")
+                raise errors.no_revision("logger levels have none of their own")
             if not level.namespace or not level.level:
                 raise RequestInvalid("logger and level must not be empty", "logger_level")
             return _Decided([_encoded(level)], {"logger": level.namespace, "level": level.level})

@@ -1,10 +1,9 @@
-"""Recording which topics sinks read (KIP-558), from the progress that workers tell the leader anyway.
+"""Recording which topics connectors use (KIP-558), from the progress that workers tell the leader anyway.
 
 Owns what was seen and what is still to be recorded. Only the leader hears progress, so a topic has one recorder. A
-topic counts as used once a task has read on in one of its partitions; it is recorded if the status store does not have
-it, and looked at again a minute later while it is still read: so a list that was reset fills anew with what is in use.
-
-Sources are not seen here: their progress names no topics.
+topic counts as used once a sink has read on in one of its partitions, or a source has committed records to it; it is
+recorded if the status store does not have it, and looked at again a minute later while it is still used: so a list that
+was reset fills anew with what is in use.
 
 Invariant: memory is bounded, whatever comes and goes; nobody waits for a record, and one that fails is tried again.
 """
@@ -69,7 +68,9 @@ class TopicTracking:
             return
         for task in progress:
             for partition in task.partitions:
-                self._partition(task, partition)
+                self._read(task, partition)
+            for topic in task.produced:
+                self._written(task, topic)
 
     def reset(self, connector: str) -> None:
         """Its list was emptied: record again what moves from now on."""
@@ -96,13 +97,26 @@ class TopicTracking:
                 for topic in topics:
                     self._recorded.pop((connector, topic), None)  # tried again when it moves
 
-    def _partition(self, task: task_pb2.TaskProgress, partition: task_pb2.PartitionProgress) -> None:
-        connector, topic = task.task.connector, partition.topic
-        place = (connector, topic, partition.partition)
+    def _read(self, task: task_pb2.TaskProgress, partition: task_pb2.PartitionProgress) -> None:
+        place, position = (task.task.connector, partition.topic, partition.partition), partition.position
+        before = self._moved(place, position)
+        used = position > before if before is not None else task.records_in > 0 and position > 0
+        self._seen(task, partition.topic, used)
+
+    def _written(self, task: task_pb2.TaskProgress, topic: task_pb2.TopicProgress) -> None:
+        # Partitions are from 0 on: below stand the tasks of a source. A task that moved counts from 0 again.
+        place = (task.task.connector, topic.topic, -1 - task.task.task)
+        self._seen(task, topic.topic, topic.records_out not in (0, self._moved(place, topic.records_out)))
+
+    def _moved(self, place: tuple[str, str, int], position: int) -> int | None:
+        """Where it stood before; None when it was not seen yet."""
         before = self._positions.pop(place, None)
-        self._positions[place] = partition.position
+        self._positions[place] = position
         _bound(self._positions)
-        used = partition.position > before if before is not None else task.records_in > 0 and partition.position > 0
+        return before
+
+    def _seen(self, task: task_pb2.TaskProgress, topic: str, used: bool) -> None:
+        connector = task.task.connector
         told_s = self._recorded.get((connector, topic))
         if not used or (told_s is not None and self._clock() - told_s < AGAIN_S):
             return

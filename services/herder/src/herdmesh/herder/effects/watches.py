@@ -79,6 +79,7 @@ class ConfigWatch(_Watch):
         request = config_pb.WatchRequest()
         snapshot: list[ConnectorEntry] | None = []
         epoch, key = 0, None
+        loggers: list[tuple[str, str]] = []
         if self._resume is not None:
             request.resume.CopyFrom(revisions.to_proto(self._resume))
             snapshot = None
@@ -92,8 +93,10 @@ class ConfigWatch(_Watch):
                     epoch = response.leadership_changed.epoch
                 elif kind == "session_key_changed":
                     key = wire.session_key(response.session_key_changed, wall_clock_ms())
+                elif kind == "logger_level_changed":
+                    loggers.append((response.logger_level_changed.logger, response.logger_level_changed.level))
                 elif kind == "snapshot_complete" and revision is not None:
-                    await self._post(ev.ConfigSnapshot(snapshot, revision, epoch, key))
+                    await self._post(ev.ConfigSnapshot(snapshot, revision, epoch, key, loggers))
                     self._resume, snapshot = revision, None
                 continue
             await self._post(self._event(response, revision))

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from herdmesh.herder.state import commands, drains, initial_offsets, loggers, queries, reign, restart_requests
+from herdmesh.herder.state import commands, drains, hedges, initial_offsets, loggers, queries, reign, restart_requests
 from herdmesh.herder.state.configs import checked_name, given_name, merged, own_name, trimmed
 from herdmesh.herder.state.events import CommandReplied, RequestReceived, WriteDone
 from herdmesh.herder.state.instructions import (
@@ -122,6 +122,8 @@ def answered(mesh: Mesh, call_id: int, command: Command, reply: CommandReplied) 
     if call is None:
         return
     call.asked.discard(command.id)
+    if isinstance(command.question, hedges.ASKED_TWICE):
+        commands.forget(mesh, call)
     try:
         if isinstance(call.request, queries.QUERIES):
             _reply_if_known(mesh, call, queries.answered(mesh, call, command, reply))
@@ -151,6 +153,8 @@ def ask_again(mesh: Mesh, call_id: int, command: Command) -> None:
     if call is None:
         return
     call.asked.discard(command.id)
+    if call.asked and isinstance(command.question, hedges.ASKED_TWICE):
+        return  # another was asked the same meanwhile
     try:
         if isinstance(call.request, queries.QUERIES):
             _reply_if_known(mesh, call, queries.lost(mesh, call, command))

@@ -23,7 +23,7 @@ def ask_able(mesh: Mesh, call: Call, question: ValidateOnWorker | PlanTaskConfig
 
     Raises NoWorker, or InvalidConfig when no worker has the class.
     """
-    ask(mesh, call, _able(mesh, question.config), question)
+    ask(mesh, call, _best(mesh, question.config), question)
 
 
 def ask(mesh: Mesh, call: Call, member: Member, question: Question) -> None:
@@ -42,7 +42,7 @@ def verdict(reply: CommandReplied) -> Validation:
         return reply.validation
     failure = reply.failure
     message = failure.message if failure is not None else "the worker gave no result"
-    if failure is not None and failure.error_class is not ErrorClass.RETRIABLE:
+    if failure is not None and failure.error_class not in (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE):
         raise InvalidConfig([FieldViolation(CLASS_KEY, message)])
     raise NoWorker(message)
 
@@ -65,36 +65,51 @@ def forget(mesh: Mesh, call: Call) -> None:
     """A call is over: nobody waits for what was asked for it."""
     for command_id in call.asked:
         mesh.commands.pop(command_id, None)
+    call.asked.clear()
 
 
 def _send(mesh: Mesh, member: Member, question: Question, call: int | None = None, connector: str = "") -> str:
     assert member.session is not None
     command_id = f"{type(question).__name__}-{mesh.next_number()}"
-    mesh.commands[command_id] = Command(command_id, member.session, member.worker_id, question, call, connector)
+    mesh.commands[command_id] = Command(
+        command_id, member.session, member.worker_id, question, mesh.now, call, connector
+    )
     mesh.send(member.session, Ask(command_id, question))
     return command_id
 
 
-def _able(mesh: Mesh, config: Properties) -> Member:
+def least_loaded(member: Member) -> tuple[int, str]:
+    """Sorts workers: who holds least first, by id where equal."""
+    return len(member.load), member.worker_id
+
+
+def able(mesh: Mesh, config: Properties) -> list[Member]:
+    """The connected workers that can load the class of a config, in the version asked for where any has it."""
     class_name, version = _text(config, CLASS_KEY), _text(config, PLUGIN_VERSION_KEY)
+    found = [member for member in mesh.members.values() if member.session is not None]
+    found = [member for member in found if class_name in member.connectors]
+    # One that has the class in another version says best what is wrong with the version asked for.
+    return [member for member in found if member.has_plugin((class_name, version))] or found
+
+
+def _best(mesh: Mesh, config: Properties) -> Member:
+    class_name = _text(config, CLASS_KEY)
     members = [member for member in mesh.members.values() if member.session is not None]
     if not members:
         raise NoWorker("no worker is connected, so the config cannot be validated; start a worker and try again")
     if not class_name.strip():
         text = f'Missing required configuration "{CLASS_KEY}" which has no default value; {plugins_text(mesh)}'
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
-    able = [member for member in members if class_name in member.connectors]
-    if not able and any(lease.live and lease.worker_id not in mesh.members for lease in mesh.leases.values()):
+    found = able(mesh, config)
+    if not found and any(lease.live and lease.worker_id not in mesh.members for lease in mesh.leases.values()):
         raise NoWorker(f"no worker with {class_name} is connected, but not all live workers have dialled in yet")
-    if not able:
+    if not found:
         text = (
             "Failed to find any class that implements Connector and which name matches "
             f"{class_name}; {plugins_text(mesh)}"
         )
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
-    # One that has the class in another version says best what is wrong with the version asked for.
-    exact = [member for member in able if member.has_plugin((class_name, version))]
-    return min(exact or able, key=lambda item: (len(item.load), item.worker_id))
+    return min(found, key=least_loaded)
 
 
 def _text(config: Properties, key: str) -> str:

@@ -87,12 +87,14 @@ class LeadershipLost:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSnapshot:
-    """Everything in the config store at `revision`; replaces all that was known. `epoch` is the one granted last."""
+    """Everything in the config store at `revision`; replaces all that was known. `epoch` is the one granted last;
+    `loggers` are logger and level for the whole cluster, in the order they were set."""
 
     entries: Sequence[ConnectorEntry]
     revision: Revision
     epoch: int = 0
     session_key: SessionKey | None = None
+    loggers: Sequence[tuple[str, str]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,13 @@ def wanted(entry: ConnectorEntry, unit: UnitId) -> bool:
     return unit.task is None or (tasks_wanted(entry) and unit.task < len(entry.tasks))
 
 
+def reported(mesh: Mesh, unit: UnitId) -> int:
+    """The highest generation that any worker of ours has reported for it: an older claim was replaced meanwhile, even
+    where the newer one has not dialled in yet. Java's generations count another group's life."""
+    status = mesh.status_of(unit)
+    return status.generation if status is not None and status.worker_incarnation else 0
+
+
 def target_of(entry: ConnectorEntry, unit: UnitId) -> TargetState:
     """What a held unit is told; STOPPED is for connectors only."""
     return entry.wanted_state if unit.task is None or entry.wanted_state is TargetState.PAUSED else TargetState.STARTED
@@ -172,7 +179,7 @@ def said(mesh: Mesh, connector: Connector, unit: Unit, state: RunState | None) -
     if hold.state is state:
         return
     hold.state = state
-    hold.since_ms = mesh.now
+    hold.since_ms, hold.since_known = mesh.now, True
     hold.judged = False
     unit.restarting = unit.restarting and state is None
     unit.says_restarting = unit.says_restarting and state is None

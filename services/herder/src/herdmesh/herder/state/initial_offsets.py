@@ -25,7 +25,7 @@ from herdmesh.rpc.errors import NoWorker, OffsetsRefused
 WAITING = (Stage.OTHER_CREATE, Stage.WINDING_DOWN)
 """Stages in which `hold` is to be asked again when time has passed."""
 _WRITING = (Stage.WRITING, Stage.READING_BACK)
-_RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.FENCED)
+_RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
 
 def hold(mesh: Mesh, call: Call) -> bool:
@@ -82,7 +82,8 @@ def forget(mesh: Mesh, call: Call) -> None:
 
 def _write(mesh: Mesh, call: Call, request: CreateConnector) -> None:
     call.stage = Stage.OFFSETS
-    commands.ask_able(mesh, call, AlterOffsets(call.name, call.config or {}, request.initial_offsets))
+    question = AlterOffsets(call.name, call.config or {}, request.initial_offsets, mesh.config_revision)
+    commands.ask_able(mesh, call, question)
 
 
 def _may_create(call: Call) -> bool:

@@ -80,6 +80,8 @@ def yield_to_newer(mesh: Mesh) -> None:
     """End a reign that is over by the config topic's own word, whatever our clock says of the lease: the machine may
     have slept. So nobody acts on what was written after the epoch of the next leader."""
     if mesh.role is not Role.FOLLOWING and mesh.epoch_seen > mesh.epoch:
+        # Told to the store as well: one that confirmed the old epoch for ever would keep everybody from leading.
+        mesh.out.append(RenewEpoch(mesh.epoch, give_up=True))
         step_down(mesh, f"epoch {mesh.epoch_seen} was granted")
 
 

@@ -88,6 +88,11 @@ def _stop_unwanted(mesh: Mesh, connector: Connector, entry: ConnectorEntry | Non
             holds.stop(mesh, connector, unit, "its config changed", destination=hold.worker_id)
         elif hold.assignment.generation < entry.restarts.get(unit.id.task, 0):
             restarts.restart_unit(mesh, connector, unit)
+        elif hold.assignment.generation < holds.reported(mesh, unit.id) < mesh.next_generation:
+            # A leader before us gave it to somebody else later, whose last word was written after we adopted this one,
+            # and stands over all that it will say.
+            unit.restarting = True
+            holds.stop(mesh, connector, unit, "a newer owner has reported it", destination=hold.worker_id)
 
 
 def _make_units(connector: Connector, entry: ConnectorEntry) -> None:

@@ -3,15 +3,16 @@
 Owns who is asked and who is told. A cluster level is a record of the config topic (`logger-cluster-<name>`, as
 Connect's): whoever wrote it, every connected worker is told when the config watch brings it.
 
-Departs from Connect in one thing: Connect never applies a level to a worker that starts later. Here a worker that
-starts, or was away at the moment, is told the levels that this herder has seen recorded; a level from before the
-herders of today is not brought back, so that nothing set long ago returns with a restart of everything.
+Departs from Connect in one thing: Connect never applies a level to a worker that starts later, so that a cluster's
+workers differ by when they were started. Here a level for the cluster stays until another is set: a worker that starts,
+or was away at the moment, is told all of them, in the order they were set, whoever leads by then.
 
 Invariant: a worker that has heard a level is not told it again, so a later level of its own stands.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from herdmesh.herder.state import commands
@@ -22,8 +23,6 @@ from herdmesh.herder.state.questions import ListLoggers, SetLogger
 from herdmesh.herder.state.records import Call, Command, Member, Op, OpKind, Stage
 from herdmesh.herder.state.requests import Answer, GetLoggers, LoggersListed, LoggersSet, SetLoggers
 from herdmesh.rpc.errors import (
-    FieldViolation,
-    InvalidConfig,
     LoggerNotFound,
     NoWorker,
     RequestInvalid,
@@ -47,7 +46,7 @@ def list_levels(mesh: Mesh, call: Call, request: GetLoggers) -> None:
 
 def set_level(mesh: Mesh, call: Call, request: SetLoggers) -> LoggersSet | None:
     """Ask the worker, or write the record; a retry is answered as the first time, by the same leader. Raises
-    InvalidConfig for a bad level, WorkerNotFound."""
+    RequestInvalid for a bad level, WorkerNotFound."""
     if call.options.request_id in mesh.loggers_set:
         return mesh.loggers_set[call.options.request_id]
     logger, level = request.logger.strip(), request.level.strip().upper()
@@ -55,7 +54,7 @@ def set_level(mesh: Mesh, call: Call, request: SetLoggers) -> LoggersSet | None:
         raise RequestInvalid("name the logger; `root` is the root logger", "logger")
     if level not in LEVELS:
         text = f"invalid log level {request.level!r}: use one of {', '.join(LEVELS)}"
-        raise InvalidConfig([FieldViolation("level", text)])
+        raise RequestInvalid(text, "level")
     if not request.worker_id:
         call.stage = Stage.WRITING
         mesh.out.append(PutLogger(mesh.op(Op(OpKind.CALL, call=call.id)), logger, level, call.options))
@@ -66,6 +65,18 @@ def set_level(mesh: Mesh, call: Call, request: SetLoggers) -> LoggersSet | None:
     call.stage = Stage.LOGGERS
     commands.ask(mesh, call, member, SetLogger(logger, level))
     return None
+
+
+def read(mesh: Mesh, levels: Sequence[tuple[str, str]]) -> None:
+    """The config store's levels, read anew: the workers here know those that this herder knew, and, before it knew any,
+    those that they heard from the leader before it."""
+    first = mesh.config_revision is None
+    for logger, level in levels:
+        known = mesh.logger_levels.get(logger)
+        if first:
+            mesh.logger_levels[logger] = (level, 0)
+        elif known is None or known[0] != level:
+            recorded(mesh, LoggerRecorded(logger, level, None))
 
 
 def recorded(mesh: Mesh, event: LoggerRecorded) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from herdmesh.herder.state import (
     calls,
     configs,
+    hedges,
     leadership,
     lifecycle,
     loggers,
@@ -189,6 +190,7 @@ class Herder:
             case ev.ConfigSnapshot():
                 mesh.epoch_seen = event.epoch
                 session_keys.read(mesh, event.session_key)
+                loggers.read(mesh, event.loggers)
                 fresh = {entry.name: entry for entry in event.entries}
                 for name in [*mesh.entries, *fresh]:
                     self._take(name, fresh.get(name))
@@ -313,6 +315,7 @@ class Herder:
         self._tick_ms = mesh.now
         self._unpark()
         calls.expire(mesh)
+        hedges.tick(mesh)
         if mesh.role is not Role.LEADING:
             return
         leadership.give_up_used_up(mesh)

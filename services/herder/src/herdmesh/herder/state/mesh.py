@@ -60,7 +60,7 @@ class Mesh:
         self.session_key: SessionKey | None = None
         #: by our own clock; None = never.
         self.session_key_until_ms: int | None = None
-        #: cluster-wide logger levels recorded since this process reads the config store, oldest first, and when.
+        #: cluster-wide logger levels, set longest ago first, and when: 0 = before this process read the config store.
         self.logger_levels: dict[str, tuple[str, int]] = {}
         #: entries last seen in a foreign writer's hands, and since when: see `machine.FOREIGN_SETTLE_MS`.
         self.parked: dict[str, tuple[ConnectorEntry, int]] = {}
@@ -223,6 +223,7 @@ class Mesh:
         """`hold` becomes the unit's one hold."""
         assert unit.hold is None, f"{unit.id} is held already"
         unit.hold = hold
+        unit.newest_generation = max(unit.newest_generation, hold.assignment.generation)
         unit.destination = None
         unit.idle_since_ms = None
         unit.waits_for = ""

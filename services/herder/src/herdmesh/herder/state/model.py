@@ -62,6 +62,7 @@ class ErrorClass(StrEnum):
     UNKNOWN = "UNKNOWN"
     FENCED = "FENCED"
     DATA_LOSS = "DATA_LOSS"
+    UNREACHABLE = "UNREACHABLE"
 
 
 @unique

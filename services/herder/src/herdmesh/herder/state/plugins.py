@@ -21,14 +21,19 @@ def ask(mesh: Mesh, call: Call, request: GetPlugin) -> None:
     class_name = request.class_name.strip()
     if not class_name:
         raise RequestInvalid("name the plugin: its class name or an alias", "class_name")
-    members = [member for member in mesh.members.values() if member.session is not None]
-    if not members:
+    if not any(member.session is not None for member in mesh.members.values()):
         raise NoWorker("no worker is connected, so no plugin can be described; start a worker and try again")
-    able = [member for member in members if _find(member, class_name) is not None]
-    if not able:
-        raise PluginNotFound(class_name, [plugin.class_name for plugin in known_plugins(mesh)])
+    found = able(mesh, class_name)
+    if not found:
+        raise PluginNotFound(class_name, sorted({plugin.class_name for plugin in known_plugins(mesh)}))
     call.stage = Stage.DESCRIBING
-    commands.ask(mesh, call, min(able, key=lambda item: (len(item.load), item.worker_id)), DescribePlugin(class_name))
+    commands.ask(mesh, call, min(found, key=commands.least_loaded), DescribePlugin(class_name))
+
+
+def able(mesh: Mesh, class_name: str) -> list[Member]:
+    """The connected workers that have the plugin, by class name or alias."""
+    members = (member for member in mesh.members.values() if member.session is not None)
+    return [member for member in members if _find(member, class_name) is not None]
 
 
 def described(mesh: Mesh, request: GetPlugin, worker_id: str, reply: CommandReplied) -> PluginDescribed:

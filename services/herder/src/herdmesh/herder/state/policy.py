@@ -7,13 +7,16 @@ The rule:
 - By class: RETRIABLE and UNKNOWN are restarted. FENCED (its id was taken over, though by our knowledge it is the owner)
   is restarted too, so that a fence that hit the rightful owner heals, but once a minute at most, so that two owners do
   not fence each other in a loop. FATAL is not: the same input fails again, and each attempt would read it anew.
-  BAD_CONFIG is not: the config must change. DATA_LOSS is not: a human decides.
+  BAD_CONFIG is not: the config must change. DATA_LOSS is not: a human decides. UNREACHABLE (no broker of the cluster
+  answered) is restarted for as long as that lasts.
 - Backoff: attempt n in a row waits backoff_ms x 2^(n-1), at most backoff_max_ms, less a share of up to `jitter`, so
   that tasks that failed together do not come back together. Attempts are in a row until the unit has stayed RUNNING for
   backoff_max_ms: a unit that never stays up for so long counts as failing again, whatever it did in between.
 - Budget: at most attempts_max restarts within any window_ms. It counts restarts, whether the unit ran well in between
   or not. Once it is spent the unit stays FAILED until somebody acts, also after the window: whatever fails so often
-  needs a human.
+  needs a human. A restart after UNREACHABLE is not counted: all tasks share that cause, no restart of one makes it
+  better or worse, and once it is over nobody is needed; for that it waits OUTAGE_BACKOFF_MAX_MS at most. Where the
+  leader changes meanwhile, one may be counted.
 - What gives a new account: a restart that somebody asks for, a changed config, stop and resume. What costs nothing: a
   worker that dies, leaves or is drained, a move, a pause, another leader. While its connector is paused a unit waits.
 
@@ -49,8 +52,10 @@ _KEYS = (ENABLED_KEY, ATTEMPTS_MAX_KEY, WINDOW_MS_KEY, BACKOFF_MS_KEY, BACKOFF_M
 
 FENCED_BACKOFF_MS = 1_000
 FENCED_PAUSE_MS = 60_000
+#: An attempt without a broker costs little, and how long this is, is how long everything stands still after an outage.
+OUTAGE_BACKOFF_MAX_MS = 30_000
 
-_BY_ITSELF = frozenset({ErrorClass.RETRIABLE, ErrorClass.UNKNOWN, ErrorClass.FENCED})
+_BY_ITSELF = frozenset({ErrorClass.RETRIABLE, ErrorClass.UNKNOWN, ErrorClass.FENCED, ErrorClass.UNREACHABLE})
 _DOUBLINGS_MAX = 40
 
 
@@ -102,6 +107,8 @@ class Account:
         if self.verdict is not Verdict.RESTART:
             return
         wait_ms = backoff_ms(policy, self.in_a_row + 1, chance(len(self.attempts_ms) + 1))
+        if self.is_free:
+            wait_ms = min(wait_ms, OUTAGE_BACKOFF_MAX_MS)
         self.next_ms = now + wait_ms
         if failure.error_class is ErrorClass.FENCED:
             pause_ms = FENCED_BACKOFF_MS if self.fenced_ms is None else self.fenced_ms + FENCED_PAUSE_MS - now
@@ -110,11 +117,17 @@ class Account:
     def begin(self, now: int) -> None:
         """The restart that was due is carried out."""
         if not self.counted:
-            self.attempts_ms.append(now)
             self.in_a_row += 1
+            if not self.is_free:
+                self.attempts_ms.append(now)
         self.next_ms, self.counted = None, False
         if self.failure is not None and self.failure.error_class is ErrorClass.FENCED:
             self.fenced_ms = now
+
+    @property
+    def is_free(self) -> bool:
+        """The restart that is due costs nothing of the budget."""
+        return self.failure is not None and self.failure.error_class is ErrorClass.UNREACHABLE
 
     @property
     def is_empty(self) -> bool:
@@ -132,7 +145,8 @@ class Account:
             return Verdict.HOPELESS
         if not policy.enabled:
             return Verdict.OFF
-        return Verdict.SPENT if len(self.attempts_ms) >= policy.attempts_max else Verdict.RESTART
+        spent = len(self.attempts_ms) >= policy.attempts_max and failure.error_class is not ErrorClass.UNREACHABLE
+        return Verdict.SPENT if spent else Verdict.RESTART
 
 
 def backoff_ms(policy: RestartPolicy, attempt: int, chance: float) -> int:
@@ -211,8 +225,9 @@ def shown(policy: RestartPolicy, account: Account, failed: bool, under_way: bool
 
 def explained(policy: RestartPolicy, account: Account, failure: Failure | None, cure: str, paused: bool) -> str:
     """Why a FAILED unit is not RUNNING and what happens next, in one line. The time of a restart is added where times
-    are written as text. `cure` = the command that restarts it."""
-    failed = failure or account.failure
+    are written as text. `failure` = what its status says, `cure` = the command that restarts it."""
+    # What was decided was decided on the account's failure; a status read since may tell of another, or of none.
+    failed = account.failure or failure
     error_class = failed.error_class if failed is not None else ErrorClass.UNKNOWN
     match account.verdict:
         case Verdict.RESTART if account.next_ms is None:
@@ -221,6 +236,8 @@ def explained(policy: RestartPolicy, account: Account, failure: Failure | None, 
             return (
                 f"failed ({error_class}); restart {account.attempt} of {policy.attempts_max} waits until it is resumed"
             )
+        case Verdict.RESTART if account.is_free:
+            return "failed (UNREACHABLE): no broker of the Kafka cluster answers; tried again until one does"
         case Verdict.RESTART:
             return f"failed ({error_class}); restart {account.attempt} of {policy.attempts_max} follows"
         case Verdict.SPENT:

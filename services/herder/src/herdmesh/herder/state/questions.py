@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from herdmesh.herder.state.model import OffsetEntry, Properties
+from herdmesh.topicstore.contract import Revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,12 @@ class SetLogger:
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsets:
-    """Write offsets of a connector that does not run: all or none."""
+    """Write offsets of a connector that is not there, at `revision`: all or none."""
 
     connector: str
     config: Properties
     offsets: tuple[OffsetEntry, ...]
+    revision: Revision | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,6 +91,8 @@ class Hold:
     ran_since_ms: int | None = None
     #: FAILED by our own judgement, of which its worker knows nothing.
     judged: bool = False
+    #: False = it was taken over in this state, and `since_ms` is only when.
+    since_known: bool = True
 
 
 @dataclass(slots=True)
@@ -119,6 +121,8 @@ class Unit:
     status_change: StatusChange | None = None
     status_ms: int = 0
     start_count: int = 0
+    #: of the newest assignment this leader gave or adopted: an older claim was replaced, also once the newer is over.
+    newest_generation: int = 0
     idle_since_ms: int | None = None
     progress: TaskProgress | None = None
 
@@ -257,5 +261,6 @@ class Command:
     session: int
     worker_id: str
     question: Question
+    asked_ms: int
     call: int | None = None
     connector: str = ""

@@ -126,7 +126,8 @@ def _adopt(mesh: Mesh, member: Member, holding: Holding, counted: bool) -> bool:
     claim = Hold(member.worker_id, holding.assignment, mesh.now)
     entry = connector.stored
     others = max((other.assignment.order for other in unit.holds()), default=(0, 0))
-    stale = claim.assignment.order < others or claim.assignment.generation < _reported(mesh, holding.unit)
+    newest = max(unit.newest_generation, holds.reported(mesh, holding.unit))
+    stale = claim.assignment.order < others or claim.assignment.generation < newest
     if entry is None or stale or not holds.matches(entry, holding.unit, holding.assignment):
         mesh.stray(unit, claim)
         return False
@@ -134,16 +135,10 @@ def _adopt(mesh: Mesh, member: Member, holding: Holding, counted: bool) -> bool:
         holds.stop(mesh, connector, unit, "another worker holds a newer assignment")
     mesh.take(unit, claim)
     _refresh(mesh, connector, unit, holding)
+    claim.since_known = False
     if counted:
         mesh.adopted_count += 1
     return True
-
-
-def _reported(mesh: Mesh, unit: UnitId) -> int:
-    """The highest generation that any worker of ours has reported for it: an older claim was replaced meanwhile, even
-    where the newer one has not dialled in yet. Java's generations count another group's life."""
-    status = mesh.status_of(unit)
-    return status.generation if status is not None and status.worker_incarnation else 0
 
 
 def _refresh(mesh: Mesh, connector: Connector, unit: Unit, holding: Holding) -> None:

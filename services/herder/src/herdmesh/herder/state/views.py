@@ -223,7 +223,7 @@ def _held_view(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> Unit
     if state is None:
         state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED
         conditions = (Condition("STARTING", f"worker {hold.worker_id} is starting it", hold.since_ms), *conditions)
-    since_ms = hold.since_ms
+    since_ms = hold.since_ms if hold.since_known else None
     if member is None or member.session is None:
         broken_ms = member.broken_ms if member is not None else None
         gone = Condition("WORKER_LOST", f"the stream of worker {hold.worker_id} broke", broken_ms)
@@ -272,6 +272,8 @@ def _lag(type_: ConnectorType, tasks: tuple[TaskView, ...]) -> int:
         return -1
     total = 0
     for task in tasks:
+        if task.status.state is not RunState.RUNNING:
+            return -1  # nobody looks at its partitions: what was known when it ended says nothing of now
         if task.progress is None or task.progress.lag_records is None:
             return -1
         total += task.progress.lag_records

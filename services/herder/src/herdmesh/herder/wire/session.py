@@ -65,8 +65,11 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event:
 
 
 def progress(message: task_pb2.TaskProgress) -> TaskProgress:
-    """Lag is the sum of what is not yet committed; None while a partition's end or position is not known."""
+    """Lag is the sum of what is not yet committed; None while a partition's end or position is not known, and of a task
+    that failed before it knew what it owns."""
     lag: int | None = 0
+    if message.activity == task_pb2.TASK_ACTIVITY_FAILED and not message.partitions:
+        lag = None
     for part in message.partitions:
         done = part.committed_offset if part.committed_offset >= 0 else part.position
         lag = lag + max(0, part.end_offset - done) if lag is not None and done >= 0 and part.end_offset >= 0 else None
@@ -144,6 +147,8 @@ def _ask(result: pb.SessionResponse, command_id: str, question: qu.Question) -> 
             alter = pb.AlterOffsetsCommand(
                 command_id=command_id, connector=name, config=_properties(config), offsets=offsets
             )
+            if question.revision is not None:
+                alter.revision.CopyFrom(revisions.to_proto(question.revision))
             result.alter_offsets.CopyFrom(alter)
         case qu.SetDraining(draining=draining, request_id=request_id):
             drain = pb.SetDraining(draining=draining, command_id=command_id, request_id=request_id)

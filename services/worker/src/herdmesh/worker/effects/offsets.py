@@ -5,6 +5,9 @@ transactional id of the connector's task 0, so that a task that starts afterward
 same, cuts an older write off. A source's offsets go to the offsets topic in Connect's bytes (`connect.offsets_topic`),
 or to the offsets file of standalone mode; a sink's are its group's committed offsets.
 
+Once the id is taken over the config topic is asked whether the connector still is not there, as runs ask for their task
+set: a worker that was frozen when it was asked would else write under the tasks of the connector that came meanwhile.
+
 Departs from Connect: a sink's offset must lie within its partition's records (unless `herdmesh.offsets.missing=reset`),
 because a task would fail on it; and Kafka's Python client cannot forget one partition's offset of many.
 
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
@@ -23,7 +27,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaExcep
 from herdmesh.connect import jackson, offsets_topic
 from herdmesh.connect.connector import PartitionId, SinkConnector, SourceConnector
 from herdmesh.connect.errors import ConfigError, DataError
-from herdmesh.engine import clients, partitions, source_offsets
+from herdmesh.engine import claims, clients, partitions, source_offsets
 from herdmesh.engine.contract import ErrorClass, RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import Fence
@@ -72,7 +76,8 @@ class Offsets:
 
     def _spec(self, question: AlterOffsets) -> RunSpec:
         task = TaskSpec(question.config, question.config, 1)
-        return self._specs.without_class(UnitId(question.connector, 0), task)
+        spec = self._specs.without_class(UnitId(question.connector, 0), task)
+        return replace(spec, claim=self._specs.absence(question.config_offset))
 
     def _source_records(self, question: AlterOffsets) -> dict[bytes, bytes | None]:
         offsets = [(_object(partition), _object(offset)) for partition, offset in question.offsets]
@@ -140,13 +145,13 @@ def _whole(value: object, what: str, bits: int) -> int:
 def _write_records(spec: RunSpec, records: Mapping[bytes, bytes | None], given_up_s: float) -> None:
     settings = source_settings(spec)
     count, replication_factor = offsets_topic_settings(spec)
-    source_offsets.ensure_topic(
-        clients.admin(spec, settings.admin), settings.offsets_topic, count, replication_factor, _COMPACTED
-    )
+    admin = clients.admin(spec, settings.admin)
+    source_offsets.ensure_topic(admin, settings.offsets_topic, count, replication_factor, _COMPACTED)
     failures = DeliveryFailures()
     fence = Fence(clients.producer(spec, settings.producer, failures.add), spec.transactional_id)
     try:
         _take_over(fence, given_up_s)
+        claims.ask(spec, admin).verify()
         fence.begin()
         for key, value in records.items():
             fence.producer.produce(settings.offsets_topic, value, key)
@@ -170,6 +175,7 @@ def _write_group(spec: RunSpec, offsets: Mapping[PartitionId, int | None], given
         fence = Fence(clients.producer(spec, settings.access), spec.transactional_id)
         try:
             _take_over(fence, given_up_s)
+            claims.ask(spec, admin, consumer).verify()
             if len(wanted) < len(offsets):
                 _forget(admin, settings.group, offsets)
             if wanted:

@@ -27,7 +27,7 @@ from herdmesh.worker.errors import RunLost
 
 _COMMANDS_MAX: Final = 100
 #: A launch takes 100 ms of processor time. The run that begins has it to itself for so long, unless nobody waits.
-_YIELD_S: Final = 0.3
+_YIELD_S: Final = 0.1
 _BACKOFF_S: Final = 0.5
 _BACKOFF_S_MAX: Final = 30.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

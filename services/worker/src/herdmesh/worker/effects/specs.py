@@ -13,6 +13,7 @@ import structlog
 
 from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import check_overrides, policy_of
+from herdmesh.connect.client_security import client_access
 from herdmesh.connect.connector import ConnectorKind, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
@@ -75,6 +76,11 @@ class RunSpecs:
             return None
         return TaskSetClaim(topic, config_offset, assignment.incarnation, assignment.task_digest)
 
+    def absence(self, config_offset: int | None) -> TaskSetClaim | None:
+        """What a writer of offsets is to verify: that the connector still is not there."""
+        topic = self._settings.config_storage_topic
+        return TaskSetClaim(topic, config_offset, "", "") if topic and config_offset is not None else None
+
     def run_spec(self, unit: UnitId, spec: TaskSpec, run_id: str, has_committed: bool) -> RunSpec:
         """Everything a run needs. Raises ConfigError, and whatever the author's `task_class` raises."""
         task_class = self.plugin(spec.connector_config).load().task_class()
@@ -92,6 +98,7 @@ class RunSpecs:
         worker = settings.worker_config()
         kind = self.plugin(config).kind
         check_overrides(PluginKind(kind.value), config, policy_of(worker))
+        watched = kind is not ConnectorKind.SINK or not _has_own_login(config, worker)
         return RunSpec(
             run_id="",
             connector=unit.connector,
@@ -107,7 +114,8 @@ class RunSpecs:
             transactional_id=self.transactional_id(unit.connector, unit.task),
             worker_config=worker,
             linger_ms=self._linger_ms(config),
-            continuous=_continuous(config),
+            # Whom the idle watch cannot ask about, as it has the worker's login, looks for records itself.
+            continuous=_continuous(config) or not watched,
         )
 
     def _linger_ms(self, config: Properties) -> int:
@@ -117,6 +125,11 @@ class RunSpecs:
         if not text.isdecimal():
             raise ConfigError.for_value(LINGER_MS, text, "must be a number of milliseconds, 0 or more", fix="5000")
         return int(text)
+
+
+def _has_own_login(config: Properties, worker: Properties) -> bool:
+    """True when the connector's consumer reaches the brokers otherwise than the worker's consumers do."""
+    return client_access("consumer", worker, config).config != client_access("consumer", worker).config
 
 
 def _continuous(config: Properties) -> bool:

@@ -7,6 +7,7 @@ survive it.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import sys
 
@@ -49,6 +50,9 @@ def main() -> None:
     """Become Spark's daemon."""
     drop_archives()
     preload()
+    # What is there now stays, in every fork: a collector that looked through it would copy its pages for each.
+    gc.collect()
+    gc.freeze()
     from pyspark.daemon import manager  # only now: from the environment, not from a zip
 
     manager()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
-from herdmesh.engine.contract import Progress
+from herdmesh.engine.contract import PRODUCED_MAX, Progress
 
 
 def added(base: Progress, run: Progress) -> Progress:
@@ -16,10 +17,17 @@ def added(base: Progress, run: Progress) -> Progress:
         records_out=base.records_out + run.records_out,
         records_dropped=base.records_dropped + run.records_dropped,
         partitions=run.partitions or base.partitions,
+        produced=_sum(base.produced, run.produced),
         commit_time_ms=run.commit_time_ms if run.commit_time_ms is not None else base.commit_time_ms,
         has_committed=base.has_committed or run.has_committed,
         config_offset=run.config_offset if run.config_offset is not None else base.config_offset,
     )
+
+
+def _sum(base: tuple[tuple[str, int], ...], run: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    if not (base and run):
+        return run or base
+    return tuple(sorted((Counter(dict(run)) + Counter(dict(base))).items())[:PRODUCED_MAX])
 
 
 def caught_up(progress: Progress) -> bool:

@@ -56,6 +56,8 @@ class AlterOffsets:
     connector: str
     config: Config
     offsets: tuple[tuple[str, str | None], ...]
+    config_offset: int | None = None
+    """How far the leader had read the config topic when it found no such connector; None = there is no topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,8 @@ class _ErrorClassEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorClass
     """ERROR_CLASS_FENCED: another owner took over; not a failure of the task."""
     ERROR_CLASS_DATA_LOSS: _ErrorClass.ValueType  # 6
     """ERROR_CLASS_DATA_LOSS: committed offsets are missing or out of range; a human decides."""
+    ERROR_CLASS_UNREACHABLE: _ErrorClass.ValueType  # 7
+    """ERROR_CLASS_UNREACHABLE: no broker of the cluster answered; retried for as long as that lasts, outside the budget."""
 
 class ErrorClass(_ErrorClass, metaclass=_ErrorClassEnumTypeWrapper):
     """ErrorClass decides what the restart policy does with a failure."""
@@ -156,6 +158,8 @@ ERROR_CLASS_FENCED: ErrorClass.ValueType  # 5
 """ERROR_CLASS_FENCED: another owner took over; not a failure of the task."""
 ERROR_CLASS_DATA_LOSS: ErrorClass.ValueType  # 6
 """ERROR_CLASS_DATA_LOSS: committed offsets are missing or out of range; a human decides."""
+ERROR_CLASS_UNREACHABLE: ErrorClass.ValueType  # 7
+"""ERROR_CLASS_UNREACHABLE: no broker of the cluster answered; retried for as long as that lasts, outside the budget."""
 Global___ErrorClass: _TypeAlias = ErrorClass  # noqa: Y015
 
 class _PluginKind:

@@ -273,7 +273,7 @@ class WatchResponse(_message.Message):
 
     @_builtins.property
     def logger_level_changed(self) -> _config_pb2.LoggerLevel:
-        """logger_level_changed carries a cluster-wide level."""
+        """logger_level_changed carries a cluster-wide level; a snapshot has the newest of each logger, in the order they were set."""
 
     def __init__(
         self,

@@ -391,7 +391,7 @@ class ConnectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def SetLoggers(self, request, context):
-        """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster also reaches workers that join later, as long as a herder lives that has read it; in Connect it does not.
+        """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster stays until another is set: it also reaches workers that start later, whoever leads by then; in Connect it does not.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -93,7 +93,7 @@ class ConnectorServiceStub:
     GetLoggers: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.GetLoggersRequest, _admin_messages_pb2.GetLoggersResponse]
     """GetLoggers returns the levels of every connected worker's loggers: Python's, under Java's level names. Those of Spark's JVM are not among them."""
     SetLoggers: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.SetLoggersRequest, _admin_messages_pb2.SetLoggersResponse]
-    """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster also reaches workers that join later, as long as a herder lives that has read it; in Connect it does not."""
+    """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster stays until another is set: it also reaches workers that start later, whoever leads by then; in Connect it does not."""
     GetCluster: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.GetClusterRequest, _admin_messages_pb2.GetClusterResponse]
     """GetCluster tells who leads and what is known of the cluster."""
 
@@ -159,7 +159,7 @@ class ConnectorServiceAsyncStub(ConnectorServiceStub):
     GetLoggers: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.GetLoggersRequest, _admin_messages_pb2.GetLoggersResponse]  # type: ignore[assignment]
     """GetLoggers returns the levels of every connected worker's loggers: Python's, under Java's level names. Those of Spark's JVM are not among them."""
     SetLoggers: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.SetLoggersRequest, _admin_messages_pb2.SetLoggersResponse]  # type: ignore[assignment]
-    """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster also reaches workers that join later, as long as a herder lives that has read it; in Connect it does not."""
+    """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster stays until another is set: it also reaches workers that start later, whoever leads by then; in Connect it does not."""
     GetCluster: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.GetClusterRequest, _admin_messages_pb2.GetClusterResponse]  # type: ignore[assignment]
     """GetCluster tells who leads and what is known of the cluster."""
 
@@ -396,7 +396,7 @@ class ConnectorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_messages_pb2.SetLoggersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_messages_pb2.SetLoggersResponse, _abc.Awaitable[_admin_messages_pb2.SetLoggersResponse]]:
-        """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster also reaches workers that join later, as long as a herder lives that has read it; in Connect it does not."""
+        """SetLoggers sets a level on one worker or in the cluster, for the worker's process and for runs that start after it, not for Spark's JVM. A level for the cluster stays until another is set: it also reaches workers that start later, whoever leads by then; in Connect it does not."""
 
     @_abc_1.abstractmethod
     def GetCluster(

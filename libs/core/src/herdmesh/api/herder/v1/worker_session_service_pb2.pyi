@@ -915,6 +915,7 @@ class AlterOffsetsCommand(_message.Message):
     CONNECTOR_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """command_id for the reply."""
     connector: _builtins.str
@@ -927,6 +928,12 @@ class AlterOffsetsCommand(_message.Message):
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_offset_messages_pb2.OffsetEntry]:
         """offsets to write."""
 
+    @_builtins.property
+    def revision(self) -> _revision_pb2.Revision:
+        """revision of the config topic that the leader had applied, in which the connector is not: a worker that is late finds
+        it in what was written since, and writes nothing.
+        """
+
     def __init__(
         self,
         *,
@@ -934,10 +941,11 @@ class AlterOffsetsCommand(_message.Message):
         connector: _builtins.str = ...,
         config: _connector_pb2.Properties | None = ...,
         offsets: _abc.Iterable[_offset_messages_pb2.OffsetEntry] | None = ...,
+        revision: _revision_pb2.Revision | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "revision", b"revision"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "config", b"config", "connector", b"connector", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "config", b"config", "connector", b"connector", "offsets", b"offsets", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -79,6 +79,7 @@ class TaskProgress(_message.Message):
     PID_FIELD_NUMBER: _builtins.int
     HAS_COMMITTED_FIELD_NUMBER: _builtins.int
     CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
+    PRODUCED_FIELD_NUMBER: _builtins.int
     activity: Global___TaskActivity.ValueType
     """activity of the task: what it does now."""
     records_in: _builtins.int
@@ -109,6 +110,10 @@ class TaskProgress(_message.Message):
     def commit_time(self) -> _timestamp_pb2.Timestamp:
         """commit_time of the last offset commit. Unset = none yet."""
 
+    @_builtins.property
+    def produced(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicProgress]:
+        """produced are the topics a source task wrote committed records to, at most 1,000, sorted. Empty = a sink task."""
+
     def __init__(
         self,
         *,
@@ -124,16 +129,43 @@ class TaskProgress(_message.Message):
         pid: _builtins.int = ...,
         has_committed: _builtins.bool = ...,
         config_offset: _builtins.int | None = ...,
+        produced: _abc.Iterable[Global___TopicProgress] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "commit_time", b"commit_time", "config_offset", b"config_offset", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "activity", b"activity", "commit_time", b"commit_time", "config_offset", b"config_offset", "has_committed", b"has_committed", "partitions", b"partitions", "pid", b"pid", "records_dropped", b"records_dropped", "records_in", b"records_in", "records_out", b"records_out", "records_per_second", b"records_per_second", "run_count", b"run_count", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "activity", b"activity", "commit_time", b"commit_time", "config_offset", b"config_offset", "has_committed", b"has_committed", "partitions", b"partitions", "pid", b"pid", "produced", b"produced", "records_dropped", b"records_dropped", "records_in", b"records_in", "records_out", b"records_out", "records_per_second", b"records_per_second", "run_count", b"run_count", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__config_offset: _TypeAlias = _typing.Literal["config_offset"]  # noqa: Y015
     _WhichOneofArgType__config_offset: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__config_offset) -> _WhichOneofReturnType__config_offset | None: ...
 
 Global___TaskProgress: _TypeAlias = TaskProgress  # noqa: Y015
+
+@_typing.final
+class TopicProgress(_message.Message):
+    """TopicProgress is one topic of a source task."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_FIELD_NUMBER: _builtins.int
+    RECORDS_OUT_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """topic name."""
+    records_out: _builtins.int
+    """records_out is the number of committed records."""
+    def __init__(
+        self,
+        *,
+        topic: _builtins.str = ...,
+        records_out: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["records_out", b"records_out", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicProgress: _TypeAlias = TopicProgress  # noqa: Y015
 
 @_typing.final
 class PartitionProgress(_message.Message):

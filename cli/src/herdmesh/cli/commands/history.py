@@ -1,0 +1,196 @@
+"""`herd history` and `herd restore`: what was changed about a connector, and an earlier config once more.
+
+Owns the two commands. History is a read of the config store. A restore is an update like any other, so that an earlier
+config is validated as a new one is, and its tasks restart as for any change; the store never tells secrets, so those it
+left out are taken from the config in force, or given anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from herdmesh.api.configstore.v1 import config_read_service_pb2 as store
+from herdmesh.api.configstore.v1.config_read_service_pb2_grpc import ConfigReadServiceStub
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.cli import views
+from herdmesh.cli.client import HerderClient, find_config_stores
+from herdmesh.cli.commands.doctor import ConfigStoresOption
+from herdmesh.cli.errors import EXIT_UNAVAILABLE, EXIT_USAGE, CommandError, from_reason
+from herdmesh.cli.output import Format, out, print_json, table
+from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, run, with_herder
+from herdmesh.rpc import properties, revisions
+from herdmesh.rpc.client import connect
+from herdmesh.rpc.errors import HerdmeshError, Unreachable
+from herdmesh.rpc.request_ids import new_request_id
+
+_READ_SERVICE = "herdmesh.api.configstore.v1.ConfigReadService"
+_TIMEOUT_S = 10.0
+_PAGE_SIZE = 200
+_SHOWN = 20
+
+
+def history(
+    name: NameArgument,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 = all that are kept.")
+    ] = _SHOWN,
+    config_store: ConfigStoresOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show who changed a connector when, newest first; also of one that was deleted."""
+
+    async def work() -> None:
+        found: list[views.Json] = []
+        async for entry in _entries(name, config_store):
+            found.append(_view(entry))
+            if len(found) == limit:
+                break
+        if output is Format.JSON:
+            print_json(found)
+            return
+        if not found:
+            out.print(f"nothing is known of changes of {escape(name)}")
+            return
+        rows = [
+            [
+                one["time"],
+                escape(one["caller"] or "-"),
+                one["operation"],
+                escape(_told(one)),
+                escape(one["revision"].rpartition("@")[2]),
+            ]
+            for one in found
+        ]
+        out.print(table(None, ("TIME", "CALLER", "OPERATION", "CHANGED", "REVISION"), rows))
+
+    run(output, work)
+
+
+def restore(
+    name: NameArgument,
+    revision: Annotated[
+        str, typer.Option("--revision", metavar="R", help="Of a change that `herd history` shows with a config.")
+    ],
+    secret: Annotated[
+        list[str] | None,
+        typer.Option("--secret", metavar="KEY=VALUE", help="A value that history does not keep; repeatable."),
+    ] = None,
+    config_store: ConfigStoresOption = None,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Give a connector an earlier config again, also one that was deleted. It is validated as any update."""
+
+    async def work(client: HerderClient) -> None:
+        given = dict(_pair(text) for text in secret or ())
+        entry = await _entry(name, revision, config_store)
+        current = await _current(client, name)
+        known = properties.from_proto(current.config) if current is not None else {}
+        config = properties.from_proto(entry.config_after)
+        missing = [key for key in entry.redacted_properties if key not in given and key not in known]
+        if missing:
+            text = f"history does not keep the values of {', '.join(missing)}, and no config in force has them"
+            raise CommandError("USAGE", text, "Give each with --secret KEY=VALUE.", EXIT_USAGE)
+        taken = [key for key in entry.redacted_properties if key not in given]
+        config |= {key: known[key] for key in taken} | given
+        request = messages.UpdateConnectorRequest(
+            request_id=new_request_id(), name=name, config=properties.to_proto(config), allow_missing=current is None
+        )
+        if current is not None:
+            request.expected_revision.CopyFrom(current.config_revision)
+        reply = await client.call(lambda stub: stub.UpdateConnector, request)
+        if output is Format.JSON:
+            shown = views.connector(reply.connector)
+            print_json({"result": "restored", "secrets_from_current": taken, **shown})
+            return
+        kept = f"; as they are now: {escape(', '.join(taken))}" if taken else ""
+        out.print(f"connector [bold]{escape(name)}[/] has its config of revision {escape(revision)} again{kept}")
+
+    with_herder(output, herder, work)
+
+
+async def _entries(name: str, config_store: str | None) -> AsyncIterator[store.HistoryEntry]:
+    """The changes, newest first, page by page. Raises CommandError."""
+    addresses = find_config_stores(config_store)
+    async with connect(addresses, _READ_SERVICE if len(addresses) > 1 else "") as channel:
+        ask: Any = ConfigReadServiceStub(channel).GetHistory
+        token = ""
+        while True:
+            request = store.GetHistoryRequest(connector=name, page_size=_PAGE_SIZE, page_token=token)
+            try:
+                page: store.GetHistoryResponse = await ask(request, timeout=_TIMEOUT_S)
+            except Unreachable as error:
+                raise CommandError(
+                    "UNREACHABLE",
+                    f"no config store answers at {', '.join(addresses)} ({error.message})",
+                    "--config-store HOST:PORT or HERDMESH_CONFIG_STORE names one; `herd doctor` looks at all.",
+                    EXIT_UNAVAILABLE,
+                ) from None
+            except HerdmeshError as error:
+                raise from_reason(error.reason, error.message) from None
+            for entry in page.changes:
+                yield entry
+            token = page.next_page_token
+            if not token:
+                return
+
+
+async def _entry(name: str, revision: str, config_store: str | None) -> store.HistoryEntry:
+    """The change at a revision, written whole or as history shows it. Raises CommandError when it has no config."""
+    async for entry in _entries(name, config_store):
+        text = revisions.to_text(revisions.from_proto(entry.revision))
+        if revision in (text, text.rpartition("@")[2]):
+            if not entry.HasField("config_after"):
+                raise CommandError(
+                    "USAGE", f"the change at {revision} ({entry.operation}) has no config", exit_code=EXIT_USAGE
+                )
+            return entry
+    raise from_reason("HISTORY_NOT_FOUND", f"no change of {name} at revision {revision}")
+
+
+async def _current(client: HerderClient, name: str) -> Any:
+    """The connector in force, None when there is none."""
+    try:
+        reply = await client.call(lambda stub: stub.GetConnector, messages.GetConnectorRequest(name=name))
+    except CommandError as error:
+        if error.reason == "CONNECTOR_NOT_FOUND":
+            return None
+        raise
+    return reply.connector
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise CommandError("USAGE", "--secret is KEY=VALUE", exit_code=EXIT_USAGE)
+    return key, value
+
+
+def _view(entry: store.HistoryEntry) -> views.Json:
+    return {
+        "revision": revisions.to_text(revisions.from_proto(entry.revision)),
+        "time": entry.time.ToJsonString(),
+        "caller": entry.caller or None,
+        "operation": entry.operation,
+        "request_id": entry.request_id or None,
+        "config": views.properties(entry.config_after) if entry.HasField("config_after") else None,
+        "redacted": list(entry.redacted_properties),
+        "changed": list(entry.changed_properties),
+        "target_state": views.target_state(entry.target_state_after) or None,
+        "task_count": entry.task_count if entry.HasField("task_count") else None,
+        "deleted": entry.deleted,
+    }
+
+
+def _told(one: views.Json) -> str:
+    """What a change did, in a few words."""
+    if one["deleted"]:
+        return "deleted"
+    parts = [", ".join(one["changed"])] if one["changed"] else []
+    parts += [str(one["target_state"])] if one["target_state"] else []
+    parts += [f"{one['task_count']} tasks"] if one["task_count"] is not None else []
+    return "; ".join(parts) or ("the same config" if one["config"] is not None else "-")

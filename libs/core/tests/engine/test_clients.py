@@ -1,0 +1,55 @@
+"""How a run's clients are made: which login each has, and what is said of settings librdkafka refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.engine import TaskKind, clients
+from herdmesh.engine.settings import sink_settings, source_settings
+from libs.core.tests.engine.harness import make_spec
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def login(user: str) -> dict[str, str]:
+    jaas = f'{PLAIN} required username="{user}" password="p";'
+    return {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+
+
+def under(prefix: str, config: dict[str, str]) -> dict[str, str]:
+    return {prefix + name: value for name, value in config.items()}
+
+
+def test_a_sinks_clients_log_in_as_its_consumer() -> None:
+    """In Connect a sink has no other, so nobody writes a login for another."""
+    spec = make_spec("b:1", "c", "x:Y", {"topics": "t", **under("consumer.override.", login("me"))})
+    settings = sink_settings(spec)
+    assert settings.access["sasl.username"] == settings.consumer["sasl.username"] == "me"
+
+
+def test_a_sources_clients_log_in_as_its_producer_unless_they_have_a_login() -> None:
+    config = under("producer.override.", login("me"))
+    settings = source_settings(make_spec("b:1", "c", "x:Y", config, kind=TaskKind.SOURCE))
+    users = [one["sasl.username"] for one in (settings.producer, settings.admin, settings.offsets_consumer)]
+    assert users == ["me", "me", "me"]
+    worker = {**login("worker"), **under("admin.", login("admin"))}
+    settings = source_settings(make_spec("b:1", "c", "x:Y", config, kind=TaskKind.SOURCE, worker_config=worker))
+    users = [one["sasl.username"] for one in (settings.producer, settings.admin, settings.offsets_consumer)]
+    assert users == ["me", "admin", "worker"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field"),
+    [
+        ("fetch.min.byte", "1", "consumer.override.fetch.min.byte"),
+        ("ssl.ca.location", "absent.pem", "consumer.override.ssl.ca.location"),
+        ("ssl.cipher.suites", "none-such", "consumer.override.ssl.cipher.suites"),
+    ],
+)
+def test_settings_that_make_no_client_are_the_configs_fault(name: str, value: str, field: str) -> None:
+    overrides = {"security.protocol": "SSL", name: value}
+    spec = make_spec("b:1", "c", "x:Y", {"topics": "t", **under("consumer.override.", overrides)})
+    with pytest.raises(ConfigError) as refused:
+        clients.consumer(spec, "g", sink_settings(spec).consumer)
+    assert refused.value.field == field

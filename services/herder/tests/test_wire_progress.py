@@ -1,0 +1,34 @@
+"""What the herder takes of a task's progress: lag only where it is known."""
+
+from __future__ import annotations
+
+import pytest
+
+from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.worker.v1 import task_pb2
+from herdmesh.herder.wire.session import progress
+
+TASK = connector_pb2.TaskId(connector="c", task=0)
+
+
+def partition(committed: int, position: int, end: int) -> task_pb2.PartitionProgress:
+    return task_pb2.PartitionProgress(
+        topic="t", partition=0, committed_offset=committed, position=position, end_offset=end
+    )
+
+
+@pytest.mark.parametrize(
+    ("activity", "partitions", "lag"),
+    [
+        (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, 10), partition(-1, 3, 4)], 6),
+        (task_pb2.TASK_ACTIVITY_RUNNING, [partition(5, 7, 10), partition(-1, -1, 4)], None),
+        (task_pb2.TASK_ACTIVITY_IDLE, [], 0),
+        (task_pb2.TASK_ACTIVITY_FAILED, [partition(5, 7, 10)], 5),
+        (task_pb2.TASK_ACTIVITY_FAILED, [], None),
+    ],
+)
+def test_lag(
+    activity: task_pb2.TaskActivity.ValueType, partitions: list[task_pb2.PartitionProgress], lag: int | None
+) -> None:
+    found = progress(task_pb2.TaskProgress(task=TASK, activity=activity, partitions=partitions))
+    assert found.lag_records == lag

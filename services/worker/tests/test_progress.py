@@ -1,0 +1,21 @@
+"""The progress of a task: what its runs counted, added up, and the same on the wire."""
+
+from __future__ import annotations
+
+from herdmesh.engine.contract import PRODUCED_MAX, Progress
+from herdmesh.worker.state.progress import added
+from herdmesh.worker.wire import progress_from, progress_to
+
+
+def test_a_source_counts_what_it_produced_over_its_runs() -> None:
+    first, second = Progress(produced=(("a", 2), ("b", 1))), Progress(produced=(("b", 3), ("c", 4)))
+    total = added(first, second)
+    assert total.produced == (("a", 2), ("b", 4), ("c", 4))
+    assert added(total, Progress()).produced == total.produced
+    assert progress_from(progress_to(total)) == total
+
+
+def test_a_source_of_very_many_topics_names_a_bounded_number() -> None:
+    half = tuple((f"a{number:04}", 1) for number in range(PRODUCED_MAX))
+    other = tuple((f"b{number:04}", 1) for number in range(PRODUCED_MAX))
+    assert added(Progress(produced=half), Progress(produced=other)).produced == half
