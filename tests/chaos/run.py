@@ -5,7 +5,8 @@ Owns the order of a run and the judging. Faults come in rounds from a seed; afte
 - every connector and task is RUNNING again within `SETTLE_S` (or what the caller grants) of the last fault or of the
   first worker ready, whichever is later (a freeze ends when it is woken; the broker's fault when it serves again);
 - a task that ran on a worker that was not harmed was not restarted (its generation is the same), unless the broker was
-  harmed, or it was moved onto a worker that came back, to balance.
+  harmed, or it was moved, to balance: onto a worker that came back, or that had too little already when the round began
+  (it came back before, and the leader that was to give it its share was the one that was killed).
 
 In the end: nothing acknowledged is lost, the data is exact (`traffic`), herder, status stores and processes agree on
 what runs where (`truth`), and no process is left behind.
@@ -236,6 +237,7 @@ class Chaos:
         """No task restarted that no fault of this round, nor a worker that came back in it, explains."""
         if self._harmed("broker", begun_s):
             return
+        had = Counter((place.worker_id, unit[1] is None) for unit, place in before.items())
         for unit, was in before.items():
             now = after[unit]
             if unit[0] not in TASKS or now.generation == was.generation:
@@ -245,6 +247,9 @@ class Chaos:
                 continue
             if took != left and (self._harmed(took, begun_s) or self._workers.ready_s.get(took, 0.0) > begun_s):
                 continue  # balance: moved onto a worker that came back
+            kind = unit[1] is None
+            if had[was.worker_id, kind] - had[now.worker_id, kind] >= 2:
+                continue  # balance that was due before the round
             self._violated(
                 f"{named(unit)} was restarted (generation {was.generation} -> {now.generation}, {left} -> {took}), "
                 f"and neither was harmed"
