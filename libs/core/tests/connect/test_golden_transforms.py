@@ -13,11 +13,11 @@ from herdmesh.connect.predicates import PREDICATES
 from herdmesh.connect.program import Diverged, Loop, Single, Step
 from herdmesh.connect.transforms import make_transformation
 from herdmesh.connect.transforms.base import Shape
+from libs.core.tests.connect.differences import wanted_message
 from libs.core.tests.connect.golden_vectors import (
     JDK_MADE,
     Vector,
     columns_of,
-    python_text,
     same_json,
     shown,
     told,
@@ -38,7 +38,7 @@ def test_as_the_java_class(vector: Vector) -> None:
         (step_of if error["phase"] == "configure" else results)(vector)
     assert failed.value.java_class == error["class"]
     if error["class"] not in JDK_MADE:
-        assert str(failed.value) == python_text(error["message"])
+        assert str(failed.value) == wanted_message(vector)
 
 
 def step_of(vector: Vector) -> Step:

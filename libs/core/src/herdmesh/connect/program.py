@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from herdmesh.connect.data import Batch, Header
+from herdmesh.connect.lazy import LazyColumn
 from herdmesh.connect.predicates import Predicate
 from herdmesh.connect.transforms.base import Code, Column, Compiled, Shape, Transformation
 
@@ -121,7 +122,10 @@ class Loop:
         def column(name: Column, given: Sequence[Any]) -> Sequence[Any]:
             if name in made:
                 return made[name]
-            return [given[at] for at in kept] if kept is not None and given else given
+            if kept is None or not given or len(kept) == count:
+                return given
+            # Lazy, so that a column which nobody looks at is not made to leave some of it out.
+            return LazyColumn(kept, lambda places: [given[at] for at in places])
 
         return Batch(
             batch.topic, batch.partition,

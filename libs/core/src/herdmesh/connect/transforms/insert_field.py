@@ -96,7 +96,9 @@ class InsertField(PartTransformation):
                     code.line(f"if offset is None: {code.bind(_refuse_source)}()")
                 made = f"(None if timestamp is None else {code.bind(JavaDate)}(timestamp))"
                 values.append(made if column == "timestamp" else column)
-            emit_struct(code, self.part, after, values)
+            # Without a partition or time Java leaves the field out, whatever its schema says.
+            left_out = [one.name for one in self._inserted if one.column in ("partition", "timestamp")]
+            emit_struct(code, self.part, after, values, left_out=left_out)
 
         return after, emit
 

@@ -8,7 +8,7 @@ when the field has a default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from herdmesh.connect.data import Struct
@@ -28,19 +28,22 @@ def field_value(code: Code, field: Field, *, null_to_default: bool) -> str:
     return f"({text} if {text} is not None else {code.bind(field.schema.default)})"
 
 
-def emit_struct(code: Code, part: Part, after: Schema, values: Sequence[str]) -> None:
-    """Write: `part`, known to be a struct, becomes a struct of schema `after` with these expressions as its values."""
+def emit_struct(
+    code: Code, part: Part, after: Schema, values: Sequence[str], *, left_out: Collection[str] = ()
+) -> None:
+    """Write: `part`, known to be a struct, becomes a struct of schema `after` with these expressions as its values.
+    Fields `left_out` are not put when they are null, and so not refused."""
     code.line(f"{OLD} = {code.read(part)}.values")
     code.write(part, f"{code.bind(Struct)}({code.bind(after)}, [{', '.join(values)}])")
-    check = null_check(after)
+    check = null_check(after, left_out)
     if check is not None:
         with code.block(f"if None in {part}.values"):
             code.line(f"{code.bind(check)}({part}.values)")
 
 
-def null_check(schema: Schema) -> Callable[[list[Any]], None] | None:
+def null_check(schema: Schema, left_out: Collection[str] = ()) -> Callable[[list[Any]], None] | None:
     """Refuses a struct's values with null where the schema wants something; None = null is welcome everywhere."""
-    required = [field for field in schema.fields if not field.schema.optional]
+    required = [field for field in schema.fields if not field.schema.optional and field.name not in left_out]
     if not required:
         return None
 

@@ -1,0 +1,137 @@
+"""What cannot be equal to Java, by kind: which golden vectors it meets, what we give instead, and why.
+
+Owns the kinds and the page made of them: `python -m libs.core.tests.connect.differences` writes docs/differences.md, a
+test compares. Owns no comparison: the golden tests ask what is wanted of a vector.
+
+Invariant: a vector that no kind meets is compared with what Java gave; one that a kind meets, with what the kind says.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from libs.core.tests.connect.golden_vectors import Vector, python_text, vectors
+
+PAGE = Path(__file__).parents[4] / "docs" / "differences.md"
+_SPEC = "org.apache.kafka.connect.transforms.InsertField$InsertionSpec@<hash>"
+_NO_TIME = "Timestamp missing on record: "
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One way in which we differ."""
+
+    title: str
+    why: str
+    meets: Callable[[Vector], bool]
+
+
+def _message(vector: Vector) -> str:
+    error = cast("Vector", vector.get("error") or {})
+    return error.get("message") or ""
+
+
+def _is_windowed(vector: Vector) -> bool:
+    """A buffer of which Java wrote more than the vector holds."""
+    given, output = vector["input"], vector.get("output")
+    if vector.get("direction") != "fromConnectData" or not given or not output or "b64" not in output:
+        return False
+    if "$bytebuffer" not in (given["value"] if isinstance(given["value"], dict) else ()):
+        return False
+    payload = _payload(vector)
+    return isinstance(payload, str) and payload != given["value"]["$bytebuffer"]
+
+
+def _payload(vector: Vector) -> Any:
+    """What JsonConverter wrote, without its envelope."""
+    if not vector["converter"].endswith("JsonConverter"):
+        return None
+    written: Any = json.loads(vector["output"]["text"])
+    return cast("Vector", written)["payload"] if isinstance(written, dict) else written
+
+
+KINDS = (
+    Kind(
+        "InsertField names the field that has no value",
+        "Java prints an object's identity (`InsertionSpec@1b2c3d`), which is another in every run and helps nobody",
+        lambda vector: _SPEC in _message(vector),
+    ),
+    Kind(
+        "TimestampRouter does not print the whole record when it has no timestamp",
+        "key and value are not decoded for a transformation that looks at the topic only; the error says topic and "
+        "partition, and the dead letter or log has the record",
+        lambda vector: _message(vector).startswith(_NO_TIME),
+    ),
+    Kind(
+        "JsonConverter writes the bytes of a buffer, not of the array behind it",
+        "a Java ByteBuffer can be a window on a larger array, and Java's converter writes all of that; Python's bytes "
+        "have nothing behind them",
+        _is_windowed,
+    ),
+)
+
+
+def wanted_message(vector: Vector) -> str:
+    """The error text wanted of a vector."""
+    message = python_text(_message(vector))
+    if _SPEC in message:
+        field: str = vector["config"]["static.field"]
+        return message.replace(_SPEC, field[:-1] if field[-1] in "!?" else field)
+    if message.startswith(_NO_TIME):
+        given = vector["input"]
+        partition = "null" if given["partition"] is None else given["partition"]
+        return f"{_NO_TIME}ConnectRecord{{topic='{given['topic']}', kafkaPartition={partition}}}"
+    return message
+
+
+def wanted_bytes(vector: Vector) -> bytes | None:
+    """The bytes wanted of a vector that writes."""
+    output = vector["output"]
+    data = None if output is None else base64.b64decode(output["b64"])
+    if data is None or not _is_windowed(vector):
+        return data
+    return data.replace(
+        json.dumps(_payload(vector)).encode(), json.dumps(vector["input"]["value"]["$bytebuffer"]).encode()
+    )
+
+
+def page() -> str:
+    """The text of docs/differences.md."""
+    files = {name: vectors(f"{name}.jsonl") for name in ("transforms", "converters")}
+    count = sum(map(len, files.values()))
+    found = [[one["id"] for each in files.values() for one in each if kind.meets(one)] for kind in KINDS]
+    lines = [
+        "# Where converters and transformations differ from Java's",
+        "",
+        "Written by `python -m libs.core.tests.connect.differences` from the golden vectors; a test compares.",
+        "",
+        f"Of {count:,} vectors recorded from Kafka Connect 4.3.1, {count - sum(map(len, found)):,} are met exactly and",
+        f"{sum(map(len, found))} as said here. None is skipped.",
+    ]
+    for kind, ids in zip(KINDS, found, strict=True):
+        lines += ["", f"## {kind.title}", "", f"Why: {kind.why}.", "", *(f"- `{one}`" for one in sorted(ids))]
+    lines += ["", *_UNSEEN, ""]
+    return "\n".join(lines)
+
+
+_UNSEEN = """\
+## What no vector meets
+
+- Texts of the JDK's own exceptions (null pointers, casts, indexes) are compared by class only.
+- A record with two faults may be refused for the other one: Cast and MaskField look at their fields first, then at
+  nulls in required ones.
+- `SimpleDateFormat` keeps a zone name it has parsed for all later records; ours applies it to that record alone.
+  Negative and overflowing years, and week years under summer zones, can differ.
+- Regular expressions run in Python's `regex`: what it cannot do (`\\p{javaMirrored}`, `\\b{g}`, non-ASCII ranges under
+  `(?iu)`) is refused by name; unbounded look-behind, which Java refuses, is taken.
+- In Python 1, 1.0 and True are one key of a map.
+- JSON nested deeper than about 3,000 levels cannot be written.""".splitlines()
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
