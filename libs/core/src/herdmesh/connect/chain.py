@@ -156,7 +156,7 @@ class SinkChain:
         if not batch.values:
             return []
         try:
-            return self._run_many(batch)
+            return self._run_many(batch, attempts)
         except Exception:  # noqa: BLE001 - whatever it was: one by one it is found again, with its record, or is gone
             return self._run_each(batch, attempts)
 
@@ -164,12 +164,12 @@ class SinkChain:
         """Release everything; called once when the task ends."""
         self._steps.close()
 
-    def _run_many(self, batch: Batch) -> list[Batch]:
+    def _run_many(self, batch: Batch, attempts: Attempts) -> list[Batch]:
         key_schemas, keys = self._key.read_many(batch.keys) if self._keyed and batch.keys else (None, batch.keys)
-        if self._lazy:
-            value = self._value
-            value_schemas: Schema | list[Schema | None] | None = value.read_schema
-            values: Sequence[Any] = LazyColumn(batch.values, lambda raw: value.read_many(raw)[1])
+        value_schemas: Schema | list[Schema | None] | None
+        values: Sequence[Any]
+        if self._lazy and attempts is STRICT:  # who goes on without a record must know of it now
+            value_schemas, values = self._value.read_schema, LazyColumn(batch.values, partial(self._decoded, batch))
         else:
             value_schemas, values = self._value.read_many(batch.values)
         headers: Sequence[list[Any]] = batch.headers
@@ -182,6 +182,15 @@ class SinkChain:
             part = replace(batch, keys=keys, values=values, headers=headers)
             made += _by_topic(loop.run(part if whole else _slice(part, start, stop)))
         return made
+
+    def _decoded(self, batch: Batch, raw: Sequence[bytes | None]) -> list[Any]:
+        """The values, when a task looks at them. Raises RecordError for the first that cannot be read."""
+        try:
+            return self._value.read_many(raw)[1]
+        except Exception:
+            for at, data in enumerate(raw):
+                STRICT.attempt(partial(self._value.read, data), VALUE_CONVERTER, self._value, batch, at)
+            raise
 
     def _run_each(self, batch: Batch, attempts: Attempts) -> list[Batch]:
         made = _Collected(batch)

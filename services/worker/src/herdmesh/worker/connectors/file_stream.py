@@ -36,6 +36,7 @@ from herdmesh.connect.data import Schema
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.validators import non_empty_string
 from herdmesh.engine.errors import OffsetsLost
+from herdmesh.worker.connectors.payloads import needs_writing, texts_of
 
 VERSION = "4.3.1"
 """Connect's version: what these two answer to is its behaviour."""
@@ -270,7 +271,11 @@ class FileStreamSinkTask(SinkTask):
             raise ConfigError(f"the file {path} cannot be written: {error.strerror}", field="file") from error
 
     def put(self, batch: SinkBatch) -> None:
-        _write_all(self._file, lines_of(batch.values))
+        schema = batch.value_schema
+        if needs_writing(schema):
+            _write_all(self._file, b"".join([text + b"\n" for text in texts_of(batch.values, schema)]))
+        else:
+            _write_all(self._file, lines_of(batch.values))
 
     def flush(self) -> None:
         os.fsync(self._file.fileno())

@@ -28,6 +28,7 @@ from herdmesh.worker.connectors.parquet import (
     ParquetSink,
     folder_problem,
 )
+from herdmesh.worker.connectors.payloads import needs_writing, plain_of
 
 SUFFIX = ".parquet"
 _parquet: Any = pyarrow.parquet
@@ -73,7 +74,9 @@ class ParquetSinkTask(StagingSinkTask):
         buffer.last_offset = batch.last_offset
         if not len(batch):
             return
-        buffer.chunks.append(chunk_of(batch.values))
+        schema = batch.value_schema
+        rows = plain_of(batch.values, schema) if needs_writing(schema) else batch.values
+        buffer.chunks.append(chunk_of(rows))
         buffer.row_counts.append(len(batch))
         self._records += len(batch)
         if self._oldest_s is None:
