@@ -171,7 +171,7 @@ async def test_what_an_operator_asks(mesh: Mesh, tmp_path: Path, tmp_topic: Call
     assert (code, {one["level"] for one in loggers if one["worker_id"] == victim}) == (0, {"DEBUG"})
     await herd(mesh, "set-logger", "herdmesh.worker", "info", "--worker", victim)
     code, failed, _ = await herd(mesh, "set-logger", "herdmesh.worker", "loud", *json_out)
-    assert (code, failed["error"]["reason"]) == (5, "CONFIG_INVALID")
+    assert (code, failed["error"]["reason"]) == (5, "REQUEST_INVALID")
 
 
 async def test_create_patch_history_and_restore(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
