@@ -25,7 +25,7 @@ T = TypeVar("T")
 CALL_TIMEOUT_S = 10.0
 RETRY_TIMEOUT_S = 60.0
 _RETRY_PAUSE_S = 0.1
-_RECONNECT: ClientConfig = {
+RECONNECT: ClientConfig = {
     # A client picks a broker to connect to at most every half of this, and a new one does so twice: once for the
     # bootstrap address, once for the broker it turns out to be. With the default of 100 each take 55 ms, with this 15.
     "reconnect.backoff.ms": 20,
@@ -62,7 +62,7 @@ def consumer(spec: RunSpec, group: str, overrides: ClientConfig) -> Consumer:
         "fetch.wait.max.ms": 20,
         # The default of 1 s stalls the loop after a full queue and after every seek.
         "fetch.queue.backoff.ms": 5,
-        **_RECONNECT,
+        **RECONNECT,
     }
     fixed: ClientConfig = {
         "group.id": group,
@@ -93,7 +93,7 @@ def producer(
         "compression.type": "lz4",
         "queue.buffering.max.messages": 1_000_000,
         "queue.buffering.max.kbytes": 131_072,
-        **_RECONNECT,
+        **RECONNECT,
     }
     fixed: ClientConfig = {
         # When no broker answers, the default forgets all brokers, and with them the group's coordinator in a way that
@@ -115,7 +115,7 @@ def admin(spec: RunSpec, access: ClientConfig) -> AdminClient:
     config: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
         "client.id": f"connector-adminclient-{spec.connector}-{spec.task}",
-        **_RECONNECT,
+        **RECONNECT,
         **access,
     }
     return _made(AdminClient, "admin.override.", config)

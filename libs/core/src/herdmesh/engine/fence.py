@@ -50,17 +50,8 @@ class Fence:
             TaskFenced: somebody else took over at the same moment.
             TaskFailed: RETRIABLE when the broker does not answer in time.
         """
-        self._until_done(self._connect, "connecting")
+        self._until_done(lambda: connect(self.producer), "connecting")
         self._until_done(lambda: self.producer.init_transactions(CALL_TIMEOUT_S), "taking over")
-
-    def _connect(self) -> None:
-        """Have a connection first: asked for its coordinator without one, the client looks again only after 500 ms (one
-        take-over in three, measured). A bootstrap address answers as broker -1 and is dropped once its broker is known.
-        The topic asked about is the one that the take-over itself needs; the answer does not matter."""
-        for _ in range(3):
-            # Only answers of transactions say of themselves that they may be repeated.
-            if retried(lambda: self.producer.list_topics("__transaction_state", CALL_TIMEOUT_S)).orig_broker_id >= 0:
-                return
 
     def begin(self) -> None:
         """Open a transaction. Raises TaskFenced."""
@@ -130,6 +121,20 @@ class Fence:
                 if cause.retriable() or cause.txn_requires_abort():
                     raise TaskFailed(f"{doing} did not succeed: {cause.str()}", ErrorClass.RETRIABLE) from error
                 raise
+
+
+def connect(producer: Producer) -> None:
+    """Have a connection first: asked for its coordinator without one, the client looks again only after 500 ms (one
+    take-over in three, measured). A bootstrap address answers as broker -1 and is dropped once its broker is known.
+    The topic asked about is the one that the take-over itself needs; the answer does not matter.
+
+    Raises:
+        KafkaException: no broker answers for RETRY_TIMEOUT_S, or refuses.
+    """
+    for _ in range(3):
+        # Only answers of transactions say of themselves that they may be repeated.
+        if retried(lambda: producer.list_topics("__transaction_state", CALL_TIMEOUT_S)).orig_broker_id >= 0:
+            return
 
 
 def _watched(call: Callable[[], Any]) -> None:

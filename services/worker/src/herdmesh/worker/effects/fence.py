@@ -10,8 +10,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 
+from herdmesh.engine.clients import RECONNECT
+from herdmesh.engine.fence import connect
 from herdmesh.worker.effects.threads import in_thread
 
 _AT_A_TIME: Final = 4
@@ -43,15 +45,13 @@ def _initialise(bootstrap_servers: str, access: Mapping[str, str], transactional
             "bootstrap.servers": bootstrap_servers,
             "transactional.id": transactional_id,
             "client.id": f"fence-{transactional_id}",
-            "reconnect.backoff.max.ms": 500,
+            **RECONNECT,
             # Being closed with its last event unread is worth a line to librdkafka at the default level.
             "log_level": 5,
             **access,
         }
     )
-    try:
-        producer.init_transactions(_INIT_TIMEOUT_S)
-    except KafkaException:
-        # A commit under way by the old owner makes the coordinator say CONCURRENT_TRANSACTIONS for a moment; librdkafka
-        # retries that itself, so what arrives here is final.
-        raise
+    connect(producer)
+    # A commit under way by the old owner makes the coordinator say CONCURRENT_TRANSACTIONS for a moment; librdkafka
+    # retries that itself, so what is raised here is final.
+    producer.init_transactions(_INIT_TIMEOUT_S)
