@@ -223,3 +223,11 @@ def test_validation_is_fast() -> None:
     for _ in range(10):
         answered(config)
     assert (time.thread_time() - began) / 10 < 0.025
+
+
+def test_client_settings_without_effect_are_warnings_and_no_errors() -> None:
+    result = answered({**SOURCE, "producer.override.acks": "1", "producer.override.liger.ms": "1"})
+    assert errors(result) == {}
+    told = {one.name: one.message for one in result.warnings}
+    assert set(told) == {"producer.override.acks", "producer.override.liger.ms"}
+    assert "always all" in told["producer.override.acks"]

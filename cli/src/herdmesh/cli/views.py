@@ -169,7 +169,13 @@ def validation(message: worker_service.ConfigValidation) -> Json:
             }
             for one in message.fields
         ],
+        "warnings": warnings(message),
     }
+
+
+def warnings(message: worker_service.ConfigValidation) -> list[Json]:
+    """Settings that are accepted and have not the effect they ask for."""
+    return [{"name": one.name, "message": one.message, "fix": one.fix} for one in message.warnings]
 
 
 def plan_step(message: messages.PlanStep) -> Json:

@@ -18,7 +18,7 @@ from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
-from herdmesh.cli.output import Format, out, print_json
+from herdmesh.cli.output import Format, err, out, print_json
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
@@ -76,6 +76,7 @@ def validate(
                 found.append(reply.validation)
                 if output is Format.TABLE:
                     refuse_invalid(name, reply.validation)
+                    tell_warnings(name, reply.validation)
                     out.print(f"connector [bold]{escape(name)}[/] is valid; nothing was changed")
         if output is Format.JSON:
             shown = [views.validation(one) for one in found]
@@ -95,6 +96,13 @@ def refuse_invalid(name: str, validation: worker_service.ConfigValidation) -> No
     )
     if found:
         raise CommandError("CONFIG_INVALID", f"connector {name} would be refused", exit_code=5, fields=found)
+
+
+def tell_warnings(name: str, validation: worker_service.ConfigValidation) -> None:
+    """Settings that are accepted and have not the effect they ask for, on standard error."""
+    for one in validation.warnings:
+        fix = f" ({one.fix})" if one.fix else ""
+        err.print(f"[yellow]warning:[/] connector {escape(name)}: {escape(one.message + fix)}", soft_wrap=True)
 
 
 @dataclass(frozen=True, slots=True)

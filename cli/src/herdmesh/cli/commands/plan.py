@@ -10,7 +10,7 @@ from rich.markup import escape
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.commands.apply import read_connectors, refuse_invalid, to_properties
+from herdmesh.cli.commands.apply import read_connectors, refuse_invalid, tell_warnings, to_properties
 from herdmesh.cli.output import Format, colored, out, print_json, table
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 
@@ -41,7 +41,13 @@ async def _plan(client: HerderClient, name: str, config: dict[str, Any]) -> view
     request = messages.PlanConfigRequest(name=name, config=to_properties({"name": name, **config}))
     reply = await client.call(lambda stub: stub.PlanConfig, request)
     refuse_invalid(name, reply.validation)
-    return {"name": name, "steps": [views.plan_step(one) for one in reply.steps], "notes": list(reply.notes)}
+    tell_warnings(name, reply.validation)
+    return {
+        "name": name,
+        "steps": [views.plan_step(one) for one in reply.steps],
+        "notes": list(reply.notes),
+        "warnings": views.warnings(reply.validation),
+    }
 
 
 def _print_plan(found: views.Json) -> None:

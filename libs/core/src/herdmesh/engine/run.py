@@ -47,7 +47,7 @@ def run(spec: RunSpec, link: RunLink) -> RunOutcome:
 
 def _run_sink(spec: RunSpec, link: RunLink) -> RunOutcome:
     settings = sink_settings(spec)
-    _tell_ignored(spec, settings.ignored)
+    _tell(spec, settings.warnings)
     with ExitStack() as exits:
         # The clients first: they connect while the rest is made.
         fence = Fence(clients.producer(spec, settings.access), spec.transactional_id)
@@ -72,7 +72,7 @@ def _run_sink(spec: RunSpec, link: RunLink) -> RunOutcome:
 
 def _run_source(spec: RunSpec, link: RunLink) -> RunOutcome:
     settings = source_settings(spec)
-    _tell_ignored(spec, settings.ignored)
+    _tell(spec, settings.warnings)
     failures = DeliveryFailures()
     with ExitStack() as exits:
         fence = Fence(clients.producer(spec, settings.producer, failures.add), spec.transactional_id)
@@ -97,6 +97,6 @@ def _new(path: str, kind: type[T]) -> T:
     return found()
 
 
-def _tell_ignored(spec: RunSpec, ignored: tuple[str, ...]) -> None:
-    if ignored:
-        _log.warning("[%s|task-%d] these settings mean nothing here: %s", spec.connector, spec.task, ", ".join(ignored))
+def _tell(spec: RunSpec, warnings: tuple[str, ...]) -> None:
+    for warning in warnings:
+        _log.warning("[%s|task-%d] %s", spec.connector, spec.task, warning)

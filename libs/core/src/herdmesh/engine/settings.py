@@ -1,10 +1,11 @@
 """What a run takes from the configs in its spec: groups, topics, intervals, client settings.
 
-Owns the reading of those keys and their defaults (reference configs 4 and 5, offsets-topic 8 and 9). How clients log in
-and encrypt is `connect.client_security`'s. Pure: no client is made here.
+Owns the reading of those keys and their defaults (reference configs 4 and 5, offsets-topic 8 and 9). What a client
+setting is to librdkafka is `connect.client_settings`'s, logins and encryption `connect.client_security`'s. Pure: no
+client is made here.
 
-Invariant: a value that cannot be used is a ConfigError that names its key; an override is dropped only when it is on
-the list of Java-only keys, and then it is named in `ignored`.
+Invariant: a value that cannot be used is a ConfigError that names its key; a setting without the effect it asks for is
+told in `warnings`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from herdmesh.connect.client_security import client_access, is_access
+from herdmesh.connect.client_security import client_access
+from herdmesh.connect.client_settings import ClientSettings, client_settings
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.contract import RunSpec
 
@@ -24,37 +26,6 @@ OFFSET_FLUSH_INTERVAL_MS_DEFAULT = 60_000
 METADATA_MAX_AGE_MS_DEFAULT = 300_000
 TRANSACTION_INTERVAL_MS_DEFAULT = 1_000
 OFFSETS_PARTITIONS_DEFAULT = 25
-
-_JAVA_ONLY = frozenset(
-    (
-        "key.deserializer",
-        "value.deserializer",
-        "key.serializer",
-        "value.serializer",
-        "max.poll.records",
-        "fetch.max.wait.ms",
-        "exclude.internal.topics",
-        "interceptor.classes",
-        "metric.reporters",
-        "metrics.num.samples",
-        "metrics.recording.level",
-        "metrics.sample.window.ms",
-        "auto.include.jmx.reporter",
-        "buffer.memory",
-        "max.block.ms",
-        "partitioner.class",
-        "partitioner.ignore.keys",
-        "partitioner.adaptive.partitioning.enable",
-        "default.api.timeout.ms",
-        "send.buffer.bytes",
-        "receive.buffer.bytes",
-    )
-)
-_RENAMED = {
-    "max.request.size": "message.max.bytes",
-    "max.partition.fetch.bytes": "fetch.message.max.bytes",
-    "request.timeout.ms": "socket.timeout.ms",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +45,8 @@ class SinkSettings:
     consumer: ClientConfig
     access: ClientConfig
     """How the task's other clients reach the brokers: as its consumer, which in Connect is the only one a sink has."""
-    ignored: tuple[str, ...]
-    """Overrides that mean nothing to librdkafka."""
+    warnings: tuple[str, ...]
+    """Client settings that have not the effect they ask for, each with why."""
 
     def wants(self, topic: str) -> bool:
         """True when the connector consumes the topic. A regex never matches Kafka's internal topics."""
@@ -102,15 +73,16 @@ class SourceSettings:
     """For topics the run creates; -1 = the broker's default."""
     topic_replication_factor: int
     topic_config: Mapping[str, str]
-    ignored: tuple[str, ...]
+    warnings: tuple[str, ...]
+    """As a sink's."""
 
 
 def sink_settings(spec: RunSpec) -> SinkSettings:
     """Read a sink's settings. Raises ConfigError."""
     config = spec.connector_config
-    overrides, ignored = _client_overrides(spec, "consumer")
-    group = str(overrides.pop("group.id", f"connect-{spec.connector}"))
-    reset = str(overrides.pop("auto.offset.reset", "earliest")).lower()
+    given = client_settings("consumer", spec.worker_config, config)
+    group = given.engine.get("group.id", f"connect-{spec.connector}")
+    reset = given.engine.get("auto.offset.reset", "earliest").lower()
     if reset not in ("earliest", "latest", "beginning", "end", "smallest", "largest"):
         raise ConfigError.for_value(
             "consumer.override.auto.offset.reset", reset, "must be earliest or latest", fix="earliest"
@@ -119,7 +91,7 @@ def sink_settings(spec: RunSpec) -> SinkSettings:
     if missing not in ("fail", "reset"):
         raise ConfigError.for_value(OFFSETS_MISSING, missing, "must be fail or reset", fix="fail")
     topics, regex = _topics(config)
-    max_age_ms = int(overrides.get("metadata.max.age.ms", METADATA_MAX_AGE_MS_DEFAULT))
+    max_age_ms = int(given.config.get("metadata.max.age.ms", METADATA_MAX_AGE_MS_DEFAULT))
     return SinkSettings(
         group=group,
         topics=topics,
@@ -130,16 +102,17 @@ def sink_settings(spec: RunSpec) -> SinkSettings:
         metadata_max_age_ms=max_age_ms,
         reset_to_latest=reset in ("latest", "end", "largest"),
         reset_missing=missing == "reset",
-        consumer=overrides,
+        consumer=dict(given.config),
         access=access_of(spec, "consumer"),
-        ignored=ignored,
+        warnings=_texts(given),
     )
 
 
 def source_settings(spec: RunSpec) -> SourceSettings:
     """Read a source's settings. Raises ConfigError."""
     config = spec.connector_config
-    overrides, ignored = _client_overrides(spec, "producer")
+    given = client_settings("producer", spec.worker_config, config)
+    admin = client_settings("admin", spec.worker_config, config)
     interval_ms = TRANSACTION_INTERVAL_MS_DEFAULT
     if (_text(config, "transaction.boundary") or "poll").lower() == "interval":
         flush_ms = _number(spec.worker_config, "offset.flush.interval.ms", OFFSET_FLUSH_INTERVAL_MS_DEFAULT, minimum=1)
@@ -149,15 +122,19 @@ def source_settings(spec: RunSpec) -> SourceSettings:
     return SourceSettings(
         offsets_topic=_text(config, "offsets.storage.topic") or spec.offset_storage_topic,
         transaction_interval_ms=interval_ms,
-        producer=overrides,
-        admin=access_of(spec, "admin", "producer"),
+        producer=dict(given.config),
+        admin={**admin.config, **access_of(spec, "admin", "producer")},
         offsets_consumer=access_of(spec, "consumer", "producer"),
         topic_creation=_text(spec.worker_config, "topic.creation.enable").lower() != "false",
         topic_partitions=_number(config, prefix + "partitions", -1, minimum=-1),
         topic_replication_factor=_number(config, prefix + "replication.factor", -1, minimum=-1),
         topic_config={key: value for key, value in _under(config, prefix) if key not in own},
-        ignored=ignored,
+        warnings=_texts(given, admin),
     )
+
+
+def _texts(*given: ClientSettings) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(warning.message for one in given for warning in one.warnings))
 
 
 def access_of(spec: RunSpec, *clients: str) -> ClientConfig:
@@ -192,23 +169,6 @@ def _topics(config: Mapping[str, str | None]) -> tuple[tuple[str, ...], re.Patte
     if not topics:
         raise ConfigError("Must configure one of topics or topics.regex", field="topics")
     return topics, None
-
-
-def _client_overrides(spec: RunSpec, client: str) -> tuple[ClientConfig, tuple[str, ...]]:
-    """Worker `<client>.*` under connector `<client>.override.*`, without what librdkafka cannot know."""
-    merged: ClientConfig = {}
-    ignored: list[str] = []
-    layers = ((spec.worker_config, f"{client}."), (spec.connector_config, f"{client}.override."))
-    for config, prefix in layers:
-        for key, value in _under(config, prefix):
-            if key.startswith("override.") or is_access(key):
-                continue
-            if key in _JAVA_ONLY:
-                ignored.append(prefix + key)
-            else:
-                merged[_RENAMED.get(key, key)] = value
-    access = client_access(client, spec.worker_config, spec.connector_config)
-    return {**merged, **access.config}, (*ignored, *access.ignored)
 
 
 def _under(config: Mapping[str, str | None], prefix: str) -> Iterator[tuple[str, str]]:

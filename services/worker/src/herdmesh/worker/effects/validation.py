@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.builtin import PluginKind
-from herdmesh.connect.client_overrides import policy_of
+from herdmesh.connect.client_overrides import clients_of, policy_of
+from herdmesh.connect.client_settings import override_warnings
 from herdmesh.connect.config import REQUIRED, ConfigKey, ConfigValue, FieldViolation, text_of
 from herdmesh.connect.connector_config import ValidatedField, Validation, validate_connector
 from herdmesh.connect.connector_keys import COMMON, HERDMESH
@@ -45,7 +46,12 @@ def validate(config: Properties, plugins: PluginRegistry, worker: Properties) ->
     shown = [ValidatedField(one.name, HERDMESH.keys[one.name], ConfigValue(one.name, one.value)) for one in ours]
     result.add(HERDMESH.groups, shown, each_message=True)
     _refuse(result, refused, config)
-    return _message(result)
+    message = _message(result)
+    if result.kind is not None:
+        clients = clients_of(result.kind, config, exactly_once=True)
+        for one in override_warnings(clients, config, worker):
+            message.warnings.add(name=one.field, message=one.message, fix=one.fix)
+    return message
 
 
 def worker_facts(worker: Properties, plugins: PluginRegistry) -> WorkerFacts:

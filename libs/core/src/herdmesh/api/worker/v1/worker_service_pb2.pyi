@@ -235,6 +235,7 @@ class ConfigValidation(_message.Message):
     GROUPS_FIELD_NUMBER: _builtins.int
     FIELDS_FIELD_NUMBER: _builtins.int
     CONNECTOR_TYPE_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     class_name: _builtins.str
     """class_name of the connector as given. Empty = none given."""
     error_count: _builtins.int
@@ -249,6 +250,10 @@ class ConfigValidation(_message.Message):
     def fields(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigField]:
         """fields of the config, definitions and values."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConfigWarning]:
+        """warnings are settings that are accepted and have not the effect they ask for."""
+
     def __init__(
         self,
         *,
@@ -257,14 +262,45 @@ class ConfigValidation(_message.Message):
         groups: _abc.Iterable[_builtins.str] | None = ...,
         fields: _abc.Iterable[Global___ConfigField] | None = ...,
         connector_type: _connector_pb2.ConnectorType.ValueType = ...,
+        warnings: _abc.Iterable[Global___ConfigWarning] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["class_name", b"class_name", "connector_type", b"connector_type", "error_count", b"error_count", "fields", b"fields", "groups", b"groups"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["class_name", b"class_name", "connector_type", b"connector_type", "error_count", b"error_count", "fields", b"fields", "groups", b"groups", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConfigValidation: _TypeAlias = ConfigValidation  # noqa: Y015
+
+@_typing.final
+class ConfigWarning(_message.Message):
+    """ConfigWarning is one key of a config that has not the effect it asks for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    FIX_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """name of the key."""
+    message: _builtins.str
+    """message says why. It names the key."""
+    fix: _builtins.str
+    """fix says what to do."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        message: _builtins.str = ...,
+        fix: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fix", b"fix", "message", b"message", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfigWarning: _TypeAlias = ConfigWarning  # noqa: Y015
 
 @_typing.final
 class ConfigField(_message.Message):

@@ -1,0 +1,77 @@
+"""docs/client-settings.md, made of the table: `python -m libs.core.tests.connect.client_settings_page` writes it.
+
+Owns the page's words. What a setting means is `herdmesh.connect.client_settings`'s; of logins and encryption, for which
+there is code and no table, this says what that code does, and a test asks the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from herdmesh.connect.client_overrides import CLIENTS, client_keys
+from herdmesh.connect.client_security import is_access
+from herdmesh.connect.client_settings import Engine, Fixed, Meaningless, Passed, meaning
+
+PAGE = Path(__file__).parents[4] / "docs" / "client-settings.md"
+
+
+def java_names(client: str) -> Iterator[str]:
+    """Kafka 4.3's settings of that client that the table is to have."""
+    return (name for name in sorted(client_keys(client).keys) if not is_access(name))
+
+
+def _words(client: str, name: str) -> str:
+    match meaning(client, name):
+        case Passed(names=names, least=least, most=most, unit=unit):
+            target = " and ".join(f"`{one}`" for one in names) or "passed on as it is"
+            bounds = "" if least is None or most is None else f", {least * unit:,} to {most * unit:,}"
+            return f"{target}{bounds}{f', in units of {unit}' if unit != 1 else ''}"
+        case Fixed(why, same):
+            return f"fixed{f' (`{same[0]}`)' if same else ''}: {why}"
+        case Engine(what):
+            return f"read by Herdmesh: {what}"
+        case Meaningless(why):
+            return f"no effect: {why}"
+        case None:
+            raise LookupError(f"{client}: {name} has no row")
+
+
+def page() -> str:
+    """The text of docs/client-settings.md."""
+    lines = _HEAD_TEXT.splitlines()
+    for client in CLIENTS:
+        lines += ["", f"## {client.capitalize()}", "", "| Java's name | Here |", "|---|---|"]
+        lines += [f"| `{name}` | {_words(client, name)} |" for name in java_names(client)]
+    return "\n".join([*lines, "", *_TAIL_TEXT.splitlines(), ""])
+
+
+_HEAD_TEXT = """\
+# Kafka client settings
+
+Written by `python -m libs.core.tests.connect.client_settings_page` from `herdmesh.connect.client_settings`; a test
+compares.
+
+A worker's `consumer.`, `producer.` and `admin.` settings, and a connector's `consumer.override.`, `producer.override.`
+and `admin.override.` over them (as far as `connector.client.config.override.policy` lets it), have Java's names.
+Herdmesh's clients are librdkafka's: each setting of Kafka 4.3 is handed to it under the name below, is read by Herdmesh
+itself, or has no effect. What has no effect, is out of librdkafka's bounds, or is a name nobody knows is a warning of
+`herd validate`, `herd plan`, `herd create` and `herd apply`, and in the task's log when a run begins; it is never an
+error, so that a config made for Java's workers can be taken over as it is. librdkafka's own names pass as they are."""
+_TAIL_TEXT = """\
+## Logins and encryption
+
+`security.protocol`, `sasl.*` and `ssl.*` are translated as a whole, for all three clients alike.
+
+| Java's name | Here |
+|---|---|
+| `ssl.truststore.location`, `.certificates` (type `PEM`) | `ssl.ca.location`, `ssl.ca.pem` |
+| `ssl.keystore.location` (type `PEM` or `PKCS12`), `.key`, `.certificate.chain` | `ssl.key.*`, `ssl.certificate.*` |
+| `sasl.mechanism` | `PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`; others are errors |
+| `sasl.jaas.config` | `sasl.username` and `sasl.password`, or `sasl.oauthbearer.*` |
+| stores of type `JKS`, classes of your own | errors that say how to convert them |
+| what only tunes Java's own code (`ssl.protocol`, `sasl.login.refresh.*`, `sasl.kerberos.*`, ...) | a warning |"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
