@@ -447,3 +447,34 @@ def test_a_worker_that_saw_a_newer_leader_is_not_commanded(world: World) -> None
     world.advance(1_000)
     assert ahead.session is None
     assert [view.worker_id for view in world.herder.workers() if view.state is WorkerState.CONNECTED] == ["w2"]
+
+
+@pytest.mark.parametrize("same_leader", [False, True])
+@pytest.mark.parametrize("task", [None, 0])
+def test_what_a_worker_is_stopping_is_not_adopted_and_starts_when_it_is_over(
+    world: World, same_leader: bool, task: int | None
+) -> None:
+    unit = UnitId("a", task)
+    holder = next(worker for worker in world.workers.values() if unit in worker.held)
+    holder.stopping, holder.stop_silently, holder.keeps_all = {unit}, True, True
+    if same_leader:
+        assert holder.session is not None
+        world.hang_up(holder)
+    else:
+        world.kill_herder()
+        world.lead()
+    world.advance(3_000)
+    assert holder.welcomed == holder.session
+    view = world.herder.connector("a")
+    assert view is not None
+    shown = view.status if task is None else view.tasks[task].status
+    assert shown.state is not RunState.RUNNING
+    assert "before it starts" in shown.explanation
+    others = [worker for worker in world.workers.values() if worker is not holder]
+    assert not any(unit in worker.held for worker in others), "not beside the one that stops"
+    since = len(world.starts)
+    holder.stopping, holder.stop_silently, holder.keeps_all = set(), False, False
+    world.give_up(holder, unit)
+    world.run()
+    assert [start.unit for _, start in world.starts[since:]].count(unit) == 1
+    assert unit in world.running()

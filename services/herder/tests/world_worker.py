@@ -78,6 +78,8 @@ class Worker:
     held: dict[UnitId, Held] = field(default_factory=dict[UnitId, Held])
     epoch_max: int = 0
     stop_silently: bool = False
+    #: what it is giving up right now, told or by itself.
+    stopping: set[UnitId] = field(default_factory=set[UnitId])
     draining: bool = False
     drain_request_ids: tuple[str, ...] = ()
     released: bool = False
@@ -102,7 +104,7 @@ class Worker:
             return
         self.session = self.world.new_session(self)
         holdings = tuple(
-            Holding(unit, held.assignment, held.state, held.failure)
+            Holding(unit, held.assignment, held.state, held.failure, unit in self.stopping)
             for unit, held in sorted(self.held.items(), key=lambda item: item[0].order)
         )
         self.say(

@@ -74,6 +74,7 @@ def test_what_was_not_adopted_is_given_up_and_the_rest_runs_on() -> None:
     assert out == [instructions.StopRun(lost, "the herder did not adopt it")]
     assert kept != lost
     assert len(state.holdings()) == 2, "its end is still to be told"
+    assert [one.stopping for one in state.holdings()] == [False, True], "the next leader must not adopt it"
 
 
 def test_without_a_session_nothing_stops() -> None:

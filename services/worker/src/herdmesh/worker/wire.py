@@ -211,6 +211,7 @@ def holding_to(holding: Holding) -> session_pb2.Holding:
         assignment=assignment_to(holding.assignment),
         state=run_state_to(holding.state),
         failure=failure_to(holding.failure),
+        stopping=holding.stopping,
     )
 
 

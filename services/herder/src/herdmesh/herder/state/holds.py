@@ -119,6 +119,15 @@ def stop(mesh: Mesh, connector: Connector, unit: Unit, reason: str, destination:
     mesh.touch(connector.name)
 
 
+def stops_by_itself(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
+    """The worker that holds the unit is giving it up without being told by us; it starts anew once that is over."""
+    mesh.drop(unit, hold)
+    mesh.stray(unit, hold)
+    if unit.id.task is None:
+        _forget_generation(connector)
+    mesh.touch(connector.name)
+
+
 def acknowledged(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
     """A worker does not run the unit any more, and says so."""
     asked = hold is not unit.hold

@@ -259,12 +259,14 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """One unit as a worker's hello reports it. State UNASSIGNED means: accepted, not yet started."""
+    """One unit as a worker's hello reports it. State UNASSIGNED means: accepted, not yet started. `stopping` = on its
+    way out, whatever its state: its end will be reported."""
 
     unit: UnitId
     assignment: Assignment
     state: RunState
     failure: Failure | None = None
+    stopping: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,9 @@ def _adopt(mesh: Mesh, member: Member, holding: Holding, counted: bool) -> bool:
     mesh.touch(connector.name)
     hold = unit.hold
     if hold is not None and hold.worker_id == member.worker_id and hold.assignment == holding.assignment:
+        if holding.stopping:
+            holds.stops_by_itself(mesh, connector, unit, hold)
+            return False
         _refresh(mesh, connector, unit, holding)
         return True
     if any(stray.worker_id == member.worker_id and stray.assignment == holding.assignment for stray in unit.strays):
@@ -128,7 +131,7 @@ def _adopt(mesh: Mesh, member: Member, holding: Holding, counted: bool) -> bool:
     others = max((other.assignment.order for other in unit.holds()), default=(0, 0))
     newest = max(unit.newest_generation, holds.reported(mesh, holding.unit))
     stale = claim.assignment.order < others or claim.assignment.generation < newest
-    if entry is None or stale or not holds.matches(entry, holding.unit, holding.assignment):
+    if entry is None or stale or holding.stopping or not holds.matches(entry, holding.unit, holding.assignment):
         mesh.stray(unit, claim)
         return False
     if hold is not None:

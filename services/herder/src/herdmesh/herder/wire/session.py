@@ -187,6 +187,7 @@ def _holding(message: pb.Holding) -> Holding:
         values.assignment(message.assignment),
         values.run_state(message.state),
         values.failure(message.failure) if message.HasField("failure") else None,
+        message.stopping,
     )
 
 

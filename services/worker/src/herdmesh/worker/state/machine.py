@@ -68,7 +68,7 @@ class WorkerState:
     def holdings(self) -> list[Holding]:
         """What hello tells, also units on their way out: their end will be reported."""
         held = [*self.connectors, *self.tasks]
-        return [Holding(one.unit, one.assignment, one.state, one.failure) for one in held]
+        return [Holding(one.unit, one.assignment, one.state, one.failure, one.giving_up) for one in held]
 
     def next_deadline(self) -> float | None:
         """When a Tick is due, None = never."""

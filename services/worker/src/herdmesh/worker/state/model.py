@@ -132,3 +132,5 @@ class Holding:
     assignment: Assignment
     state: RunState
     failure: Failure | None
+    stopping: bool
+    """It is on its way out: no leader can adopt it, and its end will be reported."""

@@ -180,8 +180,11 @@ class Holding(_message.Message):
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     FAILURE_FIELD_NUMBER: _builtins.int
+    STOPPING_FIELD_NUMBER: _builtins.int
     state: _connector_pb2.RunState.ValueType
     """state it is in."""
+    stopping: _builtins.bool
+    """stopping is true when it is on its way out: it cannot be adopted, and its end will be reported."""
     @_builtins.property
     def unit(self) -> Global___Unit:
         """unit held."""
@@ -201,10 +204,11 @@ class Holding(_message.Message):
         assignment: Global___Assignment | None = ...,
         state: _connector_pb2.RunState.ValueType = ...,
         failure: _connector_pb2.Failure | None = ...,
+        stopping: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "failure", b"failure", "unit", b"unit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "failure", b"failure", "state", b"state", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "failure", b"failure", "state", b"state", "stopping", b"stopping", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
