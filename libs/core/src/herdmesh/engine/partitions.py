@@ -13,16 +13,22 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.connect.connector import PartitionId
 from herdmesh.engine.clients import CALL_TIMEOUT_S, retried
-from herdmesh.engine.errors import ForeignMembers
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.errors import ForeignMembers, TaskFailed
+from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, GroupFinisher
 from herdmesh.engine.ownership import owns
 from herdmesh.engine.positions import PartitionRange
 from herdmesh.engine.settings import SinkSettings
+
+UNSTABLE_S = 1.0
+"""How long a decided transaction may lack its marker before it counts as hung; it takes milliseconds."""
+_UNSTABLE = frozenset((KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT))
 
 _log = logging.getLogger(__name__)
 
@@ -68,12 +74,30 @@ def refuse_members(admin: AdminClient, group: str) -> None:
         raise ForeignMembers(group, sorted(f"{member.client_id} at {member.host}" for member in members))
 
 
-def committed(consumer: Consumer, partitions: Iterable[PartitionId]) -> dict[PartitionId, tuple[int | None, str]]:
-    """Committed offset (None = none) and its metadata per partition."""
+def committed(
+    consumer: Consumer, partitions: Iterable[PartitionId], hung: GroupFinisher
+) -> dict[PartitionId, tuple[int | None, str]]:
+    """Committed offset (None = none) and its metadata per partition. What stays unstable after the fence was taken is
+    a transaction that the broker forgot to end: `hung` ends it.
+
+    Raises:
+        TaskFailed: RETRIABLE, when somebody else's transaction stays open: a human has to end it.
+    """
     asked = [TopicPartition(topic, number) for topic, number in partitions]
     if not asked:
         return {}
-    answered = retried(lambda: consumer.committed(asked, timeout=CALL_TIMEOUT_S))
+    stable = _Stable(hung)
+    try:
+        answered = retried(lambda: stable.ask(consumer, asked))
+    except KafkaException as error:
+        if not stable.hangs:
+            raise
+        raise TaskFailed(
+            f"the offsets of group {hung.group} are in a transaction that is not this task's and does not end; when "
+            f"nobody uses the group, find it with kafka-transactions.sh find-hanging --topic {GROUP_OFFSETS_TOPIC} "
+            f"--partition {hung.offsets_partition(consumer)} and end it with kafka-transactions.sh abort",
+            ErrorClass.RETRIABLE,
+        ) from error
     return {
         (answer.topic, answer.partition): (
             None if answer.offset == OFFSET_INVALID else answer.offset,
@@ -81,6 +105,27 @@ def committed(consumer: Consumer, partitions: Iterable[PartitionId]) -> dict[Par
         )
         for answer in answered
     }
+
+
+class _Stable:
+    """Asks for stable offsets. The client repeats an UNSTABLE_OFFSET_COMMIT inside until its timeout and then says only
+    that it timed out, so the first timeout is short, and whether the group can be read at all is asked beside it."""
+
+    def __init__(self, hung: GroupFinisher) -> None:
+        self._hung = hung
+        self._timeout_s = UNSTABLE_S
+        self.hangs = False
+
+    def ask(self, consumer: Consumer, asked: list[TopicPartition]) -> list[TopicPartition]:
+        try:
+            return consumer.committed(asked, timeout=self._timeout_s)
+        except KafkaException as error:
+            if error.args[0].code() in _UNSTABLE:
+                self.hangs = self._hung.is_readable_unstable()
+                if self.hangs and self._timeout_s == UNSTABLE_S:
+                    self._timeout_s = CALL_TIMEOUT_S
+                    self._hung.finish(consumer, (asked[0].topic, asked[0].partition))
+            raise
 
 
 def ranges(

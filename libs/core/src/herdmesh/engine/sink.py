@@ -29,6 +29,7 @@ from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, RunLin
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import OffsetsLost, TaskFailed
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.hung import GroupFinisher
 from herdmesh.engine.meter import Limit, Meter
 from herdmesh.engine.positions import starting_offsets
 from herdmesh.engine.settings import OFFSETS_MISSING, SinkSettings
@@ -73,6 +74,7 @@ class SinkLoop:
         self._fence = fence
         self._consumer = consumer
         self._admin = admin
+        self._hung = GroupFinisher(spec, settings.consumer, settings.group, fence, admin)
         self._meter = Meter(now_s)
         self._limit = Limit()
         self._control = Control(link, self._limit, now_s)
@@ -270,7 +272,7 @@ class SinkLoop:
 
     def _adopt(self, new: list[PartitionId], *, has_committed: bool) -> None:
         """Begin with partitions: finish what an earlier owner committed, then commit where this one begins."""
-        offsets = partitions.committed(self._consumer, new)
+        offsets = partitions.committed(self._consumer, new, self._hung)
         starts = starting_offsets(
             partitions.ranges(self._admin, offsets),
             has_committed=has_committed,

@@ -1,0 +1,146 @@
+"""A broker of its own that lost the marker of a committed transaction, as Kafka does when it dies at the wrong moment
+(ADR 0006): tasks finish the transaction and go on where it said, nothing lost and nothing doubled.
+
+The state is made in the broker's files: stopped, the last batch of a partition's log, which is the marker, is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow.parquet
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+
+from herdmesh.connect.connector import PartitionId
+from herdmesh.devstack.broker import QUICK_JVM, Broker
+from herdmesh.engine import RunSpec
+from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, partition_of_group
+from herdmesh.worker.connectors.parquet_task import ParquetSinkTask
+from libs.core.tests.engine.harness import JSON_VALUES, Kafka, make_spec, run_here
+
+pytestmark = pytest.mark.kafka
+
+TOPIC = "in"
+SINK = "hung-sink"
+GROUP = f"connect-{SINK}"
+GROUP_PARTITIONS = 5
+RECORDS = 20
+
+_HEADER = struct.Struct(">qiibIh")
+_LENGTH_AFTER = 12
+_CONTROL = 0x20
+
+
+class UnpublishedOnce(ParquetSinkTask):
+    """Fails between its first commit and its publishing, as a process that dies there."""
+
+    failed: ClassVar[bool] = False
+
+    def publish(self, manifests: Mapping[PartitionId, str]) -> None:
+        if not UnpublishedOnce.failed:
+            UnpublishedOnce.failed = True
+            raise OSError("the process dies here")
+        super().publish(manifests)
+
+
+def cut_marker(data_dir: Path, topic: str, partition: int) -> None:
+    """Take the last batch, a transaction's marker, off the log of a stopped broker, and have the broker look at its log
+    anew when it starts."""
+    folder = data_dir / "kafka" / f"{topic}-{partition}"
+    segment = max(folder.glob("*.log"))
+    data, position, last, is_control = segment.read_bytes(), 0, -1, False
+    while position + _HEADER.size <= len(data):
+        _base, length, *_rest, attributes = _HEADER.unpack_from(data, position)
+        if length <= 0:
+            break
+        last, is_control = position, bool(attributes & _CONTROL)
+        position += _LENGTH_AFTER + length
+    assert is_control, "the last batch is no marker"
+    segment.write_bytes(data[:last])
+    for pattern in ("*.snapshot", "*.index", "*.timeindex", "*.txnindex"):
+        for path in folder.glob(pattern):
+            path.unlink()
+    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        (data_dir / "kafka" / name).unlink(missing_ok=True)
+
+
+def sink(kafka: Kafka, folder: Path) -> RunSpec:
+    return make_spec(
+        kafka.bootstrap, SINK, f"{__name__}:UnpublishedOnce",
+        {**JSON_VALUES, "topics": TOPIC, "directory": str(folder), "value.converter.schemas.enable": "false"},
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kafka, Path]]:
+    """The broker after it came back, and the folder of the sink's files."""
+    data_dir, folder = tmp_path_factory.mktemp("hung-kafka"), tmp_path_factory.mktemp("hung-files")
+    broker = Broker(data_dir, port=0, jvm=QUICK_JVM)
+    asyncio.run(broker.start())
+    try:
+        kafka = Kafka(broker.bootstrap)
+        kafka.create_topic(TOPIC, 1)
+        kafka.produce_ids(TOPIC, range(RECORDS))
+        with pytest.raises(OSError, match="dies here"):
+            run_here(sink(kafka, folder))
+        asyncio.run(broker.stop())
+        cut_marker(data_dir, GROUP_OFFSETS_TOPIC, partition_of_group(GROUP, GROUP_PARTITIONS))
+        asyncio.run(broker.start())
+        yield Kafka(broker.bootstrap), folder
+    finally:
+        asyncio.run(broker.stop())
+
+
+def _committed(kafka: Kafka, group: str) -> int:
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
+    try:
+        return consumer.committed([TopicPartition(TOPIC, 0)], timeout=1)[0].offset
+    finally:
+        consumer.close()
+
+
+def _refusal(kafka: Kafka, group: str) -> int:
+    """Why the group's offsets cannot be read, once the broker has loaded them."""
+    deadline_s = time.monotonic() + 10
+    while True:
+        with pytest.raises(KafkaException) as refused:
+            _committed(kafka, group)
+        code = refused.value.args[0].code()
+        if code not in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
+            return code
+        assert time.monotonic() < deadline_s, "the broker does not load the group"
+        time.sleep(0.02)
+
+
+def _ids(folder: Path) -> list[int]:
+    untyped: Any = pyarrow.parquet
+    return sorted(one for path in folder.glob("[!.]*.parquet") for one in untyped.read_table(path)["id"].to_pylist())
+
+
+def test_a_sink_goes_on_from_a_commit_whose_marker_the_broker_lost(
+    hung: tuple[Kafka, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka, folder = hung
+    assert _refusal(kafka, GROUP) in (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT)
+    request = [ConsumerGroupTopicPartitions(GROUP)]
+    assert kafka.admin.list_consumer_group_offsets(request, require_stable=False)[GROUP].result() is not None
+    assert not list(folder.glob("[!.]*.parquet"))
+    kafka.produce_ids(TOPIC, range(RECORDS, 2 * RECORDS))
+    with caplog.at_level(logging.WARNING):
+        outcome = run_here(sink(kafka, folder))
+    assert outcome.progress.records_in == RECORDS, "the records of the hung commit were read again"
+    assert _ids(folder) == list(range(2 * RECORDS))
+    assert _committed(kafka, GROUP) == 2 * RECORDS
+    assert [one.message for one in caplog.records if "still open" in one.message] != []
+    assert not [group for group in _groups(kafka) if ".unhang-" in group]
+
+
+def _groups(kafka: Kafka) -> list[str]:
+    return [group.group_id for group in kafka.admin.list_consumer_groups().result().valid]
