@@ -13,6 +13,7 @@ def test_a_validation_has_the_shape_of_connects_rest_api() -> None:
     )  # fmt: skip
     unknown = worker.ConfigField(name="extra", value="x", visible=True, order=-1)
     message = worker.ConfigValidation(class_name="C", error_count=1, groups=["Common"], fields=[known, unknown])
+    message.warnings.add(name="extra", message="extra has no effect", fix="leave it out")
     assert views.validation(message) == {
         "name": "C",
         "error_count": 1,
@@ -53,4 +54,5 @@ def test_a_validation_has_the_shape_of_connects_rest_api() -> None:
                 },
             },
         ],
+        "warnings": [{"name": "extra", "message": "extra has no effect", "fix": "leave it out"}],
     }
