@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from importlib import resources
-from typing import Any, Final
+from typing import Any
 
 import structlog
 from pyspark import RDD, SparkConf
@@ -25,15 +25,16 @@ from pyspark.sql import SparkSession
 from herdmesh.worker.effects.run_link import Launch
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import RunLost, SparkUnavailable
+from herdmesh.worker.spark import class_archive
 from herdmesh.worker.spark.entry import execute_in_partition
 
-_JVM_EXIT_TIMEOUT_S: Final = 3.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-def spark_conf(master: str, processes: int, driver_memory: str) -> Mapping[str, str]:
+def spark_conf(master: str, processes: int, driver_memory: str, jvm_options: str | None = None) -> Mapping[str, str]:
     """Spark's settings, for so many processes at a time. The JVM only schedules: no record passes through it, so it is
-    small and compiles cheaply."""
+    small and compiles cheaply. `jvm_options`: instead of those that use the class-data archive."""
+    archive = class_archive.use_options() if jvm_options is None else jvm_options
     log_config = resources.files("herdmesh.worker.spark").joinpath("log4j2.properties")
     return {
         "spark.master": master or f"local[{processes}]",
@@ -44,7 +45,7 @@ def spark_conf(master: str, processes: int, driver_memory: str) -> Mapping[str, 
         "spark.driver.memory": driver_memory,
         # Serial collector and C1 only: 0.8 s less to start, and no collector threads beside the record loops.
         "spark.driver.extraJavaOptions": (
-            f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={log_config}"
+            f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={log_config} {archive}".rstrip()
         ),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -64,10 +65,12 @@ def spark_conf(master: str, processes: int, driver_memory: str) -> Mapping[str, 
 
 
 class SparkHost:
-    """The session and its jobs. `lost` is set when the JVM died without being asked to."""
+    """The session and its jobs. `lost` is set when the JVM died without being asked to. `exit_timeout_s`: how long the
+    JVM may take to end once its session is stopped."""
 
-    def __init__(self, conf: Mapping[str, str]) -> None:
+    def __init__(self, conf: Mapping[str, str], exit_timeout_s: float = 3.0) -> None:
         self._conf = conf
+        self._exit_timeout_s = exit_timeout_s
         self._session: SparkSession | None = None
         self._one: RDD[int] | None = None
         """One partition, of which every job makes its own."""
@@ -80,6 +83,11 @@ class SparkHost:
     def jvm_pid(self) -> int:
         """Process id of the JVM, 0 when there is none."""
         return self._jvm.pid if self._jvm is not None else 0
+
+    @property
+    def jvm_exit_code(self) -> int | None:
+        """Of a JVM that ended: 0 in order, else what went wrong or the signal that killed it, below 0."""
+        return self._jvm.poll() if self._jvm is not None else None
 
     async def start(self) -> None:
         """Start the JVM and the session and run a first job. Raises SparkUnavailable."""
@@ -157,7 +165,7 @@ class SparkHost:
         if self._jvm is not None and self._jvm.stdin is not None:
             # The end of its input is the JVM's sign that its Python is gone.
             self._jvm.stdin.close()
-            self._jvm.wait(_JVM_EXIT_TIMEOUT_S)
+            self._jvm.wait(self._exit_timeout_s)
 
     # --- the JVM
 
