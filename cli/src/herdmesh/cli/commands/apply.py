@@ -22,24 +22,47 @@ from herdmesh.cli.output import Format, err, out, print_json
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
 from herdmesh.rpc.request_ids import new_request_id
 
+FilesOption = Annotated[
+    list[str],
+    typer.Option("-f", "--file", metavar="FILE|-", help='{"name","config"} or a flat config; - is stdin.'),
+]
+
 
 def apply(
-    files: Annotated[
-        list[str],
-        typer.Option("-f", "--file", metavar="FILE|-", help='{"name","config"} or a flat config; - is stdin.'),
-    ],
+    files: FilesOption,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Apply all that are good though others are bad; by default none is.")
+    ] = False,
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Create connectors, or replace the configs of those that exist."""
+    """Create connectors, or replace the configs of those that exist. All are checked before the first is applied."""
 
     async def work(client: HerderClient) -> None:
+        given, bad = read_all(files)
+        if len(given) > 1:  # what is applied alone is checked by that
+            for one in list(given):
+                try:
+                    refuse_invalid(one.name, await _validation(client, one))
+                except CommandError as error:
+                    if error.reason != "CONFIG_INVALID":
+                        raise
+                    bad.append((one.source, error))
+                    given.remove(one)
+        if bad and not keep_going:
+            raise not_all(bad, "nothing was applied")
         results: list[views.Json] = []
-        for source in files:
-            for name, config in read_connectors(source):
-                results.append(await _apply(client, name, config))
-        if output is Format.JSON:
+        for one in given:
+            try:
+                results.append(await _apply(client, one.name, one.config))
+            except CommandError as error:
+                if not keep_going:
+                    raise _after(error, results) from None
+                bad.append((one.source, error))
+        if output is Format.JSON and results:
             print_json(results if len(results) != 1 else results[0])
+        if bad:
+            raise not_all(bad, f"{len(results)} applied")
 
     async def _apply(client: HerderClient, name: str, config: dict[str, Any]) -> views.Json:
         request = messages.UpdateConnectorRequest(
@@ -57,27 +80,25 @@ def apply(
     with_herder(output, herder, work)
 
 
-def validate(
-    files: Annotated[
-        list[str],
-        typer.Option("-f", "--file", metavar="FILE|-", help='{"name","config"} or a flat config; - is stdin.'),
-    ],
-    herder: HerderOption = None,
-    output: OutputOption = Format.TABLE,
-) -> None:
+def validate(files: FilesOption, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
     """Say what is wrong with configs, on a worker that has the plugin; -o json has Connect's validation result."""
 
     async def work(client: HerderClient) -> None:
+        given, bad = read_all(files)
         found: list[worker_service.ConfigValidation] = []
-        for source in files:
-            for name, config in read_connectors(source):
-                request = messages.ValidateConfigRequest(config=to_properties({"name": name, **config}))
-                reply = await client.call(lambda stub: stub.ValidateConfig, request)
-                found.append(reply.validation)
-                if output is Format.TABLE:
-                    refuse_invalid(name, reply.validation)
-                    tell_warnings(name, reply.validation)
-                    out.print(f"connector [bold]{escape(name)}[/] is valid; nothing was changed")
+        for one in given:
+            found.append(await _validation(client, one))
+            if output is Format.JSON:
+                continue
+            try:
+                refuse_invalid(one.name, found[-1])
+            except CommandError as error:
+                bad.append((one.source, error))
+                continue
+            tell_warnings(one.name, found[-1])
+            out.print(f"connector [bold]{escape(one.name)}[/] is valid; nothing was changed")
+        if bad:
+            raise not_all(bad, "nothing was changed")
         if output is Format.JSON:
             shown = [views.validation(one) for one in found]
             print_json(shown if len(shown) != 1 else shown[0])
@@ -85,6 +106,35 @@ def validate(
                 raise typer.Exit(EXIT_CODES["CONFIG_INVALID"])
 
     with_herder(output, herder, work)
+
+
+async def _validation(client: HerderClient, one: GivenConnector) -> worker_service.ConfigValidation:
+    request = messages.ValidateConfigRequest(config=to_properties({"name": one.name, **one.config}))
+    return (await client.call(lambda stub: stub.ValidateConfig, request)).validation
+
+
+def _after(error: CommandError, applied: list[views.Json]) -> CommandError:
+    """A failure half-way, with what was applied before it."""
+    names = ", ".join(str(one["name"]) for one in applied)
+    return replace(error, message=f"{error.message}; applied before it: {names}") if names else error
+
+
+def not_all(bad: list[tuple[str, CommandError]], what_happened: str) -> CommandError:
+    """One error of all that are bad: every file, field and fix. Its exit code is that of the first."""
+    if len(bad) == 1:
+        [(source, error)] = bad
+        where = "" if error.message.startswith(_named(source)) else f"{_named(source)}: "
+        return replace(error, message=f"{where}{error.message}; {what_happened}")
+    fields: list[tuple[str, str]] = []
+    for source, error in bad:
+        where = _named(source)
+        fields.append((where, error.message.removeprefix(f"{where}: ")))
+        fields += [(f"{where}: {field}", text) for field, text in error.fields]
+    first = bad[0][1]
+    advice = "Mend what is named above and run again."
+    return CommandError(
+        first.reason, f"{len(bad)} connectors are refused; {what_happened}", advice, first.exit_code, tuple(fields)
+    )
 
 
 def refuse_invalid(name: str, validation: worker_service.ConfigValidation) -> None:
@@ -112,6 +162,33 @@ class ConnectorDocument:
     name: str
     config: dict[str, Any]
     initial_state: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GivenConnector:
+    """A connector to be applied, and the file it comes from."""
+
+    source: str
+    name: str
+    config: dict[str, Any]
+
+
+def read_all(files: list[str]) -> tuple[list[GivenConnector], list[tuple[str, CommandError]]]:
+    """The connectors of all files that can be used, and what is wrong with each of the others."""
+    given: list[GivenConnector] = []
+    bad: list[tuple[str, CommandError]] = []
+    seen: dict[str, str] = {}
+    for source in files:
+        try:
+            for name, config in read_connectors(source):
+                to_properties(config)
+                if name in seen:
+                    raise unusable(source, f"connector {name} is in {_named(seen[name])} too: leave one of them out")
+                seen[name] = source
+                given.append(GivenConnector(source, name, config))
+        except CommandError as error:
+            bad.append((source, error))
+    return given, bad
 
 
 def read_connectors(source: str) -> list[tuple[str, dict[str, Any]]]:
@@ -181,4 +258,8 @@ def to_properties(config: dict[str, Any]) -> common.Properties:
 
 def unusable(source: str, what: str) -> CommandError:
     """A file that cannot be used, and why."""
-    return CommandError("USAGE", f"{'standard input' if source == '-' else source}: {what}", exit_code=EXIT_USAGE)
+    return CommandError("USAGE", f"{_named(source)}: {what}", exit_code=EXIT_USAGE)
+
+
+def _named(source: str) -> str:
+    return "standard input" if source == "-" else source

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.markup import escape
 
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.commands.apply import read_connectors, refuse_invalid, tell_warnings, to_properties
+from herdmesh.cli.commands.apply import FilesOption, read_connectors, refuse_invalid, tell_warnings, to_properties
 from herdmesh.cli.output import Format, colored, out, print_json, table
 from herdmesh.cli.runner import HerderOption, OutputOption, with_herder
-
-FilesOption = Annotated[
-    list[str],
-    typer.Option("-f", "--file", metavar="FILE|-", help='{"name","config"} or a flat config; - is stdin.'),
-]
 
 
 def plan(files: FilesOption, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:

@@ -1,0 +1,131 @@
+"""`herd apply` of several connectors: all are checked first; one bad one stops all, or with --keep-going itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer import Exit
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.api.herder.v1 import connector_pb2 as connectors
+from herdmesh.api.worker.v1 import worker_service_pb2 as worker_service
+from herdmesh.cli.commands import apply as command
+from herdmesh.cli.errors import from_reason
+from herdmesh.cli.output import Format
+from herdmesh.cli.runner import run
+
+GOOD = {"connector.class": "X", "tasks.max": "1"}
+
+
+class Herder:
+    """Refuses what has `tasks.max` 0; remembers what it was told to apply."""
+
+    UpdateConnector = messages.UpdateConnectorRequest
+    ValidateConfig = messages.ValidateConfigRequest
+
+    def __init__(self, lost_at: str = "") -> None:
+        self.applied: list[str] = []
+        self._lost_at = lost_at
+
+    async def call(self, _method: Any, request: Any) -> Any:
+        values = request.config.entries
+        wrong = values["tasks.max"].text == "0"
+        if isinstance(request, messages.ValidateConfigRequest):
+            field = worker_service.ConfigField(name="tasks.max", errors=["must be at least 1"], fixes=["write 1"])
+            shown = worker_service.ConfigValidation(error_count=int(wrong), fields=[field] if wrong else [])
+            return messages.ValidateConfigResponse(validation=shown)
+        if request.name == self._lost_at:
+            raise from_reason("NO_LEADER", "nobody leads")
+        self.applied.append(request.name)
+        connector = connectors.Connector(name=request.name, config=common.Properties(entries=values))
+        return messages.UpdateConnectorResponse(created=True, connector=connector)
+
+
+Apply = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def herder() -> Herder:
+    return Herder()
+
+
+@pytest.fixture
+def apply(herder: Herder, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Apply:
+    """Applies files; returns the exit code and what was printed."""
+
+    def with_herder(output: Format, _: str | None, work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+        run(output, lambda: work(herder))
+
+    monkeypatch.setattr(command, "with_herder", with_herder)
+
+    def applied(*files: str, keep_going: bool = False, output: Format = Format.TABLE) -> tuple[int, str]:
+
+        code = 0
+        try:
+            command.apply(list(files), keep_going=keep_going, output=output)
+        except Exit as end:
+            code = end.exit_code
+        told = capfd.readouterr()
+        return code, told.out + told.err
+
+    return applied
+
+
+def _files(folder: Path, **configs: Any) -> list[str]:
+    for name, config in configs.items():
+        text = config if isinstance(config, str) else json.dumps({"name": name, "config": config})
+        (folder / f"{name}.json").write_text(text)
+    return [str(folder / f"{name}.json") for name in configs]
+
+
+BAD = {"b": {**GOOD, "tasks.max": "0"}, "c": "{", "d": {"tasks.max": "1"}}
+
+
+def test_one_bad_one_stops_all_and_every_bad_one_is_named(tmp_path: Path, apply: Apply, herder: Herder) -> None:
+    code, told = apply(*_files(tmp_path, a=GOOD, **BAD, e=GOOD))
+    assert code != 0
+    assert herder.applied == []
+    assert "nothing was applied" in told
+    for file, says in (
+        ("b.json", "must be at least 1 (write 1)"),
+        ("c.json", "not JSON"),
+        ("d.json", "connector.class"),
+    ):
+        assert any(file in line and says in line for line in told.splitlines()), (file, told)
+    assert "tasks.max" in told
+    assert not any(f"{name}.json" in told for name in "ae")
+
+
+def test_with_keep_going_the_good_ones_are_applied(tmp_path: Path, apply: Apply, herder: Herder) -> None:
+    code, told = apply(*_files(tmp_path, a=GOOD, **BAD, e=GOOD), keep_going=True)
+    assert code != 0
+    assert herder.applied == ["a", "e"]
+    assert "2 applied" in told
+    assert all(f"{name}.json" in told for name in BAD)
+
+
+def test_good_ones_alone_end_well(tmp_path: Path, apply: Apply, herder: Herder) -> None:
+    code, _ = apply(*_files(tmp_path, a=GOOD, b=GOOD))
+    assert (code, herder.applied) == (0, ["a", "b"])
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path, apply: Apply, herder: Herder) -> None:
+    first, second = _files(tmp_path, a=GOOD, b={**GOOD, "name": "a"})
+    Path(second).write_text(json.dumps({"name": "a", "config": GOOD}))
+    code, told = apply(first, second)
+    assert (code, herder.applied) == (2, [])
+    assert "b.json: connector a is in" in told
+
+
+def test_a_failure_half_way_says_what_was_applied(
+    tmp_path: Path, apply: Apply, herder: Herder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(herder, "_lost_at", "b")
+    code, told = apply(*_files(tmp_path, a=GOOD, b=GOOD, c=GOOD))
+    assert (code, herder.applied) == (6, ["a"])
+    assert "applied before it: a" in told
