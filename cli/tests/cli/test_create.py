@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from herdmesh.cli.__main__ import app
+from herdmesh.cli.app import app
 from herdmesh.cli.errors import EXIT_USAGE
 
 NOBODY = ("--herder", "127.0.0.1:9", "-o", "json")

@@ -18,7 +18,7 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as herder_grpc
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as status_pb
 from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as status_grpc
-from herdmesh.cli.__main__ import app
+from herdmesh.cli.app import app
 from herdmesh.cli.commands.doctor import HINTS
 from herdmesh.rpc.server import Server, ServiceRegistration
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from herdmesh.cli.__main__ import app
+from herdmesh.cli.app import app
 from herdmesh.connect.client_security import PROTOCOL, client_access
+from herdmesh.connect.java_properties import Property, parse
 from herdmesh.standalone import worker_properties
 from herdmesh.standalone.errors import BadFiles
 from herdmesh.standalone.files import read_connector, read_connectors
-from herdmesh.standalone.java_properties import Property, parse
 from herdmesh.standalone.worker_properties import WorkerPlan, plan_worker
 from tests.support.golden import lines
 from tests.support.standalone import WORKER

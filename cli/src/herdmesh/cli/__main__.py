@@ -1,60 +1,20 @@
-"""`herd`: everything a user does from a terminal."""
+"""The `herd` script.
+
+Owns which application is imported: `herd transform` works on files, starts in a fraction of the time, and needs nothing
+of what the other commands import (gRPC, Kafka's client). The commands: `app`.
+"""
 
 from __future__ import annotations
 
-import typer
-
-from herdmesh.cli.commands import (
-    apply,
-    create,
-    demo,
-    describe,
-    doctor,
-    drain,
-    get,
-    history,
-    lifecycle,
-    plan,
-    run,
-    set_logger,
-    up,
-    watch,
-)
-
-app = typer.Typer(
-    name="herd",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    help="Move data between Kafka and everything else.",
-)
-app.command()(up.up)
-app.command()(up.down)
-app.command("run")(run.run_standalone)
-app.command()(apply.apply)
-app.command()(create.create)
-app.command()(create.patch)
-app.add_typer(get.get_app, name="get")
-app.add_typer(describe.describe_app, name="describe")
-app.command()(apply.validate)
-app.command()(plan.plan)
-app.command()(history.history)
-app.command()(history.restore)
-app.command()(lifecycle.pause)
-app.command()(lifecycle.resume)
-app.command()(lifecycle.stop)
-app.command()(lifecycle.restart)
-app.command()(lifecycle.delete)
-app.add_typer(drain.drain_app, name="drain")
-app.add_typer(drain.undrain_app, name="undrain")
-app.command()(set_logger.set_logger)
-app.command()(watch.watch)
-app.command()(doctor.doctor)
-app.command()(demo.demo)
+import sys
 
 
 def main() -> None:
     """Entry point of the `herd` script."""
+    if sys.argv[1:2] == ["transform"]:
+        from herdmesh.cli.commands.transform import alone as app
+    else:
+        from herdmesh.cli.app import app
     app()
 
 

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,7 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.views import Json
+
+if TYPE_CHECKING:
+    from herdmesh.cli.views import Json
 
 STATE_STYLES = {
     "RUNNING": "green",

@@ -46,7 +46,9 @@ def run(chain: SinkChain | SourceChain, given: Batch) -> Batch:
 def test_three_steps_are_one_loop_of_dictionary_operations() -> None:
     chain = chain_config.sink_chain(THREE_STEPS)
     result = run(chain, batch(b'{"id":1,"email":"a@b","note":"n"}', b'{"id":2}'))
-    [source] = chain.sources
+    [loop] = chain.loops.values()
+    assert loop is not None
+    source = loop.source
     assert source.count("for value in values:") == 1
     assert "append" not in source  # maps fresh from the converter are changed in place
     assert result.values == [

@@ -13,7 +13,7 @@ gives all records that its steps let through, or raises for the first that fails
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -69,9 +69,9 @@ class _Steps:
         self._singles: list[dict[Shape, Single]] = [{} for _ in steps]
 
     @property
-    def sources(self) -> list[str]:
-        """The generated loops so far."""
-        return [loop.source for loop in self._loops.values() if loop is not None]
+    def loops(self) -> Mapping[Shape, Loop | None]:
+        """What was compiled so far; None = records of that shape go one by one."""
+        return self._loops
 
     def loop(self, shape: Shape) -> Loop:
         """All steps at once for this shape. Raises Diverged when there can be no such thing, or what compiling raises:
@@ -143,9 +143,9 @@ class SinkChain:
         self._lazy = "value" not in wanted and value.is_static
 
     @property
-    def sources(self) -> list[str]:
-        """The generated loops so far."""
-        return self._steps.sources
+    def loops(self) -> Mapping[Shape, Loop | None]:
+        """What was compiled so far, by shape; None = records of that shape go one by one."""
+        return self._steps.loops
 
     def run(self, batch: Batch, attempts: Attempts = STRICT) -> list[Batch]:
         """Convert and transform a batch of raw records: batches of one shape and topic each, in order.
@@ -231,9 +231,9 @@ class SourceChain:
         self._headed = "headers" in _wanted(steps)
 
     @property
-    def sources(self) -> list[str]:
-        """The generated loops so far."""
-        return self._steps.sources
+    def loops(self) -> Mapping[Shape, Loop | None]:
+        """What was compiled so far, by shape; None = records of that shape go one by one."""
+        return self._steps.loops
 
     def run(self, batch: Batch, attempts: Attempts = STRICT) -> list[Batch]:
         """Transform and convert a batch of Connect records: raw batches of one topic each, in order; `None` as a value

@@ -100,14 +100,14 @@ class Loop:
         self.reads = frozenset(body.reads)
         self.drops = body.drops
         self._headed = "headers" in body.reads or "headers" in body.writes
-        self._idle = not body.lines
+        self.idle = not body.lines
         self._out: list[Column] = [c for c in ("key", "value", "topic", "headers") if c in body.writes]
         self._emit_loop(code, body)
         self.source, self._run = _made(code, "chain")
 
     def run(self, batch: Batch) -> Batch:
         """The batch with the steps done."""
-        if self._idle:
+        if self.idle:
             return replace(batch, key_schema=self.shape.key, value_schema=self.shape.value)
         count = len(batch.values)
         keys = batch.keys or (None,) * count

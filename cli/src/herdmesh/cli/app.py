@@ -1,0 +1,55 @@
+"""`herd`: everything a user does from a terminal, as one application. Owns the list of commands."""
+
+from __future__ import annotations
+
+import typer
+
+from herdmesh.cli.commands import (
+    apply,
+    create,
+    demo,
+    describe,
+    doctor,
+    drain,
+    get,
+    history,
+    lifecycle,
+    plan,
+    run,
+    set_logger,
+    transform,
+    up,
+    watch,
+)
+
+app = typer.Typer(
+    name="herd",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    help="Move data between Kafka and everything else.",
+)
+app.command()(up.up)
+app.command()(up.down)
+app.command("run")(run.run_standalone)
+app.command()(apply.apply)
+app.command()(create.create)
+app.command()(create.patch)
+app.add_typer(get.get_app, name="get")
+app.add_typer(describe.describe_app, name="describe")
+app.command()(apply.validate)
+app.command()(plan.plan)
+app.command()(transform.transform)
+app.command()(history.history)
+app.command()(history.restore)
+app.command()(lifecycle.pause)
+app.command()(lifecycle.resume)
+app.command()(lifecycle.stop)
+app.command()(lifecycle.restart)
+app.command()(lifecycle.delete)
+app.add_typer(drain.drain_app, name="drain")
+app.add_typer(drain.undrain_app, name="undrain")
+app.command()(set_logger.set_logger)
+app.command()(watch.watch)
+app.command()(doctor.doctor)
+app.command()(demo.demo)

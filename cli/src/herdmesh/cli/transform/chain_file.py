@@ -1,0 +1,80 @@
+"""The configuration of a chain from a file: a connector's, in any of the forms Connect takes, or a worker's.
+
+Owns the reading. What the keys mean is `herdmesh.connect.chain_config`'s.
+
+Invariant: every value is text or null, as a connector's configuration in Connect; a number keeps its digits.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, cast
+
+from herdmesh.cli.errors import EXIT_USAGE, CommandError
+from herdmesh.connect.java_properties import PropertiesError, parse
+
+Config = dict[str, str | None]
+
+
+class _Number(str):
+    """A JSON number's own text."""
+
+
+def read_config(path: str) -> Config:
+    """A connector's configuration: JSON (a flat object, {"name", "config"}, or a list with one of them) or properties.
+
+    Raises CommandError naming the file, what is wrong and what to write.
+    """
+    data = _read(path)
+    if not data.lstrip(b" \t\r\n\xef\xbb\xbf").startswith((b"{", b"[")):
+        return _properties(path, data)
+    try:
+        document: Any = json.loads(data, parse_int=_Number, parse_float=_Number)
+    except json.JSONDecodeError as error:
+        message = f"not JSON: {error.msg}, line {error.lineno}, column {error.colno}"
+        raise _unusable(path, message, "Mend it there.") from None
+    except ValueError as error:
+        raise _unusable(path, f"not JSON: {error}", "Write it as UTF-8.") from None
+    if isinstance(document, list):
+        items = cast("list[Any]", document)
+        if len(items) != 1:
+            raise _unusable(path, f"{len(items)} connectors in it", "One chain at a time: leave one in the list.")
+        document = items[0]
+    if not isinstance(document, dict):
+        raise _unusable(path, "no connector in it", 'Write {"name": ..., "config": {...}} or a flat config.')
+    members = cast("dict[str, Any]", document)
+    inner = members.get("config")
+    given = cast("dict[str, Any]", inner) if isinstance(inner, dict) else members
+    return {key: _text(path, key, value) for key, value in given.items()}
+
+
+def read_worker(path: str) -> Config:
+    """A worker's properties. Raises CommandError."""
+    return _properties(path, _read(path))
+
+
+def _text(path: str, key: str, value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return None if value is None else str(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    raise _unusable(path, f"{key} is a list or an object", 'Values are text, numbers, true, false or null: "a,b".')
+
+
+def _properties(path: str, data: bytes) -> Config:
+    try:
+        return {key: one.value for key, one in parse(data).items()}
+    except PropertiesError as error:
+        raise _unusable(path, f"line {error.line}: {error}", "Mend it there.") from None
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise _unusable(path, f"cannot be read: {error.strerror}", "") from None
+
+
+def _unusable(path: str, what: str, fix: str) -> CommandError:
+    return CommandError("USAGE", f"{path}: {what}", fix, EXIT_USAGE)

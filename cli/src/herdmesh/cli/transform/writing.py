@@ -1,0 +1,96 @@
+"""Records as lines of text.
+
+Owns the two forms that are printed: plain JSON for people and programs, and `herdmesh.connect.record_json`'s, which
+loses nothing. Invariant: a record is one line, except a value printed as it is that has line ends itself.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, cast
+
+from herdmesh.connect import record_json
+from herdmesh.connect.data import ConnectRecord, JavaDate, Struct
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Output(StrEnum):
+    """What is printed of a record."""
+
+    JSON = "json"
+    VALUE = "value"
+
+
+def line_of(record: ConnectRecord, output: Output, *, typed: bool) -> bytes:
+    """The line, with its end."""
+    if output is Output.VALUE:
+        return _value_line(record, typed=typed) + b"\n"
+    if typed:
+        return json.dumps(record_json.record_to(record)).encode() + b"\n"
+    members = {
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp_ms,
+        "key": plain(record.key),
+        "value": plain(record.value),
+        "headers": [{"key": header.key, "value": plain(header.value)} for header in record.headers],
+    }
+    always = ("topic", "key", "value")
+    return _json({name: item for name, item in members.items() if name in always or item not in (None, [])}) + b"\n"
+
+
+def _value_line(record: ConnectRecord, *, typed: bool) -> bytes:
+    value = record.value
+    if typed:
+        return json.dumps(record_json.value_to(value, record.value_schema)).encode()
+    if isinstance(value, bytes):
+        return value
+    return value.encode("utf-8", "replace") if isinstance(value, str) else _json(plain(value))
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def plain(value: Any) -> Any:
+    """Connect data as JSON has it: bytes as text where they are UTF-8, else {"base64": ...}; dates as ISO 8601; numbers
+    that JSON does not have, and decimals, as text."""
+    if isinstance(value, Struct):
+        return {field.name: plain(item) for field, item in zip(value.schema.fields, value.values, strict=True)}
+    if isinstance(value, dict):
+        members = cast("dict[Any, Any]", value)
+        return {key if isinstance(key, str) else str(plain(key)): plain(item) for key, item in members.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in cast("list[Any]", value)]
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _text_or_base64(bytes(cast("bytes", value)))
+    if isinstance(value, JavaDate):
+        return _iso(int(value))
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def _text_or_base64(data: bytes) -> Any:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def _iso(milliseconds: int) -> Any:
+    try:
+        return (_EPOCH + timedelta(milliseconds=milliseconds)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return milliseconds  # beyond year 9999
