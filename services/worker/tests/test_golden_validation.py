@@ -25,8 +25,8 @@ from herdmesh.connect.connector_config import Validation, validate_connector
 from herdmesh.connect.connector_keys import COMMON, SINK, SOURCE
 from herdmesh.connect.enrichment import WorkerFacts
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.java_properties import Property
 from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.standalone.java_properties import Property
 from herdmesh.standalone.worker_properties import REQUIRED as REQUIRED_PROPERTIES
 from herdmesh.standalone.worker_properties import plan_worker
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from herdmesh.connect.java_properties import PropertiesError, Property, parse
 from herdmesh.standalone.errors import BadFiles, Problem
-from herdmesh.standalone.java_properties import PropertiesError, Property, parse
 
 NAME = "name"
 #: Connect's word for what our API and its config topic call STARTED is RUNNING; both are taken.

@@ -14,8 +14,8 @@ from herdmesh.connect import chain_config
 from herdmesh.connect.client_security import PROTOCOL, client_access, is_access
 from herdmesh.connect.config import Type, parse_value
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.java_properties import Property
 from herdmesh.standalone.errors import BadFiles, Problem
-from herdmesh.standalone.java_properties import Property
 
 REQUIRED = ("bootstrap.servers", "key.converter", "value.converter", "offset.storage.file.filename")
 #: Handed to every run as they are, under their own names.

@@ -1,4 +1,4 @@
-"""Java's `.properties` syntax, as `java.util.Properties.load(InputStream)` reads it.
+"""Java's `.properties` syntax, as `java.util.Properties.load` reads it.
 
 Owns the whole syntax: comments, blank and continuation lines, the separators, escapes, the last of two equal keys wins.
 Does not know what a property means.
@@ -37,8 +37,13 @@ def parse(data: bytes) -> dict[str, Property]:
     Raises:
         PropertiesError: a malformed `\uXXXX`, the only thing Java refuses.
     """
+    return parse_text(data.decode("iso-8859-1"))
+
+
+def parse_text(text: str) -> dict[str, Property]:
+    """As `parse`, of what was decoded already (`Properties.load(Reader)`)."""
     found: dict[str, Property] = {}
-    for number, line in _logical_lines(data.decode("iso-8859-1")):
+    for number, line in _logical_lines(text):
         key, value = _split(line)
         name = _unescaped(key, number)
         found.pop(name, None)

@@ -1,0 +1,124 @@
+"""Kafka's three config providers: File, Directory, EnvVar, with their params and texts (reference configs 8.4).
+
+Owns what they read. Unlike Java's, a path that may not be read, or is no directory, is an error with the fix and no
+warning: what refers to it could not be resolved anyway.
+
+Invariant: with `allowed.paths`, no file outside them is opened, `..` or not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.java_properties import PropertiesError, parse_text
+
+_ALLOWED = "allowed.paths"
+_PATTERN = "allowlist.pattern"
+
+
+class _AllowedPaths:
+    """Where files may be. Nothing named = everywhere."""
+
+    def __init__(self, params: Mapping[str, str]) -> None:
+        text = params.get(_ALLOWED) or ""
+        self._paths = [Path(os.path.normpath(one)) for one in text.split(",")] if text else []
+        for path in self._paths:
+            if not path.is_absolute():
+                raise ConfigError(f"Path {path} is not absolute", field=_ALLOWED, fix="write it from / on")
+            if not path.exists():
+                raise ConfigError(f"Path {path} does not exist", field=_ALLOWED, fix="make it, or leave it out")
+
+    def checked(self, path: str) -> Path:
+        """The path, normalised. Raises ConfigError."""
+        found = Path(os.path.normpath(path))
+        if self._paths and not any(found.is_relative_to(one) for one in self._paths):
+            raise ConfigError(f"the path {path} is not within {_ALLOWED}", fix=f"add it to {_ALLOWED}")
+        return found
+
+
+class FileConfigProvider(ConfigProvider):
+    """Keys of a properties file: `${file:/run/secrets/db.properties:password}`."""
+
+    def configure(self, params: Mapping[str, str]) -> None:
+        """`allowed.paths`: absolute paths, comma separated."""
+        self._allowed = _AllowedPaths(params)
+
+    def get(self, path: str, keys: frozenset[str]) -> ConfigData:
+        """Read the file anew."""
+        if not path:
+            return ConfigData({})
+        file = self._allowed.checked(path)
+        try:
+            found = parse_text(file.read_text(encoding="utf-8"))
+        except OSError as error:
+            text = f"Could not read properties from file {path}: {error.strerror}"
+            raise ConfigError(text, fix="put it where the workers are, readable for them") from None
+        except UnicodeDecodeError:
+            raise ConfigError(f"Could not read properties from file {path}: it is not UTF-8") from None
+        except PropertiesError as error:
+            raise ConfigError(f"Could not read properties from file {path}: line {error.line}: {error}") from None
+        return ConfigData({key: found[key].value for key in keys if key in found})
+
+
+class DirectoryConfigProvider(ConfigProvider):
+    """Files of a directory, each a key, as Kubernetes mounts secrets: `${directory:/run/secrets:password}`."""
+
+    def configure(self, params: Mapping[str, str]) -> None:
+        """`allowed.paths`: absolute paths, comma separated."""
+        self._allowed = _AllowedPaths(params)
+
+    def get(self, path: str, keys: frozenset[str]) -> ConfigData:
+        """Read the files anew, whole and untrimmed."""
+        if not path:
+            return ConfigData({})
+        folder = self._allowed.checked(path)
+        if not folder.is_dir():
+            raise ConfigError(f"Could not list directory {path}: it is not one", fix="name the directory of the files")
+        found: dict[str, str] = {}
+        for key in keys:
+            file = folder / key
+            if key in (".", "..") or "/" in key or not file.is_file():
+                continue
+            try:
+                found[key] = file.read_text(encoding="utf-8")
+            except OSError as error:
+                raise ConfigError(f"Could not read file {file}: {error.strerror}") from None
+            except UnicodeDecodeError:
+                raise ConfigError(f"Could not read file {file}: it is not UTF-8") from None
+        return ConfigData(found)
+
+
+class EnvVarConfigProvider(ConfigProvider):
+    """Variables of the worker's environment: `${env:DB_PASSWORD}`."""
+
+    def configure(self, params: Mapping[str, str]) -> None:
+        """`allowlist.pattern`: a regular expression that the whole name of a variable is to match."""
+        text = params.get(_PATTERN) or ".*"
+        try:
+            self._pattern = re.compile(text)
+        except re.error as error:
+            raise ConfigError(f"Invalid regex: {error}", field=_PATTERN, fix="write one that Python takes") from None
+
+    def get(self, path: str, keys: frozenset[str]) -> ConfigData:
+        """What the environment has now."""
+        if path:
+            text = f"Path is not supported for EnvVarConfigProvider, invalid value '{path}'"
+            raise ConfigError(text, fix="write ${<provider>:<variable>}")
+        return ConfigData({key: os.environ[key] for key in keys if key in os.environ and self._pattern.fullmatch(key)})
+
+
+BUILTIN: Mapping[str, type[ConfigProvider]] = {
+    name: cls
+    for cls in (FileConfigProvider, DirectoryConfigProvider, EnvVarConfigProvider)
+    for name in (
+        f"org.apache.kafka.common.config.provider.{cls.__name__}",
+        cls.__name__,
+        cls.__name__.removesuffix("ConfigProvider"),
+    )
+}
+"""By Java's class name and its aliases."""

@@ -1,0 +1,180 @@
+"""A worker's config providers, and what `${provider:path:key}` becomes (reference configs 8.1 to 8.3).
+
+Owns the syntax, the instances, and the way back: what an author's code returns with resolved values in it is stored
+with the references. Java leaves a reference that it cannot resolve as it is, and the connector then tries to log in
+with `${file:...}`; here it is a ConfigError that names provider, path, key and the fix.
+
+Invariant: every resolved value is known to `redaction` before anybody gets it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import metadata
+
+from herdmesh.connect.config import RawConfig
+from herdmesh.connect.config_providers.base import ENTRY_POINT_GROUP, ConfigData, ConfigProvider
+from herdmesh.connect.config_providers.builtin import BUILTIN
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.redaction import LENGTH_MIN, keep_secret, redacted
+
+PROVIDERS = "config.providers"
+_REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
+
+Properties = dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One `${provider:path:key}`."""
+
+    provider: str
+    path: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"${{{self.provider}:{self.path + ':' if self.path else ''}{self.key}}}"
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """A config without references, and what is to be known of those that were in it."""
+
+    config: Properties
+    raw: Mapping[str, str | None]
+    secrets: frozenset[str] = frozenset()
+    ttl_ms: int | None = None
+    """How long the shortest-lived value is good for; None = for ever."""
+    values: Mapping[Reference, str] = field(default_factory=dict[Reference, str])
+
+    def put_back(self, made: RawConfig) -> Properties:
+        """What an author's code made of the resolved config, with the references where their values are.
+
+        A value equal to that of the same key becomes what that key was written as; elsewhere each secret of 4 or more
+        characters becomes its reference, longest first (short ones are in every text).
+        """
+        longest_first = sorted(self.values.items(), key=lambda one: len(one[1]), reverse=True)
+        found: Properties = {}
+        for key, value in made.items():
+            if value is not None and self.raw.get(key) != self.config.get(key) and value == self.config.get(key):
+                found[key] = self.raw[key]
+                continue
+            text = None if value is None else str(value)
+            for reference, secret in longest_first:
+                if text is not None and len(secret) >= LENGTH_MIN:
+                    text = text.replace(secret, str(reference))
+            found[key] = text
+        return found
+
+
+class ConfigProviders:
+    """The providers that a worker's properties name. Safe in several threads as far as the providers are."""
+
+    def __init__(self, providers: Mapping[str, ConfigProvider]) -> None:
+        self._providers = dict(providers)
+
+    @classmethod
+    def of(cls, worker: RawConfig) -> ConfigProviders:
+        """Make and configure them. Raises ConfigError whose `field` is the worker's property."""
+        names = [name for name in str(worker.get(PROVIDERS) or "").split(",") if name]
+        return cls({name: _made(name, worker) for name in names})
+
+    def close(self) -> None:
+        """Give all up."""
+        for provider in self._providers.values():
+            provider.close()
+
+    def resolve(self, config: RawConfig) -> Resolved:
+        """Every reference of every value replaced; what replaces it is not looked at again.
+
+        Raises:
+            ConfigError: a reference that cannot be resolved; `field` is the key it stands at. No text has a value.
+        """
+        raw: Properties = {key: None if value is None else str(value) for key, value in config.items()}
+        wanted: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+        for name, value in raw.items():
+            for reference in _references(value):
+                wanted[reference.provider, reference.path].setdefault(reference.key, name)
+        if not wanted:
+            return Resolved(raw, raw)
+        values: dict[Reference, str] = {}
+        ttls: list[int] = []
+        for (provider, path), keys in wanted.items():
+            data = self._get(provider, path, keys)
+            values |= {Reference(provider, path, key): data.data[key] for key in keys}
+            if data.ttl_ms is not None and data.ttl_ms >= 0:
+                ttls.append(data.ttl_ms)
+        resolved = {name: None if value is None else _replaced(value, values) for name, value in raw.items()}
+        secrets = frozenset(values.values()) | {
+            value for name, value in resolved.items() if value is not None and value != raw[name]
+        }
+        keep_secret(secrets)
+        return Resolved(resolved, raw, secrets, min(ttls, default=None), values)
+
+    def _get(self, provider: str, path: str, keys: Mapping[str, str]) -> ConfigData:
+        """`keys` with the config's key each stands at."""
+        first = next(iter(keys))
+        place, shown = keys[first], Reference(provider, path, first)
+        found = self._providers.get(provider)
+        if found is None:
+            message = f"{place}: {shown} cannot be resolved: the workers have no config provider {provider}"
+            fix = f"name it in their {PROVIDERS}, with {PROVIDERS}.{provider}.class"
+            raise ConfigError(message, field=place, fix=fix)
+        try:
+            data = found.get(path, frozenset(keys))
+        except Exception as error:  # noqa: BLE001 - an author's provider may raise anything
+            why = redacted(" ".join(str(error).split())) or type(error).__name__
+            fix = error.fix if isinstance(error, ConfigError) else f"see what provider {provider} needs"
+            raise ConfigError(f"{place}: {shown} cannot be resolved: {why}", field=place, fix=fix) from None
+        for key, at in keys.items():
+            if key not in data.data:
+                where = f" at {path}" if path else ""
+                message = f"{at}: {Reference(provider, path, key)} cannot be resolved: provider {provider} has no key"
+                fix = f"add {key}{where}, or correct the reference"
+                raise ConfigError(f"{message} {key}{where}", field=at, fix=fix)
+        return data
+
+
+def has_reference(value: str | None) -> bool:
+    """True for a value that a provider is asked for."""
+    return value is not None and _REFERENCE.search(value) is not None
+
+
+def _references(value: str | None) -> Iterable[Reference]:
+    for match in _REFERENCE.finditer(value or ""):
+        yield Reference(match[1], match[2] or "", match[3])
+
+
+def _replaced(value: str, values: Mapping[Reference, str]) -> str:
+    return _REFERENCE.sub(lambda match: values[Reference(match[1], match[2] or "", match[3])], value)
+
+
+def _made(name: str, worker: RawConfig) -> ConfigProvider:
+    prefix = f"{PROVIDERS}.{name}."
+    at = f"{prefix}class"
+    written = str(worker.get(at) or "").strip()
+    entries = {entry.name: entry for entry in metadata.entry_points(group=ENTRY_POINT_GROUP)}
+    if not written:
+        known = ", ".join(["File", "Directory", "EnvVar", *sorted(entries)])
+        raise ConfigError(f"{at} is missing", field=at, fix=f"write one of {known}")
+    cls = BUILTIN.get(written)
+    if cls is None and written in entries:
+        loaded = entries[written].load()
+        if not (isinstance(loaded, type) and issubclass(loaded, ConfigProvider)):
+            raise ConfigError(f"{at}: the entry point {written} is no ConfigProvider", field=at)
+        cls = loaded
+    if cls is None:
+        known = ", ".join(["File", "Directory", "EnvVar", *sorted(entries)])
+        raise ConfigError(f"{at}: no config provider {written}", field=at, fix=f"use one of {known}")
+    provider = cls()
+    params = f"{prefix}param."
+    given = {key.removeprefix(params): str(value) for key, value in worker.items() if key.startswith(params)}
+    try:
+        provider.configure(given)
+    except ConfigError as error:
+        full = f"{params}{error.field}" if error.field else at
+        raise ConfigError(f"{full}: {error}", field=full, fix=error.fix) from None
+    return provider

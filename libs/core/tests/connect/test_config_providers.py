@@ -1,0 +1,159 @@
+"""References in configs: what they become, what is said of those that become nothing, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.connect import redaction
+from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
+from herdmesh.connect.config_providers.resolver import ConfigProviders
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.redaction import redacted_value
+
+_JAVA = "org.apache.kafka.common.config.provider."
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _secrets_of_its_own() -> Iterator[None]:
+    """No other test's texts are to lose a word of these."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(redaction, "_secrets", redaction.Secrets())
+        yield
+
+
+class Known(ConfigProvider):
+    """Answers with what it was made with."""
+
+    def __init__(self, data: Mapping[str, str], ttl_ms: int | None = None) -> None:
+        self.data, self.ttl_ms = data, ttl_ms
+        self.asked: list[tuple[str, frozenset[str]]] = []
+
+    def get(self, path: str, keys: frozenset[str]) -> ConfigData:
+        self.asked.append((path, keys))
+        return ConfigData({key: self.data[key] for key in keys if key in self.data}, self.ttl_ms)
+
+
+def test_the_builtin_ones_read_what_kafkas_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "db.properties").write_text("user = ann\npass\\:word=p\\u00e4ss\\\n  wörd\n", encoding="utf-8")
+    (tmp_path / "token").write_text("tok-en\n", encoding="utf-8")
+    monkeypatch.setenv("HERD_TEST_PASSWORD", "from-env")
+    worker = {
+        "config.providers": "f,dir,env",
+        "config.providers.f.class": f"{_JAVA}FileConfigProvider",
+        "config.providers.f.param.allowed.paths": str(tmp_path),
+        "config.providers.dir.class": "Directory",
+        "config.providers.env.class": "EnvVarConfigProvider",
+        "config.providers.env.param.allowlist.pattern": "HERD_.*",
+    }
+    providers = ConfigProviders.of(worker)
+    file = tmp_path / "db.properties"
+    config = {
+        "user": f"${{f:{file}:user}}",
+        "password": f"x-${{f:{file}:pass:word}}-${{f:{file}:user}}",
+        "token": f"${{dir:{tmp_path}:token}}",
+        "env": "${env:HERD_TEST_PASSWORD}",
+        "plain": "${1} $ {a:b}",
+        "null": None,
+    }
+    assert providers.resolve(config).config == {
+        "user": "ann",
+        "password": "x-pässwörd-ann",
+        "token": "tok-en\n",
+        "env": "from-env",
+        "plain": "${1} $ {a:b}",
+        "null": None,
+    }
+    for bad, wanted in {
+        "${f:/etc/../etc/passwd:root}": "not within allowed.paths",
+        f"${{f:{tmp_path}/../x:a}}": "not within allowed.paths",
+        f"${{f:{file}:nothing}}": f"has no key nothing at {file}",
+        f"${{f:{tmp_path}/none:a}}": "Could not read properties",
+        f"${{dir:{file}:a}}": "Could not list directory",
+        f"${{dir:{tmp_path}:../db.properties}}": "has no key",
+        "${env:PATH}": "has no key PATH",
+        "${env:some:PATH}": "Path is not supported for EnvVarConfigProvider",
+        "${vault:a:b}": "the workers have no config provider vault",
+    }.items():
+        with pytest.raises(ConfigError) as raised:
+            providers.resolve({"key": bad})
+        assert wanted in str(raised.value)
+        assert bad in str(raised.value)
+        assert raised.value.field == "key"
+        assert raised.value.fix
+
+
+def test_each_provider_and_path_is_asked_once_with_all_keys() -> None:
+    one = Known({"a": "${k:b}", "b": "2"})
+    resolved = ConfigProviders({"k": one}).resolve({"x": "${k:p:a}${k:p:b}", "y": "${k:p:b}", "z": "${k:b}"})
+    assert resolved.config == {"x": "${k:b}2", "y": "2", "z": "2"}
+    assert one.asked == [("p", frozenset("ab")), ("", frozenset("b"))]
+
+
+def test_the_shortest_ttl_counts() -> None:
+    providers = ConfigProviders({"a": Known({"k": "v"}, 500), "b": Known({"k": "v"}, 20), "c": Known({"k": "v"}, -1)})
+    assert providers.resolve({"x": "${a:k}${b:k}${c:k}"}).ttl_ms == 20
+    assert providers.resolve({"x": "${c:k}"}).ttl_ms is None
+
+
+def test_what_an_authors_code_returns_is_stored_with_references() -> None:
+    resolved = ConfigProviders({"k": Known({"pw": "s3cret", "pin": "12"})}).resolve(
+        {"password": "${k:pw}", "pin": "${k:pin}", "tasks.max": "12"}
+    )
+    made = {"password": "s3cret", "pin": "12", "tasks.max": "12", "url": "db://u:s3cret@h/12", "none": None}
+    assert resolved.put_back(made) == {
+        "password": "${k:pw}",
+        "pin": "${k:pin}",
+        "tasks.max": "12",
+        "url": "db://u:${k:pw}@h/12",
+        "none": None,
+    }
+
+
+def test_a_worker_that_names_no_usable_provider_is_told_which_property() -> None:
+    for worker, name in (
+        ({"config.providers": "x"}, "config.providers.x.class"),
+        ({"config.providers": "x", "config.providers.x.class": "Vault"}, "config.providers.x.class"),
+        (
+            {
+                "config.providers": "x",
+                "config.providers.x.class": "File",
+                "config.providers.x.param.allowed.paths": "rel",
+            },
+            "config.providers.x.param.allowed.paths",
+        ),
+    ):
+        with pytest.raises(ConfigError) as raised:
+            ConfigProviders.of(worker)
+        assert raised.value.field == name
+
+
+def test_an_authors_error_is_told_without_what_is_secret() -> None:
+    class Breaks(Known):
+        def get(self, path: str, keys: frozenset[str]) -> ConfigData:
+            if path == "bad":
+                raise RuntimeError("vault said no to s-tok-1")
+            return super().get(path, keys)
+
+    providers = ConfigProviders({"v": Breaks({"k": "s-tok-1"})})
+    providers.resolve({"a": "${v:k}"})
+    with pytest.raises(ConfigError, match=r"vault said no to \*\*\*") as raised:
+        providers.resolve({"a": "${v:bad:k}"})
+    assert "s-tok-1" not in str(raised.value)
+
+
+@given(st.text(min_size=4, max_size=30), st.text(max_size=20), st.text(max_size=20))
+def test_no_text_keeps_a_secret(secret: str, before: str, after: str) -> None:
+    known = redaction.Secrets()
+    known.keep([secret])
+    assert secret not in known.hidden_in(before + secret + after)
+
+
+def test_a_log_lines_lists_and_objects_are_hidden_too() -> None:
+    ConfigProviders({"k": Known({"s": "top-secret\nline-two"})}).resolve({"a": "${k:s}"})
+    shown = str(redacted_value({"a": ["top-secret\nline-two", (RuntimeError("x line-two"),)], "n": 7}))
+    assert shown == "{'a': ['***', ['x ***']], 'n': 7}"
