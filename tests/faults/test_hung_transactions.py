@@ -7,6 +7,7 @@ The state is made in the broker's files: stopped, the last batch of a partition'
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import struct
 import time
@@ -20,15 +21,19 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 
 from herdmesh.connect.connector import PartitionId
 from herdmesh.devstack.broker import QUICK_JVM, Broker
-from herdmesh.engine import RunSpec
+from herdmesh.engine import RunSpec, TaskKind
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, partition_of_group
 from herdmesh.worker.connectors.parquet_task import ParquetSinkTask
+from libs.core.tests.engine import sinks
 from libs.core.tests.engine.harness import JSON_VALUES, Kafka, make_spec, run_here
 
 pytestmark = pytest.mark.kafka
 
 TOPIC = "in"
 SINK = "hung-sink"
+SOURCE = "hung-source"
+OUT = "out"
+OFFSETS = "hung-offsets"
 GROUP = f"connect-{SINK}"
 GROUP_PARTITIONS = 5
 RECORDS = 20
@@ -78,6 +83,17 @@ def sink(kafka: Kafka, folder: Path) -> RunSpec:
     )  # fmt: skip
 
 
+def source(kafka: Kafka, until: int) -> RunSpec:
+    return make_spec(
+        kafka.bootstrap, SOURCE, f"{sinks.PATH}:CountingSource",
+        {
+            "topic": OUT, "until": str(until),
+            "topic.creation.default.partitions": "1", "topic.creation.default.replication.factor": "1",
+        },
+        kind=TaskKind.SOURCE, offset_storage_topic=OFFSETS, worker_config={"offset.storage.partitions": "1"},
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kafka, Path]]:
     """The broker after it came back, and the folder of the sink's files."""
@@ -90,7 +106,9 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kafka, Path
         kafka.produce_ids(TOPIC, range(RECORDS))
         with pytest.raises(OSError, match="dies here"):
             run_here(sink(kafka, folder))
+        run_here(source(kafka, RECORDS))
         asyncio.run(broker.stop())
+        cut_marker(data_dir, OFFSETS, 0)
         cut_marker(data_dir, GROUP_OFFSETS_TOPIC, partition_of_group(GROUP, GROUP_PARTITIONS))
         asyncio.run(broker.start())
         yield Kafka(broker.bootstrap), folder
@@ -144,3 +162,16 @@ def test_a_sink_goes_on_from_a_commit_whose_marker_the_broker_lost(
 
 def _groups(kafka: Kafka) -> list[str]:
     return [group.group_id for group in kafka.admin.list_consumer_groups().result().valid]
+
+
+def test_a_source_goes_on_from_offsets_whose_marker_the_broker_lost(
+    hung: tuple[Kafka, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    kafka, _folder = hung
+    assert len(kafka.records(OUT)) == RECORDS
+    assert [key for key, _value in kafka.records(OFFSETS) if key and SOURCE.encode() in key] == []
+    with caplog.at_level(logging.WARNING):
+        outcome = run_here(source(kafka, 2 * RECORDS))
+    assert outcome.progress.records_in == RECORDS, "the records of the hung commit were sent again"
+    assert sorted(json.loads(value or b"")["n"] for _key, value in kafka.records(OUT)) == list(range(2 * RECORDS))
+    assert [one.message for one in caplog.records if "by a commit" in one.message] != []

@@ -2,8 +2,8 @@
 
 Owns the fixed settings (measured ones say why) and the retry rule. Does not decide what is consumed or produced.
 
-Invariant: every producer picks partitions as Java does, every consumer reads committed records only and never commits
-by itself.
+Invariant: every producer picks partitions as Java does, every consumer of records reads committed ones only
+(`engine.beyond` looks at open transactions, and takes nothing from them), and none commits by itself.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ _TRANSIENT = frozenset(
 )
 
 
-def consumer(spec: RunSpec, group: str, overrides: ClientConfig) -> Consumer:
+def consumer(
+    spec: RunSpec, group: str, overrides: ClientConfig, *, isolation_level: str = "read_committed"
+) -> Consumer:
     """A consumer that is assigned by hand. Raises ConfigError for an override librdkafka does not know."""
     defaults: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
@@ -68,7 +70,7 @@ def consumer(spec: RunSpec, group: str, overrides: ClientConfig) -> Consumer:
         "group.id": group,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
-        "isolation.level": "read_committed",
+        "isolation.level": isolation_level,
         # An offset that fell out of range while the run lasts is a loss to report, not a reason to jump.
         "auto.offset.reset": "error",
         # The end of a partition, transaction markers included, is only told by this event.

@@ -68,6 +68,12 @@ class Fence:
         self._until_done(lambda: self.producer.commit_transaction(CALL_TIMEOUT_S), "committing")
         self._in_transaction = False
 
+    def abort(self) -> None:
+        """Abort the open transaction once all that was produced in it is at the broker. Raises as `commit`."""
+        self._until_done(lambda: self.producer.flush(CALL_TIMEOUT_S), "sending")
+        self._until_done(lambda: self.producer.abort_transaction(CALL_TIMEOUT_S), "aborting")
+        self._in_transaction = False
+
     def commit_offsets(self, offsets: list[TopicPartition], group: Any) -> None:
         """Commit a consumer group's offsets, with their metadata, in one transaction of their own.
 

@@ -4,7 +4,8 @@ A broker that dies between deciding a transaction and writing its marker may, wh
 deleted and drop the marker: the coordinator calls the transaction complete, the partition holds it open. Nothing but a
 marker of the same producer id ends it: the next transaction of the id that touches the partition. This makes one.
 
-Owns that transaction for the offsets of a sink's group. Does not decide when it is due (`partitions`).
+Owns that transaction for the offsets of a sink's group (a source's: `hung_offsets`). Does not decide when it is due
+(`partitions`).
 
 Invariant: nothing that a reader of the group's or the connector's offsets can tell apart is written, and only after the
 fence was taken: then nothing of its id can be open by right.
@@ -103,9 +104,14 @@ def _partition_count(consumer: Consumer) -> int:
 
 
 def partition_of_group(group: str, partition_count: int) -> int:
-    """The partition of `__consumer_offsets` that keeps a group (Kafka: `Utils.abs(groupId.hashCode()) % count`)."""
+    """The partition of `__consumer_offsets` that keeps a group."""
+    return java_partition(group, partition_count)
+
+
+def java_partition(text: str, partition_count: int) -> int:
+    """`Utils.abs(text.hashCode()) % partition_count` of Kafka."""
     code = 0
-    units = group.encode("utf-16-be", "surrogatepass")
+    units = text.encode("utf-16-be", "surrogatepass")
     for index in range(0, len(units), 2):
         code = (31 * code + int.from_bytes(units[index : index + 2], "big")) & 0xFFFFFFFF
     signed = code - (1 << 32) if code >> 31 else code

@@ -17,6 +17,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -27,11 +28,13 @@ from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContex
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import RecordError
 from herdmesh.engine import claims, clients, failpoints, source_offsets
+from herdmesh.engine.beyond import Beyond
 from herdmesh.engine.contract import PRODUCED_MAX, Progress, RunEnd, RunLink, RunOutcome, RunSpec
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import classify_kafka
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.hung_offsets import OffsetsFinisher
 from herdmesh.engine.meter import Limit, Meter
 from herdmesh.engine.settings import SourceSettings, offsets_topic_settings
 
@@ -154,9 +157,13 @@ class SourceLoop:
         partitions, replication_factor = offsets_topic_settings(self._spec)
         source_offsets.ensure_topic(self._admin, topic, partitions, replication_factor, _OFFSETS_TOPIC_CONFIG)
         group = f"connect-{self._spec.connector}"
-        consumer = clients.consumer(self._spec, group, self._settings.offsets_consumer)
+        access = self._settings.offsets_consumer
+        consumer = clients.consumer(self._spec, group, access)
+        unstable = partial(clients.consumer, self._spec, group, access, isolation_level="read_uncommitted")
         try:
-            return source_offsets.read(consumer, topic, self._spec.connector)
+            beyond = Beyond(topic, self._spec.connector, self._admin, unstable)
+            hung = OffsetsFinisher(topic, self._spec.connector, self._spec.transactional_id, self._fence, unstable)
+            return source_offsets.read(consumer, topic, self._spec.connector, beyond, hung)
         finally:
             consumer.close()
 

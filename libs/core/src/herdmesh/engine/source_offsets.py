@@ -18,13 +18,17 @@ from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.connect import offsets_topic
 from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.engine.beyond import Beyond
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.hung_offsets import OffsetsFinisher
 
 OffsetMap = Mapping[str, Any]
 
 _POLL_S = 0.1
+_UNSTABLE_S = 1.0
+"""How long a decided transaction may lack its marker before it counts as hung; it takes milliseconds."""
 _BATCH_RECORDS_MAX = 10_000
 
 _log = logging.getLogger(__name__)
@@ -66,32 +70,76 @@ class SourceOffsets:
         return offsets_topic.encode_key(self._connector, partition), offsets_topic.encode_value(offset)
 
 
-def read(consumer: Consumer, topic: str, connector: str) -> SourceOffsets:
-    """All committed offsets of a connector: reads the topic to the end it has now.
+def read(consumer: Consumer, topic: str, connector: str, beyond: Beyond, hung: OffsetsFinisher) -> SourceOffsets:
+    """All committed offsets of a connector: reads the topic to the end it has now. Where a transaction is open, only
+    what lies before it is readable: when records of the connector lie behind that, they are waited for, since an older
+    offset would send records again.
 
     Raises:
         TaskFailed: RETRIABLE when the end is not reached in time.
     """
     offsets = SourceOffsets(connector)
     waiting = _partitions(consumer, topic)
+    ends = beyond.ends(waiting)
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in waiting])
     deadline = time.monotonic() + RETRY_TIMEOUT_S
-    while waiting:
+    ended = _read_until(consumer, offsets, dict.fromkeys(waiting, 0), deadline)
+    _refuse_missing(topic, dict.fromkeys(waiting, 0), ended)
+    held = {number: end for number, end in ended.items() if end < ends[number]}
+    if held:
+        own = beyond.own_ends(held, ends)
+        ended |= _read_until(consumer, offsets, own, time.monotonic() + _UNSTABLE_S)
+        late = _missing(own, ended)
+        for number in late:
+            hung.finish(number)
+        ended |= _read_until(consumer, offsets, late, deadline)
+        _refuse_missing(topic, late, ended)
+    consumer.unassign()
+    return offsets
+
+
+def _read_until(
+    consumer: Consumer, offsets: SourceOffsets, wanted: Mapping[int, int], deadline_s: float
+) -> dict[int, int]:
+    """Read until each partition ended at the wanted offset or behind it, or until the deadline; where they ended."""
+    waiting, ended = set(wanted), dict[int, int]()
+    while waiting and time.monotonic() < deadline_s:
         for message in consumer.consume(_BATCH_RECORDS_MAX, _POLL_S):
-            error = message.error()
+            error, number, offset = message.error(), message.partition(), message.offset()
             if error is None:
                 offsets.apply(message.key(), message.value())
             elif error.code() == KafkaError._PARTITION_EOF:
-                waiting.discard(message.partition())
+                assert number is not None
+                assert offset is not None
+                ended[number] = offset
+                if offset >= wanted.get(number, 0):
+                    waiting.discard(number)
             elif not error.retriable():
                 raise KafkaException(error)
-        if waiting and time.monotonic() > deadline:
-            raise TaskFailed(
-                f"the offsets topic {topic} could not be read to its end: partitions {sorted(waiting)} do not answer",
-                ErrorClass.RETRIABLE,
-            )
-    consumer.unassign()
-    return offsets
+    return ended
+
+
+def _missing(wanted: Mapping[int, int], ended: Mapping[int, int]) -> dict[int, int]:
+    return {number: offset for number, offset in wanted.items() if ended.get(number, -1) < offset}
+
+
+def _refuse_missing(topic: str, wanted: Mapping[int, int], ended: Mapping[int, int]) -> None:
+    """Raise TaskFailed when not all is read that is wanted."""
+    missing = _missing(wanted, ended)
+    if missing:
+        raise TaskFailed(_not_read(topic, missing, ended), ErrorClass.RETRIABLE)
+
+
+def _not_read(topic: str, waiting: Mapping[int, int], ended: Mapping[int, int]) -> str:
+    held = {number: ended[number] for number in sorted(waiting) if number in ended}
+    if not held:
+        return f"the offsets topic {topic} could not be read to its end: partitions {sorted(waiting)} do not answer"
+    places = ", ".join(f"partition {number} from offset {offset}" for number, offset in held.items())
+    return (
+        f"offsets of this connector in {topic} are in a transaction that does not end ({places}); find it with "
+        f"kafka-transactions.sh find-hanging --topic {topic} and end it with kafka-transactions.sh abort "
+        "--start-offset; the records it belongs to are sent again then if it was to be committed"
+    )
 
 
 def _partitions(consumer: Consumer, topic: str) -> set[int]:
