@@ -116,6 +116,7 @@ OTHERS: list[tuple[Mutation, Mutation]] = [
     (SetTargetState("c1", TargetState.PAUSED), SetTargetState("c1", TargetState.STARTED)),
     (CommitTaskConfigs("c1", [{"a": "1"}]), CommitTaskConfigs("c1", [{"a": "2"}])),
     (CommitTaskConfigs("c1", [{}]), CommitTaskConfigs("c1", [{}, {}])),
+    (CommitTaskConfigs("c1", [{}]), CommitTaskConfigs("c1", [{}], fenced_generation=1)),
     (PutTaskCount("c1", 1), PutTaskCount("c1", 2)),
     (RESTART, RequestRestart(RestartRecord("c1", include_tasks=False, only_failed=False))),
     (KEY, PutSessionKey(SessionKeyRecord(b"key", "HmacSHA256", 2))),

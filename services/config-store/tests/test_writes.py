@@ -107,6 +107,22 @@ def test_tasks_are_committed_for_the_config_they_were_made_from(topic: ConfigTop
         topic.write(CommitTaskConfigs("c1", [{}], made_from), leader=leader)
 
 
+def test_a_set_that_needs_no_fence_is_counted_in_the_same_transaction(topic: ConfigTopic) -> None:
+    """In Connect's order, so that nobody ever reads the set as one that waits for a fence once the count is there."""
+    leader = topic.lead()
+    plan = topic.write(CommitTaskConfigs("c1", [{}, {}], fenced_generation=0), leader=leader)
+    keys = [record.key.decode() for record in plan.records if record.topic != AUDIT]
+    assert keys[:-1] == ["task-c1-0", "task-c1-1", "commit-c1", "tasks-fencing-c1"]
+    for state in (topic.connector("c1"), replay(topic.records).connector("c1")):
+        assert (state.task_count_record, state.pending_fencing, state.task_config_generation) == (2, False, 1)
+        assert not state.foreign
+    with pytest.raises(RevisionMismatch, match="another task set is in force"):
+        topic.write(CommitTaskConfigs("c1", [{}], fenced_generation=0), leader=leader)
+    assert len(topic.connector("c1").tasks) == 2
+    topic.write(CommitTaskConfigs("c1", [{}]), leader=leader)
+    assert topic.connector("c1").pending_fencing
+
+
 @pytest.mark.parametrize(
     "mutation",
     [

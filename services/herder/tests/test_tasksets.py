@@ -18,7 +18,7 @@ from herdmesh.herder.state import tasksets
 from herdmesh.herder.state.model import ErrorClass, Failure, RunState, TargetState, UnitId
 from herdmesh.herder.state.requests import CreateConnector, DeleteConnector, SetTarget, UpdateConnector
 from herdmesh.herder.state.views import ConnectorView
-from herdmesh.rpc.errors import HerdmeshError, StaleEpoch, Unreachable
+from herdmesh.rpc.errors import HerdmeshError, RevisionMismatch, StaleEpoch, Unreachable
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_worker import Worker
 
@@ -288,6 +288,42 @@ def test_external_zombie_fencing_request_for_fresh_connector(world: World) -> No
     world.ask(CreateConnector("a", sink(2)))
     assert world.config.counts == [("a", 2)]
     assert [worker.fences for worker in world.workers.values()] == [[], []]
+
+
+@pytest.mark.parametrize(("old", "new", "writes"), [(0, 3, 1), (1, 1, 1), (1, 2, 2), (2, 1, 2), (2, 2, 2)])
+def test_a_set_is_counted_with_its_commit_where_nothing_is_to_be_fenced(
+    world: World, old: int, new: int, writes: int
+) -> None:
+    """Nothing ran, or task 0 alone did and alone will: one write. Otherwise what runs is stopped in between."""
+    if old:
+        world.ask(CreateConnector("a", sink(old)))
+    seen_writes: list[ins.Write] = []
+    write = world.config.write
+
+    def noting(wanted: ins.Write) -> object:
+        if isinstance(wanted, ins.CommitTasks | ins.PutTaskCount):
+            seen_writes.append(wanted)
+        return write(wanted)
+
+    world.config.write = noting  # type: ignore[method-assign,assignment]  # pyright: ignore[reportAttributeAccessIssue]
+    world.ask(UpdateConnector("a", {**sink(new), "changed": "yes"}, allow_missing=True))
+    world.advance(1_000)
+    assert len(seen_writes) == writes
+    assert world.config.counts[-1] == ("a", new)
+    assert states(world) == [RunState.RUNNING] * (1 + new)
+
+
+def test_a_commit_that_was_given_up_and_took_effect_is_found_out(world: World) -> None:
+    """1. A commit is written, but its outcome stays unknown; 2. the same set is committed again before the watch
+    shows the first: the store refuses it, for tasks of the first may run; 3. the watch has it, and they do."""
+    refuse_commits(world, RevisionMismatch("", "another task set is in force by now"))
+    world.ask(CreateConnector("a", sink(2)))
+    world.advance(1_000)
+    assert states(world) == [RunState.RUNNING]
+    accept_commits(world)
+    world.advance(1_000)
+    assert states(world) == [RunState.RUNNING] * 3
+    assert world.config.commits == ["a"]
 
 
 def lose_a_task(world: World, tasks: int) -> Worker:

@@ -132,6 +132,11 @@ class ConfigStore:
                 self._exists(before)
                 if wanted.config_revision != before.config_revision:
                     raise RevisionMismatch("", "the config moved on")
+                counted = wanted.fenced_generation is not None
+                if counted and wanted.fenced_generation != before.task_set_generation:
+                    raise RevisionMismatch("", "another task set is in force")
+                if counted:
+                    self.counts.append((before.name, len(wanted.tasks)))
                 self.commits.append(before.name)
                 self.entries[before.name] = replace(
                     before,
@@ -141,7 +146,8 @@ class ConfigStore:
                     inconsistent=False,
                     applied_config=before.config,
                     task_set_generation=before.task_set_generation + 1,
-                    pending_fencing=True,
+                    pending_fencing=not counted,
+                    task_count_record=len(wanted.tasks) if counted else before.task_count_record,
                 )
             case ins.PutTaskCount():
                 self._leads(wanted.epoch)

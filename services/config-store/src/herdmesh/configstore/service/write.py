@@ -96,6 +96,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
             request.connector,
             [wire.properties_from_proto(task) for task in request.tasks],
             revisions.from_proto(request.config_revision),
+            request.fenced_generation if request.HasField("fenced_generation") else None,
         )
         applied = await self._apply("CommitTaskConfigs", mutation, request.connector, request.options)
         return pb.CommitTaskConfigsResponse(meta=revisions.meta(applied.revision), connector=_entry(applied))

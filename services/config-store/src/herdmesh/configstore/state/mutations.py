@@ -107,14 +107,17 @@ class SetTargetState:
 
 @dataclass(frozen=True, slots=True)
 class CommitTaskConfigs:
-    """Replace the task set; `config_revision` is of the config the tasks were made from, None = not checked."""
+    """Replace the task set; `config_revision` is of the config the tasks were made from, None = not checked. With
+    `fenced_generation`, which must be the generation of the set in force, the count of its producers is written too."""
 
     connector: str
     tasks: Sequence[Properties]
     config_revision: Revision | None = None
+    fenced_generation: int | None = None
 
     def asked(self) -> Any:
-        return [redacted(task) for task in self.tasks]
+        tasks = [redacted(task) for task in self.tasks]
+        return tasks if self.fenced_generation is None else [tasks, "counted"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,6 +241,12 @@ def _commit_tasks(state: ConfigState, mutation: CommitTaskConfigs, context: Writ
         TaskConfigRecord(before.name, task, properties) for task, properties in enumerate(mutation.tasks)
     ]
     records.append(CommitRecord(before.name, len(mutation.tasks)))
+    if mutation.fenced_generation is not None:
+        if mutation.fenced_generation != before.task_config_generation:
+            # Tasks of a set that the caller did not know of may run: they would own what the new ones own.
+            stored = Revision(context.store_id, (before.tasks_revision,)) if before.tasks_revision else None
+            raise RevisionMismatch(revisions.to_text(stored), "another task set is in force by now")
+        records.append(TaskCountRecord(before.name, len(mutation.tasks)))
     return _Decided(_transaction(before, records, context), {"tasks": len(mutation.tasks)})
 
 

@@ -164,13 +164,15 @@ class RequestRestart:
 
 @dataclass(frozen=True, slots=True)
 class CommitTasks:
-    """`ConfigWriteService.CommitTaskConfigs` under `epoch`; refused if the config moved on from `config_revision`."""
+    """`ConfigWriteService.CommitTaskConfigs` under `epoch`; refused if the config moved on from `config_revision`. With
+    `fenced_generation` the set is counted in the same write, and refused if another set than that is in force."""
 
     op: int
     connector: str
     tasks: tuple[Properties, ...]
     config_revision: Revision | None
     epoch: int
+    fenced_generation: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

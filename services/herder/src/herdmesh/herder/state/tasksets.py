@@ -8,6 +8,7 @@ gives to another number. So, in this order, each step durable before the next:
 2. every task of the old set that a worker is known to have is stopped and acknowledged (`lifecycle.py`);
 3. numbers that may run on a worker nobody can ask are fenced by another worker: 0 .. max(old, new) - 1;
 4. PutTaskCount: "as many producers as this may be alive now". Only then `gate_open`, and tasks start.
+Where 2 and 3 have nothing to do, whatever the old set does meanwhile (`_fenced_generation`), 4 is written with 1.
 A leader that dies in between leaves pending_fencing; the next one knows from the count record which numbers to fence.
 
 Invariant: no commit and no count of one connector are under way at the same time, and none is decided on an entry
@@ -15,6 +16,8 @@ older than the last one acknowledged.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from herdmesh.herder.state import commands
 from herdmesh.herder.state.holds import matches, tasks_wanted
@@ -115,7 +118,12 @@ def write_failed(mesh: Mesh, connector: Connector, kind: OpKind, error: Herdmesh
     """A commit or count was refused or its outcome is unknown. Both are safe to repeat from what the watch shows."""
     connector.busy = False
     if kind is OpKind.COMMIT and isinstance(error, RevisionMismatch | ConnectorNotFound):
-        mesh.touch(connector.name)  # the config moved on; the restart of the connector makes new ones
+        # The config moved on, and the restart of the connector makes new ones; or a commit of ours that was given up
+        # took effect after all, and then the same instance makes them again.
+        connector.generate = Generate.WANTED
+        connector.generate_ms = mesh.now + BACKOFF_MS_FIRST
+        mesh.wake(connector.name, connector.generate_ms)
+        mesh.touch(connector.name)
         return
     if kind is OpKind.COMMIT:
         connector.generate = Generate.WANTED
@@ -181,7 +189,19 @@ def differs(entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> bool:
 def _commit(mesh: Mesh, connector: Connector, entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> None:
     connector.busy = True
     op = mesh.op(Op(OpKind.COMMIT, connector.name))
-    mesh.out.append(CommitTasks(op, connector.name, tasks, entry.config_revision, mesh.epoch))
+    fenced = _fenced_generation(connector, entry, tasks)
+    mesh.out.append(CommitTasks(op, connector.name, tasks, entry.config_revision, mesh.epoch, fenced))
+
+
+def _fenced_generation(connector: Connector, entry: ConnectorEntry, tasks: tuple[Properties, ...]) -> int | None:
+    """The generation in force, if a set that follows it may start unfenced whichever of its tasks start or are lost
+    until then: nothing of it runs nor may, or task 0 alone does and the new set is of one (as in `_needs_fence`).
+    Otherwise None: what runs is stopped, or fenced, once the commit says that its time is over."""
+    if not tasks:
+        return None
+    may_run = {unit.id.task for unit in connector.tasks() if unit.hold is not None or unit.strays}
+    may_run.update(connector.unfenced, range(len(entry.tasks)))
+    return None if _overlaps(may_run, len(tasks)) else entry.task_set_generation
 
 
 def _open_gate(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
@@ -199,7 +219,12 @@ def _open_gate(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
 def _needs_fence(connector: Connector, entry: ConnectorEntry) -> bool:
     """False when all that may still run is task 0 of a set of one, and the new set is of one too: the new task takes
     the same id over, which is the fence (reference/herder.md 5, record 1 and count 1)."""
-    return bool(connector.unfenced) and not (connector.unfenced == {0} and len(entry.tasks) == 1)
+    return _overlaps(connector.unfenced, len(entry.tasks))
+
+
+def _overlaps(running: Collection[int | None], count: int) -> bool:
+    """True when tasks of an old set may own what a task of another number owns in a new set of `count`."""
+    return bool(running) and not (set(running) == {0} and count == 1)
 
 
 def _fence(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:

@@ -161,6 +161,7 @@ def commit_tasks(wanted: ins.CommitTasks, request_id: str, leader_id: str) -> wr
         connector=wanted.connector,
         tasks=[properties.to_proto(task) for task in wanted.tasks],
         config_revision=revisions.to_proto(wanted.config_revision),
+        fenced_generation=wanted.fenced_generation,
     )
 
 

@@ -281,8 +281,14 @@ class CommitTaskConfigsRequest(_message.Message):
     CONNECTOR_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
     CONFIG_REVISION_FIELD_NUMBER: _builtins.int
+    FENCED_GENERATION_FIELD_NUMBER: _builtins.int
     connector: _builtins.str
     """connector name; must exist."""
+    fenced_generation: _builtins.int
+    """fenced_generation is the task_config_generation up to which no task is left that must be fenced before one of this
+    set may start. Set: this set's task count record is written with it, so that fencing is not pending; refused with
+    REVISION_MISMATCH if another set is in force by now. Unset = no count is written, and fencing is pending.
+    """
     @_builtins.property
     def options(self) -> Global___WriteOptions:
         """options of the write; expected_revision is of the task set; leader is required."""
@@ -302,12 +308,15 @@ class CommitTaskConfigsRequest(_message.Message):
         connector: _builtins.str = ...,
         tasks: _abc.Iterable[_connector_pb2.Properties] | None = ...,
         config_revision: _revision_pb2.Revision | None = ...,
+        fenced_generation: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config_revision", b"config_revision", "options", b"options"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fenced_generation", b"_fenced_generation", "config_revision", b"config_revision", "fenced_generation", b"fenced_generation", "options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config_revision", b"config_revision", "connector", b"connector", "options", b"options", "tasks", b"tasks"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fenced_generation", b"_fenced_generation", "config_revision", b"config_revision", "connector", b"connector", "fenced_generation", b"fenced_generation", "options", b"options", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__fenced_generation: _TypeAlias = _typing.Literal["fenced_generation"]  # noqa: Y015
+    _WhichOneofArgType__fenced_generation: _TypeAlias = _typing.Literal["_fenced_generation", b"_fenced_generation"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__fenced_generation) -> _WhichOneofReturnType__fenced_generation | None: ...
 
 Global___CommitTaskConfigsRequest: _TypeAlias = CommitTaskConfigsRequest  # noqa: Y015
 
