@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from rich.text import Text
 
+from herdmesh.api.worker.v1 import task_pb2
+from herdmesh.cli import views
 from herdmesh.cli.commands.describe import story
+from herdmesh.cli.output import connector_lag, task_lag
 
 
 def told(**more: Any) -> list[str]:
@@ -67,3 +71,33 @@ def test_one_error_is_told_once() -> None:
     restart = {"attempt": 2, "attempts_max": 10, "next_time": "2026-11-21T17:00:05Z", "last_error": "disk full"}
     lines = told(auto_restart=restart, error="disk full", error_class="RETRIABLE")
     assert lines[1:] == ["restart 2 of 10 at 2026-11-21T17:00:05Z", "disk full (retriable)"]
+
+
+def sink_task(state: str, minutes: int, *parts: tuple[int, int, int]) -> dict[str, Any]:
+    """A task in a state for some minutes; its partitions as (committed, position, end)."""
+    partitions = [
+        task_pb2.PartitionProgress(topic="t", partition=at, committed_offset=done, position=position, end_offset=end)
+        for at, (done, position, end) in enumerate(parts)
+    ]
+    since = (datetime.now(UTC) - timedelta(minutes=minutes, seconds=5)).isoformat()
+    return {"state": state, "since": since, "progress": views.progress(task_pb2.TaskProgress(partitions=partitions))}
+
+
+def test_lag_of_a_paused_sink_is_what_was_known_last_with_its_age() -> None:
+    paused, older = sink_task("PAUSED", 4, (1_000, 1_100, 1_500)), sink_task("PAUSED", 9, (0, 0, 7))
+    assert task_lag(paused) == "500 (4m ago)"
+    assert connector_lag({"tasks": [paused, older], "lag_records": None}) == "507 (9m ago)"
+    running = sink_task("RUNNING", 1, (5, 5, 6))
+    assert connector_lag({"tasks": [paused, running], "lag_records": None}) == "501 (4m ago)"
+
+
+def test_lag_that_nobody_knows_is_a_dash() -> None:
+    unknown = sink_task("PAUSED", 4, (-1, -1, 10))
+    assert task_lag(unknown) == task_lag(sink_task("PAUSED", 4)) == task_lag(sink_task("FAILED", 4, (1, 1, 3))) == "-"
+    assert connector_lag({"tasks": [sink_task("PAUSED", 4, (1, 1, 3)), unknown], "lag_records": None}) == "-"
+    assert connector_lag({"tasks": [], "lag_records": None}) == "-"
+
+
+def test_lag_of_a_running_sink_is_of_now() -> None:
+    assert task_lag(sink_task("RUNNING", 4, (-1, 3, 10))) == "7", "nothing committed: from where it reads"
+    assert connector_lag({"tasks": [sink_task("RUNNING", 4, (1, 1, 3))], "lag_records": 2}) == "2"

@@ -10,12 +10,12 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from rich.markup import escape
 
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
-from herdmesh.cli.output import colored, count
+from herdmesh.cli.output import age, colored, count
 from herdmesh.cli.views import Json
 
 #: Of a connector or a task (Connect's, without what is never shown), and of connectors.
@@ -93,17 +93,6 @@ def ordered(connectors: Iterable[Json], by: str, *, reverse: bool = False) -> li
 def rows(connectors: Iterable[Json], columns: Sequence[str]) -> list[list[str]]:
     """Cells, as markup."""
     return [[COLUMNS[name].cell(one) for name in columns] for one in connectors]
-
-
-def age(since: str | None, now: datetime | None = None) -> str:
-    """`2026-11-21T17:00:05Z` -> `4m`: the largest unit that fits; unknown -> a dash."""
-    if not since:
-        return "-"
-    seconds = max(0.0, ((now or datetime.now(UTC)) - datetime.fromisoformat(since)).total_seconds())
-    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        if seconds >= length:
-            return f"{int(seconds // length)}{unit}"
-    return f"{int(seconds)}s"
 
 
 def attention(one: Json) -> str:

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -167,13 +168,43 @@ def task_rows(connector: Json) -> list[list[str]]:
                 colored(task["state"]),
                 escape(task["worker_id"] or "-"),
                 moved.get("activity", "-").lower(),
-                count(moved.get("lag_records") if task["state"] == "RUNNING" else None),
+                task_lag(task),
                 count(moved.get("records_out")),
                 count(round(moved.get("records_per_second", 0))),
                 count(task["start_count"]),
             ]
         )
     return rows
+
+
+def task_lag(task: Json) -> str:
+    """Records of a sink task that are not committed yet. Of a paused one nobody asks Kafka: it is what its committed
+    offsets and the ends of its partitions said when it paused, with the age of that."""
+    lag = task.get("progress", {}).get("lag_records")
+    if task["state"] == "PAUSED" and lag is not None:
+        return f"{count(lag)} ({age(task.get('since'))} ago)"
+    return count(lag if task["state"] == "RUNNING" else None)
+
+
+def connector_lag(connector: Json) -> str:
+    """Lag of all tasks; while some are paused it is as old as what is known of the first of them."""
+    lags = [task.get("progress", {}).get("lag_records") for task in connector["tasks"]]
+    paused = [task["since"] for task in connector["tasks"] if task["state"] == "PAUSED" and task.get("since")]
+    known = all(task["state"] in ("PAUSED", "RUNNING") for task in connector["tasks"]) and None not in lags
+    if connector["lag_records"] is not None or not (paused and known):
+        return count(connector["lag_records"])
+    return f"{count(sum(lags))} ({age(min(paused))} ago)"
+
+
+def age(since: str | None, now: datetime | None = None) -> str:
+    """`2026-11-21T17:00:05Z` -> `4m`: the largest unit that fits; unknown -> a dash."""
+    if not since:
+        return "-"
+    seconds = max(0.0, ((now or datetime.now(UTC)) - datetime.fromisoformat(since)).total_seconds())
+    for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)}{unit}"
+    return f"{int(seconds)}s"
 
 
 TASK_COLUMNS = ("TASK", "STATE", "WORKER", "ACTIVITY", "LAG", "RECORDS", "REC/S", "STARTS")

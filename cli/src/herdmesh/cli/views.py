@@ -92,8 +92,19 @@ def progress(message: task_pb2.TaskProgress) -> Json:
             }
             for one in message.partitions
         ]
-        shown["lag_records"] = sum(max(0, one.end_offset - one.committed_offset) for one in message.partitions)
+        shown["lag_records"] = _lag(message)
     return shown
+
+
+def _lag(message: task_pb2.TaskProgress) -> int | None:
+    """Records not yet committed; None while an end, or where the task stands, is not known."""
+    lag = 0
+    for one in message.partitions:
+        done = one.committed_offset if one.committed_offset >= 0 else one.position
+        if done < 0 or one.end_offset < 0:
+            return None
+        lag += max(0, one.end_offset - done)
+    return lag
 
 
 def task(message: herder.Task) -> Json:

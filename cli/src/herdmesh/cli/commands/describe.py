@@ -12,8 +12,18 @@ from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.commands.get import fetch_connector, fetch_worker
-from herdmesh.cli.listing import age
-from herdmesh.cli.output import TASK_COLUMNS, Format, colored, count, out, print_json, table, task_rows
+from herdmesh.cli.output import (
+    TASK_COLUMNS,
+    Format,
+    age,
+    colored,
+    connector_lag,
+    count,
+    out,
+    print_json,
+    table,
+    task_rows,
+)
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
 
 describe_app = typer.Typer(no_args_is_help=True, help="Show one thing in full.")
@@ -123,7 +133,7 @@ def _restart_line(restart: views.Json, shown: str) -> str:
 def _print_connector(found: views.Json) -> None:
     out.print(
         f"[bold]{escape(found['name'])}[/] ({found['type']}), wanted {colored(found['target_state'] or 'STARTED')}, "
-        f"lag {count(found['lag_records'])}"
+        f"lag {connector_lag(found)}"
     )
     _print_story("connector", found["connector"])
     if found["tasks"]:
