@@ -17,20 +17,18 @@ from typing import Annotated, BinaryIO, Final
 
 import typer
 
-from herdmesh.cli.errors import EXIT_CODES, EXIT_INTERNAL, EXIT_USAGE, CommandError
+from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_USAGE, CommandError
 from herdmesh.cli.output import Format, print_error
 from herdmesh.cli.transform.chain_file import Config, read_config, read_worker
 from herdmesh.cli.transform.explaining import explained, measured
 from herdmesh.cli.transform.reading import BadLine, Direction, Form, Given, Reader, line_batches
-from herdmesh.cli.transform.running import DEFAULTS, Runner
+from herdmesh.cli.transform.running import CONVERTERS, DEFAULTS, Runner, open_runner
 from herdmesh.cli.transform.writing import Output, line_of
-from herdmesh.connect.chain_config import violations
 
 _BATCH_RECORDS: Final = 1_000
 _BENCH_RECORDS: Final = 100_000
 #: As a shell says that a process ended because nobody reads it any more.
 _EXIT_PIPE: Final = 141
-_CONVERTERS: Final = ("key.converter", "value.converter", "header.converter")
 
 
 def transform(
@@ -117,20 +115,6 @@ alone.command("transform")(transform)
 alone.callback()(lambda: None)
 
 
-def open_runner(source: str, settings: Config, defaults: Config, direction: Direction) -> Runner:
-    """The configured chain. Raises CommandError with everything wrong in its configuration."""
-    found = [
-        one
-        for one in violations(settings, worker=defaults)
-        if direction is not Direction.VALUES or not one.field.startswith(_CONVERTERS)
-    ]
-    if found:
-        fields = tuple((one.field, f"{one.message} ({one.fix})" if one.fix else one.message) for one in found)
-        message, fix = f"{source}: no chain can be made of it", "Mend the keys named above."
-        raise CommandError("CONFIG_INVALID", message, fix, EXIT_CODES["CONFIG_INVALID"], fields)
-    return Runner(settings, defaults, direction)
-
-
 @dataclass(slots=True)
 class _Session:
     """Records on their way from files to standard output, counted."""
@@ -206,7 +190,7 @@ class _Session:
 
 
 def _direction(settings: Config, worker: str | None) -> Direction:
-    named = worker is not None or any(settings.get(name) is not None for name in _CONVERTERS)
+    named = worker is not None or any(settings.get(name) is not None for name in CONVERTERS)
     return Direction.SINK if named else Direction.VALUES
 
 

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, TypeVar, cast
 
+from herdmesh.cli.errors import EXIT_CODES, CommandError
+from herdmesh.cli.transform.chain_file import Config
 from herdmesh.cli.transform.reading import Direction, Given
 from herdmesh.connect.chain import RecordSkipped, SinkChain, SourceChain
-from herdmesh.connect.chain_config import converters, transformations
+from herdmesh.connect.chain_config import converters, transformations, violations
 from herdmesh.connect.config import ConfigDef, RawConfig
 from herdmesh.connect.converters.base import Converter, HeaderConverter
 from herdmesh.connect.data import Batch, ConnectRecord, Header
@@ -24,6 +26,7 @@ from herdmesh.connect.program import Step
 from herdmesh.connect.schemas import Schema
 
 T = TypeVar("T")
+CONVERTERS = ("key.converter", "value.converter", "header.converter")
 #: What a worker's file has when there is none: text.
 DEFAULTS: dict[str, str | None] = {
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -183,6 +186,20 @@ class Runner:
                 record.key_schema, record.key = record.key or (None, None)
                 record.value_schema, record.value = record.value
             yield record
+
+
+def open_runner(source: str, settings: Config, defaults: Config, direction: Direction) -> Runner:
+    """The configured chain. Raises CommandError with everything wrong in its configuration."""
+    found = [
+        one
+        for one in violations(settings, worker=defaults)
+        if direction is not Direction.VALUES or not one.field.startswith(CONVERTERS)
+    ]
+    if found:
+        fields = tuple((one.field, f"{one.message} ({one.fix})" if one.fix else one.message) for one in found)
+        message, fix = f"{source}: no chain can be made of it", "Mend the keys named above."
+        raise CommandError("CONFIG_INVALID", message, fix, EXIT_CODES["CONFIG_INVALID"], fields)
+    return Runner(settings, defaults, direction)
 
 
 def _shape(given: Given) -> tuple[bool, str | None, int | None, Schema | None, Schema | None]:

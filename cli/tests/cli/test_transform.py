@@ -1,0 +1,175 @@
+"""`herd transform` as a user meets it: forms of input, what is printed where, exit codes, what is not imported."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from herdmesh.cli.commands.transform import alone
+from herdmesh.cli.transform.reading import line_batches
+
+_JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": False}
+_CHAIN = {
+    "topics": "orders",
+    **_JSON,
+    "transforms": "mask,noTests",
+    "transforms.mask.type": "org.apache.kafka.connect.transforms.MaskField$Value",
+    "transforms.mask.fields": "card",
+    "transforms.noTests.type": "org.apache.kafka.connect.transforms.Filter",
+    "transforms.noTests.predicate": "isTest",
+    "predicates": "isTest",
+    "predicates.isTest.type": "org.apache.kafka.connect.transforms.predicates.HasHeaderKey",
+    "predicates.isTest.name": "test",
+}
+_GOOD = b'{"key": "a", "value": {"card": "4111", "qty": 2}}\n'
+_TEST = b'{"value": {"card": "1"}, "headers": {"test": "x"}}\n'
+_BAD = b'{"key": "b", "value": "no order"}\n'
+
+
+def herd(folder: Path, given: bytes, *options: str, config: Any = _CHAIN) -> Result:
+    """The command with that input on stdin."""
+    file = folder / "chain.json"
+    file.write_text(json.dumps(config))
+    return CliRunner().invoke(alone, ["transform", "--config", str(file), *options], input=given)
+
+
+def lines(result: Result) -> list[Any]:
+    """The documents on standard output."""
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def test_a_record_that_fails_is_told_with_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
+    result = herd(tmp_path, _GOOD + _TEST + _BAD + _GOOD)
+    assert result.exit_code == 1
+    assert [one["offset"] for one in lines(result)] == [0, 3]
+    assert lines(result)[0] == {
+        "topic": "orders", "partition": 0, "offset": 0, "key": "a", "value": {"card": "", "qty": 2}
+    }  # fmt: skip
+    told, summary = result.stderr.splitlines()
+    assert told.startswith("line 3: VALUE_CONVERTER, converter org.apache.kafka.connect.json.JsonConverter: ")
+    assert "org.apache.kafka.connect.errors.DataException: Converting byte[] to Kafka Connect data failed" in told
+    assert summary == "4 read, 2 written, 1 left out by the chain, 1 failed"
+
+
+def test_tolerance_and_fail_fast(tmp_path: Path) -> None:
+    tolerated = herd(tmp_path, _GOOD + _BAD + _GOOD, "--tolerance", "all")
+    assert (tolerated.exit_code, len(lines(tolerated))) == (0, 2)
+    ended = herd(tmp_path, _GOOD + _BAD + _GOOD, "--fail-fast")
+    assert (ended.exit_code, len(lines(ended))) == (1, 1)
+    assert "ended at the first failure" in ended.stderr
+    assert herd(tmp_path, _GOOD, "--fail-fast", "--tolerance", "all").exit_code == 2
+
+
+def test_a_line_that_is_no_record_is_named_with_what_to_write(tmp_path: Path) -> None:
+    result = herd(tmp_path, _GOOD + b'{"value": 1, "topik": "x"}\n{"value": {"base64": "*"}}\nno\n' + _GOOD)
+    assert result.exit_code == 1
+    assert len(lines(result)) == 2
+    first, second, third, _ = result.stderr.splitlines()
+    assert first.startswith("line 2: no member of a record: topik; known are headers, key, ")
+    assert second.startswith("line 3: value is not Base64")
+    assert third.startswith("line 4: not JSON")
+    assert "--input lines" in third
+
+
+def test_lines_are_values_when_they_are_no_records(tmp_path: Path) -> None:
+    read = herd(tmp_path, b'{"card": "4111"}\n{"card": null}', "-o", "value")
+    assert lines(read) == [{"card": ""}, {"card": None}]
+    no_converter = {key: value for key, value in _CHAIN.items() if "converter" not in key}
+    assert lines(herd(tmp_path, b'{"card": 4111}\n', "-o", "value", config=no_converter)) == [{"card": 0}]
+
+
+def test_values_go_to_bytes_and_back(tmp_path: Path) -> None:
+    written = herd(tmp_path, b'{"value": {"n": 1.5}, "headers": {"h": true}}\n', "--direction", "source", config=_JSON)
+    assert lines(written) == [
+        {"topic": "records", "key": None, "value": '{"n":1.5}', "headers": [{"key": "h", "value": "true"}]}
+    ]
+    assert lines(herd(tmp_path, written.stdout_bytes, config=_JSON))[0]["value"] == {"n": 1.5}
+    typed = lines(herd(tmp_path, _GOOD, "--typed"))[0]
+    assert typed["keySchema"] == {"type": "string", "optional": True}
+    assert typed["value"] == {"card": "", "qty": {"$i64": 2}}
+
+
+def test_a_config_is_refused_with_every_key_to_change(tmp_path: Path) -> None:
+    wrong = {**_CHAIN, "value.converter": "Jason", "transforms.mask.fields": "", "transforms.noTests.predicate": "x"}
+    result = herd(tmp_path, _GOOD, config=wrong)
+    assert result.exit_code == 5
+    assert not result.stdout
+    named = [line.strip().partition(":")[0] for line in result.stderr.splitlines()[1:-1]]
+    assert named == ["value.converter", "transforms.mask.fields", "transforms.noTests.predicate"]
+    assert herd(tmp_path, _GOOD, config=[]).exit_code == 2
+    assert "nothing.json: cannot be read" in herd(tmp_path, _GOOD, str(tmp_path / "nothing.json")).stderr
+
+
+def test_configs_in_every_form_and_a_workers_converters(tmp_path: Path) -> None:
+    wanted = lines(herd(tmp_path, _GOOD))
+    assert lines(herd(tmp_path, _GOOD, config={"name": "n", "config": _CHAIN})) == wanted
+    assert lines(herd(tmp_path, _GOOD, config=[{"name": "n", "config": _CHAIN}])) == wanted
+    worker, chain = tmp_path / "worker.properties", tmp_path / "chain.properties"
+    text = {key: str(value).lower() if value is False else value for key, value in _CHAIN.items()}
+    converters = [key for key in text if "converter" in key]
+    worker.write_text("".join(f"{key}={text[key]}\n" for key in converters) + "key.converter=String\n")
+    chain.write_text("".join(f"{key}={value}\n" for key, value in text.items() if key not in converters))
+    options = ["transform", "--config", str(chain), "--worker", str(worker)]
+    assert lines(CliRunner().invoke(alone, options, input=_GOOD)) == wanted
+
+
+def test_explain_tells_what_is_compiled_and_for_whom_it_is_decoded(tmp_path: Path) -> None:
+    told = herd(tmp_path, _GOOD + _BAD, "--explain").stdout
+    assert "value      org.apache.kafka.connect.json.JsonConverter: decoded; read or changed by mask" in told
+    assert "key        org.apache.kafka.connect.storage.StringConverter: decoded for the task; no tr" in told
+    assert "2. noTests: org.apache.kafka.connect.transforms.Filter, if isTest (" in told
+    assert 'records of a sink, key of schema {"type": "string", "optional": true}, value without schema' in told
+    assert "for value, headers, at in zip(" in told
+    copied = herd(tmp_path, b"x\n", "--explain", config={"value.converter": "String"}).stdout
+    assert "passed on as bytes; decoded when, and if, the task looks at it" in copied
+    assert "nothing to do for these" in copied
+
+
+def test_bench_counts_and_measures(tmp_path: Path) -> None:
+    result = herd(tmp_path, _GOOD * 10, "--bench", "0.1")
+    records, per_record = result.stdout.splitlines()
+    assert int(records.split()[0].replace(",", "")) % 10 == 0
+    assert "us per record: converters " in per_record
+    assert herd(tmp_path, b"", "--bench", "0.1").exit_code == 2
+
+
+def test_imports_nothing_of_a_cluster_and_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    file = tmp_path / "chain.json"
+    file.write_text(json.dumps(_CHAIN))
+    program = (
+        "import sys, atexit; sys.argv = ['herd', 'transform', '--config', sys.argv[1]]; "
+        "atexit.register(lambda: sys.stderr.write(','.join(sorted({name.split('.')[0] for name in sys.modules}))));"
+        "from herdmesh.cli.__main__ import main; main()"
+    )
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(file)], input=_GOOD, stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert ran.returncode == 141
+    said = ran.stderr.decode()
+    assert "Broken" not in said
+    assert "Exception" not in said
+    assert not {"grpc", "google", "confluent_kafka", "pyspark", "pyarrow"} & set(said.split(","))
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_stream_is_read_as_it_comes(most: int) -> None:
+    reading, writing = os.pipe()
+    with open(reading, "rb") as stream:
+        batches = line_batches(stream, most)
+        os.write(writing, b"one\ntwo\nhal")
+        assert next(batches)[0] == (1, b"one")
+        if most == 1:
+            assert next(batches) == [(2, b"two")]
+        os.write(writing, b"f\n\nlast")
+        os.close(writing)
+        assert [line for batch in batches for line in batch] == [(3, b"half"), (4, b""), (5, b"last")]
