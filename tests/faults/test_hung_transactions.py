@@ -17,9 +17,11 @@ from typing import Any, ClassVar
 
 import pyarrow.parquet
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
 
+from herdmesh.connect import offsets_topic
 from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.offsets_topic import OffsetRecord
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.engine import RunSpec, TaskKind
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, partition_of_group
@@ -32,8 +34,10 @@ pytestmark = pytest.mark.kafka
 TOPIC = "in"
 SINK = "hung-sink"
 SOURCE = "hung-source"
-OUT = "out"
+OUT = f"{SOURCE}-out"
 OFFSETS = "hung-offsets"
+ABORTED = "aborted-source"
+ABORTED_OFFSETS = "aborted-offsets"
 GROUP = f"connect-{SINK}"
 GROUP_PARTITIONS = 5
 RECORDS = 20
@@ -83,15 +87,28 @@ def sink(kafka: Kafka, folder: Path) -> RunSpec:
     )  # fmt: skip
 
 
-def source(kafka: Kafka, until: int) -> RunSpec:
+def source(kafka: Kafka, until: int, name: str = SOURCE, offsets: str = OFFSETS) -> RunSpec:
     return make_spec(
-        kafka.bootstrap, SOURCE, f"{sinks.PATH}:CountingSource",
+        kafka.bootstrap, name, f"{sinks.PATH}:CountingSource",
         {
-            "topic": OUT, "until": str(until),
+            "topic": f"{name}-out", "until": str(until),
             "topic.creation.default.partitions": "1", "topic.creation.default.replication.factor": "1",
         },
-        kind=TaskKind.SOURCE, offset_storage_topic=OFFSETS, worker_config={"offset.storage.partitions": "1"},
+        kind=TaskKind.SOURCE, offset_storage_topic=offsets, worker_config={"offset.storage.partitions": "1"},
     )  # fmt: skip
+
+
+def abort(kafka: Kafka) -> None:
+    """What a source's run leaves whose commit did not come about."""
+    kafka.create_topic(ABORTED_OFFSETS, 1)
+    config = {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"test-cluster-{ABORTED}-0"}
+    producer = Producer(config)
+    producer.init_transactions(10)
+    producer.begin_transaction()
+    key, value = offsets_topic.encode(OffsetRecord(ABORTED, {"counter": "a"}, {"next": RECORDS}))
+    producer.produce(ABORTED_OFFSETS, value, key)
+    assert producer.flush(10) == 0
+    producer.abort_transaction(10)
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +124,10 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kafka, Path
         with pytest.raises(OSError, match="dies here"):
             run_here(sink(kafka, folder))
         run_here(source(kafka, RECORDS))
+        abort(kafka)
         asyncio.run(broker.stop())
         cut_marker(data_dir, OFFSETS, 0)
+        cut_marker(data_dir, ABORTED_OFFSETS, 0)
         cut_marker(data_dir, GROUP_OFFSETS_TOPIC, partition_of_group(GROUP, GROUP_PARTITIONS))
         asyncio.run(broker.start())
         yield Kafka(broker.bootstrap), folder
@@ -175,3 +194,14 @@ def test_a_source_goes_on_from_offsets_whose_marker_the_broker_lost(
     assert outcome.progress.records_in == RECORDS, "the records of the hung commit were sent again"
     assert sorted(json.loads(value or b"")["n"] for _key, value in kafka.records(OUT)) == list(range(2 * RECORDS))
     assert [one.message for one in caplog.records if "by a commit" in one.message] != []
+
+
+def test_a_source_does_not_believe_offsets_whose_abort_the_broker_lost(
+    hung: tuple[Kafka, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The records before these offsets were never visible: to commit them now would lose the records."""
+    kafka, _folder = hung
+    with caplog.at_level(logging.WARNING):
+        outcome = run_here(source(kafka, RECORDS, ABORTED, ABORTED_OFFSETS))
+    assert outcome.progress.records_in == RECORDS
+    assert [one.message for one in caplog.records if "by an abort" in one.message] != []
