@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from herdmesh.engine import ErrorClass, clients
 from herdmesh.engine.errors import TaskFenced
+from herdmesh.engine.failure import classify
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.source import DeliveryFailures
+from libs.core.tests.engine.harness import Kafka, make_spec
 
 
 def _producer(bootstrap: str) -> Producer:
@@ -32,3 +36,32 @@ def test_a_fenced_producer_closes_without_hiding_the_fence(kafka_bootstrap: str,
         run()
     second.close()
     consumer.close()
+
+
+@pytest.mark.parametrize("by", ["poll", "commit"])
+def test_a_record_that_is_refused_because_of_the_fence_says_fenced(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], by: str
+) -> None:
+    topic, name = tmp_topic(), tmp_topic("source")
+    Kafka(kafka_bootstrap).create_topic(topic, 1)
+    spec = make_spec(kafka_bootstrap, name, "x:Y", {"topic": topic})
+    failures = DeliveryFailures()
+    owner = Fence(clients.producer(spec, {}, failures.add), spec.transactional_id)
+    owner.take_over()
+    owner.begin()
+    owner.producer.produce(topic, b"sent in time")
+    owner.producer.flush(10.0)
+    next_owner = Fence(clients.producer(spec, {}), spec.transactional_id)
+    next_owner.take_over()
+    owner.producer.produce(topic, b"sent too late")
+
+    def run() -> None:
+        if by == "poll":
+            owner.producer.flush(10.0)
+        owner.commit()
+
+    with pytest.raises((TaskFenced, KafkaException)) as ended:
+        run()
+    owner.close()
+    next_owner.close()
+    assert classify(ended.value)[2] is ErrorClass.FENCED

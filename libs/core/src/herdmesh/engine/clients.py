@@ -108,7 +108,7 @@ def producer(
     }
     config: dict[str, Any] = {**defaults, **overrides, **fixed}
     if on_failure is not None:
-        config |= {"on_delivery": on_failure, "delivery.report.only.error": True}
+        config |= {"on_delivery": _unless_fatal(on_failure), "delivery.report.only.error": True}
     return _made(Producer, "producer.override.", config)
 
 
@@ -121,6 +121,21 @@ def admin(spec: RunSpec, access: ClientConfig) -> AdminClient:
         **access,
     }
     return _made(AdminClient, "admin.override.", config)
+
+
+def _unless_fatal(on_failure: Callable[[KafkaError, Message], None]) -> Callable[[KafkaError, Message], None]:
+    """Once the producer has a fatal error, being fenced above all, confluent-kafka 2.16 has that pending as an
+    exception while it calls back for what was not delivered, and every call into it from there is a SystemError. What
+    is pending is why nothing was delivered: raise that, out of the call that the callback came from."""
+
+    def failed(error: KafkaError, message: Message) -> None:
+        try:
+            error.code()
+        except SystemError as pending:
+            raise pending.__cause__ or pending from None
+        on_failure(error, message)
+
+    return failed
 
 
 def _made(client: Callable[[Any], T], prefix: str, config: Mapping[str, Any]) -> T:
