@@ -9,6 +9,7 @@ import pytest
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
+from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
@@ -26,7 +27,8 @@ _CAST = "org.apache.kafka.connect.transforms.Cast$Value"
 
 
 def answered(config: Mapping[str, str | None], **settings: str) -> worker_service_pb2.ConfigValidation:
-    result = validation.validate(config, REGISTRY, WorkerSettings(**settings).worker_config())  # pyright: ignore[reportArgumentType] - by name
+    worker = WorkerSettings(**settings).worker_config()  # pyright: ignore[reportArgumentType] - by name
+    result = validation.validate(config, REGISTRY, worker, ConfigProviders.of(worker))
     for field in result.fields:
         assert len(field.errors) == len(field.fixes), field.name
     assert result.error_count == sum(len(field.errors) for field in result.fields)  # no override has two errors

@@ -22,6 +22,7 @@ from pydantic import SecretStr
 
 from herdmesh.configstore.__main__ import serve as serve_config_store
 from herdmesh.configstore.settings import ConfigStoreSettings
+from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.herder.__main__ import serve as serve_herder
 from herdmesh.herder.settings import HerderSettings
@@ -52,9 +53,10 @@ def invalid_connectors(plan: WorkerPlan, connectors: Sequence[ConnectorFile]) ->
     """Everything the worker would refuse in any of the connectors; asked before anything starts."""
     plugins = PluginRegistry.discover()
     worker = worker_settings(plan, "", "").worker_config()
+    providers = ConfigProviders.of(worker)
     problems: list[Problem] = []
     for connector in connectors:
-        validation = validate(connector.config, plugins, worker)
+        validation = validate(connector.config, plugins, worker, providers)
         problems += [
             connector.problem(one.name, f"{error} ({fix})" if fix else error)
             for one in validation.fields

@@ -89,7 +89,6 @@ def test_logins_are_read_as_java_reads_them(text: str, login: tuple[str, str]) -
         (f"{PLAIN} required username=u;", "has no password"),
         (f'{SCRAM} required username=u password=p tokenauth="true";', "delegation tokens"),
         ("com.example.Login required a=b;", "has nothing for com.example.Login"),
-        ("${file:/secrets:login}", "config providers are not built yet"),
     ],
 )
 def test_a_bad_login_says_what_is_wrong_and_never_shows_it(text: str, message: str) -> None:

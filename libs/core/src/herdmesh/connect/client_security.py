@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from herdmesh.connect.config import FieldViolation, RawConfig
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.redaction import keep_secret
 
 PROTOCOL = "security.protocol"
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -53,6 +54,14 @@ _KNOWN_CLASSES = frozenset(
         f"{_SECURITY}oauthbearer.secured.OAuthBearerLoginCallbackHandler",
         f"{_SECURITY}oauthbearer.ClientCredentialsJwtRetriever",
         f"{_SECURITY}oauthbearer.DefaultJwtRetriever",
+    )
+)
+#: librdkafka's names of what no text may show.
+_SECRET = frozenset(
+    (
+        *("sasl.password", "ssl.key.password", "ssl.keystore.password", "ssl.key.pem"),
+        *("sasl.oauthbearer.client.secret", "sasl.oauthbearer.client.credentials.client.secret"),
+        *("sasl.oauthbearer.assertion.private.key.passphrase", "sasl.oauthbearer.assertion.private.key.pem"),
     )
 )
 _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
@@ -148,6 +157,7 @@ class _Translation:
         if logs_in:
             self._login()
         self._rest()
+        keep_secret(value for name, value in self.found.items() if name in _SECRET)
         return ClientAccess(self.found, tuple(self.ignored))
 
     def _take(self, name: str) -> str:
@@ -310,9 +320,6 @@ class _Translation:
     def _jaas(self, modules: tuple[str, ...]) -> dict[str, str]:
         """The options of the one login module of `sasl.jaas.config`; refusals never show its text."""
         name = "sasl.jaas.config"
-        if self._take(name).startswith("${"):
-            message = "config providers are not built yet, so ${...} is not replaced"
-            raise self._refuse(name, message, "write the value itself, and keep the file to its owner")
         try:
             module, options = _parse_jaas(self._take(name))
         except ValueError as error:

@@ -98,6 +98,8 @@ class RunSpec:
     (standalone mode, ADR 0003); None = they are in the offsets topic."""
     claim: TaskSetClaim | None = None
     """To be verified after the take-over (`engine.claims`); None = there is no config topic (standalone mode)."""
+    secrets: tuple[str, ...] = ()
+    """What the worker resolved references in the configs to: no text that leaves the run may contain one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ import traceback
 from confluent_kafka import KafkaError, KafkaException
 
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError
+from herdmesh.connect.redaction import redacted
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 
@@ -137,9 +138,9 @@ def message_of(error: BaseException) -> str:
 
 
 def classify(error: BaseException) -> tuple[str, str, ErrorClass]:
-    """Message, stack trace and class of what a run raised."""
+    """Message, stack trace and class of what a run raised, without the secrets this process has resolved."""
     trace = "".join(traceback.format_exception(error))
     found, message = error_class(error), message_of(error)
     if found is ErrorClass.BAD_CONFIG and _brokers.refused and _class_alone(error) is ErrorClass.RETRIABLE:
         message = f"the broker refuses the login: {_brokers.refused}; {message}"
-    return message, trace, found
+    return redacted(message), redacted(trace), found

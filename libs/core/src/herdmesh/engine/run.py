@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from herdmesh.connect import chain_config
 from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext
+from herdmesh.connect.redaction import keep_secret
 from herdmesh.engine import clients, failpoints
 from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
@@ -38,6 +39,7 @@ def run(spec: RunSpec, link: RunLink) -> RunOutcome:
         Exception: whatever the connector's task raises. `failure.classify` reads them all.
     """
     _log.info("[%s|task-%d] run %s begins", spec.connector, spec.task, spec.run_id)
+    keep_secret(spec.secrets)
     failpoints.arm(spec.connector)
     watch_brokers()
     outcome = _run_sink(spec, link) if spec.kind is TaskKind.SINK else _run_source(spec, link)

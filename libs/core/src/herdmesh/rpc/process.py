@@ -21,6 +21,7 @@ from typing import Any, Final, NoReturn
 import structlog
 from pydantic import ValidationError
 
+from herdmesh.connect.redaction import redacted_value
 from herdmesh.rpc.errors import InvalidConfig
 
 Main = Callable[[asyncio.Event], Awaitable[None]]
@@ -62,6 +63,7 @@ def configure_logging(level: str = "info") -> None:
         structlog.stdlib.ProcessorFormatter(
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _without_secrets,
                 structlog.processors.JSONRenderer(ensure_ascii=False),
             ],
             foreign_pre_chain=shared,
@@ -70,6 +72,10 @@ def configure_logging(level: str = "info") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+def _without_secrets(_: Any, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    return {name: redacted_value(value) for name, value in line.items()}
 
 
 def _run(main: Main) -> int:

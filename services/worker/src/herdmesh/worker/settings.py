@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Mapping
 from typing import Final, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from herdmesh.connect.client_overrides import OVERRIDE_ALLOWLIST, OVERRIDE_POLICY, policy_of
 from herdmesh.connect.client_security import client_access
+from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
 
@@ -113,4 +116,14 @@ class WorkerSettings(ServiceSettings):
         }
         if self.offset_storage_file:
             config["offset.storage.file.filename"] = self.offset_storage_file
-        return config
+        return dict(_resolved(tuple(config.items())))
+
+
+@functools.lru_cache(maxsize=8)
+def _resolved(config: tuple[tuple[str, str | None], ...]) -> Mapping[str, str | None]:
+    """The worker's own references are resolved once, with providers of their own, as in Connect. Raises ConfigError."""
+    providers = ConfigProviders.of(dict(config))
+    try:
+        return providers.resolve(dict(config)).config
+    finally:
+        providers.close()

@@ -12,10 +12,9 @@ from typing import Any
 
 import structlog
 
-from herdmesh.connect.connector import Connector
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.failure import classify
-from herdmesh.worker.effects.plan import planned_task_configs, started, task_configs
+from herdmesh.worker.effects.plan import Started, planned_task_configs, started, task_configs
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.state import events, instructions
@@ -30,7 +29,7 @@ class ConnectorHost:
     def __init__(self, specs: RunSpecs, emit: Callable[[events.Event], Awaitable[None]]) -> None:
         self._specs = specs
         self._emit = emit
-        self._instances: dict[str, Connector] = {}
+        self._instances: dict[str, Started] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, instruction: instructions.StartConnector) -> None:
@@ -77,7 +76,7 @@ class ConnectorHost:
         instance = self._instances.pop(name, None)
         if instance is not None:
             try:
-                await in_thread(f"stop of {name}", instance.stop)
+                await in_thread(f"stop of {name}", instance.instance.stop)
             except Exception:  # noqa: BLE001 - an author's code may raise anything; Connect too only logs it here
                 _log.exception("connector_stop_failed", unit=f"[{name}|worker]")
         await self._emit(events.ConnectorStopped(name, instruction.op_id))
@@ -93,10 +92,10 @@ class ConnectorHost:
             failure = _failure(error)
         await self._emit(events.TaskConfigsMade(name, instruction.op_id, tasks, failure))
 
-    def _task_configs(self, running: Connector | None, instruction: instructions.MakeTaskConfigs) -> list[Config]:
+    def _task_configs(self, running: Started | None, instruction: instructions.MakeTaskConfigs) -> list[Config]:
         """In a thread."""
         if running is not None:
-            return task_configs(running, instruction.config, instruction.tasks_max)
+            return task_configs(running, instruction.tasks_max)
         return planned_task_configs(self._specs, instruction.config, instruction.tasks_max)
 
 

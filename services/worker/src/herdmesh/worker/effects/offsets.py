@@ -85,16 +85,18 @@ class Offsets:
             offsets_topic.encode_key(question.connector, partition): offsets_topic.encode_value(offset)
             for partition, offset in offsets
         }
-        connector = self._specs.plugin(question.config).load()
+        config = self._specs.providers.resolve(question.config).config
+        connector = self._specs.plugin(config).load()
         assert isinstance(connector, SourceConnector)
-        connector.alter_offsets(question.config, offsets)
+        connector.alter_offsets(config, offsets)
         return records
 
     def _alter_sink(self, question: AlterOffsets, given_up_s: float) -> None:
         offsets = dict(_sink_offset(partition, offset) for partition, offset in question.offsets)
-        connector = self._specs.plugin(question.config).load()
+        config = self._specs.providers.resolve(question.config).config
+        connector = self._specs.plugin(config).load()
         assert isinstance(connector, SinkConnector)
-        connector.alter_offsets(question.config, offsets)
+        connector.alter_offsets(config, offsets)
         _write_group(self._spec(question), offsets, given_up_s)
 
 

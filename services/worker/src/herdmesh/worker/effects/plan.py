@@ -5,33 +5,46 @@ Owns what is added to what the author's class returns. Calls authors' code, so i
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from herdmesh.connect.config_providers.resolver import Resolved
 from herdmesh.connect.connector import TASK_CLASS, Connector, SinkConnector
 from herdmesh.engine.contract import Properties
 from herdmesh.worker.effects.specs import RunSpecs
 
 
-def started(specs: RunSpecs, config: Properties) -> Connector:
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A started instance, and the config it was started with."""
+
+    instance: Connector
+    resolved: Resolved
+
+
+def started(specs: RunSpecs, config: Properties) -> Started:
     """A started instance. Raises ConfigError, and what the author's `start` raises."""
-    instance = specs.plugin(config).load()
-    instance.start(config)
-    return instance
+    resolved = specs.providers.resolve(config)
+    instance = specs.plugin(resolved.config).load()
+    instance.start(resolved.config)
+    return Started(instance, resolved)
 
 
-def task_configs(instance: Connector, config: Properties, tasks_max: int) -> list[Properties]:
-    """What an instance started with `config` makes; more than `tasks_max` is the herder's to refuse
-    (`tasks.max.enforce`)."""
+def task_configs(made: Started, tasks_max: int) -> list[Properties]:
+    """What the instance makes, with references where they were resolved; more than `tasks_max` is the herder's to
+    refuse (`tasks.max.enforce`)."""
+    instance, config = made.instance, made.resolved.raw
     added: dict[str, str | None] = {TASK_CLASS: instance.java_task_class or instance.task_class()}
     if isinstance(instance, SinkConnector):
         added |= {key: config[key] for key in ("topics", "topics.regex") if config.get(key)}
     # As Connect stores them (reference/herder.md 4.3): without these a Java worker that takes over the topics could
     # start none of the tasks.
-    return [{**one, **added} for one in instance.task_configs(tasks_max)]
+    return [{**made.resolved.put_back(one), **added} for one in instance.task_configs(tasks_max)]
 
 
 def planned_task_configs(specs: RunSpecs, config: Properties, tasks_max: int) -> list[Properties]:
     """What the config would make: an instance of its own is started, asked and stopped."""
-    instance = started(specs, config)
+    made = started(specs, config)
     try:
-        return task_configs(instance, config, tasks_max)
+        return task_configs(made, tasks_max)
     finally:
-        instance.stop()
+        made.instance.stop()

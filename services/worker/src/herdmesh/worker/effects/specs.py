@@ -6,14 +6,17 @@ the author's class, so it is called in a thread.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Final
 
 import structlog
 
 from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import check_overrides, policy_of
 from herdmesh.connect.client_security import client_access
+from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.connector import ConnectorKind, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
@@ -23,9 +26,18 @@ from herdmesh.worker.state.model import Assignment, TaskSpec, UnitId
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
+_KNOWN_MAX: Final = 10_000
 LINGER_MS = "herdmesh.linger.ms"
 TRIGGER = "herdmesh.trigger"
 TRIGGERS = ("available", "continuous")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a unit's configs were resolved to for its last run."""
+
+    spec: TaskSpec
+    resolved: TaskSpec
 
 
 class RunSpecs:
@@ -41,6 +53,8 @@ class RunSpecs:
         self.plugins = plugins
         self._settings = settings
         self._source_offsets = source_offsets
+        self.providers = ConfigProviders.of(settings.worker_config())
+        self._resolved: OrderedDict[UnitId, _Known] = OrderedDict()
 
     def plugin(self, connector_config: Properties) -> PluginDescriptor:
         """The connector's plugin. Raises ConfigError naming `connector.class`."""
@@ -59,6 +73,7 @@ class RunSpecs:
     def sign(self, spec: TaskSpec) -> str | None:
         """A source's sign (`SourceConnector.sign`), None when only a run can tell. Asks the author's class."""
         try:
+            spec, _ = self._without_references(spec)
             connector = self.plugin(spec.connector_config).load()
             return connector.sign(spec.task_config) if isinstance(connector, SourceConnector) else None
         except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then tells what is wrong
@@ -83,16 +98,26 @@ class RunSpecs:
 
     def run_spec(self, unit: UnitId, spec: TaskSpec, run_id: str, has_committed: bool) -> RunSpec:
         """Everything a run needs. Raises ConfigError, and whatever the author's `task_class` raises."""
-        task_class = self.plugin(spec.connector_config).load().task_class()
-        bare = self.without_class(unit, spec)
+        resolved, secrets = self._without_references(spec)
+        self._resolved[unit] = _Known(spec, resolved)
+        self._resolved.move_to_end(unit)
+        if len(self._resolved) > _KNOWN_MAX:
+            self._resolved.popitem(last=False)
+        task_class = self.plugin(resolved.connector_config).load().task_class()
+        bare = replace(self.without_class(unit, spec), secrets=secrets)
         offsets: Mapping[bytes, bytes] | None = None
         if self._source_offsets is not None and bare.kind is TaskKind.SOURCE:
             offsets = self._source_offsets(unit.connector)
         return replace(bare, run_id=run_id, task_class=task_class, has_committed=has_committed, source_offsets=offsets)
 
     def without_class(self, unit: UnitId, spec: TaskSpec) -> RunSpec:
-        """The spec of no run in particular, made without calling the author's code. Raises ConfigError."""
+        """The spec of no run in particular, made without calling the author's code. Raises ConfigError.
+
+        No provider is asked when the unit's last run was of the same configs.
+        """
         assert unit.task is not None
+        known = self._resolved.get(unit)
+        spec = known.resolved if known is not None and known.spec == spec else self._without_references(spec)[0]
         config = spec.connector_config
         settings = self._settings
         worker = settings.worker_config()
@@ -117,6 +142,12 @@ class RunSpecs:
             # Whom the idle watch cannot ask about, as it has the worker's login, looks for records itself.
             continuous=_continuous(config) or not watched,
         )
+
+    def _without_references(self, spec: TaskSpec) -> tuple[TaskSpec, tuple[str, ...]]:
+        """The configs resolved, and the secrets in them. Asks providers. Raises ConfigError."""
+        connector, task = self.providers.resolve(spec.connector_config), self.providers.resolve(spec.task_config)
+        resolved = replace(spec, connector_config=connector.config, task_config=task.config)
+        return resolved, tuple(sorted(connector.secrets | task.secrets))
 
     def _linger_ms(self, config: Properties) -> int:
         text = (config.get(LINGER_MS) or "").strip()

@@ -14,25 +14,33 @@ from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import clients_of, policy_of
 from herdmesh.connect.client_settings import override_warnings
 from herdmesh.connect.config import REQUIRED, ConfigKey, ConfigValue, FieldViolation, text_of
+from herdmesh.connect.config_providers.resolver import ConfigProviders, has_reference
 from herdmesh.connect.connector_config import ValidatedField, Validation, validate_connector
 from herdmesh.connect.connector_keys import COMMON, HERDMESH
 from herdmesh.connect.enrichment import WorkerFacts
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugin_fields import fields_of_plugin
 from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.redaction import redacted
 from herdmesh.connect.refusals import refusals
 from herdmesh.engine.contract import Properties
 
 
-def validate(config: Properties, plugins: PluginRegistry, worker: Properties) -> worker_service_pb2.ConfigValidation:
+def validate(
+    config: Properties, plugins: PluginRegistry, worker: Properties, providers: ConfigProviders
+) -> worker_service_pb2.ConfigValidation:
     """Everything wrong with the config, by key. `worker` is what the worker adds, under Connect's names.
+
+    References are resolved first; the answer shows them as they were written, and no text of it has a secret.
 
     Raises what the author's `validate` raises beyond ConfigError.
 
     Our own keys follow Connect's. Where Connect gives an error instead of a result (no class, an unknown one, a client
     option that is no number), the keys of all connectors are shown, with that error at its key.
     """
+    raw = config
     try:
+        config = providers.resolve(config).config
         result = validate_connector(config, plugins, worker_facts(worker, plugins))
         refused = refusals(config, plugins.find(result.name), worker)
     except ConfigError as error:
@@ -50,7 +58,10 @@ def validate(config: Properties, plugins: PluginRegistry, worker: Properties) ->
     if result.kind is not None:
         clients = clients_of(result.kind, config, exactly_once=True)
         for one in override_warnings(clients, config, worker):
-            message.warnings.add(name=one.field, message=one.message, fix=one.fix)
+            message.warnings.add(name=one.field, message=redacted(one.message), fix=redacted(one.fix))
+    for shown_field in message.fields:
+        if has_reference(written := raw.get(shown_field.name)):
+            shown_field.value = written or ""
     return message
 
 
@@ -121,8 +132,8 @@ def _field(one: ValidatedField) -> worker_service_pb2.ConfigField:
         message.value = value
     message.recommended_values.extend(text_of(offered, kind) or "" for offered in one.value.recommended)
     for problem in one.value.problems:
-        message.errors.append(problem.message)
-        message.fixes.append(problem.fix)
+        message.errors.append(redacted(problem.message))
+        message.fixes.append(redacted(problem.fix))
     message.visible = one.value.visible
     return message
 
