@@ -63,20 +63,26 @@ class Writer:
         request = config_write.PutConnectorConfigRequest(
             connector=name, config=properties.to_proto({**config, "name": name}), initial_target_state=state
         )
-        await self.ours.config.write.PutConnectorConfig(request)
+        created = await self.ours.config.write.PutConnectorConfig(request)
         if tasks is not None:
-            await self.commit(name, config, tasks)
+            await self.commit(name, config, tasks, created.connector.task_config_generation)
 
-    async def commit(self, name: str, config: dict[str, str], tasks: int) -> None:
-        """The task set that Java's own file connectors would make of this config."""
+    async def commit(self, name: str, config: dict[str, str], tasks: int, fenced: int | None = None) -> None:
+        """The task set that Java's own file connectors would make of this config. Where all sets up to generation
+        `fenced` are, it is counted in the same transaction."""
         kind = "Sink" if config["connector.class"] == SINK else "Source"
         task = {**config, "name": name, "task.class": f"org.apache.kafka.connect.file.FileStream{kind}Task"}
         options = config_write.WriteOptions(leader=self.token)
         await self.ours.config.write.CommitTaskConfigs(
             config_write.CommitTaskConfigsRequest(
-                options=options, connector=name, tasks=[properties.to_proto(task)] * tasks
+                options=options,
+                connector=name,
+                tasks=[properties.to_proto(task)] * tasks,
+                fenced_generation=fenced,
             )
         )
+        if fenced is not None:
+            return
         await self.ours.config.write.PutTaskCount(
             config_write.PutTaskCountRequest(options=options, connector=name, task_count=tasks)
         )
