@@ -48,6 +48,7 @@ _STATES = st.sampled_from(list(TargetState))
 _CONFIGS = st.fixed_dictionaries({"v": _VALUES})
 _TASK = st.fixed_dictionaries({"t": _VALUES})
 _TASKS = st.sampled_from([0, 1, 1, 2, 2, 3]).flatmap(lambda count: st.lists(_TASK, min_size=count, max_size=count))
+_GENERATIONS = st.sampled_from([None, 0, 1, 2])
 _KEYS = st.builds(SessionKeyRecord, st.sampled_from([b"one", b"two"]), st.just("HmacSHA256"), st.integers(0, 3))
 _LEVELS = st.builds(LoggerRecord, st.just("root"), st.sampled_from(["DEBUG", "INFO"]))
 _RESTARTS = st.builds(RestartRecord, NAMES, st.booleans(), st.booleans())
@@ -66,7 +67,7 @@ def _one_kind_of(*kinds: st.SearchStrategy[T]) -> st.SearchStrategy[T]:
 _Change = Callable[[str], Mutation]
 _CHANGES: st.SearchStrategy[_Change] = st.one_of(
     st.builds(partial, st.just(PutConnectorConfig), config=_CONFIGS, initial_target_state=st.none() | _STATES),
-    st.builds(partial, st.just(CommitTaskConfigs), tasks=_TASKS),
+    st.builds(partial, st.just(CommitTaskConfigs), tasks=_TASKS, fenced_generation=_GENERATIONS),
     st.builds(partial, st.just(SetTargetState), target_state=_STATES),
     st.builds(partial, st.just(PutTaskCount), task_count=st.integers(0, 3)),
     st.sampled_from([DeleteConnector]),
