@@ -20,10 +20,11 @@ from herdmesh.standalone.errors import BadFiles, Problem
 REQUIRED = ("bootstrap.servers", "key.converter", "value.converter", "offset.storage.file.filename")
 #: Handed to every run as they are, under their own names.
 PASSED = (
+    "config.providers",
     *("key.converter", "value.converter", "topic.creation.enable"),
     *("connector.client.config.override.policy", "connector.client.config.override.allowlist"),
 )
-PASSED_PREFIXES = ("key.converter.", "value.converter.", "consumer.", "producer.")
+PASSED_PREFIXES = ("key.converter.", "value.converter.", "consumer.", "producer.", "config.providers.")
 #: Whole numbers: property -> (our worker setting, least value).
 NUMBERS = {
     "offset.flush.interval.ms": ("offset_flush_interval_ms", 1),
@@ -51,7 +52,6 @@ _UNREAD = (
 _TUNES_JAVA = "it tunes Java's own code; librdkafka, which talks to Kafka here, has nothing like it"
 _PLUGINS = "Java plugins cannot be loaded; connectors are Python packages that are installed beside herdmesh"
 _METRICS = "metrics are served for Prometheus, on the port of --listen + 1000"
-_PROVIDERS = "config providers are not built yet: ${...} in a value is taken as it is written"
 _VERSIONS = "there is one version of each converter: the installed one"
 #: Of Connect's standalone worker, without meaning here: property -> why.
 UNUSED = {
@@ -67,7 +67,6 @@ UNUSED = {
     **dict.fromkeys(
         ("metrics.sample.window.ms", "metrics.num.samples", "metrics.recording.level", "metric.reporters"), _METRICS
     ),
-    "config.providers": _PROVIDERS,
     "client.dns.lookup": "clients try every address of a name (use_all_dns_ips)",
     "offset.flush.timeout.ms": "a commit takes as long as Kafka and the disk need, at most a minute",
     "header.converter.plugin.version": _VERSIONS,
@@ -79,7 +78,6 @@ UNUSED = {
 UNUSED_PREFIXES = {
     "listeners.https.": _REST,
     "admin.listeners.https.": _REST,
-    "config.providers.": _PROVIDERS,
     "metrics.context.": _METRICS,
     "internal.key.converter.": "Connect ignores it too",
     "internal.value.converter.": "Connect ignores it too",
