@@ -62,6 +62,10 @@ PARTS = {
         ("tests/replay/test_compaction_*.py", "tests/replay/test_java_rules.py", "tests/replay/test_real_cleaner.py"),
     ),
     "fuzz": Part("random raw records into both topics", ("tests/replay/test_fuzz*.py",)),
+    "records": Part(
+        "100,000 random byte strings, and as many random values, through every converter",
+        ("tests/replay/test_records_fuzz.py",),
+    ),
     "java": Part(
         "a live Java Connect worker on the same topics, in both directions", ("tests/integration/test_java_*.py",)
     ),

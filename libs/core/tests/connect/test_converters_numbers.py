@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect.converters import CONVERTERS, Converter, make_converter
-from herdmesh.connect.data import Float32, Header, Int8, Int16, Int32, Int64
+from herdmesh.connect.data import Float32, Header, Int8, Int16, Int32, Int64, JavaDate
 from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.schemas import FLOAT32, FLOAT64, INT32, INT64, STRING, Schema
 from libs.core.tests.connect.converter_values import values
@@ -70,3 +70,16 @@ def test_random_bytes_and_values_give_a_value_or_a_connect_error(name: str) -> N
             one.read(data)
         with contextlib.suppress(ConnectError):
             one.write(chance.choice(odd), chance.choice(schemas))
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [
+        (0, b"Thu Jan 01 00:00:00 UTC 1970"),
+        (2**63 - 1, b"Sun Aug 17 07:12:55 UTC 292278994"),
+        (-(2**63), b"Sun Dec 02 16:47:04 UTC 292269055"),
+    ],
+)
+def test_a_date_of_any_year_is_text_as_java_prints_it(milliseconds: int, text: bytes) -> None:
+    made = make_converter("value.converter", {"value.converter": "String"}, role="value")
+    assert made.write(JavaDate(milliseconds), None) == text

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from herdmesh.connect.data import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, MapKey, Struct
 from herdmesh.connect.errors import DataError
+from herdmesh.connect.gregorian import EPOCH, day_at
 from herdmesh.connect.javanumbers import double_text, float_text
 from herdmesh.connect.schemas import Schema
 
@@ -52,7 +53,7 @@ _NUMBERS: dict[str, tuple[type[object], str]] = {
 }
 """What a plain number is under a schema."""
 
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_DAYS = ("Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -180,5 +181,10 @@ def decimal_text(value: Decimal) -> str:
 
 def _date_text(value: JavaDate) -> str:
     """`java.util.Date.toString` in UTC: `Tue Jan 03 06:30:01 UTC 2017`."""
-    at = value.to_datetime()
-    return f"{_DAYS[at.weekday()]} {_MONTHS[at.month - 1]} {at:%d %H:%M:%S} UTC {at.year:04d}"
+    days, of_day_ms = divmod(int(value), 86_400_000)
+    day = day_at(days + EPOCH)
+    minutes, seconds = divmod(of_day_ms // 1000, 60)
+    clock = f"{minutes // 60:02d}:{minutes % 60:02d}:{seconds:02d}"
+    # Java counts years before 1 as 1, 2, ... and says nothing of the era; no year is padded.
+    year = day.year if day.year > 0 else 1 - day.year
+    return f"{_DAYS[day.weekday - 1]} {_MONTHS[day.month - 1]} {day.day:02d} {clock} UTC {year}"
