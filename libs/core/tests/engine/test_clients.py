@@ -42,7 +42,6 @@ def test_a_sources_clients_log_in_as_its_producer_unless_they_have_a_login() -> 
 @pytest.mark.parametrize(
     ("name", "value", "field"),
     [
-        ("fetch.min.byte", "1", "consumer.override.fetch.min.byte"),
         ("ssl.ca.location", "absent.pem", "consumer.override.ssl.ca.location"),
         ("ssl.cipher.suites", "none-such", "consumer.override.ssl.cipher.suites"),
     ],

@@ -228,8 +228,8 @@ def test_a_task_class_that_is_none_is_named(kafka_topics: Kafka, path: str) -> N
     assert failed.value.error_class is ErrorClass.BAD_CONFIG
 
 
-def test_an_unknown_client_setting_is_named(kafka_topics: Kafka) -> None:
-    config = {"topics": "t", "consumer.override.fetch.sometimes": "5"}
-    with pytest.raises(Exception, match=r"fetch\.sometimes") as failed:
+def test_an_unusable_client_setting_is_named(kafka_topics: Kafka) -> None:
+    config = {"topics": "t", "consumer.override.fetch.min.bytes": "many"}
+    with pytest.raises(Exception, match=r"fetch\.min\.bytes") as failed:
         run_here(make_spec(kafka_topics.bootstrap, "c", LIST_SINK, config))
     assert failure.error_class(failed.value) is ErrorClass.BAD_CONFIG
