@@ -165,16 +165,19 @@ class SinkChain:
         self._steps.close()
 
     def _run_many(self, batch: Batch, attempts: Attempts) -> list[Batch]:
-        key_schemas, keys = self._key.read_many(batch.keys) if self._keyed and batch.keys else (None, batch.keys)
+        key_schemas, keys = (
+            self._key.for_topic(batch.topic).read_many(batch.keys) if self._keyed and batch.keys else (None, batch.keys)
+        )
         value_schemas: Schema | list[Schema | None] | None
         values: Sequence[Any]
         if self._lazy and attempts is STRICT:  # who goes on without a record must know of it now
             value_schemas, values = self._value.read_schema, LazyColumn(batch.values, partial(self._decoded, batch))
         else:
-            value_schemas, values = self._value.read_many(batch.values)
+            value_schemas, values = self._value.for_topic(batch.topic).read_many(batch.values)
         headers: Sequence[list[Any]] = batch.headers
         if self._headed and headers:
-            headers = [[self._header.read_header(name, raw) for name, raw in one] for one in headers]
+            header = self._header.for_topic(batch.topic)
+            headers = [[header.read_header(name, raw) for name, raw in one] for one in headers]
         made: list[Batch] = []
         for start, stop, key_schema, value_schema in _runs(len(batch.values), key_schemas, value_schemas):
             whole = stop - start == len(batch.values)
@@ -208,15 +211,17 @@ class SinkChain:
         key_schema, key = None, batch.keys[at] if batch.keys else None
         if self._keyed and batch.keys:
             raw_key = key
-            key_schema, key = attempts.attempt(lambda: self._key.read(raw_key), KEY_CONVERTER, self._key, batch, at)
+            key_schema, key = attempts.attempt(
+                lambda: self._key.for_topic(batch.topic).read(raw_key), KEY_CONVERTER, self._key, batch, at
+            )
         value_schema, value = attempts.attempt(
-            lambda: self._value.read(batch.values[at]), VALUE_CONVERTER, self._value, batch, at
+            lambda: self._value.for_topic(batch.topic).read(batch.values[at]), VALUE_CONVERTER, self._value, batch, at
         )
         headers: list[Any] = batch.headers[at] if batch.headers else []
         if self._headed:
             raw = headers
             headers = attempts.attempt(
-                lambda: [self._header.read_header(name, data) for name, data in raw],
+                lambda: [self._header.for_topic(batch.topic).read_header(name, data) for name, data in raw],
                 HEADER_CONVERTER, self._header, batch, at,
             )  # fmt: skip
         return (key, value, batch.topic, headers), Shape(key_schema, value_schema)
@@ -260,18 +265,17 @@ class SourceChain:
         return [self._written(done) for done in _by_topic(loop.run(batch))]
 
     def _written(self, batch: Batch) -> Batch:
-        headers = [[self._written_header(one) for one in headers] for headers in batch.headers]
+        key, value = self._key.for_topic(batch.topic), self._value.for_topic(batch.topic)
+        header = self._header.for_topic(batch.topic)
+        headers = [[(one.key, header.write_header(one)) for one in headers] for headers in batch.headers]
         return replace(
             batch,
-            keys=self._key.write_many(batch.keys, batch.key_schema) if batch.keys else (),
-            values=self._value.write_many(batch.values, batch.value_schema),
+            keys=key.write_many(batch.keys, batch.key_schema) if batch.keys else (),
+            values=value.write_many(batch.values, batch.value_schema),
             headers=headers,
             key_schema=None,
             value_schema=None,
         )
-
-    def _written_header(self, header: Header) -> tuple[str, bytes | None]:
-        return header.key, self._header.write_header(header)
 
     def _run_each(self, batch: Batch, attempts: Attempts) -> list[Batch]:
         made = _Collected(batch)
@@ -290,14 +294,18 @@ class SourceChain:
 
     def _write_one(self, cells: Cells, shape: Shape, batch: Batch, at: int, attempts: Attempts) -> Cells:
         key, value, topic, headers = cells
+        to = topic or ""
         raw_headers = attempts.attempt(
-            lambda: [self._written_header(one) for one in headers], HEADER_CONVERTER, self._header, batch, at
-        )
+            lambda: [(one.key, self._header.for_topic(to).write_header(one)) for one in headers],
+            HEADER_CONVERTER, self._header, batch, at,
+        )  # fmt: skip
         raw_key = None
         if batch.keys or key is not None or shape.key is not None:
-            raw_key = attempts.attempt(lambda: self._key.write(key, shape.key), KEY_CONVERTER, self._key, batch, at)
+            raw_key = attempts.attempt(
+                lambda: self._key.for_topic(to).write(key, shape.key), KEY_CONVERTER, self._key, batch, at
+            )
         raw_value = attempts.attempt(
-            lambda: self._value.write(value, shape.value), VALUE_CONVERTER, self._value, batch, at
+            lambda: self._value.for_topic(to).write(value, shape.value), VALUE_CONVERTER, self._value, batch, at
         )
         return raw_key, raw_value, topic, cast("list[Header]", raw_headers)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from herdmesh.connect.config import ConfigDef, RawConfig
 from herdmesh.connect.data import Header
@@ -39,6 +39,10 @@ class HeaderConverter(ABC):
     @abstractmethod
     def _set_up(self, settings: dict[str, Any]) -> None:
         """Take the parsed settings."""
+
+    def for_topic(self, _topic: str, /) -> Self:
+        """The converter of this topic's records: itself, unless topics differ for it."""
+        return self
 
     @abstractmethod
     def read_header(self, name: str, data: bytes | None) -> Header:
