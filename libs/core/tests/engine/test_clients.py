@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+from confluent_kafka import OFFSET_INVALID
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import TaskKind, clients
@@ -52,3 +55,9 @@ def test_settings_that_make_no_client_are_the_configs_fault(name: str, value: st
     with pytest.raises(ConfigError) as refused:
         clients.consumer(spec, "g", sink_settings(spec).consumer)
     assert refused.value.field == field
+
+
+def test_an_answer_without_an_offset_is_asked_for_again() -> None:
+    answers = [SimpleNamespace(offset=OFFSET_INVALID), SimpleNamespace(offset=0)]
+    assert clients.retried(lambda: clients.offset_of(answers.pop(0))) == 0
+    assert not answers

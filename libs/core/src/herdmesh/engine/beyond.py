@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.connect import offsets_topic
-from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
+from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, offset_of, retried
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 
@@ -45,7 +45,7 @@ class Beyond:
                 isolation_level=IsolationLevel.READ_UNCOMMITTED,
                 request_timeout=CALL_TIMEOUT_S,
             )
-            return {one.partition: future.result().offset for one, future in found.items()}
+            return {one.partition: offset_of(future.result()) for one, future in found.items()}
 
         return retried(answered, also=KafkaError.UNKNOWN_TOPIC_OR_PART)
 

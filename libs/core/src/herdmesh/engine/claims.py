@@ -114,7 +114,7 @@ class ClaimCheck:
         def answered() -> int:
             asked, self._asked = self._asked or self._ask(claim), None
             try:
-                return asked.result().offset
+                return clients.offset_of(asked.result())
             except KafkaException as error:
                 if error.args[0].code() == _NO_LEADER:
                     self._tell_why(claim)

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.connect.connector import PartitionId
-from herdmesh.engine.clients import CALL_TIMEOUT_S, retried
+from herdmesh.engine.clients import CALL_TIMEOUT_S, offset_of, retried
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import ForeignMembers, TaskFailed
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, GroupFinisher
@@ -143,7 +143,7 @@ def ranges(
             untyped.list_offsets(dict.fromkeys(asked, spec), request_timeout=CALL_TIMEOUT_S)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         ]
-        return [{(one.topic, one.partition): future.result().offset for one, future in each.items()} for each in both]
+        return [{(one.topic, one.partition): offset_of(future.result()) for one, future in each.items()} for each in both]
 
     beginnings, ends = retried(answered)
     return {

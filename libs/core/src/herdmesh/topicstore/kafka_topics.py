@@ -260,7 +260,10 @@ class TopicAdmin:
         except KafkaException as failure:
             await self._refresh({topic for topic, _ in shards})
             raise LogUnavailable(str(failure)) from failure
-        return tuple(int(found[shard].offset) for shard in shards)
+        offsets = tuple(int(found[shard].offset) for shard in shards)
+        if min(offsets) < 0:  # a broker that has just started may answer without one, and that is no end of a log
+            raise LogUnavailable(f"the broker does not know the offsets of {shards[offsets.index(min(offsets))]} yet")
+        return offsets
 
     async def _refresh(self, topics: set[str]) -> None:
         """Look the leaders up again. The client asks with the leader epoch it knows, and after a broker's restart it

@@ -19,6 +19,7 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
+from herdmesh.engine.clients import offset_of
 from herdmesh.engine.contract import TaskKind
 from herdmesh.engine.ownership import owns
 from herdmesh.engine.settings import SinkSettings, sink_settings
@@ -136,7 +137,7 @@ class IdleWatch:
 
     def remember_sign(self, unit: UnitId, spec: TaskSpec) -> None:
         """Take a source's sign before its run begins. Called in a thread, because it is an author's code."""
-        self._signs[unit] = self._specs.sign(spec)
+        self._signs[unit] = self._specs.sign(unit, spec)
 
     async def _wait_for_source(self, instruction: WatchTask) -> None:
         unit, spec = instruction.unit, instruction.spec
@@ -144,7 +145,9 @@ class IdleWatch:
         wake_s = (instruction.wake_after_ms or _SOURCE_WAKE_MS_DEFAULT) / 1000
         while True:
             await asyncio.sleep(wake_s if before is None else min(wake_s, _SIGN_INTERVAL_S))
-            sign = await in_thread(f"sign of {unit}", lambda: self._specs.sign(spec)) if before is not None else None
+            sign = None
+            if before is not None:
+                sign = await in_thread(f"sign of {unit}", lambda: self._specs.sign(unit, spec))
             if sign is None or sign != before:
                 break
         self._sources.pop(unit, None)
@@ -184,9 +187,12 @@ class IdleWatch:
         pause_s = (now - begun) / _METADATA_SHARE
         self._metadata_due = now + min(max(_METADATA_INTERVAL_S, pause_s), _METADATA_INTERVAL_S_MAX)
         if partitions != self._partitions:
+            # A topic of the same name that comes later is another, with offsets from 0.
+            gone = self._partitions.keys() - partitions.keys()
             self._partitions = partitions
             for idle in self._sinks.values():
                 idle.owned = None
+                idle.known = {partition: end for partition, end in idle.known.items() if partition[0] not in gone}
 
     def _owned(self, idle: _Idle) -> list[PartitionId]:
         if idle.owned is None:
@@ -256,7 +262,7 @@ class IdleWatch:
         failure: KafkaException | None = None
         for asked_of, future in futures.items():
             try:
-                ends[(asked_of.topic, asked_of.partition)] = future.result(_CALL_TIMEOUT_S + 1.0).offset
+                ends[(asked_of.topic, asked_of.partition)] = offset_of(future.result(_CALL_TIMEOUT_S + 1.0))
             except KafkaException as error:
                 failure = error
         if failure is not None:
