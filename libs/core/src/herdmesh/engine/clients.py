@@ -152,6 +152,18 @@ def _made(client: Callable[[Any], T], prefix: str, config: Mapping[str, Any]) ->
         raise ConfigError(f"{prefix}{key}: {text}", field=prefix + key) from error
 
 
+def offset_of(answer: Any) -> int:
+    """The offset in an answer to `list_offsets`.
+
+    Raises:
+        KafkaException: LEADER_NOT_AVAILABLE, worth repeating: a broker that has just started may answer without one
+            (OFFSET_INVALID, seen in `make chaos`), and that is no end of a partition.
+    """
+    if answer.offset < 0:
+        raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, "the broker does not know the offset yet"))
+    return answer.offset
+
+
 def retried(call: Callable[[], T], *, also: int | None = None) -> T:
     """Repeat a question to Kafka while its answer is that a coordinator or leader is not ready yet.
 
