@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
 from typing import Final, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from herdmesh.connect.client_overrides import OVERRIDE_ALLOWLIST, OVERRIDE_POLICY, policy_of
 from herdmesh.connect.client_security import client_access
-from herdmesh.connect.config_providers.resolver import ConfigProviders
+from herdmesh.connect.client_settings import client_settings
+from herdmesh.connect.config_providers.resolver import ConfigProviders, Resolved
 from herdmesh.connect.errors import ConfigError
 from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
 
@@ -65,7 +65,7 @@ class WorkerSettings(ServiceSettings):
         "own; -1 = 2, and 0 with spark_master, where each would hold an executor's core",
     )
     share_ms: int = Field(default=2_000, ge=0, description="how long a run goes on once another task waits")
-    stop_timeout_ms: int = Field(default=10_000, ge=0, description="a run that takes longer to stop is killed")
+    stop_timeout_ms: int = Field(default=5_000, ge=0, description="a run that takes longer to stop is killed")
     leave_timeout_ms: int = Field(default=10_000, ge=0, description="how long the herder may take to move all away")
     watch_interval_ms: int = Field(default=150, ge=10, description="how often idle sinks' partitions are looked at")
     spark_master: str = Field(default="", description="empty = local[slots]")
@@ -82,7 +82,7 @@ class WorkerSettings(ServiceSettings):
         try:
             policy_of(self.worker_config())
             for client in _CLIENTS:
-                client_access(client, self.worker_config())
+                client_settings(client, self.worker_config(), {})
         except ConfigError as error:
             raise ValueError(f"{error} ({error.fix})") from error
         return self
@@ -101,6 +101,13 @@ class WorkerSettings(ServiceSettings):
 
     def worker_config(self) -> dict[str, str | None]:
         """Defaults that a connector's config overrides, under Connect's names."""
+        return dict(_resolved(tuple(self._written().items())).config)
+
+    def worker_secrets(self) -> frozenset[str]:
+        """What references in the worker's own properties were resolved to: whoever gets `worker_config` hides them."""
+        return _resolved(tuple(self._written().items())).secrets
+
+    def _written(self) -> dict[str, str | None]:
         schemas_default = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
         config: dict[str, str | None] = {
             "group.id": self.group_id,
@@ -116,14 +123,14 @@ class WorkerSettings(ServiceSettings):
         }
         if self.offset_storage_file:
             config["offset.storage.file.filename"] = self.offset_storage_file
-        return dict(_resolved(tuple(config.items())))
+        return config
 
 
 @functools.lru_cache(maxsize=8)
-def _resolved(config: tuple[tuple[str, str | None], ...]) -> Mapping[str, str | None]:
+def _resolved(config: tuple[tuple[str, str | None], ...]) -> Resolved:
     """The worker's own references are resolved once, with providers of their own, as in Connect. Raises ConfigError."""
     providers = ConfigProviders.of(dict(config))
     try:
-        return providers.resolve(dict(config)).config
+        return providers.resolve(dict(config))
     finally:
         providers.close()

@@ -8,11 +8,11 @@ one, so a new owner that hears the report meets no old one. A run that will not 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
+from herdmesh.engine.contract import ErrorClass, Progress, Rate, RunEnd
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import (
@@ -27,7 +27,8 @@ from herdmesh.worker.state.model import (
     UnitId,
 )
 from herdmesh.worker.state.progress import added, caught_up
-from herdmesh.worker.state.runs import Run, to_ask
+from herdmesh.worker.state.runs import Run
+from herdmesh.worker.state.slots import Queue, to_ask
 
 _START_COUNTS_MAX = 10_000
 
@@ -39,7 +40,7 @@ class TaskLimits:
     slots: int = 8
     share_ms: int = 2_000
     """How long a run that has work may go on once another task waits for its slot."""
-    stop_timeout_ms: int = 10_000
+    stop_timeout_ms: int = 5_000
     """How long a run may take to commit and end before its process is killed."""
     lost_runs_max: int = 3
     """So many runs in a row may be lost without a word before the task is FAILED."""
@@ -57,6 +58,7 @@ class Task:
     target: TargetState
     has_committed: bool
     conditions: tuple[Condition, ...] = ()
+    traceparent: str = ""
     phase: Phase = Phase.NEW
     state: RunState = RunState.UNASSIGNED
     """As reported and written."""
@@ -82,7 +84,8 @@ class Tasks:
         self._limits = limits
         self._tasks: dict[UnitId, Task] = {}
         self._by_run: dict[str, Task] = {}
-        self._queue: deque[UnitId] = deque()
+        self._queue = Queue()
+        self._rates: dict[str, Rate] = {}
         self._runs_made = 0
         self._held_until: float | None = None
         self._start_counts: dict[UnitId, int] = {}
@@ -99,6 +102,12 @@ class Tasks:
     def get(self, unit: UnitId) -> Task | None:
         """The task, None when it is not held."""
         return self._tasks.get(unit)
+
+    def is_run_by(self, unit: UnitId, run_id: str) -> bool:
+        """True while that run is the task's, and was not told to stop."""
+        task = self._tasks.get(unit)
+        run = task.run if task is not None else None
+        return run is not None and run.run_id == run_id and run.stop_by is None and run.outcome is None
 
     def start_count(self, unit: UnitId) -> int:
         """How often the worker was told to start it, also before it was last given up."""
@@ -143,6 +152,7 @@ class Tasks:
             del self._start_counts[next(iter(self._start_counts))]
         task = Task(event.unit, event.assignment, spec, event.target, event.has_committed, event.conditions)
         task.progress = Progress(config_offset=event.config_offset)
+        task.traceparent = event.traceparent
         self._tasks[event.unit] = task
         if event.target is not TargetState.STARTED:
             return self._to_paused(task)
@@ -174,6 +184,30 @@ class Tasks:
         # A run that was told to stop for the pause ends first; its end sees the new target.
         return self._paused_to_queued(task, now) if task.phase is Phase.PAUSED else []
 
+    def set_rate(self, connector: str, rate: Rate) -> list[Instruction]:
+        """Tell the connector's runs how much each may take; those that come later are told when they begin.
+
+        Remembered until the session ends, also without a task: the leader does not repeat what it has told.
+        """
+        self._rates[connector] = rate
+        return [
+            instructions.RateRun(task.run.run_id, rate)
+            for task in self._by_run.values()
+            if task.unit.connector == connector and task.run is not None and task.run.took_over
+        ]
+
+    def forget_rates(self) -> list[Instruction]:
+        """Nobody tells how much other workers' tasks take: each goes back to its equal part."""
+        out: list[Instruction] = []
+        for connector in list(self._rates):
+            out += self.set_rate(connector, Rate())
+        self._rates.clear()
+        return out
+
+    def _tell_rate(self, task: Task) -> list[Instruction]:
+        rate = self._rates.get(task.unit.connector)
+        return [] if rate is None or task.run is None else [instructions.RateRun(task.run.run_id, rate)]
+
     # --- runs
 
     def run_hello(self, run_id: str, pid: int) -> list[Instruction]:
@@ -195,9 +229,10 @@ class Tasks:
             task.phase = Phase.RUNNING
         if progress.records_in > 0:
             task.lost_runs = 0
+        rated = [] if task.run.took_over else self._tell_rate(task)
         task.run.took_over = True
         task.run.progress = progress
-        return [*self._progressed(task, task.run, progress), *self._ask_to_share(now)]
+        return [*self._progressed(task, task.run, progress), *rated, *self._ask_to_share(now)]
 
     def run_said_end(self, run_id: str, outcome: events.RunFinished | Failure) -> list[Instruction]:
         """The run said how it ends; what follows waits until its process is gone (`run_ended`)."""
@@ -225,6 +260,12 @@ class Tasks:
         if task is None or task.phase is not Phase.IDLE or task.run_count != idle_id:
             return []
         return [instructions.UnwatchTask(unit), *self._to_queued(task, now)]
+
+    def reload(self, unit: UnitId, run_id: str, now: float) -> list[Instruction]:
+        """Values that the run was given have changed: the task goes on in a run that gets the new ones."""
+        if not self.is_run_by(unit, run_id):
+            return []
+        return self._stop_run(self._tasks[unit], "values that its config refers to have changed", now)
 
     def hold_runs(self, until: float) -> None:
         """Begin no run before `until` or `release_runs`: whether the tasks are still ours is not known now."""
@@ -269,6 +310,11 @@ class Tasks:
     def _paused_to_queued(self, task: Task, now: float) -> list[Instruction]:
         out = self._say(task, RunState.RUNNING) if task.confirmed else []
         return [*out, *self._to_queued(task, now)]
+
+    def _to_waiting(self, task: Task, until: float) -> list[Instruction]:
+        task.phase = Phase.WAITING
+        task.retry_at = until
+        return []
 
     def _to_paused(self, task: Task) -> list[Instruction]:
         out: list[Instruction] = [instructions.UnwatchTask(task.unit)] if task.phase is Phase.IDLE else []
@@ -340,6 +386,8 @@ class Tasks:
             out = self._confirm(task)
             if task.target is TargetState.PAUSED:
                 return [*out, *self._to_paused(task)]
+            if outcome.reason is RunEnd.YIELDED and outcome.wake_after_ms > 0:
+                return [*out, *self._to_waiting(task, now + outcome.wake_after_ms / 1000)]
             if outcome.reason is RunEnd.QUIET or (outcome.reason is RunEnd.YIELDED and self._may_rest(outcome)):
                 return [*out, *self._to_idle(task, outcome)]
             return [*out, *self._to_queued(task, now)]
@@ -351,7 +399,7 @@ class Tasks:
         return self._lost(task, error or "its process ended without a word", now)
 
     def _may_rest(self, outcome: events.RunFinished) -> bool:
-        return bool(self._queue) and (outcome.wake_after_ms > 0 or caught_up(outcome.progress))
+        return bool(self._queue) and caught_up(outcome.progress)
 
     def _lost(self, task: Task, error: str, now: float) -> list[Instruction]:
         task.lost_runs += 1
@@ -361,16 +409,15 @@ class Tasks:
             return self._to_failed(task, Failure(message, error, ErrorClass.RETRIABLE))
         if task.lost_runs == 1:
             return self._to_queued(task, now)
-        task.phase = Phase.WAITING
-        task.retry_at = now + self._limits.lost_backoff_ms * 2 ** (task.lost_runs - 2) / 1000
-        return []
+        return self._to_waiting(task, now + self._limits.lost_backoff_ms * 2 ** (task.lost_runs - 2) / 1000)
 
     # --- slots
 
     def _fill_slots(self, now: float) -> list[Instruction]:
         out: list[Instruction] = []
         while self._queue and len(self._by_run) < self._limits.slots and self._held_until is None:
-            out.append(self._submit(self._tasks[self._queue.popleft()], now))
+            running = Counter(task.unit.connector for task in self._by_run.values())
+            out.append(self._submit(self._tasks[self._queue.pop(running)], now))
         return [*out, *self._ask_to_share(now)]
 
     def _submit(self, task: Task, now: float) -> Instruction:
@@ -381,14 +428,20 @@ class Tasks:
         task.phase = Phase.STARTING
         self._by_run[run_id] = task
         self._moved[task.unit] = None
+        traceparent, task.traceparent = task.traceparent, ""
         return instructions.SubmitRun(
-            run_id, task.unit, task.spec, task.has_committed, task.assignment, task.progress.config_offset
+            run_id, task.unit, task.spec, task.has_committed, task.assignment, task.progress.config_offset, traceparent
         )
 
     def _ask_to_share(self, now: float) -> list[Instruction]:
-        runs = [task.run for task in self._by_run.values() if task.run is not None]
+        if not self._queue:
+            return []
+        runs: dict[str, list[Run]] = {}
+        for task in self._by_run.values():
+            if task.run is not None:
+                runs.setdefault(task.unit.connector, []).append(task.run)
         out: list[Instruction] = []
-        for run, run_ms in to_ask(runs, len(self._queue), self._limits.share_ms, now):
+        for run, run_ms in to_ask(runs, self._queue.counts(), self._limits.share_ms, now):
             run.shared = True
             out.append(instructions.ShareRun(run.run_id, run_ms))
         return out
