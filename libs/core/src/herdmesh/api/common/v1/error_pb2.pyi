@@ -104,6 +104,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_TOPIC_TRACKING_DISABLED (FAILED_PRECONDITION): topic tracking, or its reset, is switched off in the settings."""
     ERROR_REASON_OFFSETS_REFUSED: _ErrorReason.ValueType  # 40
     """ERROR_REASON_OFFSETS_REFUSED (FAILED_PRECONDITION): the connector does not take these offsets; the message is its own."""
+    ERROR_REASON_DEAD_LETTERS_REFUSED: _ErrorReason.ValueType  # 41
+    """ERROR_REASON_DEAD_LETTERS_REFUSED (FAILED_PRECONDITION): the connector has no such letters, or they cannot be put back; the message says why."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason names one cause each. The gRPC code that carries it is given per value."""
@@ -190,4 +192,6 @@ ERROR_REASON_TOPIC_TRACKING_DISABLED: ErrorReason.ValueType  # 39
 """ERROR_REASON_TOPIC_TRACKING_DISABLED (FAILED_PRECONDITION): topic tracking, or its reset, is switched off in the settings."""
 ERROR_REASON_OFFSETS_REFUSED: ErrorReason.ValueType  # 40
 """ERROR_REASON_OFFSETS_REFUSED (FAILED_PRECONDITION): the connector does not take these offsets; the message is its own."""
+ERROR_REASON_DEAD_LETTERS_REFUSED: ErrorReason.ValueType  # 41
+"""ERROR_REASON_DEAD_LETTERS_REFUSED (FAILED_PRECONDITION): the connector has no such letters, or they cannot be put back; the message says why."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -29,7 +29,7 @@ from herdmesh.api.herder.v1 import connector_pb2 as herdmesh_dot_api_dot_herder_
 from herdmesh.api.worker.v1 import worker_service_pb2 as herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+herdmesh/api/herder/v1/admin_messages.proto\x12\x16herdmesh.api.herder.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a&herdmesh/api/herder/v1/connector.proto\x1a+herdmesh/api/worker/v1/worker_service.proto\"\x14\n\x12ListPluginsRequest\"z\n\x13ListPluginsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12/\n\x07plugins\x18\x02 \x03(\x0b\x32\x1e.herdmesh.api.common.v1.Plugin\"&\n\x10GetPluginRequest\x12\x12\n\nclass_name\x18\x01 \x01(\t\"\xac\x01\n\x11GetPluginResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12.\n\x06plugin\x18\x02 \x01(\x0b\x32\x1e.herdmesh.api.common.v1.Plugin\x12\x33\n\x06\x66ields\x18\x03 \x03(\x0b\x32#.herdmesh.api.worker.v1.ConfigField\"!\n\x11ListTopicsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"X\n\x12ListTopicsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x0e\n\x06topics\x18\x02 \x03(\t\"6\n\x12ResetTopicsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"I\n\x13ResetTopicsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x14\n\x12ListWorkersRequest\"z\n\x13ListWorkersResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12/\n\x07workers\x18\x02 \x03(\x0b\x32\x1e.herdmesh.api.herder.v1.Worker\";\n\x12\x44rainWorkerRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\"y\n\x13\x44rainWorkerResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12.\n\x06worker\x18\x02 \x01(\x0b\x32\x1e.herdmesh.api.herder.v1.Worker\"=\n\x14UndrainWorkerRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\"{\n\x15UndrainWorkerResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12.\n\x06worker\x18\x02 \x01(\x0b\x32\x1e.herdmesh.api.herder.v1.Worker\"\xf7\x01\n\nDeadLetter\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x0b\n\x03key\x18\x03 \x01(\x0c\x12\r\n\x05value\x18\x04 \x01(\x0c\x12K\n\rerror_headers\x18\x05 \x03(\x0b\x32\x34.herdmesh.api.herder.v1.DeadLetter.ErrorHeadersEntry\x12(\n\x04time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x1a\x33\n\x11\x45rrorHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"M\n\x16ListDeadLettersRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\"\x9b\x01\n\x17ListDeadLettersResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x33\n\x07letters\x18\x02 \x03(\x0b\x32\".herdmesh.api.herder.v1.DeadLetter\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\"q\n\x18ReplayDeadLettersRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x33\n\x07letters\x18\x03 \x03(\x0b\x32\".herdmesh.api.herder.v1.DeadLetter\"g\n\x19ReplayDeadLettersResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x16\n\x0ereplayed_count\x18\x02 \x01(\x03\"p\n\x0bLoggerEntry\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x0e\n\x06logger\x18\x02 \x01(\t\x12\r\n\x05level\x18\x03 \x01(\t\x12/\n\x0bmodify_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"#\n\x11GetLoggersRequest\x12\x0e\n\x06logger\x18\x01 \x01(\t\"~\n\x12GetLoggersResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\x07loggers\x18\x02 \x03(\x0b\x32#.herdmesh.api.herder.v1.LoggerEntry\"Y\n\x11SetLoggersRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06logger\x18\x02 \x01(\t\x12\r\n\x05level\x18\x03 \x01(\t\x12\x11\n\tworker_id\x18\x04 \x01(\t\"Z\n\x12SetLoggersResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x10\n\x08\x61\x66\x66\x65\x63ted\x18\x02 \x03(\t\"\x13\n\x11GetClusterRequest\"\x84\x02\n\x12GetClusterResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x11\n\tleader_id\x18\x04 \x01(\t\x12\x16\n\x0eleader_address\x18\x05 \x01(\t\x12\r\n\x05\x65poch\x18\x06 \x01(\x03\x12/\n\x07workers\x18\x07 \x03(\x0b\x32\x1e.herdmesh.api.herder.v1.Worker\x12\x13\n\x0bstart_count\x18\x08 \x01(\x03\x12\x15\n\radopted_count\x18\t \x01(\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+herdmesh/api/herder/v1/admin_messages.proto\x12\x16herdmesh.api.herder.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a&herdmesh/api/herder/v1/connector.proto\x1a+herdmesh/api/worker/v1/worker_service.proto\"\x14\n\x12ListPluginsRequest\"z\n\x13ListPluginsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12/\n\x07plugins\x18\x02 \x03(\x0b\x32\x1e.herdmesh.api.common.v1.Plugin\"&\n\x10GetPluginRequest\x12\x12\n\nclass_name\x18\x01 \x01(\t\"\xac\x01\n\x11GetPluginResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12.\n\x06plugin\x18\x02 \x01(\x0b\x32\x1e.herdmesh.api.common.v1.Plugin\x12\x33\n\x06\x66ields\x18\x03 \x03(\x0b\x32#.herdmesh.api.worker.v1.ConfigField\"!\n\x11ListTopicsRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"X\n\x12ListTopicsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x0e\n\x06topics\x18\x02 \x03(\t\"6\n\x12ResetTopicsRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\"I\n\x13ResetTopicsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x14\n\x12ListWorkersRequest\"z\n\x13ListWorkersResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12/\n\x07workers\x18\x02 \x03(\x0b\x32\x1e.herdmesh.api.herder.v1.Worker\";\n\x12\x44rainWorkerRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\"y\n\x13\x44rainWorkerResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12.\n\x06worker\x18\x02 \x01(\x0b\x32\x1e.herdmesh.api.herder.v1.Worker\"=\n\x14UndrainWorkerRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tworker_id\x18\x02 \x01(\t\"{\n\x15UndrainWorkerResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12.\n\x06worker\x18\x02 \x01(\x0b\x32\x1e.herdmesh.api.herder.v1.Worker\":\n\x0cRecordHeader\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x12\n\x05value\x18\x02 \x01(\x0cH\x00\x88\x01\x01\x42\x08\n\x06_value\"\xec\x02\n\nDeadLetter\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x10\n\x03key\x18\x03 \x01(\x0cH\x00\x88\x01\x01\x12\x12\n\x05value\x18\x04 \x01(\x0cH\x01\x88\x01\x01\x12K\n\rerror_headers\x18\x05 \x03(\x0b\x32\x34.herdmesh.api.herder.v1.DeadLetter.ErrorHeadersEntry\x12(\n\x04time\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x35\n\x07headers\x18\x07 \x03(\x0b\x32$.herdmesh.api.herder.v1.RecordHeader\x12\x10\n\x08replayed\x18\x08 \x01(\x08\x12\x0e\n\x06mended\x18\t \x01(\x08\x1a\x33\n\x11\x45rrorHeadersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\x06\n\x04_keyB\x08\n\x06_value\"4\n\x0f\x44\x65\x61\x64LetterPlace\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"\x9f\x02\n\x16ListDeadLettersRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tpage_size\x18\x02 \x01(\x05\x12\x12\n\npage_token\x18\x03 \x01(\t\x12\x34\n\x04view\x18\x04 \x01(\x0e\x32&.herdmesh.api.herder.v1.DeadLetterView\x12\x18\n\x10include_replayed\x18\x05 \x01(\x08\x12\r\n\x05stage\x18\x06 \x01(\t\x12\r\n\x05\x65rror\x18\x07 \x01(\t\x12)\n\x05since\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x37\n\x06places\x18\t \x03(\x0b\x32\'.herdmesh.api.herder.v1.DeadLetterPlace\"\xaa\x01\n\x17ListDeadLettersResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x33\n\x07letters\x18\x02 \x03(\x0b\x32\".herdmesh.api.herder.v1.DeadLetter\x12\x17\n\x0fnext_page_token\x18\x03 \x01(\t\x12\r\n\x05topic\x18\x04 \x01(\t\"\xa5\x01\n\x18ReplayDeadLettersRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x33\n\x07letters\x18\x03 \x03(\x0b\x32\".herdmesh.api.herder.v1.DeadLetter\x12\r\n\x05\x61gain\x18\x04 \x01(\x08\x12\x0f\n\x07\x64ry_run\x18\x05 \x01(\x08\x12\x12\n\npage_token\x18\x06 \x01(\t\"\x81\x01\n\x12ReplayedDeadLetter\x12\x36\n\x05place\x18\x01 \x01(\x0b\x32\'.herdmesh.api.herder.v1.DeadLetterPlace\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x16\n\tpartition\x18\x03 \x01(\x05H\x00\x88\x01\x01\x42\x0c\n\n_partition\"[\n\x11RefusedDeadLetter\x12\x36\n\x05place\x18\x01 \x01(\x0b\x32\'.herdmesh.api.herder.v1.DeadLetterPlace\x12\x0e\n\x06reason\x18\x02 \x01(\t\"\xfa\x01\n\x19ReplayDeadLettersResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x16\n\x0ereplayed_count\x18\x02 \x01(\x03\x12<\n\x08replayed\x18\x03 \x03(\x0b\x32*.herdmesh.api.herder.v1.ReplayedDeadLetter\x12:\n\x07refused\x18\x04 \x03(\x0b\x32).herdmesh.api.herder.v1.RefusedDeadLetter\x12\x17\n\x0fnext_page_token\x18\x05 \x01(\t\"p\n\x0bLoggerEntry\x12\x11\n\tworker_id\x18\x01 \x01(\t\x12\x0e\n\x06logger\x18\x02 \x01(\t\x12\r\n\x05level\x18\x03 \x01(\t\x12/\n\x0bmodify_time\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"#\n\x11GetLoggersRequest\x12\x0e\n\x06logger\x18\x01 \x01(\t\"~\n\x12GetLoggersResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x34\n\x07loggers\x18\x02 \x03(\x0b\x32#.herdmesh.api.herder.v1.LoggerEntry\"Y\n\x11SetLoggersRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06logger\x18\x02 \x01(\t\x12\r\n\x05level\x18\x03 \x01(\t\x12\x11\n\tworker_id\x18\x04 \x01(\t\"Z\n\x12SetLoggersResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x10\n\x08\x61\x66\x66\x65\x63ted\x18\x02 \x03(\t\"\x13\n\x11GetClusterRequest\"\x84\x02\n\x12GetClusterResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x11\n\tleader_id\x18\x04 \x01(\t\x12\x16\n\x0eleader_address\x18\x05 \x01(\t\x12\r\n\x05\x65poch\x18\x06 \x01(\x03\x12/\n\x07workers\x18\x07 \x03(\x0b\x32\x1e.herdmesh.api.herder.v1.Worker\x12\x13\n\x0bstart_count\x18\x08 \x01(\x03\x12\x15\n\radopted_count\x18\t \x01(\x03*i\n\x0e\x44\x65\x61\x64LetterView\x12 \n\x1c\x44\x45\x41\x44_LETTER_VIEW_UNSPECIFIED\x10\x00\x12\x19\n\x15\x44\x45\x41\x44_LETTER_VIEW_FULL\x10\x01\x12\x1a\n\x16\x44\x45\x41\x44_LETTER_VIEW_BRIEF\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,6 +38,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DEADLETTER_ERRORHEADERSENTRY']._loaded_options = None
   _globals['_DEADLETTER_ERRORHEADERSENTRY']._serialized_options = b'8\001'
+  _globals['_DEADLETTERVIEW']._serialized_start=3739
+  _globals['_DEADLETTERVIEW']._serialized_end=3844
   _globals['_LISTPLUGINSREQUEST']._serialized_start=268
   _globals['_LISTPLUGINSREQUEST']._serialized_end=288
   _globals['_LISTPLUGINSRESPONSE']._serialized_start=290
@@ -66,30 +68,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UNDRAINWORKERREQUEST']._serialized_end=1276
   _globals['_UNDRAINWORKERRESPONSE']._serialized_start=1278
   _globals['_UNDRAINWORKERRESPONSE']._serialized_end=1401
-  _globals['_DEADLETTER']._serialized_start=1404
-  _globals['_DEADLETTER']._serialized_end=1651
-  _globals['_DEADLETTER_ERRORHEADERSENTRY']._serialized_start=1600
-  _globals['_DEADLETTER_ERRORHEADERSENTRY']._serialized_end=1651
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=1653
-  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=1730
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=1733
-  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=1888
-  _globals['_REPLAYDEADLETTERSREQUEST']._serialized_start=1890
-  _globals['_REPLAYDEADLETTERSREQUEST']._serialized_end=2003
-  _globals['_REPLAYDEADLETTERSRESPONSE']._serialized_start=2005
-  _globals['_REPLAYDEADLETTERSRESPONSE']._serialized_end=2108
-  _globals['_LOGGERENTRY']._serialized_start=2110
-  _globals['_LOGGERENTRY']._serialized_end=2222
-  _globals['_GETLOGGERSREQUEST']._serialized_start=2224
-  _globals['_GETLOGGERSREQUEST']._serialized_end=2259
-  _globals['_GETLOGGERSRESPONSE']._serialized_start=2261
-  _globals['_GETLOGGERSRESPONSE']._serialized_end=2387
-  _globals['_SETLOGGERSREQUEST']._serialized_start=2389
-  _globals['_SETLOGGERSREQUEST']._serialized_end=2478
-  _globals['_SETLOGGERSRESPONSE']._serialized_start=2480
-  _globals['_SETLOGGERSRESPONSE']._serialized_end=2570
-  _globals['_GETCLUSTERREQUEST']._serialized_start=2572
-  _globals['_GETCLUSTERREQUEST']._serialized_end=2591
-  _globals['_GETCLUSTERRESPONSE']._serialized_start=2594
-  _globals['_GETCLUSTERRESPONSE']._serialized_end=2854
+  _globals['_RECORDHEADER']._serialized_start=1403
+  _globals['_RECORDHEADER']._serialized_end=1461
+  _globals['_DEADLETTER']._serialized_start=1464
+  _globals['_DEADLETTER']._serialized_end=1828
+  _globals['_DEADLETTER_ERRORHEADERSENTRY']._serialized_start=1759
+  _globals['_DEADLETTER_ERRORHEADERSENTRY']._serialized_end=1810
+  _globals['_DEADLETTERPLACE']._serialized_start=1830
+  _globals['_DEADLETTERPLACE']._serialized_end=1882
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_start=1885
+  _globals['_LISTDEADLETTERSREQUEST']._serialized_end=2172
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_start=2175
+  _globals['_LISTDEADLETTERSRESPONSE']._serialized_end=2345
+  _globals['_REPLAYDEADLETTERSREQUEST']._serialized_start=2348
+  _globals['_REPLAYDEADLETTERSREQUEST']._serialized_end=2513
+  _globals['_REPLAYEDDEADLETTER']._serialized_start=2516
+  _globals['_REPLAYEDDEADLETTER']._serialized_end=2645
+  _globals['_REFUSEDDEADLETTER']._serialized_start=2647
+  _globals['_REFUSEDDEADLETTER']._serialized_end=2738
+  _globals['_REPLAYDEADLETTERSRESPONSE']._serialized_start=2741
+  _globals['_REPLAYDEADLETTERSRESPONSE']._serialized_end=2991
+  _globals['_LOGGERENTRY']._serialized_start=2993
+  _globals['_LOGGERENTRY']._serialized_end=3105
+  _globals['_GETLOGGERSREQUEST']._serialized_start=3107
+  _globals['_GETLOGGERSREQUEST']._serialized_end=3142
+  _globals['_GETLOGGERSRESPONSE']._serialized_start=3144
+  _globals['_GETLOGGERSRESPONSE']._serialized_end=3270
+  _globals['_SETLOGGERSREQUEST']._serialized_start=3272
+  _globals['_SETLOGGERSREQUEST']._serialized_end=3361
+  _globals['_SETLOGGERSRESPONSE']._serialized_start=3363
+  _globals['_SETLOGGERSRESPONSE']._serialized_end=3453
+  _globals['_GETCLUSTERREQUEST']._serialized_start=3455
+  _globals['_GETCLUSTERREQUEST']._serialized_end=3474
+  _globals['_GETCLUSTERRESPONSE']._serialized_start=3477
+  _globals['_GETCLUSTERRESPONSE']._serialized_end=3737
 # @@protoc_insertion_point(module_scope)

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from herdmesh.api.common.v1 import connector_pb2 as _connector_pb2
 from herdmesh.api.common.v1 import revision_pb2 as _revision_pb2
 from herdmesh.api.herder.v1 import connector_pb2 as _connector_pb2_1
@@ -22,6 +23,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _DeadLetterView:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DeadLetterViewEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DeadLetterView.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DEAD_LETTER_VIEW_UNSPECIFIED: _DeadLetterView.ValueType  # 0
+    """DEAD_LETTER_VIEW_UNSPECIFIED reads as DEAD_LETTER_VIEW_FULL."""
+    DEAD_LETTER_VIEW_FULL: _DeadLetterView.ValueType  # 1
+    """DEAD_LETTER_VIEW_FULL is everything."""
+    DEAD_LETTER_VIEW_BRIEF: _DeadLetterView.ValueType  # 2
+    """DEAD_LETTER_VIEW_BRIEF leaves out key, value, headers and the stack trace."""
+
+class DeadLetterView(_DeadLetterView, metaclass=_DeadLetterViewEnumTypeWrapper):
+    """DeadLetterView says how much of a letter is told."""
+
+DEAD_LETTER_VIEW_UNSPECIFIED: DeadLetterView.ValueType  # 0
+"""DEAD_LETTER_VIEW_UNSPECIFIED reads as DEAD_LETTER_VIEW_FULL."""
+DEAD_LETTER_VIEW_FULL: DeadLetterView.ValueType  # 1
+"""DEAD_LETTER_VIEW_FULL is everything."""
+DEAD_LETTER_VIEW_BRIEF: DeadLetterView.ValueType  # 2
+"""DEAD_LETTER_VIEW_BRIEF leaves out key, value, headers and the stack trace."""
+Global___DeadLetterView: _TypeAlias = DeadLetterView  # noqa: Y015
 
 @_typing.final
 class ListPluginsRequest(_message.Message):
@@ -390,6 +415,34 @@ class UndrainWorkerResponse(_message.Message):
 Global___UndrainWorkerResponse: _TypeAlias = UndrainWorkerResponse  # noqa: Y015
 
 @_typing.final
+class RecordHeader(_message.Message):
+    """RecordHeader is one header of a record."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """name of the header; a record may have several of one name."""
+    value: _builtins.bytes
+    """value as it is in Kafka. Unset = null."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        value: _builtins.bytes | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "value", b"value"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_value", b"_value", "name", b"name", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___RecordHeader: _TypeAlias = RecordHeader  # noqa: Y015
+
+@_typing.final
 class DeadLetter(_message.Message):
     """DeadLetter is one record of a dead letter queue."""
 
@@ -421,39 +474,86 @@ class DeadLetter(_message.Message):
     VALUE_FIELD_NUMBER: _builtins.int
     ERROR_HEADERS_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
+    HEADERS_FIELD_NUMBER: _builtins.int
+    REPLAYED_FIELD_NUMBER: _builtins.int
+    MENDED_FIELD_NUMBER: _builtins.int
     partition: _builtins.int
     """partition of the queue topic."""
     offset: _builtins.int
     """offset in the queue topic."""
     key: _builtins.bytes
-    """key as read."""
+    """key as read. Unset = null, or left out by the view."""
     value: _builtins.bytes
-    """value as read."""
+    """value as read. Unset = null, or left out by the view."""
+    replayed: _builtins.bool
+    """replayed is true when it was put back."""
+    mended: _builtins.bool
+    """mended is true in a request when key, value, headers and the topic and partition of error_headers are to be put back as they are here, not as they are in the queue."""
     @_builtins.property
     def error_headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
-        """error_headers are the __connect.errors.* headers."""
+        """error_headers are the __connect.errors.* headers of the last failure, by their names; one that is null or missing is not here."""
 
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
-        """time of the record."""
+        """time of the record: what it had before it failed, since a queue keeps no other."""
+
+    @_builtins.property
+    def headers(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordHeader]:
+        """headers of the record besides those of the last failure, in their order. Left out by the brief view."""
 
     def __init__(
         self,
         *,
         partition: _builtins.int = ...,
         offset: _builtins.int = ...,
-        key: _builtins.bytes = ...,
-        value: _builtins.bytes = ...,
+        key: _builtins.bytes | None = ...,
+        value: _builtins.bytes | None = ...,
         error_headers: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         time: _timestamp_pb2.Timestamp | None = ...,
+        headers: _abc.Iterable[Global___RecordHeader] | None = ...,
+        replayed: _builtins.bool = ...,
+        mended: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "key", b"key", "time", b"time", "value", b"value"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["error_headers", b"error_headers", "key", b"key", "offset", b"offset", "partition", b"partition", "time", b"time", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_key", b"_key", "_value", b"_value", "error_headers", b"error_headers", "headers", b"headers", "key", b"key", "mended", b"mended", "offset", b"offset", "partition", b"partition", "replayed", b"replayed", "time", b"time", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__key: _TypeAlias = _typing.Literal["key"]  # noqa: Y015
+    _WhichOneofArgType__key: _TypeAlias = _typing.Literal["_key", b"_key"]  # noqa: Y015
+    _WhichOneofReturnType__value: _TypeAlias = _typing.Literal["value"]  # noqa: Y015
+    _WhichOneofArgType__value: _TypeAlias = _typing.Literal["_value", b"_value"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__key) -> _WhichOneofReturnType__key | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__value) -> _WhichOneofReturnType__value | None: ...
+
+Global___DeadLetter: _TypeAlias = DeadLetter  # noqa: Y015
+
+@_typing.final
+class DeadLetterPlace(_message.Message):
+    """DeadLetterPlace is where a letter is in its queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    partition: _builtins.int
+    """partition of the queue topic."""
+    offset: _builtins.int
+    """offset in the queue topic."""
+    def __init__(
+        self,
+        *,
+        partition: _builtins.int = ...,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset", "partition", b"partition"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DeadLetter: _TypeAlias = DeadLetter  # noqa: Y015
+Global___DeadLetterPlace: _TypeAlias = DeadLetterPlace  # noqa: Y015
 
 @_typing.final
 class ListDeadLettersRequest(_message.Message):
@@ -464,22 +564,50 @@ class ListDeadLettersRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     PAGE_SIZE_FIELD_NUMBER: _builtins.int
     PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    VIEW_FIELD_NUMBER: _builtins.int
+    INCLUDE_REPLAYED_FIELD_NUMBER: _builtins.int
+    STAGE_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    PLACES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """name of the connector."""
     page_size: _builtins.int
     """page_size at most 1000. 0 = 100."""
     page_token: _builtins.str
     """page_token of the page before. Empty = first page."""
+    view: Global___DeadLetterView.ValueType
+    """view of the letters."""
+    include_replayed: _builtins.bool
+    """include_replayed tells also of letters that were put back."""
+    stage: _builtins.str
+    """stage the letters failed in, in any case. Empty = any."""
+    error: _builtins.str
+    """error: text that the exception's class or message contains, in any case. Empty = any."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """since: letters whose time is not before it. Unset = any."""
+
+    @_builtins.property
+    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetterPlace]:
+        """places: only the letters there, at most 1000, replayed or not; those that are not there are left out, and paging and filters do not count."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         page_size: _builtins.int = ...,
         page_token: _builtins.str = ...,
+        view: Global___DeadLetterView.ValueType = ...,
+        include_replayed: _builtins.bool = ...,
+        stage: _builtins.str = ...,
+        error: _builtins.str = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        places: _abc.Iterable[Global___DeadLetterPlace] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "include_replayed", b"include_replayed", "name", b"name", "page_size", b"page_size", "page_token", b"page_token", "places", b"places", "since", b"since", "stage", b"stage", "view", b"view"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -494,15 +622,18 @@ class ListDeadLettersResponse(_message.Message):
     META_FIELD_NUMBER: _builtins.int
     LETTERS_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
     next_page_token: _builtins.str
     """next_page_token for the next page. Empty = last page."""
+    topic: _builtins.str
+    """topic of the queue."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision of the config store that the answer speaks of."""
 
     @_builtins.property
     def letters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetter]:
-        """letters newest first."""
+        """letters of this connector, newest first, and those that do not say whose they are. May be fewer than asked for, even none, with more to come."""
 
     def __init__(
         self,
@@ -510,10 +641,11 @@ class ListDeadLettersResponse(_message.Message):
         meta: _revision_pb2.ResponseMeta | None = ...,
         letters: _abc.Iterable[Global___DeadLetter] | None = ...,
         next_page_token: _builtins.str = ...,
+        topic: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["letters", b"letters", "meta", b"meta", "next_page_token", b"next_page_token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["letters", b"letters", "meta", b"meta", "next_page_token", b"next_page_token", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -521,20 +653,29 @@ Global___ListDeadLettersResponse: _TypeAlias = ListDeadLettersResponse  # noqa: 
 
 @_typing.final
 class ReplayDeadLettersRequest(_message.Message):
-    """ReplayDeadLettersRequest asks to put letters back."""
+    """ReplayDeadLettersRequest asks to put letters back: a sink's to the topics they were read from, a source's through its transformations and converters to the topics that gives."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     LETTERS_FIELD_NUMBER: _builtins.int
+    AGAIN_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """request_id makes a retry return the first outcome. Empty = no retry safety."""
     name: _builtins.str
     """name of the connector."""
+    again: _builtins.bool
+    """again puts letters back that were put back before, too."""
+    dry_run: _builtins.bool
+    """dry_run tells what would be put back where, and changes nothing."""
+    page_token: _builtins.str
+    """page_token of the step before, with a request_id of its own. Empty = the first step, which decides how far all go: letters that come later are not among them."""
     @_builtins.property
     def letters(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeadLetter]:
-        """letters to put back, maybe mended. Empty = all."""
+        """letters to put back, at most 1000, maybe mended: all of them or none. Empty = all there are, in steps."""
 
     def __init__(
         self,
@@ -542,14 +683,79 @@ class ReplayDeadLettersRequest(_message.Message):
         request_id: _builtins.str = ...,
         name: _builtins.str = ...,
         letters: _abc.Iterable[Global___DeadLetter] | None = ...,
+        again: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
+        page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["letters", b"letters", "name", b"name", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["again", b"again", "dry_run", b"dry_run", "letters", b"letters", "name", b"name", "page_token", b"page_token", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ReplayDeadLettersRequest: _TypeAlias = ReplayDeadLettersRequest  # noqa: Y015
+
+@_typing.final
+class ReplayedDeadLetter(_message.Message):
+    """ReplayedDeadLetter is one letter that was put back, or would be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACE_FIELD_NUMBER: _builtins.int
+    TOPIC_FIELD_NUMBER: _builtins.int
+    PARTITION_FIELD_NUMBER: _builtins.int
+    topic: _builtins.str
+    """topic it went to."""
+    partition: _builtins.int
+    """partition it went to. Unset = by its key."""
+    @_builtins.property
+    def place(self) -> Global___DeadLetterPlace:
+        """place of the letter."""
+
+    def __init__(
+        self,
+        *,
+        place: Global___DeadLetterPlace | None = ...,
+        topic: _builtins.str = ...,
+        partition: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "partition", b"partition", "place", b"place"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_partition", b"_partition", "partition", b"partition", "place", b"place", "topic", b"topic"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__partition: _TypeAlias = _typing.Literal["partition"]  # noqa: Y015
+    _WhichOneofArgType__partition: _TypeAlias = _typing.Literal["_partition", b"_partition"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__partition) -> _WhichOneofReturnType__partition | None: ...
+
+Global___ReplayedDeadLetter: _TypeAlias = ReplayedDeadLetter  # noqa: Y015
+
+@_typing.final
+class RefusedDeadLetter(_message.Message):
+    """RefusedDeadLetter is one letter that could not be put back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PLACE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """reason in one line."""
+    @_builtins.property
+    def place(self) -> Global___DeadLetterPlace:
+        """place of the letter."""
+
+    def __init__(
+        self,
+        *,
+        place: Global___DeadLetterPlace | None = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["place", b"place", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusedDeadLetter: _TypeAlias = RefusedDeadLetter  # noqa: Y015
 
 @_typing.final
 class ReplayDeadLettersResponse(_message.Message):
@@ -559,21 +765,37 @@ class ReplayDeadLettersResponse(_message.Message):
 
     META_FIELD_NUMBER: _builtins.int
     REPLAYED_COUNT_FIELD_NUMBER: _builtins.int
+    REPLAYED_FIELD_NUMBER: _builtins.int
+    REFUSED_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     replayed_count: _builtins.int
     """replayed_count of records put back."""
+    next_page_token: _builtins.str
+    """next_page_token for the next step. Empty = that was the last."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision of the config store that the answer speaks of."""
+
+    @_builtins.property
+    def replayed(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplayedDeadLetter]:
+        """replayed letters. Empty in the answer to a retry, which knows their number only."""
+
+    @_builtins.property
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusedDeadLetter]:
+        """refused letters of a step; they stay in the queue as they were."""
 
     def __init__(
         self,
         *,
         meta: _revision_pb2.ResponseMeta | None = ...,
         replayed_count: _builtins.int = ...,
+        replayed: _abc.Iterable[Global___ReplayedDeadLetter] | None = ...,
+        refused: _abc.Iterable[Global___RefusedDeadLetter] | None = ...,
+        next_page_token: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "replayed_count", b"replayed_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "next_page_token", b"next_page_token", "refused", b"refused", "replayed", b"replayed", "replayed_count", b"replayed_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -130,6 +130,7 @@ class CreateConnectorResponse(_message.Message):
 
     META_FIELD_NUMBER: _builtins.int
     CONNECTOR_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision of the config store that the answer speaks of."""
@@ -138,15 +139,20 @@ class CreateConnectorResponse(_message.Message):
     def connector(self) -> _connector_pb2_1.Connector:
         """connector as it is now."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_worker_service_pb2.ConfigWarning]:
+        """warnings are settings that are accepted and have not the effect they ask for. Empty also where a retry is told an earlier outcome."""
+
     def __init__(
         self,
         *,
         meta: _revision_pb2.ResponseMeta | None = ...,
         connector: _connector_pb2_1.Connector | None = ...,
+        warnings: _abc.Iterable[_worker_service_pb2.ConfigWarning] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -408,6 +414,7 @@ class UpdateConnectorResponse(_message.Message):
     META_FIELD_NUMBER: _builtins.int
     CONNECTOR_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     created: _builtins.bool
     """created is true when there was none."""
     @_builtins.property
@@ -418,16 +425,21 @@ class UpdateConnectorResponse(_message.Message):
     def connector(self) -> _connector_pb2_1.Connector:
         """connector as it is now."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_worker_service_pb2.ConfigWarning]:
+        """warnings as in CreateConnectorResponse."""
+
     def __init__(
         self,
         *,
         meta: _revision_pb2.ResponseMeta | None = ...,
         connector: _connector_pb2_1.Connector | None = ...,
         created: _builtins.bool = ...,
+        warnings: _abc.Iterable[_worker_service_pb2.ConfigWarning] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "created", b"created", "meta", b"meta"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "created", b"created", "meta", b"meta", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -479,6 +491,7 @@ class PatchConnectorResponse(_message.Message):
 
     META_FIELD_NUMBER: _builtins.int
     CONNECTOR_FIELD_NUMBER: _builtins.int
+    WARNINGS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision of the config store that the answer speaks of."""
@@ -487,15 +500,20 @@ class PatchConnectorResponse(_message.Message):
     def connector(self) -> _connector_pb2_1.Connector:
         """connector as it is now."""
 
+    @_builtins.property
+    def warnings(self) -> _containers.RepeatedCompositeFieldContainer[_worker_service_pb2.ConfigWarning]:
+        """warnings as in CreateConnectorResponse."""
+
     def __init__(
         self,
         *,
         meta: _revision_pb2.ResponseMeta | None = ...,
         connector: _connector_pb2_1.Connector | None = ...,
+        warnings: _abc.Iterable[_worker_service_pb2.ConfigWarning] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "meta", b"meta", "warnings", b"warnings"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -370,6 +370,8 @@ class CommandReply(_message.Message):
     PLUGIN_FIELDS_FIELD_NUMBER: _builtins.int
     LOGGERS_FIELD_NUMBER: _builtins.int
     TASKS_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_REPLAYED_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """command_id of the command."""
     @_builtins.property
@@ -392,6 +394,14 @@ class CommandReply(_message.Message):
     def tasks(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Properties]:
         """tasks for a plan_task_configs command."""
 
+    @_builtins.property
+    def dead_letters(self) -> _admin_messages_pb2.ListDeadLettersResponse:
+        """dead_letters for a list_dead_letters command, without meta."""
+
+    @_builtins.property
+    def dead_letters_replayed(self) -> _admin_messages_pb2.ReplayDeadLettersResponse:
+        """dead_letters_replayed for a replay_dead_letters command, without meta."""
+
     def __init__(
         self,
         *,
@@ -401,10 +411,12 @@ class CommandReply(_message.Message):
         plugin_fields: _abc.Iterable[_worker_service_pb2.ConfigField] | None = ...,
         loggers: _abc.Iterable[_admin_messages_pb2.LoggerEntry] | None = ...,
         tasks: _abc.Iterable[_connector_pb2.Properties] | None = ...,
+        dead_letters: _admin_messages_pb2.ListDeadLettersResponse | None = ...,
+        dead_letters_replayed: _admin_messages_pb2.ReplayDeadLettersResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "validation", b"validation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "dead_letters_replayed", b"dead_letters_replayed", "failure", b"failure", "validation", b"validation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "failure", b"failure", "loggers", b"loggers", "plugin_fields", b"plugin_fields", "tasks", b"tasks", "validation", b"validation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "dead_letters", b"dead_letters", "dead_letters_replayed", b"dead_letters_replayed", "failure", b"failure", "loggers", b"loggers", "plugin_fields", b"plugin_fields", "tasks", b"tasks", "validation", b"validation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -449,6 +461,9 @@ class SessionResponse(_message.Message):
     ALTER_OFFSETS_FIELD_NUMBER: _builtins.int
     PLAN_TASK_CONFIGS_FIELD_NUMBER: _builtins.int
     SET_DRAINING_FIELD_NUMBER: _builtins.int
+    SET_RATE_FIELD_NUMBER: _builtins.int
+    LIST_DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    REPLAY_DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """epoch of the leader; a worker drops anything below the highest it has seen."""
     @_builtins.property
@@ -511,6 +526,18 @@ class SessionResponse(_message.Message):
     def set_draining(self) -> Global___SetDraining:
         """set_draining tells the worker whether it is to want no work, which it says in every later hello."""
 
+    @_builtins.property
+    def set_rate(self) -> Global___SetRate:
+        """set_rate tells how much each task of a connector may take of its rate limits."""
+
+    @_builtins.property
+    def list_dead_letters(self) -> Global___ListDeadLettersCommand:
+        """list_dead_letters asks for a page of a dead letter queue."""
+
+    @_builtins.property
+    def replay_dead_letters(self) -> Global___ReplayDeadLettersCommand:
+        """replay_dead_letters puts dead letters back."""
+
     def __init__(
         self,
         *,
@@ -530,12 +557,15 @@ class SessionResponse(_message.Message):
         alter_offsets: Global___AlterOffsetsCommand | None = ...,
         plan_task_configs: Global___PlanTaskConfigsCommand | None = ...,
         set_draining: Global___SetDraining | None = ...,
+        set_rate: Global___SetRate | None = ...,
+        list_dead_letters: Global___ListDeadLettersCommand | None = ...,
+        replay_dead_letters: Global___ReplayDeadLettersCommand | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "released", b"released", "set_draining", b"set_draining", "set_logger", b"set_logger", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_dead_letters", b"list_dead_letters", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "released", b"released", "replay_dead_letters", b"replay_dead_letters", "set_draining", b"set_draining", "set_logger", b"set_logger", "set_rate", b"set_rate", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "epoch", b"epoch", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "released", b"released", "set_draining", b"set_draining", "set_logger", b"set_logger", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "epoch", b"epoch", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_dead_letters", b"list_dead_letters", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "released", b"released", "replay_dead_letters", b"replay_dead_letters", "set_draining", b"set_draining", "set_logger", b"set_logger", "set_rate", b"set_rate", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "start", "stop", "set_target_state", "generate_task_configs", "fence", "validate", "heartbeat", "released", "describe_plugin", "list_loggers", "set_logger", "alter_offsets", "plan_task_configs", "set_draining"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "start", "stop", "set_target_state", "generate_task_configs", "fence", "validate", "heartbeat", "released", "describe_plugin", "list_loggers", "set_logger", "alter_offsets", "plan_task_configs", "set_draining", "set_rate", "list_dead_letters", "replay_dead_letters"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -591,6 +621,7 @@ class StartUnit(_message.Message):
     HAS_COMMITTED_FIELD_NUMBER: _builtins.int
     CONDITIONS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     target_state: _connector_pb2.TargetState.ValueType
     """target_state to start in; STOPPED is never sent for a task."""
     task_count: _builtins.int
@@ -599,6 +630,8 @@ class StartUnit(_message.Message):
     """tasks_max for a connector. 0 for a task."""
     has_committed: _builtins.bool
     """has_committed is true when the status store knows that the task has committed before."""
+    traceparent: _builtins.str
+    """traceparent is the W3C trace context of the call that this start comes of, while it is young. Empty = of none."""
     @_builtins.property
     def unit(self) -> Global___Unit:
         """unit to start."""
@@ -636,10 +669,11 @@ class StartUnit(_message.Message):
         has_committed: _builtins.bool = ...,
         conditions: _abc.Iterable[_connector_pb2.Condition] | None = ...,
         revision: _revision_pb2.Revision | None = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "connector_config", b"connector_config", "revision", b"revision", "task_config", b"task_config", "unit", b"unit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "conditions", b"conditions", "connector_config", b"connector_config", "has_committed", b"has_committed", "revision", b"revision", "target_state", b"target_state", "task_config", b"task_config", "task_count", b"task_count", "tasks_max", b"tasks_max", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "conditions", b"conditions", "connector_config", b"connector_config", "has_committed", b"has_committed", "revision", b"revision", "target_state", b"target_state", "task_config", b"task_config", "task_count", b"task_count", "tasks_max", b"tasks_max", "traceparent", b"traceparent", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -736,6 +770,39 @@ class SetDraining(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SetDraining: _TypeAlias = SetDraining  # noqa: Y015
+
+@_typing.final
+class SetRate(_message.Message):
+    """SetRate tells how much each task of a connector may take of herdmesh.rate.*, so that all of them together, on whatever
+    workers, take as much as the connector may. It is said again when that changes, and holds until the session ends; then
+    each task takes an equal part.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    RECORDS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    connector: _builtins.str
+    """connector it speaks of."""
+    records_per_second: _builtins.float
+    """records_per_second for each task. 0 = an equal part of the limit."""
+    bytes_per_second: _builtins.float
+    """bytes_per_second for each task. 0 = an equal part of the limit."""
+    def __init__(
+        self,
+        *,
+        connector: _builtins.str = ...,
+        records_per_second: _builtins.float = ...,
+        bytes_per_second: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_second", b"bytes_per_second", "connector", b"connector", "records_per_second", b"records_per_second"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetRate: _TypeAlias = SetRate  # noqa: Y015
 
 @_typing.final
 class GenerateTaskConfigs(_message.Message):
@@ -986,6 +1053,76 @@ class PlanTaskConfigsCommand(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PlanTaskConfigsCommand: _TypeAlias = PlanTaskConfigsCommand  # noqa: Y015
+
+@_typing.final
+class ListDeadLettersCommand(_message.Message):
+    """ListDeadLettersCommand asks for letters of a connector's dead letter queue."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    CONFIG_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    """command_id for the reply."""
+    @_builtins.property
+    def config(self) -> _connector_pb2.Properties:
+        """config of the connector: names the queue, and how its clients log in."""
+
+    @_builtins.property
+    def request(self) -> _admin_messages_pb2.ListDeadLettersRequest:
+        """request of the caller."""
+
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        config: _connector_pb2.Properties | None = ...,
+        request: _admin_messages_pb2.ListDeadLettersRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "config", b"config", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListDeadLettersCommand: _TypeAlias = ListDeadLettersCommand  # noqa: Y015
+
+@_typing.final
+class ReplayDeadLettersCommand(_message.Message):
+    """ReplayDeadLettersCommand puts dead letters of a connector back. It may be asked again of another worker: what was put
+    back is remembered in the same transaction.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    CONFIG_FIELD_NUMBER: _builtins.int
+    REQUEST_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    """command_id for the reply."""
+    @_builtins.property
+    def config(self) -> _connector_pb2.Properties:
+        """config of the connector: names the queue, how its clients log in, and what a source's records go through."""
+
+    @_builtins.property
+    def request(self) -> _admin_messages_pb2.ReplayDeadLettersRequest:
+        """request of the caller."""
+
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        config: _connector_pb2.Properties | None = ...,
+        request: _admin_messages_pb2.ReplayDeadLettersRequest | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "request", b"request"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "config", b"config", "request", b"request"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReplayDeadLettersCommand: _TypeAlias = ReplayDeadLettersCommand  # noqa: Y015
 
 @_typing.final
 class HerderHeartbeat(_message.Message):

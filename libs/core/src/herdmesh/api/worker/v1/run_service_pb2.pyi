@@ -208,7 +208,7 @@ class RunResponse(_message.Message):
 
     @_builtins.property
     def rate(self) -> Global___RunRate:
-        """rate limits records per second."""
+        """rate tells how much of its connector's rate limits the run may take."""
 
     @_builtins.property
     def share(self) -> Global___RunShare:
@@ -365,21 +365,25 @@ Global___RunStop: _TypeAlias = RunStop  # noqa: Y015
 
 @_typing.final
 class RunRate(_message.Message):
-    """RunRate limits the run."""
+    """RunRate tells how much of its connector's rate limits the run may take. Until the first, and after one of zeros, it takes an equal part."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     RECORDS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
     records_per_second: _builtins.float
-    """records_per_second allowed. 0 = unlimited."""
+    """records_per_second allowed. 0 = the equal part."""
+    bytes_per_second: _builtins.float
+    """bytes_per_second allowed. 0 = the equal part."""
     def __init__(
         self,
         *,
         records_per_second: _builtins.float = ...,
+        bytes_per_second: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["records_per_second", b"records_per_second"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_second", b"bytes_per_second", "records_per_second", b"records_per_second"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

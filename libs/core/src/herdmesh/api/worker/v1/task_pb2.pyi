@@ -80,6 +80,9 @@ class TaskProgress(_message.Message):
     HAS_COMMITTED_FIELD_NUMBER: _builtins.int
     CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
     PRODUCED_FIELD_NUMBER: _builtins.int
+    RECORDS_RATE_FIELD_NUMBER: _builtins.int
+    BYTES_RATE_FIELD_NUMBER: _builtins.int
+    MEASURES_FIELD_NUMBER: _builtins.int
     activity: Global___TaskActivity.ValueType
     """activity of the task: what it does now."""
     records_in: _builtins.int
@@ -114,6 +117,18 @@ class TaskProgress(_message.Message):
     def produced(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicProgress]:
         """produced are the topics a source task wrote committed records to, at most 1,000, sorted. Empty = a sink task."""
 
+    @_builtins.property
+    def records_rate(self) -> Global___RateUse:
+        """records_rate is what the task does with herdmesh.rate.records.per.second. Unset = the connector has no such limit, or the task no run."""
+
+    @_builtins.property
+    def bytes_rate(self) -> Global___RateUse:
+        """bytes_rate is what it does with herdmesh.rate.bytes.per.second. Unset likewise."""
+
+    @_builtins.property
+    def measures(self) -> Global___TaskMeasures:
+        """measures of a run since its report before, for the metrics of its worker. Unset between worker and herder."""
+
     def __init__(
         self,
         *,
@@ -130,16 +145,149 @@ class TaskProgress(_message.Message):
         has_committed: _builtins.bool = ...,
         config_offset: _builtins.int | None = ...,
         produced: _abc.Iterable[Global___TopicProgress] | None = ...,
+        records_rate: Global___RateUse | None = ...,
+        bytes_rate: Global___RateUse | None = ...,
+        measures: Global___TaskMeasures | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "commit_time", b"commit_time", "config_offset", b"config_offset", "task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "bytes_rate", b"bytes_rate", "commit_time", b"commit_time", "config_offset", b"config_offset", "measures", b"measures", "records_rate", b"records_rate", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "activity", b"activity", "commit_time", b"commit_time", "config_offset", b"config_offset", "has_committed", b"has_committed", "partitions", b"partitions", "pid", b"pid", "produced", b"produced", "records_dropped", b"records_dropped", "records_in", b"records_in", "records_out", b"records_out", "records_per_second", b"records_per_second", "run_count", b"run_count", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "activity", b"activity", "bytes_rate", b"bytes_rate", "commit_time", b"commit_time", "config_offset", b"config_offset", "has_committed", b"has_committed", "measures", b"measures", "partitions", b"partitions", "pid", b"pid", "produced", b"produced", "records_dropped", b"records_dropped", "records_in", b"records_in", "records_out", b"records_out", "records_per_second", b"records_per_second", "records_rate", b"records_rate", "run_count", b"run_count", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__config_offset: _TypeAlias = _typing.Literal["config_offset"]  # noqa: Y015
     _WhichOneofArgType__config_offset: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__config_offset) -> _WhichOneofReturnType__config_offset | None: ...
 
 Global___TaskProgress: _TypeAlias = TaskProgress  # noqa: Y015
+
+@_typing.final
+class TaskMeasures(_message.Message):
+    """TaskMeasures are sizes and times of a run. They add up; records are counted elsewhere."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BATCH_RECORDS_FIELD_NUMBER: _builtins.int
+    CALL_MS_FIELD_NUMBER: _builtins.int
+    COMMIT_MS_FIELD_NUMBER: _builtins.int
+    COMMIT_FAILURES_FIELD_NUMBER: _builtins.int
+    TRANSACTION_RECORDS_FIELD_NUMBER: _builtins.int
+    ACTIVE_RECORDS_FIELD_NUMBER: _builtins.int
+    ACTIVE_RECORDS_NOW_FIELD_NUMBER: _builtins.int
+    LATENCY_BUCKETS_FIELD_NUMBER: _builtins.int
+    LATENCY_MS_FIELD_NUMBER: _builtins.int
+    commit_failures: _builtins.int
+    """commit_failures is how many did not."""
+    active_records_now: _builtins.int
+    """active_records_now is the last of them."""
+    latency_ms: _builtins.float
+    """latency_ms is the sum of their ages."""
+    @_builtins.property
+    def batch_records(self) -> Global___Spread:
+        """batch_records of one poll, or of one partition of what was read."""
+
+    @_builtins.property
+    def call_ms(self) -> Global___Spread:
+        """call_ms is how long put took, or a poll that had records."""
+
+    @_builtins.property
+    def commit_ms(self) -> Global___Spread:
+        """commit_ms is how long offset commits took that succeeded."""
+
+    @_builtins.property
+    def transaction_records(self) -> Global___Spread:
+        """transaction_records of one committed transaction. Empty = a sink."""
+
+    @_builtins.property
+    def active_records(self) -> Global___Spread:
+        """active_records taken and not committed, after each batch."""
+
+    @_builtins.property
+    def latency_buckets(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """latency_buckets counts records by age, over the bounds both ends know. Empty = no record."""
+
+    def __init__(
+        self,
+        *,
+        batch_records: Global___Spread | None = ...,
+        call_ms: Global___Spread | None = ...,
+        commit_ms: Global___Spread | None = ...,
+        commit_failures: _builtins.int = ...,
+        transaction_records: Global___Spread | None = ...,
+        active_records: Global___Spread | None = ...,
+        active_records_now: _builtins.int = ...,
+        latency_buckets: _abc.Iterable[_builtins.int] | None = ...,
+        latency_ms: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["active_records", b"active_records", "batch_records", b"batch_records", "call_ms", b"call_ms", "commit_ms", b"commit_ms", "transaction_records", b"transaction_records"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active_records", b"active_records", "active_records_now", b"active_records_now", "batch_records", b"batch_records", "call_ms", b"call_ms", "commit_failures", b"commit_failures", "commit_ms", b"commit_ms", "latency_buckets", b"latency_buckets", "latency_ms", b"latency_ms", "transaction_records", b"transaction_records"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskMeasures: _TypeAlias = TaskMeasures  # noqa: Y015
+
+@_typing.final
+class Spread(_message.Message):
+    """Spread is several measurements of one kind."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNT_FIELD_NUMBER: _builtins.int
+    TOTAL_FIELD_NUMBER: _builtins.int
+    SMALLEST_FIELD_NUMBER: _builtins.int
+    LARGEST_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    """count of them. 0 = none, and nothing else is set."""
+    total: _builtins.float
+    """total of them."""
+    smallest: _builtins.float
+    """smallest of them."""
+    largest: _builtins.float
+    """largest of them."""
+    def __init__(
+        self,
+        *,
+        count: _builtins.int = ...,
+        total: _builtins.float = ...,
+        smallest: _builtins.float = ...,
+        largest: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "largest", b"largest", "smallest", b"smallest", "total", b"total"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Spread: _TypeAlias = Spread  # noqa: Y015
+
+@_typing.final
+class RateUse(_message.Message):
+    """RateUse is what a task does with a rate limit, of records or of bytes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMIT_PER_SECOND_FIELD_NUMBER: _builtins.int
+    USED_PER_SECOND_FIELD_NUMBER: _builtins.int
+    WANTS_MORE_FIELD_NUMBER: _builtins.int
+    limit_per_second: _builtins.float
+    """limit_per_second of the connector, for all its tasks together."""
+    used_per_second: _builtins.float
+    """used_per_second by this task, over the last second or two."""
+    wants_more: _builtins.bool
+    """wants_more is true when it is held back: it takes all that it may."""
+    def __init__(
+        self,
+        *,
+        limit_per_second: _builtins.float = ...,
+        used_per_second: _builtins.float = ...,
+        wants_more: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limit_per_second", b"limit_per_second", "used_per_second", b"used_per_second", "wants_more", b"wants_more"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RateUse: _TypeAlias = RateUse  # noqa: Y015
 
 @_typing.final
 class TopicProgress(_message.Message):
