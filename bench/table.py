@@ -12,7 +12,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Row:
     """One line of the table. `java` None = there is nothing of Java's to compare with; `against` then is what `ours` is
-    divided by. `goal` "" = told for comparison only."""
+    divided by. `goal` "" = told for comparison only. `spread`: the least and the greatest ratio of several rounds."""
 
     figure: str
     ours: str
@@ -20,15 +20,22 @@ class Row:
     ratio: float | None
     goal: str = ""
     met: bool | None = None
+    spread: tuple[float, float] | None = None
 
 
 def table(rows: Sequence[Row]) -> str:
     """The table as text."""
     cells = [("figure", "ours", "Java", "ratio", "goal", "")]
     for row in rows:
-        ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
         met = "" if row.met is None else "met" if row.met else "NOT MET"
-        cells.append((row.figure, row.ours, row.java, ratio, row.goal, met))
+        cells.append((row.figure, row.ours, row.java, _ratio(row), row.goal, met))
     widths = [max(len(line[column]) for line in cells) for column in range(6)]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+
+
+def _ratio(row: Row) -> str:
+    if row.ratio is None:
+        return "-"
+    text = f"{row.ratio:.2f}"
+    return text if row.spread is None else f"{text} ({row.spread[0]:.2f} to {row.spread[1]:.2f})"

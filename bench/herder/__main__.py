@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.herder.figures import FULL, QUICK, TOPIC, Answers, Sizes, ask, rows, warm, write_one
-from bench.herder.sides import JavaSide, OurSide, Side
+from bench.sides import JavaSide, OurSide, Side
 from bench.table import table
 from herdmesh.devstack.broker import Broker
 
@@ -37,8 +37,8 @@ async def main(sizes: Sizes) -> None:
             await asyncio.to_thread(write_one, broker.bootstrap)
             print("warming the broker", flush=True)
             await asyncio.to_thread(warm, broker.bootstrap, sizes)
-            ours = await _measure(OurSide(broker, folder / "stack"), broker, folder / "ours", sizes)
-            java = await _measure(JavaSide(broker, folder), broker, folder / "theirs", sizes)
+            ours = await _measure(OurSide(broker, folder / "stack", 2), broker, folder / "ours", sizes)
+            java = await _measure(JavaSide(broker, folder, 2), broker, folder / "theirs", sizes)
         finally:
             await broker.stop()
     print(table(rows(ours, java, sizes)), flush=True)

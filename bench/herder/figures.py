@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.herder.sides import Side
+from bench.sides import Side
 from bench.table import Row
+from bench.usage import cpu_s, memory_mb
 
 TOPIC = "bench-herder-input"
 _CALLERS = 8
@@ -167,21 +167,11 @@ async def _many(side: Side, folder: Path, number: int) -> float:
 
 async def _idle(side: Side, sizes: Sizes, answers: Answers) -> None:
     control, everything = side.control_plane(), side.everything()
-    before = _cpu_s(control), _cpu_s(everything)
+    before = cpu_s(control), cpu_s(everything)
     await asyncio.sleep(sizes.idle_s)
-    answers.idle_cores = (_cpu_s(control) - before[0]) / sizes.idle_s
-    answers.idle_all_cores = (_cpu_s(everything) - before[1]) / sizes.idle_s
-    answers.memory_mb, answers.memory_all_mb = _memory_mb(control), _memory_mb(everything)
-
-
-def _cpu_s(processes: Sequence[psutil.Process]) -> float:
-    found = [process.cpu_times() for process in processes if process.is_running()]
-    return sum(times.user + times.system for times in found)
-
-
-def _memory_mb(processes: Sequence[psutil.Process]) -> float:
-    """What the kernel calls the proportional set size: a page that forks share counts once."""
-    return sum(process.memory_full_info().pss for process in processes if process.is_running()) / 1e6
+    answers.idle_cores = (cpu_s(control) - before[0]) / sizes.idle_s
+    answers.idle_all_cores = (cpu_s(everything) - before[1]) / sizes.idle_s
+    answers.memory_mb, answers.memory_all_mb = memory_mb(control), memory_mb(everything)
 
 
 def write_one(bootstrap: str) -> None:

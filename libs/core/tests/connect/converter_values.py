@@ -11,8 +11,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from herdmesh.connect.converters.json_nodes import DAY_MS, as_float
 from herdmesh.connect.data import JavaDate, Struct
+from herdmesh.connect.javareading import float32
+from herdmesh.connect.logical import DAY_MS
 from herdmesh.connect.schemas import (
     DATE,
     DECIMAL,
@@ -87,7 +88,7 @@ def values(draw: st.DrawFn, schema: Schema, *, json_exact: bool = False) -> Any:
         return draw(st.integers(-half, half - 1))
     if kind in ("FLOAT32", "FLOAT64"):
         number = draw(doubles())
-        number = as_float(number) if kind == "FLOAT32" else number
+        number = float32(number) if kind == "FLOAT32" else number
         return 0.5 if json_exact and (not math.isfinite(number) or number == 0) else number
     if kind == "ARRAY":
         return draw(st.lists(values(_known(schema.value_schema), json_exact=json_exact), max_size=4))

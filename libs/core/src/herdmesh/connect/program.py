@@ -2,14 +2,16 @@
 
 Owns the generated text. What a step does it writes itself (`transforms.base`); converting and errors: `chain`.
 
-Invariant: the loop gives what the steps one by one give, or raises. It raises `Diverged` for records that leave the
-shape it was made for (a null that keeps its old schema, while the others get a new one); those go one by one.
+Invariant: the loop gives what the steps one by one give, or halts at the record it cannot take, with what those before
+it became. A record that leaves the shape the loop was made for (a null that keeps its old schema, while the others get
+a new one) halts it too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import length_hint
 from typing import Any
 
 from herdmesh.connect.data import Batch, Header
@@ -25,6 +27,26 @@ _OneByOne = Callable[[Any, Any, str | None, int | None, int | None, int | None, 
 
 class Diverged(Exception):
     """A record of a batch leaves the batch's shape."""
+
+
+class Halted(Exception):
+    """A loop met a record it cannot take.
+
+    Args:
+        place: of the record in the batch the loop was given.
+        made: what the records before it became.
+        error: why; Diverged when it leaves the shape.
+    """
+
+    def __init__(self, place: int, made: Batch, error: BaseException) -> None:
+        super().__init__(f"record {place} cannot be taken: {error}")
+        self.place = place
+        self.made = made
+        self.error = error
+
+
+class _Stop(Exception):
+    """How a loop's own code says that it halted: place, kept places and output columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +114,7 @@ class Loop:
         code = Code(drop="continue")
         if owned:
             code.owned |= {"key", "value"}
-        body = Code(drop="continue", indent=2)
+        body = Code(drop="continue", indent=3)
         body.constants, body.owned = code.constants, code.owned
         self.shape = shape
         for step in steps:
@@ -106,7 +128,14 @@ class Loop:
         self.source, self._run = _made(code, "chain")
 
     def run(self, batch: Batch) -> Batch:
-        """The batch with the steps done."""
+        """The batch with the steps done. Raises what a step raises for one of the records, or Diverged."""
+        try:
+            return self.until(batch)
+        except Halted as halted:
+            raise halted.error
+
+    def until(self, batch: Batch) -> Batch:
+        """The batch with the steps done. Raises Halted at the first record that cannot be taken."""
         if self.idle:
             return replace(batch, key_schema=self.shape.key, value_schema=self.shape.value)
         count = len(batch.values)
@@ -116,16 +145,25 @@ class Loop:
         headers: Sequence[list[Header]] = batch.headers
         if not headers and self._headed:
             headers = [[] for _ in range(count)]
-        kept, *columns = self._run(batch.topic, batch.partition, keys, batch.values, offsets, timestamps, headers)
+        try:
+            kept, *columns = self._run(batch.topic, batch.partition, keys, batch.values, offsets, timestamps, headers)
+        except _Stop as stop:
+            place, kept, *columns = stop.args
+            assert stop.__cause__ is not None
+            raise Halted(place, self._made(batch, place, kept, columns), stop.__cause__) from stop.__cause__
+        return self._made(batch, count, kept, columns)
+
+    def _made(self, batch: Batch, count: int, kept: list[int] | None, columns: Sequence[Any]) -> Batch:
+        """The batch of what the first `count` records became."""
         made = dict(zip(self._out, columns, strict=True))
 
         def column(name: Column, given: Sequence[Any]) -> Sequence[Any]:
             if name in made:
                 return made[name]
-            if kept is None or not given or len(kept) == count:
-                return given
-            # Lazy, so that a column which nobody looks at is not made to leave some of it out.
-            return LazyColumn(kept, lambda places: [given[at] for at in places])
+            if kept is not None and given and len(kept) != len(given):
+                # Lazy, so that a column which nobody looks at is not made to leave some of it out.
+                return LazyColumn(kept, lambda places: [given[at] for at in places])
+            return given if count == len(given) else given[:count]
 
         return Batch(
             batch.topic, batch.partition,
@@ -135,6 +173,7 @@ class Loop:
         )  # fmt: skip
 
     def _emit_loop(self, code: Code, body: Code) -> None:
+        columns = ["kept" if self.drops else "None", *(f"o_{name}" for name in self._out)]
         with code.block("def chain(topic0, partition, keys, values, offsets, timestamps, headers_column)"):
             for name in self._out:
                 code.line(f"o_{name} = []")
@@ -142,23 +181,37 @@ class Loop:
                 code.line("kept = []")
             if "topic" not in body.writes:
                 code.line("topic = topic0")
-            sources = {"key": "keys", "value": "values", "offset": "offsets", "timestamp": "timestamps",
-                       "headers": "headers_column"}  # fmt: skip
-            used = [c for c in _COLUMNS if c in body.reads or c in body.writes]
-            names, columns = [*used], [sources[c] for c in used]
-            if self.drops or not used:  # going over the values instead would decode them
-                names.append("at")
-                columns.append("range(len(values))")
-            over = columns[0] if len(columns) == 1 else f"zip({', '.join(columns)})"
-            with code.block(f"for {', '.join(names)} in {over}"):
-                if "topic" in body.writes:
-                    code.line("topic = topic0")
-                code.lines.extend(body.lines)
-                for name in self._out:
-                    code.line(f"o_{name}.append({name})")
-                if self.drops:
-                    code.line("kept.append(at)")
-            code.line(f"return {', '.join(['kept' if self.drops else 'None', *(f'o_{name}' for name in self._out)])},")
+            with code.block("try"):
+                self._emit_records(code, body)
+            with code.block("except Exception as error"):
+                place = f"len(values) - {code.bind(length_hint)}(rest) - 1"
+                code.line(f"raise {code.bind(_Stop)}({place}, {', '.join(columns)}) from error")
+            code.line(f"return {', '.join(columns)},")
+
+    def _emit_records(self, code: Code, body: Code) -> None:
+        sources = {"key": "keys", "value": "values", "offset": "offsets", "timestamp": "timestamps",
+                   "headers": "headers_column"}  # fmt: skip
+        used = [c for c in _COLUMNS if c in body.reads or c in body.writes]
+        names, columns = [*used], [sources[c] for c in used]
+        if self.drops or not used:  # going over the values instead would decode them
+            names.append("at")
+            columns.append("range(len(values))")
+        # What is left of the first column tells which record is under way, and costs nothing.
+        code.line(f"rest = iter({code.bind(_counted)}({columns[0]}))")
+        over = "rest" if len(columns) == 1 else f"zip({', '.join(['rest', *columns[1:]])})"
+        with code.block(f"for {', '.join(names)} in {over}"):
+            if "topic" in body.writes:
+                code.line("topic = topic0")
+            code.lines.extend(body.lines)
+            for name in self._out:
+                code.line(f"o_{name}.append({name})")
+            if self.drops:
+                code.line("kept.append(at)")
+
+
+def _counted(column: Sequence[Any]) -> Sequence[Any]:
+    """The column as something whose iterators know how much is left of them; a source's may be of any kind."""
+    return column if isinstance(column, list | tuple | range | LazyColumn) else list(column)
 
 
 def _emit_step(code: Code, step: Step, shape: Shape) -> Shape:
@@ -176,7 +229,7 @@ def _emit_step(code: Code, step: Step, shape: Shape) -> Shape:
 
 def _emit_compiled(code: Code, compiled: Compiled, before: Shape) -> None:
     part = compiled.null_passes
-    if part is None:
+    if part is None or part in code.made:  # what was just made is not null
         compiled.emit(code)
     elif compiled.shape == before:
         with code.block(f"if {code.read(part)} is not None"):

@@ -11,17 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 
 from herdmesh.connect import jackson
-from herdmesh.connect.converters.json_nodes import as_float
-from herdmesh.connect.converters.json_texts import Texts, days, time, unscaled
+from herdmesh.connect.converters.json_texts import Texts
 from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.javanumbers import double_text, float_text
+from herdmesh.connect.javareading import float32
 from herdmesh.connect.javavalues import decimal_text
+from herdmesh.connect.logical import days_of, decimal_to_bytes, time_of
 from herdmesh.connect.schemas import DATE, DECIMAL, LOGICAL, TIME, Schema
 
 Column = Sequence[Any]
@@ -32,6 +34,8 @@ _BITS = {"INT8": 7, "INT16": 15, "INT32": 31, "INT64": 63}
 _DEPTH_MAX = 20
 _KINDS: dict[str, type] = {"STRING": str, "BOOLEAN": bool, "BYTES": bytes, "FLOAT32": float, "FLOAT64": float}
 _NULL = type(None)
+_WHOLE = 2.0**52
+_schema_of, _values_of = attrgetter("schema"), attrgetter("values")
 
 
 class Unusual(Exception):
@@ -104,7 +108,7 @@ def _plain(schema: Schema, texts: Texts, depth: int) -> tuple[type, Prepare | No
         return int, lambda column: _in_range(column, end)
     match kind:
         case "FLOAT64":
-            return float, lambda column: [_double(value) for value in column]
+            return float, _doubles
         case "FLOAT32":
             return float, lambda column: [_float(value) for value in column]
         case "ARRAY":
@@ -125,6 +129,16 @@ def _in_range(column: Column, end: int) -> Column:
     return column
 
 
+def _doubles(column: Column) -> Column:
+    """A double of up to six decimals is told by arithmetic, which takes a third of the time of looking at its text: a
+    whole number of millionths below 2**51 (found by adding and taking away 2**52), divided by a million, is the nearest
+    double to a decimal number of at most 13 digits."""
+    return [
+        value if 1e-3 <= value < 1e7 and (value * 1e6 + _WHOLE - _WHOLE) / 1e6 == value else _double(value)
+        for value in column
+    ]
+
+
 def _double(value: float) -> Any:
     if jackson.same_double_text(value):
         return value
@@ -135,7 +149,7 @@ def _double(value: float) -> Any:
 def _float(value: float) -> Any:
     if 1e-3 <= value < 1e7 or -1e7 < value <= -1e-3:
         near = float(f"{value:.6g}")
-        if as_float(near) == value:
+        if float32(near) == value:
             return near  # up to 6 digits, Java's algorithm and the shortest text agree (checked over a million)
     text = float_text(value)
     return text if text[-1] in "Ny" else msgspec.Raw(text.encode())  # NaN, and what is infinite as a float
@@ -182,11 +196,12 @@ def _of_structs(schema: Schema, texts: Texts, depth: int) -> Prepare:
     row = msgspec.defstruct("Payload", [(at, Any) for at in names], rename=names, gc=False)
 
     def structs(column: Column) -> Column:
-        if any(value.schema is not schema for value in column):
+        # Schemas are the same when they are equal; counting looks for identity first.
+        if list(map(_schema_of, column)).count(schema) != len(column):
             raise Unusual
         if not columns:
             return [row() for _ in column]
-        fields = zip(*[value.values for value in column], strict=True)
+        fields = zip(*map(_values_of, column), strict=True)
         return list(map(row, *[prepare(field) for prepare, field in zip(columns, fields, strict=True)]))
 
     return structs
@@ -196,9 +211,9 @@ def _logical(schema: Schema, texts: Texts) -> tuple[type, Prepare | None]:
     if schema.name == DECIMAL:
         if texts.numeric:
             return Decimal, lambda column: [msgspec.Raw(decimal_text(value).encode()) for value in column]
-        return Decimal, lambda column: [unscaled(schema, value) for value in column]
+        return Decimal, lambda column: [decimal_to_bytes(schema, value) for value in column]
     if schema.name == DATE:
-        return JavaDate, lambda column: [days(value) for value in column]
+        return JavaDate, lambda column: [days_of(value) for value in column]
     if schema.name == TIME:
-        return JavaDate, lambda column: [time(value) for value in column]
+        return JavaDate, lambda column: [time_of(value) for value in column]
     return JavaDate, lambda column: list(map(int, column))

@@ -18,18 +18,18 @@ from typing import Any, cast
 
 from herdmesh.connect._jackson_reader import Missing, double_of
 from herdmesh.connect.checks import check_value
-from herdmesh.connect.data import JavaDate, Struct
+from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import ClassCastError, DataError, NullPointerError
 from herdmesh.connect.javanumbers import wrap_int64
-from herdmesh.connect.schemas import DATE, DECIMAL, INTEGERS, LOGICAL, SCALE, TIME, TIMESTAMP, Schema
+from herdmesh.connect.javareading import decimal_to_long, float32, narrow
+from herdmesh.connect.logical import decimal_from_bytes, from_internal
+from herdmesh.connect.schemas import DATE, DECIMAL, INTEGERS, LOGICAL, TIMESTAMP, Schema
 
-DAY_MS = 86_400_000
 _BITS = {"INT8": 8, "INT16": 16, "INT32": 32, "INT64": 64}
 _CONTAINERS = frozenset(("ARRAY", "MAP", "STRUCT"))
 _BASE64_GROUP = "[A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}=="
 _BASE64_TEXT = re.compile(f"[\x00- ]*(?:(?:{_BASE64_GROUP})[\x00- ]*)*")
 _BASE64_GROUPS = re.compile(_BASE64_GROUP)
-_INT32_TEXT = re.compile(r"[+-]?\d+")
 
 
 def value_of(schema: Schema | None, node: Any, *, replace_null: bool) -> Any:
@@ -101,23 +101,7 @@ def narrowed(node: Any, bits: int) -> int:
     """The node's whole part in so many bits, as Java narrows; 0 for what is no number."""
     if isinstance(node, bool) or not isinstance(node, int | Decimal):
         return 0
-    if isinstance(node, Decimal):
-        # 10**64 is a multiple of 2**64, so that nothing is left of larger powers of ten.
-        node = 0 if not node or node.adjusted() < 0 or _exponent(node) >= 64 else int(node)
-    half = 1 << bits - 1
-    return (node + half & (1 << bits) - 1) - half
-
-
-def scale_of(schema: Schema) -> int:
-    """The scale of a Decimal schema. Raises what Java raises when there is none."""
-    if schema.parameters is None:
-        raise NullPointerError("the Decimal schema has no parameters")
-    text = schema.parameters.get(SCALE)
-    if text is None:
-        raise DataError("Invalid Decimal schema: scale parameter not found.")
-    if not _INT32_TEXT.fullmatch(text) or len(text) > 64 or not -(2**31) <= int(text) < 2**31:
-        raise DataError("Invalid scale parameter found in Decimal schema: ")
-    return int(text)
+    return narrow(decimal_to_long(node) if isinstance(node, Decimal) else node, bits)
 
 
 def decode_base64(text: str) -> bytes:
@@ -132,25 +116,6 @@ def decode_base64(text: str) -> bytes:
         if _BASE64_TEXT.fullmatch(text) is None:
             raise
         return b"".join(base64.b64decode(group) for group in _BASE64_GROUPS.findall(text))
-
-
-def decimal_of(data: bytes, scale: int) -> Decimal:
-    """A Decimal of its unscaled value's two's complement."""
-    unscaled = int.from_bytes(data, "big", signed=True)
-    sign, digits, _ = Decimal(unscaled).as_tuple()
-    return Decimal((sign, digits, -scale))
-
-
-def as_float(value: float) -> float:
-    """The nearest 32-bit float; infinite beyond their range."""
-    try:
-        return struct.unpack(">f", struct.pack(">f", value))[0]
-    except OverflowError:
-        return math.copysign(math.inf, value)
-
-
-def _exponent(number: Decimal) -> int:
-    return cast("int", number.as_tuple().exponent)
 
 
 def _double(node: Any) -> float:
@@ -171,7 +136,7 @@ def _float(node: Any) -> float:
         bits: int = struct.unpack(">q", struct.pack(">d", double))[0]
         if bits % 2 == 0:
             double = math.nextafter(double, math.inf if Decimal(double) < node else -math.inf)
-    return as_float(double)
+    return float32(double)
 
 
 def _bytes(node: Any) -> bytes | None:
@@ -248,17 +213,13 @@ def _logical(schema: Schema, node: Any) -> Any:
             raise DataError(
                 f"Invalid type for Timestamp, underlying representation should be integral but was {node_type(node)}"
             )
-        return JavaDate(wrap_int64(node))
+        return from_internal(schema, wrap_int64(node))
     if not whole or not -(2**31) <= node < 2**31:
         name = "Date" if schema.name == DATE else "Time"
         raise DataError(
             f"Invalid type for {name}, underlying representation should be integer but was {node_type(node)}"
         )
-    if schema.name == TIME:
-        if not 0 <= node <= DAY_MS:
-            raise DataError("Time values must use number of milliseconds greater than 0 and less than 86400000")
-        return JavaDate(node)
-    return JavaDate(node * DAY_MS)
+    return from_internal(schema, node)
 
 
 def decimal_of_node(schema: Schema, node: Any) -> Decimal:
@@ -275,6 +236,6 @@ def decimal_of_node(schema: Schema, node: Any) -> Decimal:
         data = decode_base64(node)
         if not data:
             raise ValueError("Zero length BigInteger")
-        return decimal_of(data, scale_of(schema))
+        return decimal_from_bytes(schema, data)
     except (ValueError, DataError, NullPointerError) as error:
         raise DataError("Invalid bytes for Decimal field") from error

@@ -17,12 +17,13 @@ from typing import Any, cast
 
 from herdmesh.connect import jackson
 from herdmesh.connect.checks import fits
-from herdmesh.connect.converters.json_nodes import DAY_MS, as_float, scale_of
 from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import DataError, NullPointerError
 from herdmesh.connect.javanumbers import double_text, float_text
+from herdmesh.connect.javareading import float32
 from herdmesh.connect.javavalues import decimal_text, java_class
-from herdmesh.connect.schemas import DATE, DECIMAL, INTEGERS, LOGICAL, TIME, Schema
+from herdmesh.connect.logical import decimal_to_bytes, to_internal
+from herdmesh.connect.schemas import DECIMAL, INTEGERS, LOGICAL, Schema
 
 NULL_FOR_REQUIRED = "Conversion error: null value for field that is required and has no default value"
 
@@ -69,7 +70,7 @@ class Texts:
             case "FLOAT64":
                 return _quoted_unless_finite(double_text(value), value)
             case "FLOAT32":
-                number = as_float(value)
+                number = float32(value)
                 return _quoted_unless_finite(float_text(number), number)
             case "BYTES":
                 return base64_text(value)
@@ -104,44 +105,14 @@ class Texts:
     def _logical(self, schema: Schema, value: Any) -> str:
         if schema.name == DECIMAL:
             if type(value) is not Decimal:
-                raise DataError(f"Invalid type for Decimal, expected BigDecimal but was class {_class(value, schema)}")
-            return decimal_text(value) if self.numeric else f'"{base64.b64encode(unscaled(schema, value)).decode()}"'
+                raise DataError(
+                    f"Invalid type for Decimal, expected BigDecimal but was class {java_class(value, schema)}"
+                )
+            return decimal_text(value) if self.numeric else base64_text(decimal_to_bytes(schema, value))
         if type(value) is not JavaDate:
             name = cast("str", schema.name).rpartition(".")[2]
-            raise DataError(f"Invalid type for {name}, expected Date but was class {_class(value, schema)}")
-        if schema.name == DATE:
-            return str(days(value))
-        if schema.name == TIME:
-            return str(time(value))
-        return int.__repr__(value)
-
-
-def days(value: int) -> int:
-    """The days of a Date's milliseconds. Raises DataError when there is a time in it."""
-    if value % DAY_MS:
-        raise DataError("Kafka Connect Date type should not have any time fields set to non-zero values.")
-    return (value // DAY_MS + 0x80000000 & 0xFFFFFFFF) - 0x80000000
-
-
-def time(value: int) -> int:
-    """A Time's milliseconds. Raises DataError when there is a date in it."""
-    if not 0 <= value <= DAY_MS:
-        raise DataError("Kafka Connect Time type should not have any date fields set to non-zero values.")
-    return int(value)
-
-
-def unscaled(schema: Schema, value: Decimal) -> bytes:
-    """A Decimal's unscaled value in two's complement. Raises DataError when it has not the schema's scale."""
-    sign, digits, exponent = value.as_tuple()
-    wanted = scale_of(schema)
-    if not isinstance(exponent, int) or -exponent != wanted:
-        found = -exponent if isinstance(exponent, int) else value
-        raise DataError(
-            "Decimal value has mismatching scale for given Decimal schema. "
-            f"Schema has scale {wanted}, value has scale {found}."
-        )
-    number = int(Decimal((sign, digits, 0)))
-    return number.to_bytes((number + (number < 0)).bit_length() // 8 + 1, "big", signed=True)
+            raise DataError(f"Invalid type for {name}, expected Date but was class {java_class(value, schema)}")
+        return str(to_internal(schema, value))
 
 
 def base64_text(value: bytes) -> str:
@@ -151,8 +122,3 @@ def base64_text(value: bytes) -> str:
 
 def _quoted_unless_finite(text: str, value: float) -> str:
     return text if math.isfinite(value) else json.dumps(text)
-
-
-def _class(value: Any, schema: Schema) -> str:
-    """A plain number under a logical name is the number the type names, as Cast leaves it."""
-    return java_class(value, schema)

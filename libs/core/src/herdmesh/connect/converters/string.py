@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from herdmesh.connect.converters import definitions
 from herdmesh.connect.converters.base import Converter, Schemas
@@ -47,7 +47,7 @@ class StringConverter(Converter):
     def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
         if self._encoding == "utf-8":
             try:
-                return OPTIONAL_STRING, [None if item is None else str(item, "utf-8") for item in data]
+                return OPTIONAL_STRING, _texts(data)
             except UnicodeDecodeError:
                 pass  # some record is malformed: replace as Java does, one by one
         return super().read_many(data)
@@ -59,3 +59,20 @@ class StringConverter(Converter):
         if self._encoding == _MARKED_UTF16:
             return _MARK_BIG + text.encode("utf-16-be", "replace")
         return text.encode(self._encoding, "replace")
+
+    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:
+        if self._encoding == "utf-8":
+            try:
+                return list(map(str.encode, values))
+            except (TypeError, UnicodeEncodeError):
+                pass  # something that is no text, or a lone surrogate: one by one
+        return super().write_many(values, schema)
+
+
+def _texts(data: Sequence[bytes | None]) -> list[str | None]:
+    """All at once where no text holds a NUL and none is null. Raises UnicodeDecodeError."""
+    try:
+        made: list[str | None] = [*str(b"\0".join(cast("Sequence[bytes]", data)), "utf-8").split("\0")]
+    except TypeError:
+        made = []
+    return made if len(made) == len(data) else [None if item is None else str(item, "utf-8") for item in data]

@@ -59,6 +59,8 @@ class Code:
         self.writes: set[Column] = set()
         self.owned: set[Column] = set()
         """Variables whose map, if they hold one, is the record's own and may be changed in place."""
+        self.made: dict[Column, Schema] = {}
+        """Variables that hold a struct of this schema which the loop itself has just made, and nobody else holds."""
         self.drops = False
         self._drop = drop
         self._indent = indent
@@ -72,13 +74,14 @@ class Code:
         """`head` and a colon; what is added inside is indented. What becomes the record's own inside is not known to be
         so after it."""
         self.line(f"{head}:")
-        before, lines = set(self.owned), len(self.lines)
+        owned, made, lines = set(self.owned), dict(self.made), len(self.lines)
         self._indent += 1
         yield
         if len(self.lines) == lines:
             self.line("pass")
         self._indent -= 1
-        self.owned &= before
+        self.owned &= owned
+        self.made = {column: schema for column, schema in made.items() if self.made.get(column) is schema}
 
     def bind(self, value: Any) -> str:
         """A name for a constant."""
@@ -87,8 +90,9 @@ class Code:
         return name
 
     def read(self, column: Column) -> str:
-        """Announce that the variable is looked at; returns its name."""
+        """Announce that the variable is looked at, and perhaps kept; returns its name."""
         self.reads.add(column)
+        self.made.pop(column, None)
         return column
 
     def write(self, column: Column, expression: str, *, own: bool = False) -> None:
@@ -96,6 +100,27 @@ class Code:
         self.writes.add(column)
         self.line(f"{column} = {expression}")
         (self.owned.add if own else self.owned.discard)(column)
+        self.made.pop(column, None)
+
+    def make(self, column: Column, schema: Schema, values: str) -> None:
+        """Assign a new struct to the variable; `values`: an expression for its list."""
+        self.line(f"made = {values}")
+        self.write(column, f"{self.bind(Struct.__new__)}({self.bind(Struct)})")  # its constructor takes twice as long
+        self.line(f"{column}.schema = {self.bind(schema)}")
+        self.line(f"{column}.values = made")
+        self.made[column] = schema
+
+    def remake(self, column: Column, schema: Schema, values: str) -> None:
+        """`make` where the struct in the variable, if there is one, has had its day: one that the loop made itself is
+        used again."""
+        before = self.made.get(column)
+        if before is None:
+            self.make(column, schema, values)
+            return
+        self.line(f"{column}.values = {values}")
+        if before is not schema:
+            self.line(f"{column}.schema = {self.bind(schema)}")
+            self.made[column] = schema
 
     def own(self, column: Column) -> str:
         """Make the map in the variable the record's own, so that it may be changed in place; returns its name. Only
@@ -229,6 +254,8 @@ class PartTransformation(Transformation):
 
     def struct_only(self, code: Code, schema: Schema) -> None:
         """Refuse what is no struct."""
+        if self.part in code.made:
+            return
         code.read(self.part)
         with code.block(f"if type({self.part}) is not {code.bind(Struct)}"):
             code.line(f"{code.bind(self.other)}({self.part}, {code.bind(schema)})")

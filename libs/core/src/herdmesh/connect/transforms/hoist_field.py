@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from herdmesh.connect.checks import check_value
-from herdmesh.connect.data import Struct
 from herdmesh.connect.schemas import Schema, SchemaBuilder
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
@@ -36,7 +35,7 @@ class HoistField(PartTransformation):
             if not schema.optional:
                 with code.block(f"if {code.read(self.part)} is None"):
                     code.line(f"{code.bind(check_value)}({code.bind(schema)}, None, {self._field!r})")
-            code.write(self.part, f"{code.bind(Struct)}({code.bind(after)}, [{code.read(self.part)}])")
+            code.make(self.part, after, f"[{code.read(self.part)}]")
 
         return after, emit
 

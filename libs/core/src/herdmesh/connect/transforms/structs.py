@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import Field, Schema
 from herdmesh.connect.transforms.base import Code, Part
@@ -33,8 +32,8 @@ def emit_struct(
 ) -> None:
     """Write: `part`, known to be a struct, becomes a struct of schema `after` with these expressions as its values.
     Fields `left_out` are not put when they are null, and so not refused."""
-    code.line(f"{OLD} = {code.read(part)}.values")
-    code.write(part, f"{code.bind(Struct)}({code.bind(after)}, [{', '.join(values)}])")
+    code.line(f"{OLD} = {part if part in code.made else code.read(part)}.values")
+    code.remake(part, after, f"[{', '.join(values)}]")
     check = null_check(after, left_out)
     if check is not None:
         with code.block(f"if None in {part}.values"):

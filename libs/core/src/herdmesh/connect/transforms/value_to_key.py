@@ -45,7 +45,7 @@ class ValueToKey(Transformation):
             code.line(f"{OLD} = value.values")
             fields = [schema.fields[schema.places[name]] for name in self._fields]
             values = [field_value(code, field, null_to_default=self._null_to_default) for field in fields]
-            code.write("key", f"{code.bind(Struct)}({code.bind(after)}, [{', '.join(values)}])")
+            code.make("key", after, f"[{', '.join(values)}]")
             check = null_check(after)
             if check is not None:
                 with code.block("if None in key.values"):

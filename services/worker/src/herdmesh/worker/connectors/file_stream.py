@@ -46,6 +46,7 @@ WAKE_AFTER_MS = 1_000
 
 _STRING = Schema("STRING")
 _ONLY_MAPS = frozenset((dict,))
+_ONLY_TEXTS = frozenset((str,))
 _encode_lines = msgspec.json.Encoder().encode_lines
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -132,6 +133,7 @@ class FileStreamSourceTask(SourceTask):
         self._path: str = _require_file(config, "read from")
         self._topic: str = settings["topic"]
         self._batch_records = max(1, int(settings["batch.size"]))
+        self._poll_records_max = context.poll_records_max
         self._partition: Mapping[str, Any] = {"filename": self._path}
         self._keep_position_lost = (config.get("herdmesh.offsets.missing") or "").strip() != "reset"
         self._position = _stored_position(context.committed_offset(self._partition))
@@ -143,10 +145,12 @@ class FileStreamSourceTask(SourceTask):
     def poll(self) -> SourceBatch | None:
         if self._next >= len(self._lines) and not self._read_lines():
             return None
-        taken = self._lines[self._next : self._next + self._batch_records]
+        wanted = min(self._batch_records, self._poll_records_max())
+        taken = self._lines[self._next : self._next + wanted]
         self._next += len(taken)
-        self._position += sum(map(len, taken))
-        values = [line.rstrip(b"\r\n").decode("utf-8", "replace") for line in taken]
+        data = b"".join(taken)
+        self._position += len(data)
+        values = _texts(taken, data)
         return SourceBatch(self._topic, values, self._partition, {"position": self._position}, value_schema=_STRING)
 
     def _read_lines(self) -> bool:
@@ -193,6 +197,15 @@ class FileStreamSourceTask(SourceTask):
         file = getattr(self, "_file", None)
         if file is not None:
             file.close()
+
+
+def _texts(lines: Sequence[bytes], data: bytes) -> list[str]:
+    """The lines without their ends; `data` is all of them together."""
+    if b"\r" in data:
+        return [line.rstrip(b"\r\n").decode("utf-8", "replace") for line in lines]
+    texts = data.decode("utf-8", "replace").split("\n")
+    texts.pop()  # behind the last end
+    return texts
 
 
 def split_lines(data: bytes) -> tuple[list[bytes], bytes]:
@@ -273,7 +286,7 @@ class FileStreamSinkTask(SinkTask):
     def put(self, batch: SinkBatch) -> None:
         schema = batch.value_schema
         if needs_writing(schema):
-            _write_all(self._file, b"".join([text + b"\n" for text in texts_of(batch.values, schema)]))
+            _write_all(self._file, b"\n".join([*texts_of(batch.values, schema), b""]))
         else:
             _write_all(self._file, lines_of(batch.values))
 
@@ -293,6 +306,8 @@ def lines_of(values: Sequence[Any]) -> bytes:
             return _encode_lines(values)
         except (OverflowError, UnicodeEncodeError, TypeError):
             pass  # an integer beyond 64 bits, a lone surrogate, a type of Connect's own: one by one
+    elif _ONLY_TEXTS.issuperset(map(type, values)):
+        return "\n".join([*values, ""]).encode("utf-8", "replace")
     return b"".join([_line_of(value) + b"\n" for value in values])
 
 

@@ -7,7 +7,7 @@ JSON by themselves. Invariant: one text for each value, `null` for none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from herdmesh.connect import jackson
 from herdmesh.connect.converters.json import JsonConverter
@@ -24,7 +24,8 @@ def needs_writing(schema: Schema | None) -> bool:
 
 def texts_of(values: Sequence[Any], schema: Schema | None) -> list[bytes]:
     """The JSON text of each value. Raises DataError for one that does not fit the schema."""
-    return [b"null" if text is None else text for text in _writer.write_many(values, schema)]
+    texts = _writer.write_many(values, schema)
+    return [b"null" if text is None else text for text in texts] if None in texts else cast("list[bytes]", texts)
 
 
 def plain_of(values: Sequence[Any], schema: Schema | None) -> list[Any]:

@@ -1,7 +1,7 @@
 """The two clusters that are compared: ours as a stack of processes, Java Connect as its workers.
 
-Owns how each is started, asked, watched and harmed, so that `figures.py` asks both the same. Both sides run on one
-broker, one after the other, with the session timeout of `SESSION_MS` and no delay before a lost worker's work moves.
+Owns how each is started, asked, watched and harmed, so that a bench asks both the same. Both sides run on one
+broker, with the session timeout of `SESSION_MS` and no delay before a lost worker's work moves.
 
 Invariant: RUNNING means the same on both sides: the cluster's own API says RUNNING for the connector and all its tasks,
 on a worker that is alive. Ours is told by the watch; Java has none, so its status is asked for without a pause between
@@ -35,7 +35,7 @@ _WAIT_S = 300.0
 
 
 class Side(Protocol):
-    """One of the two clusters, with two workers at first."""
+    """One of the two clusters."""
 
     name: str
 
@@ -49,8 +49,8 @@ class Side(Protocol):
 
     async def delete(self, name: str) -> None: ...
 
-    async def until_running(self, names: Collection[str]) -> None:
-        """Until each of these and its one task is RUNNING on a worker that is alive."""
+    async def until_running(self, names: Collection[str], tasks: int = 1) -> None:
+        """Until each of these and all its tasks are RUNNING on a worker that is alive."""
         ...
 
     async def until_gone(self, name: str) -> None:
@@ -75,14 +75,14 @@ class Side(Protocol):
 
 
 class OurSide:
-    """Two stores, a herder and two workers with Spark."""
+    """Two stores, a herder and workers with Spark."""
 
     name = "herdmesh"
 
-    def __init__(self, broker: Broker, folder: Path) -> None:
-        env = {"HERDMESH_SESSION_TIMEOUT_MS": str(SESSION_MS), "HERDMESH_GROUP_ID": "bench-herder"}
+    def __init__(self, broker: Broker, folder: Path, workers: int) -> None:
+        env = {"HERDMESH_SESSION_TIMEOUT_MS": str(SESSION_MS), "HERDMESH_GROUP_ID": "bench"}
         self._stack = Stack(
-            StackSettings(folder, workers=2, usual_ports=False, restart=False, service_env=env, broker=broker)
+            StackSettings(folder, workers=workers, usual_ports=False, restart=False, service_env=env, broker=broker)
         )
         self._board = Board()
         self._changed = asyncio.Event()
@@ -110,12 +110,12 @@ class OurSide:
         request = messages.DeleteConnectorRequest(request_id=new_request_id(), name=name)
         await self._client.call(lambda stub: stub.DeleteConnector, request)
 
-    async def until_running(self, names: Collection[str]) -> None:
+    async def until_running(self, names: Collection[str], tasks: int = 1) -> None:
         left = set(names)
         async with asyncio.timeout(_WAIT_S):
             while True:
                 self._changed.clear()
-                left = {name for name in left if not self._runs(self._board.connectors.get(name))}
+                left = {name for name in left if not self._runs(self._board.connectors.get(name), tasks)}
                 if not left:
                     return
                 await self._changed.wait()
@@ -159,8 +159,8 @@ class OurSide:
         marks = [(name, process.mark) for name, process in self._stack.processes.items()]
         return [(name, psutil.Process(mark.pid)) for name, mark in marks if mark is not None]
 
-    def _runs(self, shown: views.Json | None) -> bool:
-        if shown is None or len(shown["tasks"]) != 1:
+    def _runs(self, shown: views.Json | None, tasks: int) -> bool:
+        if shown is None or len(shown["tasks"]) != tasks:
             return False
         units = [shown["connector"], *shown["tasks"]]
         return all(unit["state"] == "RUNNING" and unit["worker_id"] not in self._dead for unit in units)
@@ -170,11 +170,11 @@ class OurSide:
 
 
 class JavaSide:
-    """Two Java Connect workers, each store, herder and tasks in one."""
+    """Java Connect workers, each store, herder and tasks in one."""
 
     name = "Java Connect"
 
-    def __init__(self, broker: Broker, folder: Path) -> None:
+    def __init__(self, broker: Broker, folder: Path, workers: int) -> None:
         settings = {
             "session.timeout.ms": str(SESSION_MS),
             "heartbeat.interval.ms": "1000",
@@ -183,9 +183,9 @@ class JavaSide:
         }
         self._workers = [
             JavaConnect(broker.bootstrap, folder / f"java-{number}", settings=settings, jvm=JAVA_JVM)
-            for number in (1, 2)
+            for number in range(1, workers + 1)
         ]
-        self._asked = self._workers[1]
+        self._asked = self._workers[-1]
 
     async def start(self) -> None:
         for worker in self._workers:
@@ -201,9 +201,9 @@ class JavaSide:
     async def delete(self, name: str) -> None:
         await asyncio.to_thread(self._asked.delete, name)
 
-    async def until_running(self, names: Collection[str]) -> None:
+    async def until_running(self, names: Collection[str], tasks: int = 1) -> None:
         async with asyncio.timeout(_WAIT_S):
-            while not await asyncio.to_thread(self._all_run, names):
+            while not await asyncio.to_thread(self._all_run, names, tasks):
                 pass
 
     async def until_gone(self, name: str) -> None:
@@ -227,7 +227,7 @@ class JavaSide:
     def everything(self) -> list[psutil.Process]:
         return [psutil.Process(worker.pid) for worker in self._workers if worker.pid is not None]
 
-    def _all_run(self, names: Collection[str]) -> bool:
+    def _all_run(self, names: Collection[str], tasks: int) -> bool:
         alive = {worker.worker_id for worker in self._workers if worker.pid is not None}
         try:
             if len(names) == 1:
@@ -239,13 +239,13 @@ class JavaSide:
             if error.status not in (404, 409, 500):
                 raise
             return False  # in the midst of a rebalance
-        return all(status is not None and _runs(status, alive) for status in statuses)
+        return all(status is not None and _runs(status, alive, tasks) for status in statuses)
 
 
 def _units(status: dict[str, Any]) -> list[dict[str, Any]]:
     return [status["connector"], *status["tasks"]]
 
 
-def _runs(status: dict[str, Any], alive: Collection[str]) -> bool:
+def _runs(status: dict[str, Any], alive: Collection[str], tasks: int) -> bool:
     units = _units(status)
-    return len(units) == 2 and all(unit["state"] == "RUNNING" and unit["worker_id"] in alive for unit in units)
+    return len(units) == tasks + 1 and all(unit["state"] == "RUNNING" and unit["worker_id"] in alive for unit in units)
