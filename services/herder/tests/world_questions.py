@@ -24,6 +24,7 @@ class Answers:
     levels: dict[str, str] = field(default_factory=lambda: {"root": "INFO"})
     mute: bool = False
     offset_failure: Failure | None = None
+    letters_failure: Failure | None = None
     asked: list[qu.Question] = field(default_factory=list[qu.Question])
     ids: list[str] = field(default_factory=list[str])
 
@@ -52,6 +53,8 @@ class Answers:
             case qu.PlanTaskConfigs(config=config):
                 tasks, failure = world.tasks_of(str(config["name"]), config)
                 return replace(reply, tasks=tasks, failure=failure)
+            case qu.AskDeadLetters(wire=wire) | qu.AskReplay(wire=wire):
+                return replace(reply, failure=self.letters_failure, dead_letters=f"told of {wire}")
             case _:
                 raise AssertionError(f"nobody answers {question}")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TextIO
@@ -105,14 +105,17 @@ def colored(state: str) -> str:
     return f"[{style}]{escape(state)}[/]" if style else escape(state)
 
 
-def table(title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table without lines between rows; cells are markup."""
+def table(
+    title: str | None, columns: Sequence[str], rows: Iterable[Sequence[str]], cut_columns: Collection[str] | None = None
+) -> Table:
+    """A table without lines between rows; cells are markup. `cut_columns` None = those that usually are too long."""
     built = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold dim")
-    cut = {at for at, column in enumerate(columns) if column in _CUT}
+    cut_names = _CUT if cut_columns is None else cut_columns
+    cut = {at for at, column in enumerate(columns) if column in cut_names}
     for column in columns:
         # What may wrap is what is made narrow first: beside a column that is cut, no other is.
         justify = "right" if column in _NUMERIC else "left"
-        built.add_column(column, justify=justify, overflow="fold", no_wrap=bool(cut) and column not in _CUT)
+        built.add_column(column, justify=justify, overflow="fold", no_wrap=bool(cut) and column not in cut_names)
     for row in rows:
         built.add_row(*(_one_line(cell) if at in cut else cell for at, cell in enumerate(row)))
     return built

@@ -38,6 +38,7 @@ SAMPLES: Sequence[errors.HerdmeshError] = (
     errors.StatusNotFound("flights"),
     errors.TopicTrackingDisabled("topic.tracking.enable"),
     errors.OffsetsRefused("flights", "it has no partition 7"),
+    errors.DeadLettersRefused("flights", "it has no dead letter queue"),
     errors.ConnectorExists("flights"),
     errors.ConnectorNotStopped("flights"),
     errors.StaleGeneration("generation 4 is over"),

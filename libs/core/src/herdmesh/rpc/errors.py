@@ -4,7 +4,7 @@
     |-- InvalidConfig, RequestInvalid                                       fix the request
     |-- ConnectorNotFound, TaskNotFound, WorkerNotFound, LeaseNotFound, PluginNotFound, HistoryNotFound,
     |   LoggerNotFound, StatusNotFound
-    |-- ConnectorExists, ConnectorNotStopped, TopicTrackingDisabled, OffsetsRefused
+    |-- ConnectorExists, ConnectorNotStopped, TopicTrackingDisabled, OffsetsRefused, DeadLettersRefused
     |-- StaleGeneration, StaleEpoch, StatusNewer                            the caller was replaced: never retry
     |-- NotLeader                                                           go to `leader_address`
     |-- RevisionMismatch                                                    read again, re-apply
@@ -189,6 +189,15 @@ class OffsetsRefused(HerdmeshError):
 
     def __init__(self, connector: str, why: str) -> None:
         super().__init__(f"the offsets of {connector!r} were not changed: {why}", {"connector": connector})
+
+
+class DeadLettersRefused(HerdmeshError):
+    """The connector has no such dead letters, or they cannot be put back; `why` says what to do."""
+
+    reason = "DEAD_LETTERS_REFUSED"
+
+    def __init__(self, connector: str, why: str) -> None:
+        super().__init__(f"dead letters of {connector!r}: {why}", {"connector": connector})
 
 
 class StaleGeneration(HerdmeshError):

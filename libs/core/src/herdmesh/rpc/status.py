@@ -44,6 +44,7 @@ CODES: Final[dict[type[errors.HerdmeshError], grpc.StatusCode]] = {
     errors.StatusNotFound: _Code.NOT_FOUND,
     errors.TopicTrackingDisabled: _Code.FAILED_PRECONDITION,
     errors.OffsetsRefused: _Code.FAILED_PRECONDITION,
+    errors.DeadLettersRefused: _Code.FAILED_PRECONDITION,
     errors.ConnectorExists: _Code.ALREADY_EXISTS,
     errors.ConnectorNotStopped: _Code.FAILED_PRECONDITION,
     errors.StaleGeneration: _Code.FAILED_PRECONDITION,

@@ -9,7 +9,6 @@ from typing import Any, TypeAlias
 
 import grpc.aio
 
-from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc as pb_grpc
 from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.rpc.errors import NotBuilt
@@ -37,13 +36,3 @@ class NotBuiltRpcs(pb_grpc.ConnectorServiceServicer):
         self, request: offset_pb.RewindOffsetsRequest, context: _Context
     ) -> offset_pb.RewindOffsetsResponse:
         raise NotBuilt("RewindOffsets")
-
-    async def ListDeadLetters(
-        self, request: admin_pb.ListDeadLettersRequest, context: _Context
-    ) -> admin_pb.ListDeadLettersResponse:
-        raise NotBuilt("ListDeadLetters")
-
-    async def ReplayDeadLetters(
-        self, request: admin_pb.ReplayDeadLettersRequest, context: _Context
-    ) -> admin_pb.ReplayDeadLettersResponse:
-        raise NotBuilt("ReplayDeadLetters")

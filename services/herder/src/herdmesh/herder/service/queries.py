@@ -1,4 +1,4 @@
-"""RPCs of `ConnectorService` whose answers workers give: plans, plugins, loggers.
+"""RPCs of `ConnectorService` whose answers workers give: plans, plugins, loggers, dead letters.
 
 Owns the translation of these requests and answers; decides nothing.
 """
@@ -6,7 +6,7 @@ Owns the translation of these requests and answers; decides nothing.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import grpc.aio
 
@@ -18,6 +18,12 @@ from herdmesh.herder.service.not_built import NotBuiltRpcs
 from herdmesh.herder.state import requests as rq
 from herdmesh.herder.wire import values, views
 from herdmesh.rpc import properties
+from herdmesh.rpc.errors import RequestInvalid
+
+LETTERS_MAX: Final = 1_000
+"""Of one page, and of one replay."""
+REPLAY_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of one replay's request: herder and worker keep it in memory, and it shares a stream with heartbeats."""
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 AnswerT = TypeVar("AnswerT", bound=rq.Answer)
@@ -53,6 +59,33 @@ class QueryRpcs(NotBuiltRpcs):
         wanted = rq.SetLoggers(request.logger, request.level, request.worker_id)
         done = await self._call(wanted, rq.LoggersSet, request.request_id, None, context)
         return admin_pb.SetLoggersResponse(meta=self._meta(), affected=done.affected)
+
+    async def ListDeadLetters(
+        self, request: admin_pb.ListDeadLettersRequest, context: _Context
+    ) -> admin_pb.ListDeadLettersResponse:
+        if not 0 <= request.page_size <= LETTERS_MAX:
+            raise RequestInvalid(f"page_size must be 0 to {LETTERS_MAX}", "page_size")
+        if len(request.places) > LETTERS_MAX:
+            raise RequestInvalid(f"at most {LETTERS_MAX} places at once", "places")
+        told = await self._call(rq.ListDeadLetters(request.name, request), rq.DeadLettersTold, "", None, context)
+        response = cast("admin_pb.ListDeadLettersResponse", told.wire)
+        response.meta.CopyFrom(self._meta())
+        return response
+
+    async def ReplayDeadLetters(
+        self, request: admin_pb.ReplayDeadLettersRequest, context: _Context
+    ) -> admin_pb.ReplayDeadLettersResponse:
+        if len(request.letters) > LETTERS_MAX:
+            raise RequestInvalid(f"at most {LETTERS_MAX} letters at once", "letters")
+        if request.ByteSize() > REPLAY_BYTES_MAX:
+            raise RequestInvalid(f"at most {REPLAY_BYTES_MAX} bytes of mended letters at once", "letters")
+        if request.letters and request.page_token:
+            raise RequestInvalid("page_token goes on with a replay of all letters: name none", "letters")
+        wanted = rq.ReplayDeadLetters(request.name, request)
+        told = await self._call(wanted, rq.DeadLettersTold, request.request_id, None, context)
+        response = cast("admin_pb.ReplayDeadLettersResponse", told.wire)
+        response.meta.CopyFrom(self._meta())
+        return response
 
     @abstractmethod
     async def _call(

@@ -13,12 +13,21 @@ from herdmesh.herder.state.events import CommandReplied
 from herdmesh.herder.state.instructions import Ask
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import CLASS_KEY, PLUGIN_VERSION_KEY, ErrorClass, Properties, Validation
-from herdmesh.herder.state.questions import AlterOffsets, PlanTaskConfigs, Question, ValidateOnWorker
+from herdmesh.herder.state.questions import (
+    AlterOffsets,
+    AskDeadLetters,
+    AskReplay,
+    PlanTaskConfigs,
+    Question,
+    ValidateOnWorker,
+)
 from herdmesh.herder.state.records import Call, Command, Member
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, NoWorker
 
 
-def ask_able(mesh: Mesh, call: Call, question: ValidateOnWorker | PlanTaskConfigs | AlterOffsets) -> None:
+def ask_able(
+    mesh: Mesh, call: Call, question: ValidateOnWorker | PlanTaskConfigs | AlterOffsets | AskDeadLetters | AskReplay
+) -> None:
     """Ask a worker that has the class of the question's config; the least loaded, by id where equal.
 
     Raises NoWorker, or InvalidConfig when no worker has the class.
@@ -99,6 +108,9 @@ def _best(mesh: Mesh, config: Properties) -> Member:
         raise NoWorker("no worker is connected, so the config cannot be validated; start a worker and try again")
     if not class_name.strip():
         text = f'Missing required configuration "{CLASS_KEY}" which has no default value; {plugins_text(mesh)}'
+        raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
+    if "${" in class_name:
+        text = f"{class_name} is a reference: workers are chosen by the class, and only they resolve any; write it out"
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
     found = able(mesh, config)
     if not found and any(lease.live and lease.worker_id not in mesh.members for lease in mesh.leases.values()):

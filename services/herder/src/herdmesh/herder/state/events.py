@@ -229,7 +229,7 @@ class TaskConfigsMade:
 class CommandReplied:
     """A worker answered a question: with `failure`, or with what the question asks for.
 
-    `plugin_fields` are the wire's `ConfigField`s, unopened.
+    `plugin_fields` are the wire's `ConfigField`s, `dead_letters` its answer about dead letters, both unopened.
     """
 
     session: int
@@ -239,6 +239,7 @@ class CommandReplied:
     plugin_fields: tuple[object, ...] = ()
     loggers: tuple[LoggerLevel, ...] = ()
     tasks: tuple[Properties, ...] = ()
+    dead_letters: object = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Calls that only ask: plans, plugins, loggers. Dispatches them to the file of their concept.
+"""Calls that only ask: plans, plugins, loggers, dead letters. Dispatches them to the file of their concept.
 
 Owns the dispatch and nothing else. Each step of such a call returns its answer, or None while something is still to be
 heard, and raises what the call is to be refused with.
@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from herdmesh.herder.state import loggers, plans, plugins
+from herdmesh.herder.state import dead_letters, loggers, plans, plugins
 from herdmesh.herder.state.events import CommandReplied
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.records import Call, Command
-from herdmesh.herder.state.requests import Answer, GetLoggers, GetPlugin, PlanConfig, SetLoggers
+from herdmesh.herder.state.requests import (
+    Answer,
+    GetLoggers,
+    GetPlugin,
+    ListDeadLetters,
+    PlanConfig,
+    ReplayDeadLetters,
+    SetLoggers,
+)
 
-QUERIES: Final = PlanConfig | GetPlugin | GetLoggers | SetLoggers
+QUERIES: Final = PlanConfig | GetPlugin | GetLoggers | SetLoggers | ListDeadLetters | ReplayDeadLetters
 
 
 def begin(mesh: Mesh, call: Call) -> Answer | None:
@@ -28,6 +36,8 @@ def begin(mesh: Mesh, call: Call) -> Answer | None:
             loggers.list_levels(mesh, call, call.request)
         case SetLoggers():
             return loggers.set_level(mesh, call, call.request)
+        case ListDeadLetters() | ReplayDeadLetters():
+            dead_letters.ask(mesh, call, call.request)
         case _:
             raise AssertionError(f"{call.request} is no query")
     return None
@@ -40,6 +50,8 @@ def answered(mesh: Mesh, call: Call, command: Command, reply: CommandReplied) ->
             return plans.answered(mesh, call, command.question, reply)
         case GetPlugin():
             return plugins.described(mesh, call.request, command.worker_id, reply)
+        case ListDeadLetters() | ReplayDeadLetters():
+            return dead_letters.answered(call, command, reply)
         case _:
             return loggers.answered(mesh, call, command, reply)
 
@@ -51,6 +63,8 @@ def lost(mesh: Mesh, call: Call, command: Command) -> Answer | None:
             plans.ask_again(mesh, call, command.question)
         case GetPlugin():
             plugins.ask(mesh, call, call.request)
+        case ListDeadLetters() | ReplayDeadLetters():
+            dead_letters.lost(mesh, call, call.request, command)
         case _:
             return loggers.lost(mesh, call, command)
     return None

@@ -75,6 +75,22 @@ class SetDraining:
     request_id: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class AskDeadLetters:
+    """A page of the dead letters of a connector of that config; `wire` is the caller's request, unopened."""
+
+    config: Properties
+    wire: object
+
+
+@dataclass(frozen=True, slots=True)
+class AskReplay:
+    """Put dead letters of a connector of that config back; `wire` is the caller's request, unopened."""
+
+    config: Properties
+    wire: object
+
+
 Question = (
     FenceTasks
     | ValidateOnWorker
@@ -84,4 +100,6 @@ Question = (
     | AlterOffsets
     | PlanTaskConfigs
     | SetDraining
+    | AskDeadLetters
+    | AskReplay
 )

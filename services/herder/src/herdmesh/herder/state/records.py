@@ -58,6 +58,8 @@ class Member:
     versions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     #: units held and strays, by unit: how many holds and strays of it this worker has.
     load: dict[UnitId, int] = field(default_factory=dict[UnitId, int])
+    #: what it was told over this session of the rate limits of connectors: records and bytes per second for each task.
+    rates: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
 
     def __post_init__(self) -> None:
         for plugin in self.plugins:
@@ -201,6 +203,7 @@ class Stage(StrEnum):
     WINDING_DOWN = "waiting for the tasks of an earlier connector of that name to stop"
     FENCING = "fencing the tasks of an earlier connector of that name on a worker"
     OFFSETS = "writing the initial offsets on a worker"
+    DEAD_LETTERS = "having a worker look at dead letters, or put them back"
     DRAINING = "waiting for the worker to take note of it"
     WRITING = "writing to the config store"
     LOOKING_BACK = "asking the config store whether an earlier request of this id was applied"

@@ -30,6 +30,8 @@ class WriteOptions:
     caller: str = ""
     #: write nothing, only tell the outcome of an earlier request of this id.
     retry_only: bool = False
+    #: W3C trace context of the call; empty = it is not traced.
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,22 @@ class UndrainWorker:
     worker_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class ListDeadLetters:
+    """A page of a connector's dead letters; `wire` is the caller's request, unopened."""
+
+    name: str
+    wire: object
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDeadLetters:
+    """Put dead letters of a connector back; `wire` is the caller's request, unopened."""
+
+    name: str
+    wire: object
+
+
 Request = (
     CreateConnector
     | UpdateConnector
@@ -161,6 +179,8 @@ Request = (
     | SetLoggers
     | DrainWorker
     | UndrainWorker
+    | ListDeadLetters
+    | ReplayDeadLetters
 )
 
 
@@ -171,6 +191,8 @@ class Written:
     name: str
     revision: Revision | None
     created: bool = False
+    validation: Validation | None = None
+    """What a worker said of the config; None where nothing was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,4 +276,21 @@ class LoggersSet:
     affected: tuple[str, ...]
 
 
-Answer = Written | Restarting | Validated | Planned | PluginDescribed | LoggersListed | LoggersSet | Draining
+@dataclass(frozen=True, slots=True)
+class DeadLettersTold:
+    """The answer to ListDeadLetters and ReplayDeadLetters: `wire` is the worker's, unopened."""
+
+    wire: object
+
+
+Answer = (
+    Written
+    | Restarting
+    | Validated
+    | Planned
+    | PluginDescribed
+    | LoggersListed
+    | LoggersSet
+    | Draining
+    | DeadLettersTold
+)

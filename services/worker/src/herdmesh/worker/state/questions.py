@@ -68,4 +68,30 @@ class PlanTaskConfigs:
     tasks_max: int
 
 
-Question = FenceIds | ValidateConfig | DescribePlugin | ListLoggers | SetLogger | AlterOffsets | PlanTaskConfigs
+@dataclass(frozen=True, slots=True)
+class ListDeadLetters:
+    """A page of the dead letters of a connector; `wire` is the caller's request."""
+
+    config: Config
+    wire: object
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDeadLetters:
+    """Put dead letters of a connector back; `wire` is the caller's request."""
+
+    config: Config
+    wire: object
+
+
+Question = (
+    FenceIds
+    | ValidateConfig
+    | DescribePlugin
+    | ListLoggers
+    | SetLogger
+    | AlterOffsets
+    | PlanTaskConfigs
+    | ListDeadLetters
+    | ReplayDeadLetters
+)

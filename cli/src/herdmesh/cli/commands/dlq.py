@@ -1,0 +1,345 @@
+"""`herd dlq list|show|replay`: the records a connector could not move, why, and putting them back.
+
+Owns the three commands. Reading and putting back are a worker's, which has the connector's clients and converters.
+Invariant: a request that is repeated is repeated under its request id, so that no letter is put back twice by accident.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Iterable
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from herdmesh.api.herder.v1 import admin_messages_pb2 as admin
+from herdmesh.cli import letters
+from herdmesh.cli.client import HerderClient
+from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
+from herdmesh.cli.output import Format, err, out, print_json, table
+from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
+from herdmesh.cli.views import Json
+from herdmesh.rpc.request_ids import new_request_id
+
+dlq_app = typer.Typer(no_args_is_help=True, help="Dead letters: records a connector could not move. See, mend, replay.")
+
+_PAGE_SIZE = 1_000
+_SHOWN = 50
+_LETTERS_MAX = 1_000
+_REPLAY_BYTES_MAX = 8 * 1024 * 1024
+_NOTE_READERS = (
+    "Other readers of the topic a sink's letters are put back to see them once more, behind all that came since."
+)
+_AGES = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+class LetterFormat(StrEnum):
+    """How to print letters."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+
+
+LetterOutputOption = Annotated[
+    LetterFormat, typer.Option("-o", "--output", help="wide: more columns, nothing cut; json: what replay -f takes.")
+]
+
+
+@dlq_app.command("list")
+def list_letters(
+    name: NameArgument,
+    stage: Annotated[
+        str, typer.Option("--stage", metavar="STAGE", help="Only those that failed in it: VALUE_CONVERTER, TASK_PUT...")
+    ] = "",
+    error: Annotated[
+        str, typer.Option("--error", metavar="TEXT", help="Only with this in the exception's class or message.")
+    ] = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="TIME", help="Only records not older: 90s, 15m, 2h, 7d, or a time (UTC).")
+    ] = "",
+    replayed: Annotated[bool, typer.Option("--replayed", help="Also those that were put back.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="At most so many; 0 = all.")] = _SHOWN,
+    herder: HerderOption = None,
+    output: LetterOutputOption = LetterFormat.TABLE,
+) -> None:
+    """List dead letters that were not put back, newest first. Times are the records' own: a queue keeps no other.
+
+    Of a queue that connectors share only this one's are listed, and those that do not say whose they are, because they
+    were written without errors.deadletterqueue.context.headers.enable=true."""
+    brief = output is LetterFormat.TABLE
+    request = admin.ListDeadLettersRequest(name=name, include_replayed=replayed, stage=stage, error=error)
+    request.view = admin.DEAD_LETTER_VIEW_BRIEF if brief else admin.DEAD_LETTER_VIEW_FULL
+
+    async def work(client: HerderClient) -> None:
+        if since:
+            request.since.FromDatetime(moment(since, datetime.now(UTC)))
+        found: list[Json] = []
+        more = False
+        async for queue, letter in _fetched(client, request, limit):
+            if limit and len(found) == limit:
+                more = True
+                break
+            shown = letters.brief(name, queue, letter) if brief else letters.document(name, queue, letter)
+            found.append(shown)
+        if output is LetterFormat.JSON:
+            print_json(found)
+            return
+        if not found:
+            out.print(f"no dead letters of [bold]{escape(name)}[/]{'' if replayed else ' are left'}")
+            return
+        out.print(_listed(found, wide=not brief, replayed=replayed))
+        if more:
+            err.print(f"[dim]the newest {limit}; there are more: --limit 0 shows all[/]")
+
+    with_herder(_errors_as(output), herder, work)
+
+
+@dlq_app.command("show")
+def show(
+    name: NameArgument,
+    place: Annotated[str, typer.Argument(metavar="PARTITION:OFFSET", help="As `herd dlq list` shows it.")],
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Show one dead letter whole: why it failed, where it came from, key, value, headers, stack trace.
+
+    What -o json prints can be edited (key, value, headers, original.topic and original.partition) and put back with
+    `herd dlq replay NAME -f FILE`."""
+
+    async def work(client: HerderClient) -> None:
+        request = admin.ListDeadLettersRequest(name=name, places=[letters.place_of(place)])
+        reply = await client.call(lambda stub: stub.ListDeadLetters, request)
+        if not reply.letters:
+            text = f"{reply.topic} has no letter {place} of {name} (any more)"
+            raise CommandError("DEAD_LETTER_NOT_FOUND", text, f"`herd dlq list {name}` lists them.", 3)
+        shown = letters.document(name, reply.topic, reply.letters[0])
+        if output is Format.JSON:
+            print_json(shown)
+        else:
+            _print_letter(shown)
+
+    with_herder(output, herder, work)
+
+
+@dlq_app.command("replay", epilog=_NOTE_READERS)
+def replay(
+    name: NameArgument,
+    places: Annotated[
+        list[str] | None, typer.Argument(metavar="[PARTITION:OFFSET]...", help="Put these back, all or none.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Put back all that are there now.")] = False,
+    files: Annotated[
+        list[str] | None,
+        typer.Option("-f", "--file", metavar="FILE|-", help="Letters as -o json of show or list prints them, mended."),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Also letters that were put back before.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go where, and do nothing.")] = False,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Put dead letters back, each once, oldest first, in transactions: what is not put back stays a dead letter.
+
+    A sink's go to the topic and partition they were read from, with their key, time and headers. A source's go through
+    the connector's transformations and converters as they are now, to the topic that gives."""
+    given = [*(places or ()), *(files or ())]
+    if everything == bool(given):
+        raise typer.BadParameter("name letters (PARTITION:OFFSET, or -f FILE), or all of them with --all")
+
+    async def work(client: HerderClient) -> None:
+        named = [_named(place) for place in places or ()]
+        for file in files or ():
+            named += letters.read(name, file, _read(file))
+        base = admin.ReplayDeadLettersRequest(name=name, again=again, dry_run=dry_run)
+        done: Json = {"connector": name, "dry_run": dry_run, "replayed_count": 0, "replayed": [], "refused": []}
+        steps = _steps(client, base) if everything else _chunks(client, base, named)
+        async for reply in steps:
+            _add(done, reply)
+            if reply.next_page_token and output is not Format.JSON:
+                err.print(f"[dim]{done['replayed_count']:,} put back[/]")
+        if output is Format.JSON:
+            print_json(done)
+        else:
+            _print_replayed(done)
+        if done["refused"]:
+            raise typer.Exit(EXIT_CODES["DEAD_LETTERS_REFUSED"])
+
+    with_herder(output, herder, work)
+
+
+async def _fetched(
+    client: HerderClient, request: admin.ListDeadLettersRequest, limit: int
+) -> AsyncIterator[tuple[str, admin.DeadLetter]]:
+    """Queue and letter, page by page; one more than the limit, which tells that there are more."""
+    request.page_size = min(limit + 1, _PAGE_SIZE) if limit else _PAGE_SIZE
+    while True:
+        reply = await client.call(lambda stub: stub.ListDeadLetters, request)
+        for letter in reply.letters:
+            yield reply.topic, letter
+        if not reply.next_page_token:
+            return
+        request.page_token = reply.next_page_token
+
+
+async def _steps(client: HerderClient, base: admin.ReplayDeadLettersRequest) -> AsyncIterator[Any]:
+    """All that are there now, step by step."""
+    while True:
+        base.request_id = new_request_id()
+        reply = await client.call(lambda stub: stub.ReplayDeadLetters, base)
+        yield reply
+        if not reply.next_page_token:
+            return
+        base.page_token = reply.next_page_token
+
+
+async def _chunks(
+    client: HerderClient, base: admin.ReplayDeadLettersRequest, named: list[admin.DeadLetter]
+) -> AsyncIterator[Any]:
+    """Named letters, as many at once as one transaction takes."""
+    while named:
+        size_bytes, count = 0, 0
+        for letter in named[:_LETTERS_MAX]:
+            size_bytes += letter.ByteSize()
+            if count and size_bytes > _REPLAY_BYTES_MAX:
+                break
+            count += 1
+        chunk, named = named[:count], named[count:]
+        request = admin.ReplayDeadLettersRequest(request_id=new_request_id(), letters=chunk)
+        request.MergeFrom(base)
+        yield await client.call(lambda stub, request=request: stub.ReplayDeadLetters, request)
+
+
+def _named(place: str) -> admin.DeadLetter:
+    found = letters.place_of(place)
+    return admin.DeadLetter(partition=found.partition, offset=found.offset)
+
+
+def _read(file: str) -> str:
+    if file == "-":
+        return sys.stdin.read()
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError("USAGE", f"{file}: {error}", exit_code=EXIT_USAGE) from None
+
+
+def moment(text: str, now: datetime) -> datetime:
+    """`15m` before `now`, or an ISO time, UTC where it names no zone. Raises CommandError."""
+    number, unit = text[:-1], text[-1:]
+    if number.isdecimal() and unit in _AGES:
+        return now - timedelta(seconds=int(number) * _AGES[unit])
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        text = f"--since {text}: write an age such as 15m, 2h or 7d, or a time such as 2026-11-22T08:00:00Z"
+        raise CommandError("USAGE", text, exit_code=EXIT_USAGE) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+def _errors_as(output: LetterFormat) -> Format:
+    return Format.JSON if output is LetterFormat.JSON else Format.TABLE
+
+
+# --- printing
+
+
+def _listed(found: Iterable[Json], *, wide: bool, replayed: bool) -> Any:
+    columns = ["LETTER", "TIME", "STAGE", "ERROR", "ORIGINAL", "MESSAGE"]
+    if wide:
+        columns[4:4] = ["TASK", "FAILED IN", "ATTEMPT"]
+    if replayed:
+        columns.append("PUT BACK")
+    rows: list[list[str]] = []
+    for one in found:
+        error, message = one["error"], one["error"]["message"] or "-"
+        exception = error["exception"] or "-"
+        cells = {
+            "LETTER": one["letter"],
+            "TIME": one["time"] or "-",
+            "STAGE": error["stage"] or "-",
+            "ERROR": exception if wide else exception.rpartition(".")[2],
+            "TASK": "-" if one["task"] is None else str(one["task"]),
+            "FAILED IN": error["class"] or "-",
+            "ATTEMPT": str(letters.attempts(one)) if wide else "",
+            "ORIGINAL": _original(one),
+            "MESSAGE": " ".join(message.split()),
+            "PUT BACK": "yes" if one["replayed"] else "",
+        }
+        rows.append([escape(cells[column]) for column in columns])
+    return table(None, columns, rows, () if wide else ("MESSAGE",))
+
+
+def _original(one: Json) -> str:
+    original = one["original"]
+    if original["topic"] is None:
+        return "-"
+    partition, offset = original["partition"], original["offset"]
+    where = "" if partition is None else f"-{partition}"
+    return f"{original['topic']}{where}" + ("" if offset is None else f"@{offset}")
+
+
+def _print_letter(shown: Json) -> None:
+    error = shown["error"]
+    lines = {
+        "letter": f"{shown['letter']} of {shown['queue']}{', put back before' if shown['replayed'] else ''}",
+        "time": shown["time"],
+        "from": _original(shown),
+        "task": shown["task"],
+        "attempt": letters.attempts(shown),
+        "stage": error["stage"],
+        "failed in": error["class"],
+        "exception": error["exception"],
+        "message": error["message"],
+    }
+    for label, value in lines.items():
+        if value is not None:
+            out.print(f"[bold dim]{label:<10}[/] {escape(str(value))}", soft_wrap=True)
+    for one in shown["headers"]:
+        text = _shown(one["value"], one["encoding"])
+        out.print(f"[bold dim]{'header':<10}[/] {escape(one['name'])}: {escape(text)}", soft_wrap=True)
+    for label in ("key", "value"):
+        out.print(
+            f"[bold dim]{label:<10}[/] {escape(_shown(shown[label], shown[label + '_encoding']))}", soft_wrap=True
+        )
+    if error["stacktrace"]:
+        out.print(f"\n{escape(error['stacktrace'].rstrip())}", soft_wrap=True)
+
+
+def _shown(text: str | None, encoding: str | None) -> str:
+    """As text where a terminal can show it, else in hex."""
+    if text is None:
+        return "null"
+    if encoding == "utf-8" and letters.is_plain(text):
+        return text
+    data = letters.decoded(text, encoding)
+    return f"0x{data.hex()} ({len(data)} bytes)"
+
+
+def _add(done: Json, reply: Any) -> None:
+    done["replayed_count"] += reply.replayed_count
+    for one in reply.replayed:
+        partition = one.partition if one.HasField("partition") else None
+        place = letters.place_text(one.place)
+        done["replayed"].append({"letter": place, "topic": one.topic, "partition": partition})
+    for one in reply.refused:
+        done["refused"].append({"letter": letters.place_text(one.place), "reason": one.reason})
+
+
+def _print_replayed(done: Json) -> None:
+    count, name = done["replayed_count"], escape(done["connector"])
+    letters_text = "1 dead letter" if count == 1 else f"{count:,} dead letters"
+    topics: dict[str, int] = {}
+    for one in done["replayed"]:
+        topics[one["topic"]] = topics.get(one["topic"], 0) + 1
+        if done["dry_run"]:
+            to = one["topic"] if one["partition"] is None else f"{one['topic']}-{one['partition']}"
+            out.print(f"{one['letter']} -> {escape(to)}")
+    where = ", ".join(f"{number:,} to {escape(topic)}" for topic, number in sorted(topics.items()))
+    did = "would be put back" if done["dry_run"] else "put back"
+    out.print(f"{letters_text} of [bold]{name}[/] {did}{f': {where}' if where else ''}")
+    for one in done["refused"]:
+        err.print(f"  {one['letter']} not put back: {escape(one['reason'])}", soft_wrap=True)

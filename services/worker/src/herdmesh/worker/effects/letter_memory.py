@@ -1,0 +1,97 @@
+"""Where it is remembered which letters were put back (`state.replays` says as what), and how it is read.
+
+Owns the reading: by who only looks, and by who has taken the replay's transactional id over and is to see all that was
+ever committed under it.
+
+Invariant: after a take-over nothing that an earlier owner of the id put back is missing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from functools import partial
+from typing import Final
+
+from herdmesh.connect import offsets_topic
+from herdmesh.engine import clients, source_offsets
+from herdmesh.engine.beyond import Beyond
+from herdmesh.engine.contract import RunSpec, TaskKind
+from herdmesh.engine.fence import Fence
+from herdmesh.engine.hung_offsets import OffsetsFinisher
+from herdmesh.engine.settings import access_of, offsets_topic_settings, source_settings
+from herdmesh.engine.source_offsets import SourceOffsets
+from herdmesh.topicstore.partitioner import partition_of
+from herdmesh.worker.effects.letter_log import TopicLog
+from herdmesh.worker.state import replays
+from herdmesh.worker.state.replays import Replays
+
+_COMPACTED: Final = {"cleanup.policy": "compact"}
+
+
+class Memory:
+    """One queue's, of one connector."""
+
+    def __init__(
+        self, spec: RunSpec, log: TopicLog, in_file: Callable[[str], Mapping[bytes, bytes]] | None = None
+    ) -> None:
+        """`in_file` tells offsets by connector where they are in a file; None = they are in the offsets topic."""
+        self._spec = spec
+        self._log = log
+        self._in_file = in_file
+        self._owner = replays.owner(spec.connector)
+        own = source_settings(spec).offsets_topic if spec.kind is TaskKind.SOURCE else spec.offset_storage_topic
+        self.topic: str | None = None if in_file is not None else own
+        """The offsets topic; None = a file."""
+
+    def read(self) -> Replays:
+        """What is remembered, for somebody who only looks. Raises ConfigError when there is no queue."""
+        found = self._empty()
+        offsets = SourceOffsets(self._owner)
+        if self._in_file is not None:
+            return self._taken(found, self._of_file(self._in_file, offsets))
+        assert self.topic is not None
+        with closing(TopicLog(self._spec, self.topic)) as stored:
+            ranges = stored.ranges()
+            keys = [offsets_topic.encode_key(self._owner, found.source_partition(one)) for one in self._parts()]
+            for number in {partition_of(key, len(ranges)) for key in keys} if ranges else ():
+                for message in stored.read(number, *ranges[number]):
+                    offsets.apply(message.key(), message.value())
+        return self._taken(found, offsets)
+
+    def read_fenced(self, fence: Fence) -> Replays:
+        """What is remembered, once `fence` has taken over; makes the offsets topic when there is none."""
+        found = self._empty()
+        if self._in_file is not None:
+            return self._taken(found, self._of_file(self._in_file, SourceOffsets(self._owner)))
+        assert self.topic is not None
+        spec, topic, admin = self._spec, self.topic, self._log.admin
+        source_offsets.ensure_topic(admin, topic, *offsets_topic_settings(spec), _COMPACTED)
+        access, group = access_of(spec, "consumer", "producer"), f"connect-{spec.connector}"
+        unstable = partial(clients.consumer, spec, group, access, isolation_level="read_uncommitted")
+        with closing(clients.consumer(spec, group, access)) as consumer:
+            beyond = Beyond(topic, self._owner, admin, unstable)
+            hung = OffsetsFinisher(topic, self._owner, spec.transactional_id, fence, unstable)
+            return self._taken(found, source_offsets.read(consumer, topic, self._owner, beyond, hung))
+
+    def records(self, found: Replays, partitions: Iterable[int]) -> dict[bytes, bytes | None]:
+        """Keys and values that remember these partitions, and the requests. Raises DataError."""
+        offsets = SourceOffsets(self._owner)
+        parts: list[int | None] = [None, *sorted(partitions)]
+        return dict(offsets.record(found.source_partition(one), found.offset_of(one)) for one in parts)
+
+    def _empty(self) -> Replays:
+        return Replays(self._log.topic, self._log.topic_id())
+
+    def _parts(self) -> list[int | None]:
+        return [None, *range(self._log.partition_counts([self._log.topic]).get(self._log.topic, 0))]
+
+    def _of_file(self, in_file: Callable[[str], Mapping[bytes, bytes]], offsets: SourceOffsets) -> SourceOffsets:
+        for key, value in in_file(self._owner).items():
+            offsets.apply(key, value)
+        return offsets
+
+    def _taken(self, found: Replays, offsets: SourceOffsets) -> Replays:
+        for part in self._parts():
+            found.take(part, offsets.committed_offset(found.source_partition(part)))
+        return found
