@@ -12,9 +12,9 @@ import herdmesh.sdk
 from herdmesh.sdk import SinkBatch, TaskContext
 
 EXPORTS = """
-REQUIRED Config ConfigDef ConfigError ConfigKey ConnectError ConnectRecord DataError ErrorClass Importance Manifest
-OffsetsLost PartitionId Schema SinkBatch SinkConnector SinkTask SourceBatch SourceConnector SourceTask
-SourceTaskContext StagingFolder StagingSinkTask TaskContext TaskFailed Type publish
+REQUIRED Config ConfigData ConfigDef ConfigError ConfigKey ConfigProvider ConnectError ConnectRecord DataError
+ErrorClass Importance Manifest OffsetsLost PartitionId Schema SinkBatch SinkConnector SinkTask SourceBatch
+SourceConnector SourceTask SourceTaskContext StagingFolder StagingSinkTask TaskContext TaskFailed Type publish
 """
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -157,3 +160,25 @@ def test_a_log_lines_lists_and_objects_are_hidden_too() -> None:
     ConfigProviders({"k": Known({"s": "top-secret\nline-two"})}).resolve({"a": "${k:s}"})
     shown = str(redacted_value({"a": ["top-secret\nline-two", (RuntimeError("x line-two"),)], "n": 7}))
     assert shown == "{'a': ['***', ['x ***']], 'n': 7}"
+
+
+def test_what_is_printed_is_hidden_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    redaction.keep_secret(["print-ed-secret"])
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, io.StringIO())
+    shown = [sys.stdout, sys.stderr]
+    redaction.hide_in_output()
+    redaction.hide_in_output()
+    print("it is", "print-ed-secret")
+    print("no: print-ed-secret!", file=sys.stderr)
+    sys.stdout.flush()
+    assert [cast("io.StringIO", one).getvalue() for one in shown] == ["it is ***\n", "no: ***!\n"]
+
+
+def test_values_that_change_all_the_time_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "KEPT_MAX", 3)
+    known = redaction.Secrets()
+    known.keep(["stays-1"])
+    for number in range(10):
+        known.keep([f"goes-{number}", "stays-1"])
+    assert known.hidden_in("stays-1 goes-9 goes-8 goes-7") == "*** *** *** goes-7"

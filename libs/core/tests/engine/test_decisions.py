@@ -16,12 +16,19 @@ from herdmesh.engine import failpoints, failure, manifest
 from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, RunEnd, RunSpec, Share, Stop, TaskKind
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import ForeignMembers, ManifestInvalid, OffsetsLost, TaskFailed, TaskFenced
-from herdmesh.engine.meter import Limit, Meter
+from herdmesh.engine.limits import Limits
+from herdmesh.engine.meter import Meter
 from herdmesh.engine.ownership import owner, owns
 from herdmesh.engine.positions import PartitionRange, starting_offsets
 from herdmesh.engine.settings import offsets_topic_settings, sink_settings, source_settings
 
 TOPIC = "flights"
+
+
+@pytest.fixture(autouse=True)
+def _brokers_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that other tests executed in this process noted what their brokers said."""
+    monkeypatch.setattr(failure, "_brokers", failure._Brokers())  # pyright: ignore[reportPrivateUsage]
 
 
 def spec(connector_config: dict[str, str | None], worker_config: dict[str, str | None] | None = None) -> RunSpec:
@@ -117,7 +124,8 @@ def test_sink_settings_come_from_the_config_and_its_overrides() -> None:
     assert settings.reset_to_latest
     assert settings.flush_interval_ms == 200
     assert settings.metadata_max_age_ms == 1_000
-    assert [text.split()[0] for text in settings.warnings] == ["consumer.override.max.poll.records"]
+    assert settings.batch_records_max == 5
+    assert settings.warnings == ()
     assert settings.consumer["fetch.message.max.bytes"] == "100"
     assert settings.consumer["fetch.min.bytes"] == "7"
 
@@ -128,6 +136,15 @@ def test_sink_defaults_are_connects() -> None:
     assert not settings.reset_to_latest
     assert settings.flush_interval_ms == 60_000
     assert settings.metadata_max_age_ms == 300_000
+    assert settings.batch_records_max == 1_000
+    assert (settings.rate.records_per_second, settings.rate.bytes_per_second) == (0, 0)
+
+
+def test_a_bound_of_fetches_bounds_what_is_fetched_ahead() -> None:
+    consumer = sink_settings(spec({"topics": "a", "consumer.override.fetch.max.bytes": "2000000"})).consumer
+    assert (consumer["queued.max.messages.kbytes"], consumer["fetch.message.max.bytes"]) == (1953, 2_000_000)
+    config = {"topics": "a", "consumer.override.max.partition.fetch.bytes": "9"}
+    assert "queued.max.messages.kbytes" not in sink_settings(spec({**config})).consumer
 
 
 def test_a_regex_matches_whole_names_and_no_internal_topics() -> None:
@@ -146,6 +163,8 @@ def test_a_regex_matches_whole_names_and_no_internal_topics() -> None:
         ({"topics.regex": "("}, "topics.regex"),
         ({"topics": "a", "consumer.override.auto.offset.reset": "sometimes"}, "consumer.override.auto.offset.reset"),
         ({"topics": "a", "herdmesh.offsets.missing": "ignore"}, "herdmesh.offsets.missing"),
+        ({"topics": "a", "consumer.override.max.poll.records": "0"}, "consumer.override.max.poll.records"),
+        ({"topics": "a", "herdmesh.rate.records.per.second": "0"}, "herdmesh.rate.records.per.second"),
     ],
 )
 def test_a_setting_that_cannot_be_used_names_its_key(config: dict[str, str | None], field: str) -> None:
@@ -154,13 +173,46 @@ def test_a_setting_that_cannot_be_used_names_its_key(config: dict[str, str | Non
     assert refused.value.field == field
 
 
+def test_topics_of_a_source_belong_to_the_first_group_that_has_them() -> None:
+    settings = source_settings(
+        spec(
+            {
+                "topic.creation.groups": "logs, default,rest,none",
+                "topic.creation.default.partitions": "2",
+                "topic.creation.default.replication.factor": "3",
+                "topic.creation.default.retention.ms": "5",
+                "topic.creation.default.include": "ignored",
+                "topic.creation.logs.include": "log-\\d+,logs",
+                "topic.creation.logs.exclude": "log-1",
+                "topic.creation.logs.partitions": "9",
+                "topic.creation.logs.cleanup.policy": "compact",
+                "topic.creation.rest.include": "log.*",
+                "topic.creation.rest.replication.factor": "-1",
+            }
+        )
+    )
+    made = {topic: settings.new_topic(topic) for topic in ("log-2", "logs", "log-1", "log", "catalog-2")}
+    assert {topic: group.name for topic, group in made.items()} == {
+        "log-2": "logs",
+        "logs": "logs",
+        "log-1": "rest",
+        "log": "rest",
+        "catalog-2": "default",
+    }
+    logs, rest, default = made["logs"], made["log"], made["catalog-2"]
+    assert (logs.partitions, logs.replication_factor, logs.config) == (9, 3, {"cleanup.policy": "compact"})
+    assert (rest.partitions, rest.replication_factor, rest.config) == (2, -1, {})
+    assert (default.partitions, default.replication_factor, default.config) == (2, 3, {"retention.ms": "5"})
+
+
 def test_source_settings() -> None:
     settings = source_settings(
         spec({"topic.creation.default.partitions": "4", "topic.creation.default.cleanup.policy": "compact"})
     )
     assert settings.offsets_topic == "connect-offsets"
-    assert (settings.topic_partitions, settings.topic_replication_factor) == (4, -1)
-    assert settings.topic_config == {"cleanup.policy": "compact"}
+    made = settings.new_topic("any")
+    assert (made.partitions, made.replication_factor) == (4, -1)
+    assert made.config == {"cleanup.policy": "compact"}
     assert offsets_topic_settings(spec({}, {"offset.storage.partitions": "5"})) == (5, -1)
     by_time: dict[str, str | None] = {"transaction.boundary": "INTERVAL", "offsets.storage.topic": "own"}
     timed = spec(by_time, {"offset.flush.interval.ms": "9"})
@@ -204,17 +256,6 @@ def test_the_meter_tells_the_rate_of_the_last_seconds() -> None:
     assert meter.report_due(22.4)
 
 
-def test_a_limit_spreads_records_over_time() -> None:
-    limit = Limit()
-    assert limit.batch_size(1_000) == 1_000
-    assert limit.wait_s(0.0) == 0.0
-    limit.records_per_second = 100.0
-    assert limit.batch_size(1_000) == 20
-    limit.took(20, 0.0)
-    assert limit.wait_s(0.0) == pytest.approx(0.2)
-    assert limit.wait_s(0.2) == 0.0
-
-
 class ScriptedLink:
     """A worker that says what the test scripts, one list per call."""
 
@@ -232,22 +273,22 @@ class ScriptedLink:
 
 
 def test_a_run_ends_when_told_and_remembers_it() -> None:
-    limit = Limit()
-    control = Control(ScriptedLink([], [Rate(5.0), Stop("drain")]), limit, 0.0)
+    limits = Limits(20.0, 0.0, 2, 0.0)
+    control = Control(ScriptedLink([], [Rate(5.0), Stop("drain")]), limits, 0.0)
     assert control.wish(1.0) is None
     assert control.wish(2.0) is RunEnd.STOPPED
     assert control.wish(3.0) is RunEnd.STOPPED
-    assert limit.records_per_second == 5.0
+    assert limits.records.allowed == 5.0
 
 
 def test_a_run_yields_after_its_share() -> None:
-    control = Control(ScriptedLink([Share(5_000)]), Limit(), 10.0)
+    control = Control(ScriptedLink([Share(5_000)]), Limits(0, 0, 1, 10.0), 10.0)
     assert control.wish(11.0) is None
     assert control.wish(15.0) is RunEnd.YIELDED
 
 
 def test_a_run_that_is_to_share_ends_once_it_has_read_all() -> None:
-    control = Control(ScriptedLink([], [Share(5_000)]), Limit(), 10.0)
+    control = Control(ScriptedLink([], [Share(5_000)]), Limits(0, 0, 1, 10.0), 10.0)
     assert control.wish(11.0, quiet_s=1.0) is None, "nobody waits"
     assert control.wish(11.1, quiet_s=0.04) is None, "a stream of records is not quiet between two of them"
     assert control.wish(11.2, quiet_s=0.05) is RunEnd.YIELDED
@@ -282,9 +323,8 @@ def test_every_exception_has_a_class_and_a_message(error: Exception, error_class
     assert type(error).__name__ in trace
 
 
-def test_what_ran_out_of_time_without_any_broker_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_ran_out_of_time_without_any_broker_is_unreachable() -> None:
     """The client says beside its calls that all brokers are down; a refused login says why, and comes first."""
-    monkeypatch.setattr(failure, "_brokers", failure._Brokers())  # pyright: ignore[reportPrivateUsage]
     late = KafkaException(KafkaError(KafkaError._TIMED_OUT))
     wrapped = TaskFailed("committing did not succeed", ErrorClass.RETRIABLE)
     wrapped.__cause__ = late

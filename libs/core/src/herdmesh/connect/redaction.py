@@ -1,7 +1,8 @@
 """What may leave a process: texts without the secrets that were resolved in it.
 
 Owns the secrets of this process and their replacement. Everything that speaks to the outside asks `redacted`: failures,
-traces, log lines, answers. Does not know where a secret comes from (`config_providers`, a run's order).
+traces, log lines, answers, and what is printed. Does not know where a secret comes from (`config_providers`, a run's
+order).
 
 Invariant: once `keep_secret` has returned, no text that went through `redacted` contains the secret.
 """
@@ -10,36 +11,49 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Iterable
-from typing import Any, Final, cast
+from typing import Any, Final, TextIO, cast
 
 HIDDEN: Final = "***"
 #: Shorter values are found in every text, and hiding them would make nonsense of it.
 LENGTH_MIN: Final = 4
+KEPT_MAX: Final = 20_000
 
 
 class Secrets:
-    """Values and how to hide them. Only ever grows: a text about an old value may be on its way still."""
+    """Values and how to hide them. An old one is kept on, because a text about it may be on its way still: the last
+    20,000, so that values that change all the time do not fill the memory."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: frozenset[str] = frozenset()
-        self._pattern: re.Pattern[str] | None = None
+        self._known: OrderedDict[str, frozenset[str]] = OrderedDict()
+        """By value, how it may stand in a text."""
+        self._forms: tuple[str, ...] = ()
 
     def keep(self, values: Iterable[str]) -> None:
         """From now on these are hidden."""
-        wanted = {value for value in values if len(value) >= LENGTH_MIN}
         with self._lock:
-            if wanted <= self._known:
-                return
-            self._known |= wanted
-            forms = {form for value in self._known for form in _forms(value)}
-            self._pattern = re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
+            new = False
+            for value in values:
+                if len(value) < LENGTH_MIN:
+                    continue
+                new = new or value not in self._known
+                self._known[value] = self._known.get(value) or _forms(value)
+                self._known.move_to_end(value)
+            while len(self._known) > KEPT_MAX:
+                self._known.popitem(last=False)
+            if new:
+                self._forms = tuple(frozenset[str]().union(*self._known.values()))
 
     def hidden_in(self, text: str) -> str:
         """The text with `***` for each of them."""
-        return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
+        found = [form for form in self._forms if form in text]  # many times faster than one pattern of all
+        if not found:
+            return text
+        return re.sub("|".join(map(re.escape, sorted(found, key=len, reverse=True))), HIDDEN, text)
 
 
 _secrets = Secrets()
@@ -70,10 +84,33 @@ def redacted_value(value: Any) -> Any:
     return value if hidden == shown else hidden
 
 
-def _forms(value: str) -> set[str]:
+class _Hiding:
+    """A text stream that shows no secret, of what an author's code prints, or Python of a thread that died."""
+
+    def __init__(self, to: TextIO) -> None:
+        self._to = to
+
+    def write(self, text: str, /) -> int:
+        """Write it, redacted; the length of the text as given."""
+        self._to.write(redacted(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._to, name)
+
+
+def hide_in_output() -> None:
+    """From now on standard output and standard error of this process show no secret."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, _Hiding):
+            setattr(sys, name, _Hiding(stream))
+
+
+def _forms(value: str) -> frozenset[str]:
     """How a value may stand in a text: as it is, in quotes of JSON or Python, on one line, each of its long lines."""
     forms = {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
     forms |= {" ".join(value.split()), value.strip()}
     if "\n" in value:
         forms |= {line.strip() for line in value.splitlines()}
-    return {form for form in forms if len(form) >= LENGTH_MIN}
+    return frozenset(form for form in forms if len(form) >= LENGTH_MIN)

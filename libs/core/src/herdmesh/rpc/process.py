@@ -21,7 +21,7 @@ from typing import Any, Final, NoReturn
 import structlog
 from pydantic import ValidationError
 
-from herdmesh.connect.redaction import redacted_value
+from herdmesh.connect.redaction import hide_in_output, redacted_value
 from herdmesh.rpc.errors import InvalidConfig
 
 Main = Callable[[asyncio.Event], Awaitable[None]]
@@ -40,13 +40,24 @@ def run(main: Main, log_level: str | None = None) -> NoReturn:
     `log_level` defaults to HERDMESH_LOG_LEVEL, then info.
     """
     configure_logging(log_level or os.environ.get("HERDMESH_LOG_LEVEL", "info"))
+    hide_in_output()
     raise SystemExit(_run(main))
+
+
+_everywhere: dict[str, str] = {}
+
+
+def log_with(**fields: str) -> None:
+    """From now on every line of this process has these fields, whichever thread writes it, unless it or its context
+    says otherwise: what a process knows of itself that does one thing only."""
+    _everywhere.update(fields)
 
 
 def configure_logging(level: str = "info") -> None:
     """JSON lines to stderr, from structlog and from stdlib logging (gRPC, Kafka clients) alike."""
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
+        _with_everywhere,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -72,6 +83,10 @@ def configure_logging(level: str = "info") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+
+
+def _with_everywhere(_: Any, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    return {**_everywhere, **line}
 
 
 def _without_secrets(_: Any, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:

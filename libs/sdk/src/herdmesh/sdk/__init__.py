@@ -7,6 +7,7 @@ Owns nothing: re-exports the interfaces of `herdmesh.connect` and the staging of
 from __future__ import annotations
 
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.connector import (
     Config,
     PartitionId,
@@ -29,9 +30,11 @@ from herdmesh.engine.staging import Manifest, StagingFolder, publish
 __all__ = [
     "REQUIRED",
     "Config",
+    "ConfigData",
     "ConfigDef",
     "ConfigError",
     "ConfigKey",
+    "ConfigProvider",
     "ConnectError",
     "ConnectRecord",
     "DataError",

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Final
 
 import structlog
@@ -20,29 +21,34 @@ import structlog
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import run_service_pb2_grpc, worker_service_pb2_grpc
+from herdmesh.connect.client_settings import worker_warnings
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.rpc import process
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.worker import wire
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.connectors import ConnectorHost
+from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.idle_watch import IdleWatch
 from herdmesh.worker.effects.loggers import Loggers
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plugins import Plugins
 from herdmesh.worker.effects.processes import Processes
+from herdmesh.worker.effects.reloads import Reloads, Values
 from herdmesh.worker.effects.runs import Runs
 from herdmesh.worker.effects.session import HerderSession
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.statuses import StatusClient
 from herdmesh.worker.errors import SparkUnavailable
 from herdmesh.worker.loop import Effects, WorkerLoop
+from herdmesh.worker.metrics.collector import WorkerMetrics
 from herdmesh.worker.service.run_service import RunServicer
 from herdmesh.worker.service.worker_service import WorkerServicer
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.spark.session import SparkHost, spark_conf
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events
+from herdmesh.worker.state.model import UnitId
 
 WORKER_SERVICE: Final = "herdmesh.api.worker.v1.WorkerService"
 RUN_SERVICE: Final = "herdmesh.api.worker.v1.RunService"
@@ -99,20 +105,25 @@ async def serve_on(
     """As `serve`, on ground that is there."""
     spark, offsets = ready.spark, ready.offsets
     specs = RunSpecs(settings, PluginRegistry.discover(), offsets.of if offsets is not None else None)
+    for one in worker_warnings(settings.worker_config()):
+        _log.warning("setting_without_effect", setting=one.field, why=one.message, fix=one.fix)
     incarnation = uuid.uuid4().hex
-    loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)))
+    metrics = WorkerMetrics(specs.plugin, settings.slots, version("herdmesh-worker"))
+    loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)), metrics)
     watch = IdleWatch(settings.bootstrap_servers, settings.access(), settings.watch_interval_ms, specs, loop.emit)
     plugins, loggers = Plugins(specs.plugins), Loggers()
     processes = Processes(spark, settings.standby_count())
     runs = Runs(processes, specs, watch.remember_sign, loggers.changed, loop.emit)
-    commands = Commands(settings, specs, plugins, loggers, Offsets(specs, offsets))
+    commands = Commands(settings, specs, plugins, loggers, Offsets(specs, offsets), DeadLetters(specs, offsets))
     server = _server(
         settings, WorkerServicer(loop, commands, plugins), RunServicer(processes, runs, loop.emit, offsets)
     )
     port = await server.start()
+    metrics.start()
     on_listening(port)
     address = f"{settings.listen.rpartition(':')[0]}:{port}"
     processes.start(address)
+    connectors = ConnectorHost(specs, loop.emit)
     worker = identity_pb2.WorkerIdentity(worker_id=settings.worker_id or address, incarnation=incarnation)
 
     def hello() -> session_pb2.WorkerHello:
@@ -127,9 +138,13 @@ async def serve_on(
             drain_request_ids=loop.drain_request_ids(),
         )
 
+    def given(unit: UnitId) -> Values | None:
+        return connectors.values(unit.connector) if unit.task is None else specs.values(unit)
+
     effects = Effects(
         runs=runs,
-        connectors=ConnectorHost(specs, loop.emit),
+        connectors=connectors,
+        reloads=Reloads(given, specs.values_now, loop.emit),
         watch=watch,
         statuses=StatusClient(settings.status_store, worker, specs, loop.emit),
         session=HerderSession(settings.herder, hello, loop.emit),
@@ -137,7 +152,11 @@ async def serve_on(
     )
     background = [*effects.watch.start(), *effects.statuses.start(), *effects.session.start()]
     await server.set_all_serving(True)
-    code = await _until_over(loop, effects, background, stop, spark.lost, server)
+    try:
+        code = await _until_over(loop, effects, background, stop, spark.lost, server)
+    finally:
+        specs.providers.close()
+        metrics.close()
     if code:
         raise SparkUnavailable("Spark's JVM died; the worker gave everything up and ends, to be started anew")
 
@@ -186,6 +205,7 @@ async def _close(effects: Effects, server: Server) -> None:
     await server.set_all_serving(False)
     await effects.watch.close()
     await effects.connectors.close()
+    await effects.reloads.close()
     await effects.commands.close()
     # Both at once: reports and statuses of the last stops do not wait for each other.
     await asyncio.gather(effects.statuses.close(_FLUSH_S), effects.session.close())

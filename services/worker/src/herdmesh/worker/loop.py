@@ -19,9 +19,11 @@ from herdmesh.worker import wire
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.idle_watch import IdleWatch
+from herdmesh.worker.effects.reloads import Reloads
 from herdmesh.worker.effects.runs import Runs
 from herdmesh.worker.effects.session import HerderSession
 from herdmesh.worker.effects.statuses import StatusClient
+from herdmesh.worker.metrics.collector import WorkerMetrics
 from herdmesh.worker.state import WorkerState, events, instructions
 from herdmesh.worker.state.model import Holding, UnitId
 from herdmesh.worker.state.tasks import Task
@@ -36,6 +38,7 @@ class Effects:
 
     runs: Runs
     connectors: ConnectorHost
+    reloads: Reloads
     watch: IdleWatch
     statuses: StatusClient
     session: HerderSession
@@ -45,8 +48,9 @@ class Effects:
 class WorkerLoop:
     """Runs the state machine. Others send events with `emit` and read with the methods that return copies."""
 
-    def __init__(self, state: WorkerState) -> None:
+    def __init__(self, state: WorkerState, metrics: WorkerMetrics | None = None) -> None:
         self._state = state
+        self._metrics = metrics
         self._queue: asyncio.Queue[events.Event] = asyncio.Queue(_QUEUE_MAX)
         self._drained = asyncio.Event()
 
@@ -65,7 +69,10 @@ class WorkerLoop:
                     event = await self._queue.get()
             except TimeoutError:
                 event = events.Tick()
-            for instruction in self._state.handle(event, clock()):
+            out = self._state.handle(event, clock())
+            if self._metrics is not None:
+                self._metrics.passed(event, out, self._state, clock())
+            for instruction in out:
                 if isinstance(instruction, instructions.Exit):
                     return instruction.code
                 self._carry_out(instruction, effects)
@@ -114,10 +121,12 @@ class WorkerLoop:
                 _log.info("run_submitted", unit=str(unit), run_id=run_id)
                 effects.runs.submit(instruction)
             case instructions.StopRun(run_id=run_id, reason=reason):
-                _log.info("run_told_to_stop", run_id=run_id, reason=reason)
+                _log.info("run_told_to_stop", unit=effects.runs.unit_of(run_id), run_id=run_id, reason=reason)
                 effects.runs.stop(run_id, reason)
             case instructions.ShareRun(run_id=run_id, run_ms=run_ms):
                 effects.runs.share(run_id, run_ms)
+            case instructions.RateRun(run_id=run_id, rate=rate):
+                effects.runs.rate(run_id, rate)
             case instructions.CancelRun(run_id=run_id, reason=reason):
                 effects.runs.cancel(run_id, reason)
             case instructions.WatchTask(unit=unit):
@@ -133,6 +142,8 @@ class WorkerLoop:
                 effects.connectors.make_task_configs(instruction)
             case instructions.AbandonConnector(connector=connector):
                 effects.connectors.abandon(connector)
+            case instructions.CheckValues():
+                effects.reloads.check(instruction)
             case _:
                 self._tell(instruction, effects)
 

@@ -2,6 +2,8 @@
 
 Owns every conversion of a worker, so that servicers and clients hold none. Decides nothing: a message that says less
 than it must raises `RequestInvalid`.
+
+Invariant: no text that leaves the worker shows a secret that it resolved; configs have references instead.
 """
 
 from __future__ import annotations
@@ -11,10 +13,12 @@ from collections.abc import Iterable, Sequence
 from herdmesh.api.common.v1 import connector_pb2, revision_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import run_service_pb2, task_pb2
+from herdmesh.connect.redaction import redacted
 from herdmesh.engine import contract
 from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import RequestInvalid
+from herdmesh.worker.measures_wire import measures_from, measures_to
 from herdmesh.worker.state import events, questions
 from herdmesh.worker.state.model import (
     Assignment,
@@ -64,7 +68,21 @@ def failure_to(failure: Failure | None) -> connector_pb2.Failure | None:
     if failure is None:
         return None
     error_class = connector_pb2.ErrorClass.Value(f"ERROR_CLASS_{failure.error_class.name}")
-    return connector_pb2.Failure(message=failure.message, trace=failure.trace, error_class=error_class)
+    message, trace = redacted(failure.message), redacted(failure.trace)
+    return connector_pb2.Failure(message=message, trace=trace, error_class=error_class)
+
+
+def trace_to(failure: Failure | None) -> str | None:
+    """What a status says of a failure: its trace, or its message where there is none."""
+    return None if failure is None else redacted(failure.trace or failure.message)
+
+
+def condition_to(condition: Condition) -> connector_pb2.Condition:
+    """The message. The leader made the text, of what it was told: maybe by a worker that knew less to hide."""
+    message = connector_pb2.Condition(type=condition.type, message=redacted(condition.message))
+    if condition.since_ms:
+        message.since.FromMilliseconds(condition.since_ms)
+    return message
 
 
 def run_state_to(state: RunState) -> connector_pb2.RunState.ValueType:
@@ -117,6 +135,10 @@ def command_from(response: session_pb2.SessionResponse) -> events.Command | None
         case "generate_task_configs":
             ask = response.generate_task_configs
             return events.GenerateTaskConfigs(epoch, ask.connector, assignment_from(ask.assignment), ask.tasks_max)
+        case "set_rate":
+            told = response.set_rate
+            rate = contract.Rate(told.records_per_second, told.bytes_per_second)
+            return events.SetRate(epoch, told.connector, rate)
         case "set_draining":
             return _drain_from(epoch, response.set_draining)
         case "released":
@@ -160,6 +182,14 @@ def _asked_from(epoch: int, response: session_pb2.SessionResponse) -> events.Ask
             plan = response.plan_task_configs
             wanted_plan = questions.PlanTaskConfigs(config_from(plan.config), plan.tasks_max)
             return events.Asked(epoch, plan.command_id, wanted_plan)
+        case "list_dead_letters":
+            listed = response.list_dead_letters
+            letters = questions.ListDeadLetters(config_from(listed.config), listed.request)
+            return events.Asked(epoch, listed.command_id, letters)
+        case "replay_dead_letters":
+            replay = response.replay_dead_letters
+            wanted_replay = questions.ReplayDeadLetters(config_from(replay.config), replay.request)
+            return events.Asked(epoch, replay.command_id, wanted_replay)
         case _:
             return None
 
@@ -180,7 +210,15 @@ def _start_from(epoch: int, message: session_pb2.StartUnit) -> events.StartUnit:
     )
     applied = message.revision.next_offsets
     return events.StartUnit(
-        epoch, unit, assignment, target, spec, message.has_committed, conditions, applied[0] if applied else None
+        epoch,
+        unit,
+        assignment,
+        target,
+        spec,
+        message.has_committed,
+        conditions,
+        applied[0] if applied else None,
+        message.traceparent,
     )
 
 
@@ -259,6 +297,8 @@ def task_progress_to(task: Task) -> task_pb2.TaskProgress:
     message.has_committed = task.has_committed
     if task.run is None:
         message.records_per_second = 0.0
+        message.ClearField("records_rate")
+        message.ClearField("bytes_rate")
     return message
 
 
@@ -287,6 +327,9 @@ def progress_to(progress: Progress) -> task_pb2.TaskProgress:
         ],
         produced=[task_pb2.TopicProgress(topic=topic, records_out=count) for topic, count in progress.produced],
         config_offset=progress.config_offset,
+        records_rate=_rate_use_to(progress.records_rate),
+        bytes_rate=_rate_use_to(progress.bytes_rate),
+        measures=measures_to(progress.measures),
     )
     if progress.commit_time_ms is not None:
         message.commit_time.FromMilliseconds(progress.commit_time_ms)
@@ -308,7 +351,22 @@ def progress_from(message: task_pb2.TaskProgress) -> Progress:
         has_committed=message.has_committed,
         produced=tuple((one.topic, one.records_out) for one in message.produced),
         config_offset=message.config_offset if message.HasField("config_offset") else None,
+        records_rate=_rate_use_from(message.records_rate) if message.HasField("records_rate") else None,
+        bytes_rate=_rate_use_from(message.bytes_rate) if message.HasField("bytes_rate") else None,
+        measures=measures_from(message.measures),
     )
+
+
+def _rate_use_to(use: contract.RateUse | None) -> task_pb2.RateUse | None:
+    if use is None:
+        return None
+    return task_pb2.RateUse(
+        limit_per_second=use.limit_per_second, used_per_second=use.used_per_second, wants_more=use.wants_more
+    )
+
+
+def _rate_use_from(message: task_pb2.RateUse) -> contract.RateUse:
+    return contract.RateUse(message.limit_per_second, message.used_per_second, message.wants_more)
 
 
 def run_event_from(run_id: str, request: run_service_pb2.RunRequest) -> events.Event | None:

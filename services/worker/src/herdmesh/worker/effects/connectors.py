@@ -15,10 +15,11 @@ import structlog
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.failure import classify
 from herdmesh.worker.effects.plan import Started, planned_task_configs, started, task_configs
+from herdmesh.worker.effects.reloads import Values
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.state import events, instructions
-from herdmesh.worker.state.model import Config, Failure
+from herdmesh.worker.state.model import Config, Failure, UnitId
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -43,6 +44,11 @@ class ConnectorHost:
     def make_task_configs(self, instruction: instructions.MakeTaskConfigs) -> None:
         """Ask the instance, or one made for the question, then TaskConfigsMade."""
         self._spawn(self._make_task_configs(instruction))
+
+    def values(self, connector: str) -> Values | None:
+        """What the running instance was started with; None = none runs."""
+        running = self._instances.get(connector)
+        return None if running is None else Values((running.resolved,))
 
     def abandon(self, connector: str) -> None:
         """Forget the instance; what its threads still do ends with the process at the latest."""
@@ -69,6 +75,9 @@ class ConnectorHost:
             )
         except Exception as error:  # noqa: BLE001 - an author's code may raise anything
             failure = _failure(error)
+        values = self.values(name)
+        if failure is None and values is not None and values.ttl_ms is not None:
+            await self._emit(events.ValuesResolved(UnitId(name), str(instruction.op_id), values.ttl_ms))
         await self._emit(events.ConnectorStarted(name, instruction.op_id, failure))
 
     async def _stop(self, instruction: instructions.StopConnector) -> None:

@@ -16,7 +16,7 @@ import structlog
 
 from herdmesh.api.worker.v1 import run_service_pb2
 from herdmesh.connect.errors import ConnectError
-from herdmesh.engine.contract import ErrorClass, RunSpec
+from herdmesh.engine.contract import ErrorClass, Rate, RunSpec
 from herdmesh.engine.failure import classify
 from herdmesh.worker.effects.processes import Processes, RunLine
 from herdmesh.worker.effects.run_link import RunOrder
@@ -47,11 +47,13 @@ class Runs:
         self._specs = specs
         self._emit = emit
         self._lines: dict[str, RunLine] = {}
+        self._units: dict[str, UnitId] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def submit(self, instruction: instructions.SubmitRun) -> None:
         """Start the run; everything it says comes as events."""
         line = RunLine(instruction.run_id)
+        self._units[instruction.run_id] = instruction.unit
         self._lines[instruction.run_id] = line
         task = asyncio.create_task(self._run(instruction, line), name=f"run {instruction.run_id}")
         self._tasks.add(task)
@@ -65,10 +67,21 @@ class Runs:
         """Tell the run that others wait."""
         self._say(run_id, run_service_pb2.RunResponse(share=run_service_pb2.RunShare(run_ms=run_ms)))
 
+    def rate(self, run_id: str, rate: Rate) -> None:
+        """Tell the run how much it may take."""
+        message = run_service_pb2.RunRate(
+            records_per_second=rate.records_per_second, bytes_per_second=rate.bytes_per_second
+        )
+        self._say(run_id, run_service_pb2.RunResponse(rate=message))
+
     def cancel(self, run_id: str, reason: str) -> None:
         """Kill the run's process."""
-        _log.warning("run_cancelled", run_id=run_id, reason=reason)
+        _log.warning("run_cancelled", unit=self.unit_of(run_id), run_id=run_id, reason=reason)
         self._processes.cancel(run_id)
+
+    def unit_of(self, run_id: str) -> str:
+        """Whose run it is, as log lines say it."""
+        return str(self._units.get(run_id, ""))
 
     def is_current(self, line: RunLine) -> bool:
         """False once the run is over for the worker: what its process still says counts no more."""
@@ -89,15 +102,23 @@ class Runs:
 
     def _prepare(self, instruction: instructions.SubmitRun) -> RunSpec:
         unit, spec = instruction.unit, instruction.spec
-        self._before_run(unit, spec)
         made = self._specs.run_spec(unit, spec, instruction.run_id, instruction.has_committed)
-        return replace(made, claim=self._specs.claim(instruction.assignment, instruction.config_offset))
+        self._before_run(unit, spec)  # with the values that the run gets
+        return replace(
+            made,
+            claim=self._specs.claim(instruction.assignment, instruction.config_offset),
+            generation=instruction.assignment.generation,
+            traceparent=instruction.traceparent,
+        )
 
     async def _run(self, instruction: instructions.SubmitRun, line: RunLine) -> None:
         run_id, unit = instruction.run_id, instruction.unit
         error: str | None = None
         try:
             spec = await in_thread(f"spec of {run_id}", lambda: self._prepare(instruction))
+            values = self._specs.values(unit)
+            if values is not None and values.ttl_ms is not None:
+                await self._emit(events.ValuesResolved(unit, run_id, values.ttl_ms))
             await self._processes.execute(line, RunOrder(spec, self._log_levels()))
         except RunLost as lost:
             error = str(lost)
@@ -110,6 +131,7 @@ class Runs:
             except TimeoutError:
                 _log.warning("run_line_open", unit=str(unit), run_id=run_id)
         del self._lines[run_id]
+        del self._units[run_id]
         line.end()
         if error is not None:
             _log.warning("run_lost", unit=str(unit), run_id=run_id, error=error)

@@ -21,6 +21,7 @@ from herdmesh.connect.connector import ConnectorKind, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
 from herdmesh.engine.contract import Properties, RunSpec, TaskKind, TaskSetClaim
+from herdmesh.worker.effects.reloads import Values
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.model import Assignment, TaskSpec, UnitId
 
@@ -37,7 +38,12 @@ class _Known:
     """What a unit's configs were resolved to for its last run."""
 
     spec: TaskSpec
-    resolved: TaskSpec
+    values: Values
+
+    @property
+    def resolved(self) -> TaskSpec:
+        connector, task = self.values.configs
+        return replace(self.spec, connector_config=connector.config, task_config=task.config)
 
 
 class RunSpecs:
@@ -54,7 +60,7 @@ class RunSpecs:
         self._settings = settings
         self._source_offsets = source_offsets
         self.providers = ConfigProviders.of(settings.worker_config())
-        self._resolved: OrderedDict[UnitId, _Known] = OrderedDict()
+        self._known: OrderedDict[UnitId, _Known] = OrderedDict()
 
     def plugin(self, connector_config: Properties) -> PluginDescriptor:
         """The connector's plugin. Raises ConfigError naming `connector.class`."""
@@ -70,10 +76,10 @@ class RunSpecs:
         except ConfigError:
             return None
 
-    def sign(self, spec: TaskSpec) -> str | None:
+    def sign(self, unit: UnitId, spec: TaskSpec) -> str | None:
         """A source's sign (`SourceConnector.sign`), None when only a run can tell. Asks the author's class."""
         try:
-            spec, _ = self._without_references(spec)
+            spec = self._last(unit, spec).resolved
             connector = self.plugin(spec.connector_config).load()
             return connector.sign(spec.task_config) if isinstance(connector, SourceConnector) else None
         except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then tells what is wrong
@@ -98,13 +104,13 @@ class RunSpecs:
 
     def run_spec(self, unit: UnitId, spec: TaskSpec, run_id: str, has_committed: bool) -> RunSpec:
         """Everything a run needs. Raises ConfigError, and whatever the author's `task_class` raises."""
-        resolved, secrets = self._without_references(spec)
-        self._resolved[unit] = _Known(spec, resolved)
-        self._resolved.move_to_end(unit)
-        if len(self._resolved) > _KNOWN_MAX:
-            self._resolved.popitem(last=False)
-        task_class = self.plugin(resolved.connector_config).load().task_class()
-        bare = replace(self.without_class(unit, spec), secrets=secrets)
+        known = _Known(spec, self._resolved(spec))
+        self._known[unit] = known
+        self._known.move_to_end(unit)
+        if len(self._known) > _KNOWN_MAX:
+            self._known.popitem(last=False)
+        task_class = self.plugin(known.resolved.connector_config).load().task_class()
+        bare = self.without_class(unit, spec)
         offsets: Mapping[bytes, bytes] | None = None
         if self._source_offsets is not None and bare.kind is TaskKind.SOURCE:
             offsets = self._source_offsets(unit.connector)
@@ -116,8 +122,8 @@ class RunSpecs:
         No provider is asked when the unit's last run was of the same configs.
         """
         assert unit.task is not None
-        known = self._resolved.get(unit)
-        spec = known.resolved if known is not None and known.spec == spec else self._without_references(spec)[0]
+        known = self._last(unit, spec)
+        spec = known.resolved
         config = spec.connector_config
         settings = self._settings
         worker = settings.worker_config()
@@ -141,13 +147,26 @@ class RunSpecs:
             linger_ms=self._linger_ms(config),
             # Whom the idle watch cannot ask about, as it has the worker's login, looks for records itself.
             continuous=_continuous(config) or not watched,
+            secrets=tuple(sorted(known.values.secrets | settings.worker_secrets())),
         )
 
-    def _without_references(self, spec: TaskSpec) -> tuple[TaskSpec, tuple[str, ...]]:
-        """The configs resolved, and the secrets in them. Asks providers. Raises ConfigError."""
-        connector, task = self.providers.resolve(spec.connector_config), self.providers.resolve(spec.task_config)
-        resolved = replace(spec, connector_config=connector.config, task_config=task.config)
-        return resolved, tuple(sorted(connector.secrets | task.secrets))
+    def values(self, unit: UnitId) -> Values | None:
+        """What the unit's last run was given; None = no run of it is remembered."""
+        known = self._known.get(unit)
+        return None if known is None else known.values
+
+    def values_now(self, given: Values) -> Values:
+        """The same configs resolved anew. Asks providers. Raises ConfigError."""
+        return Values(tuple(self.providers.resolve(one.raw) for one in given.configs))
+
+    def _last(self, unit: UnitId, spec: TaskSpec) -> _Known:
+        """As the unit's last run knew these configs, else resolved now."""
+        known = self._known.get(unit)
+        return known if known is not None and known.spec == spec else _Known(spec, self._resolved(spec))
+
+    def _resolved(self, spec: TaskSpec) -> Values:
+        """Asks providers. Raises ConfigError."""
+        return Values((self.providers.resolve(spec.connector_config), self.providers.resolve(spec.task_config)))
 
     def _linger_ms(self, config: Properties) -> int:
         text = (config.get(LINGER_MS) or "").strip()

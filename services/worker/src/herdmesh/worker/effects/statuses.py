@@ -134,25 +134,18 @@ class StatusClient:
                 _log.info("status_refused", unit=str(one.unit), state=one.state, result=name)
 
     def _status(self, one: WriteStatus) -> status_pb2.Status:
-        trace = None
-        if one.failure is not None:
-            trace = one.failure.trace or one.failure.message
-        status = status_pb2.Status(
+        return status_pb2.Status(
             connector=one.unit.connector,
             task=one.unit.task,
             state=wire.run_state_to(one.state),
-            trace=trace,
+            trace=wire.trace_to(one.failure),
             worker_id=self._worker.worker_id,
             generation=one.generation,
             version=self._specs.version(one.config),
             has_committed=one.has_committed,
             worker_incarnation=self._worker.incarnation,
+            conditions=map(wire.condition_to, one.conditions),
         )
-        for condition in one.conditions:
-            added = status.conditions.add(type=condition.type, message=condition.message)
-            if condition.since_ms:
-                added.since.FromMilliseconds(condition.since_ms)
-        return status
 
     # --- lease
 

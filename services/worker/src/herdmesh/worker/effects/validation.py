@@ -25,6 +25,9 @@ from herdmesh.connect.redaction import redacted
 from herdmesh.connect.refusals import refusals
 from herdmesh.engine.contract import Properties
 
+_READ_BY_HERDER = ("name", "connector.class", "connector.plugin.version", "tasks.max", "tasks.max.enforce")
+_READ_BY_HERDER_PREFIX = "herdmesh.restart."
+
 
 def validate(
     config: Properties, plugins: PluginRegistry, worker: Properties, providers: ConfigProviders
@@ -38,14 +41,14 @@ def validate(
     Our own keys follow Connect's. Where Connect gives an error instead of a result (no class, an unknown one, a client
     option that is no number), the keys of all connectors are shown, with that error at its key.
     """
-    raw = config
+    raw, for_the_herder = config, _for_the_herder(config)
     try:
         config = providers.resolve(config).config
         result = validate_connector(config, plugins, worker_facts(worker, plugins))
-        refused = refusals(config, plugins.find(result.name), worker)
+        refused = [*for_the_herder, *refusals(config, plugins.find(result.name), worker)]
     except ConfigError as error:
         result = _without_plugin(config)
-        refused = [FieldViolation(error.field, str(error), error.fix)]
+        refused = [*for_the_herder, FieldViolation(error.field, str(error), error.fix)]
         for one in result.fields:
             if one.name == error.field:
                 result.error_count -= len(one.value.problems)
@@ -55,6 +58,7 @@ def validate(
     result.add(HERDMESH.groups, shown, each_message=True)
     _refuse(result, refused, config)
     message = _message(result)
+    message.class_name = raw.get("connector.class") or ""
     if result.kind is not None:
         clients = clients_of(result.kind, config, exactly_once=True)
         for one in override_warnings(clients, config, worker):
@@ -83,6 +87,16 @@ def describe(class_name: str, plugins: PluginRegistry) -> list[worker_service_pb
 
     Raises ConfigError when there is no such plugin (`herdmesh.connect.plugin_fields`)."""
     return [_definition(key, key.name) for key in fields_of_plugin(class_name, plugins)]
+
+
+def _for_the_herder(config: Properties) -> list[FieldViolation]:
+    """References in keys that the herder reads: only workers resolve any."""
+    return [
+        FieldViolation(name, f"{name}: no reference can stand here: the herder reads it, and only workers resolve them",
+                       "write the value itself")
+        for name, value in config.items()
+        if has_reference(value) and (name in _READ_BY_HERDER or name.startswith(_READ_BY_HERDER_PREFIX))
+    ]  # fmt: skip
 
 
 def _without_plugin(config: Properties) -> Validation:
@@ -130,7 +144,7 @@ def _field(one: ValidatedField) -> worker_service_pb2.ConfigField:
     value = text_of(one.value.value, kind)
     if value is not None:
         message.value = value
-    message.recommended_values.extend(text_of(offered, kind) or "" for offered in one.value.recommended)
+    message.recommended_values.extend(redacted(text_of(offered, kind) or "") for offered in one.value.recommended)
     for problem in one.value.problems:
         message.errors.append(redacted(problem.message))
         message.fixes.append(redacted(problem.fix))

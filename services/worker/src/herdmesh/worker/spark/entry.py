@@ -18,12 +18,16 @@ import structlog
 
 from herdmesh import engine
 from herdmesh.api.worker.v1 import run_service_pb2
+from herdmesh.connect.redaction import hide_in_output
+from herdmesh.engine import log_context
 from herdmesh.engine.failure import classify
-from herdmesh.rpc.process import configure_logging
+from herdmesh.rpc import tracing
+from herdmesh.rpc.process import configure_logging, log_with
 from herdmesh.worker import wire
 from herdmesh.worker.effects import loggers
 from herdmesh.worker.effects.run_link import Launch, RunOrder, WorkerLink
-from herdmesh.worker.state.model import Failure, UnitId
+from herdmesh.worker.effects.run_spans import RunSpans
+from herdmesh.worker.state.model import Failure
 
 #: What `ps` and `top` call a process that waits for its order, and one that has it.
 STANDBY_NAME: Final = "herd-standby"
@@ -44,16 +48,17 @@ def execute(launch: Launch) -> None:
     """
     _show_as(STANDBY_NAME)
     configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
+    hide_in_output()
     with WorkerLink(launch) as link:
         order = link.order()
         if order is None:
             return
         _show_as(RUN_NAME)
         loggers.apply(order.log_levels)
-        unit = str(UnitId(order.spec.connector, order.spec.task))
-        structlog.contextvars.clear_contextvars()
-        structlog.contextvars.bind_contextvars(unit=unit, run_id=order.spec.run_id)
-        heard = link.last_word(_last_word(order, link))
+        log_with(unit=log_context.unit_of(order.spec), run_id=order.spec.run_id)
+        spans = RunSpans(order.spec) if tracing.wanted() else None
+        with spans or contextlib.nullcontext():
+            heard = link.last_word(_last_word(order, link, spans))
         if not heard:
             _log.warning("last_word_unheard")
 
@@ -63,11 +68,13 @@ def _show_as(name: str) -> None:
         Path("/proc/self/comm").write_text(name, encoding="ascii")
 
 
-def _last_word(order: RunOrder, link: WorkerLink) -> run_service_pb2.RunRequest:
+def _last_word(order: RunOrder, link: WorkerLink, spans: RunSpans | None) -> run_service_pb2.RunRequest:
     try:
-        return wire.run_finished_to(engine.run(order.spec, link))
+        return wire.run_finished_to(engine.run(order.spec, link, spans))
     except Exception as error:  # noqa: BLE001 - a task is an author's code and may raise anything
         message, trace, error_class = classify(error)
+        if spans is not None:
+            spans.failed(message)
         _log.info("run_failed", message=message, error_class=error_class)
         failure = Failure(message, trace or traceback.format_exc(), error_class)
         return run_service_pb2.RunRequest(failed=run_service_pb2.RunFailed(failure=wire.failure_to(failure)))

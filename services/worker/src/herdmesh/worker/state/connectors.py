@@ -55,11 +55,15 @@ class Connector:
     failure: Failure | None = None
     started: bool = False
     """The instance runs."""
+    started_by: int = 0
+    """The op_id of its start."""
+    stale: bool = False
+    """Values that the instance was started with have changed: it is to be started anew."""
     call: Call = Call.NONE
     op_id: int = 0
     abandon_at: float | None = None
     configs_wanted: int | None = None
-    """tasks_max of a question for task configs that is not answered yet."""
+    """tasks_max of a question for task configs, the herder's or our own, that is not answered yet."""
     giving_up: bool = False
     successor: events.StartUnit | None = None
 
@@ -84,6 +88,17 @@ class Connectors:
     def get(self, name: str) -> Connector | None:
         """The connector, None when it is not held."""
         return self._connectors.get(name)
+
+    def is_started_by(self, name: str, made_by: str) -> bool:
+        """True while the instance of that start is wanted and runs."""
+        connector = self._connectors.get(name)
+        return (
+            connector is not None
+            and connector.started
+            and str(connector.started_by) == made_by
+            and connector.target is TargetState.STARTED
+            and not connector.giving_up
+        )
 
     def next_deadline(self) -> float | None:
         """When `tick` next has something to do."""
@@ -144,6 +159,14 @@ class Connectors:
         connector.configs_wanted = event.tasks_max
         return self._drive(connector, now)
 
+    def reload(self, name: str, made_by: str, now: float) -> list[Instruction]:
+        """Values that the instance was started with have changed: it is stopped, started with the new ones, and asked
+        for task configs, which are offered to the leader."""
+        if not self.is_started_by(name, made_by):
+            return []
+        self._connectors[name].stale = True
+        return self._drive(self._connectors[name], now)
+
     # --- what the author's code answered
 
     def started(self, name: str, op_id: int, failure: Failure | None, now: float) -> list[Instruction]:
@@ -154,6 +177,10 @@ class Connectors:
         if failure is not None:
             return [*self._failed(connector, failure), *self._drive(connector, now)]
         connector.started = True
+        connector.started_by = op_id
+        if connector.stale:
+            connector.stale = False
+            connector.configs_wanted = connector.configs_wanted or connector.spec.tasks_max
         wanted = connector.target is TargetState.STARTED and not connector.giving_up
         out = self._say(connector, RunState.RUNNING) if wanted else []
         return [*out, *self._drive(connector, now)]
@@ -200,7 +227,7 @@ class Connectors:
             return self._given_up(connector, now)
         if connector.target is TargetState.STARTED and not connector.started and connector.failure is None:
             return [instructions.StartConnector(name, self._call(connector, Call.START), connector.spec.config)]
-        if connector.target is not TargetState.STARTED and connector.started:
+        if connector.started and (connector.stale or connector.target is not TargetState.STARTED):
             return [instructions.StopConnector(name, self._call(connector, Call.STOP))]
         if connector.configs_wanted is not None:
             tasks_max, connector.configs_wanted = connector.configs_wanted, None

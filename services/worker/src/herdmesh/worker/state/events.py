@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from herdmesh.engine.contract import Progress, RunEnd
+from herdmesh.engine.contract import Progress, Rate, RunEnd
 from herdmesh.worker.state.model import (
     Assignment,
     Condition,
@@ -50,6 +50,8 @@ class StartUnit:
     conditions: tuple[Condition, ...] = ()
     config_offset: int | None = None
     """A task's set was in force at this offset of the config topic; None = told of no such place."""
+    traceparent: str = ""
+    """W3C trace context of the call this start comes of; empty = of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,15 @@ class GenerateTaskConfigs:
 
 
 @dataclass(frozen=True, slots=True)
+class SetRate:
+    """So much each task of a connector may take of its rate limits, by what all of them, here and elsewhere, use."""
+
+    epoch: int
+    connector: str
+    rate: Rate
+
+
+@dataclass(frozen=True, slots=True)
 class Asked:
     """Answer a question. An empty `command_id` wants no reply."""
 
@@ -109,7 +120,15 @@ class Released:
 
 
 Command = (
-    SessionOpened | StartUnit | StopUnit | SetUnitTargetState | GenerateTaskConfigs | Asked | SetDraining | Released
+    SessionOpened
+    | StartUnit
+    | StopUnit
+    | SetUnitTargetState
+    | GenerateTaskConfigs
+    | SetRate
+    | Asked
+    | SetDraining
+    | Released
 )
 
 # --- runs
@@ -196,6 +215,36 @@ class TaskConfigsMade:
     failure: Failure | None = None
 
 
+# --- values that references in configs were resolved to
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesResolved:
+    """A run, or a start of a connector, was given values that are good for `ttl_ms`; `made_by`: its run_id or op_id."""
+
+    unit: UnitId
+    made_by: str
+    ttl_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesChecked:
+    """They were looked up again. `ttl_ms` None = good for ever."""
+
+    unit: UnitId
+    made_by: str
+    changed: bool
+    ttl_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ValuesUnknown:
+    """They could not be looked up: what was given stays in use."""
+
+    unit: UnitId
+    made_by: str
+
+
 # --- the rest
 
 
@@ -248,6 +297,9 @@ Event = (
     | ConnectorStarted
     | ConnectorStopped
     | TaskConfigsMade
+    | ValuesResolved
+    | ValuesChecked
+    | ValuesUnknown
     | StatusStale
     | HeartbeatDue
     | DrainRequested

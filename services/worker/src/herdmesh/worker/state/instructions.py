@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from herdmesh.engine.contract import Progress
+from herdmesh.engine.contract import Progress, Rate
 from herdmesh.worker.state.model import (
     Assignment,
     Condition,
@@ -36,6 +36,8 @@ class SubmitRun:
     assignment: Assignment
     config_offset: int | None
     """Where in the config topic the assignment's task set was still in force; None = nobody said."""
+    traceparent: str = ""
+    """Of the call that made the task start, for its first run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,14 @@ class ShareRun:
 
     run_id: str
     run_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RateRun:
+    """Tell the run how much of the connector's limits it may take."""
+
+    run_id: str
+    rate: Rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +130,20 @@ class AbandonConnector:
     """The author's code did not return in time: forget the instance, ignore what it still says."""
 
     connector: str
+
+
+# --- values of references
+
+
+@dataclass(frozen=True, slots=True)
+class CheckValues:
+    """Look up again what the configs of the unit refer to; answered by ValuesChecked or ValuesUnknown.
+
+    `made_by` is the run or, of a connector, the start that was given the values.
+    """
+
+    unit: UnitId
+    made_by: str
 
 
 # --- to the leader; dropped without a session, because hello carries everything
@@ -212,6 +236,7 @@ Instruction = (
     SubmitRun
     | StopRun
     | ShareRun
+    | RateRun
     | CancelRun
     | WatchTask
     | UnwatchTask
@@ -219,6 +244,7 @@ Instruction = (
     | StopConnector
     | MakeTaskConfigs
     | AbandonConnector
+    | CheckValues
     | SendReport
     | SendTaskConfigs
     | SendHeartbeat

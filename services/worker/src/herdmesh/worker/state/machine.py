@@ -22,6 +22,7 @@ from herdmesh.worker.state.model import (
     TaskSpec,
     UnitId,
 )
+from herdmesh.worker.state.reloads import Reloads
 from herdmesh.worker.state.tasks import TaskLimits, Tasks
 
 DRAIN_REQUESTS_MAX = 16
@@ -51,6 +52,7 @@ class WorkerState:
         self._limits = limits or Limits()
         self.tasks = Tasks(run_prefix, self._limits.tasks)
         self.connectors = Connectors(self._limits.connector_stop_timeout_ms)
+        self.reloads = Reloads()
         self.epoch_max = 0
         self.session_open = False
         self._beat_at: float | None = None
@@ -72,7 +74,8 @@ class WorkerState:
 
     def next_deadline(self) -> float | None:
         """When a Tick is due, None = never."""
-        times = [self.tasks.next_deadline(), self.connectors.next_deadline(), self._leave_by, self._exit_by]
+        parts = (self.tasks, self.connectors, self.reloads)
+        times = [*(part.next_deadline() for part in parts), self._leave_by, self._exit_by]
         return min((time for time in times if time is not None), default=None)
 
     # --- the one mutator
@@ -118,6 +121,8 @@ class WorkerState:
                 return self.tasks.set_target(unit, target, now)
             case events.GenerateTaskConfigs():
                 return self.connectors.generate(event, now)
+            case events.SetRate(connector=connector, rate=rate):
+                return self.tasks.set_rate(connector, rate)
             case events.Asked(command_id=command_id, question=question):
                 return [instructions.Answer(command_id, question)]
             case events.SetDraining(draining=draining, command_id=command_id, request_id=request_id):
@@ -148,6 +153,8 @@ class WorkerState:
                 return self.connectors.stopped(name, op_id, now)
             case events.TaskConfigsMade(connector=name, op_id=op_id, tasks=tasks, failure=failure):
                 return self.connectors.task_configs_made(name, op_id, tasks, failure, now)
+            case events.ValuesResolved() | events.ValuesChecked() | events.ValuesUnknown():
+                return self._values(event, now)
             case _:
                 return self._about_itself(event, now)
 
@@ -155,7 +162,9 @@ class WorkerState:
         match event:
             case events.SessionClosed():
                 self.session_open = False
-                return self._stop_all("leaving, and no herder to ask", now) if self._exit_code is not None else []
+                out = self.tasks.forget_rates()
+                left = self._stop_all("leaving, and no herder to ask", now) if self._exit_code is not None else []
+                return [*out, *left]
             case events.StatusStale(unit=unit, generation=generation):
                 return self._stale(unit, generation, now)
             case events.HeartbeatDue(only_if_moved=only_if_moved):
@@ -171,6 +180,28 @@ class WorkerState:
                 return [*out, *self._leave(1, self._limits.leave_timeout_broken_ms, now)]
             case _:
                 return self._tick(now)
+
+    def _values(
+        self, event: events.ValuesResolved | events.ValuesChecked | events.ValuesUnknown, now: float
+    ) -> list[Instruction]:
+        unit, made_by = event.unit, event.made_by
+        match event:
+            case events.ValuesResolved(ttl_ms=ttl_ms):
+                self.reloads.resolved(unit, made_by, ttl_ms, now)
+            case events.ValuesUnknown():
+                self.reloads.unknown(unit, made_by, now)
+            case events.ValuesChecked(changed=changed, ttl_ms=ttl_ms):
+                self.reloads.checked(unit, made_by, ttl_ms, now)
+                if changed and unit.task is None:
+                    return self.connectors.reload(unit.connector, made_by, now)
+                if changed:
+                    return self.tasks.reload(unit, made_by, now)
+        return []
+
+    def _in_use(self, unit: UnitId, made_by: str) -> bool:
+        if unit.task is None:
+            return self.connectors.is_started_by(unit.connector, made_by)
+        return self.tasks.is_run_by(unit, made_by)
 
     # --- session
 
@@ -237,7 +268,7 @@ class WorkerState:
         return out
 
     def _tick(self, now: float) -> list[Instruction]:
-        out = [*self.tasks.tick(now), *self.connectors.tick(now)]
+        out = [*self.tasks.tick(now), *self.connectors.tick(now), *self.reloads.tick(now, self._in_use)]
         if self._leave_by is not None and self._leave_by <= now:
             out += self._stop_all("leaving, and the herder did not move it in time", now)
         return out

@@ -1,0 +1,104 @@
+"""Values looked up again: what counts for a connector, for a task, and what becomes of a provider that cannot tell."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from herdmesh.connect import redaction
+from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
+from herdmesh.connect.config_providers.resolver import ConfigProviders
+from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.worker.connectors.file_stream import FileStreamSource
+from herdmesh.worker.effects.reloads import Reloads, Values
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state.model import TaskSpec, UnitId
+
+TASK = UnitId("c", 0)
+
+
+@pytest.fixture(autouse=True)
+def _secrets_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_secrets", redaction.Secrets())
+
+
+class Rotating(ConfigProvider):
+    """Values that a test changes, good for 2 s."""
+
+    def __init__(self) -> None:
+        self.values = {"one": "first-of-one", "two": "first-of-two", "mask": "first-of-mask"}
+        self.sealed = False
+
+    def get(self, path: str, keys: frozenset[str]) -> ConfigData:
+        if self.sealed:
+            raise RuntimeError("the vault is sealed")
+        return ConfigData({key: self.values[key] for key in keys}, 2_000)
+
+
+CONNECTOR: dict[str, str | None] = {
+    "name": "c",
+    "connector.class": "FileStreamSource",
+    "topic": "t",
+    "file": "f",
+    "password.one": "${v:one}",
+    "password.two": "${v:two}",
+    "transforms.m.replacement": "${v:mask}",
+}
+
+
+def with_vault() -> tuple[RunSpecs, Rotating]:
+    vault = Rotating()
+    specs = RunSpecs(WorkerSettings(), PluginRegistry([describe(FileStreamSource)]))
+    specs.providers = ConfigProviders({"v": vault})
+    return specs, vault
+
+
+def run(specs: RunSpecs, task_config: dict[str, str | None], **more: str) -> Values:
+    spec = TaskSpec({**CONNECTOR, **more}, task_config, 2)
+    specs.run_spec(TASK, spec, "r", has_committed=False)
+    given = specs.values(TASK)
+    assert given is not None
+    return given
+
+
+def test_a_task_is_concerned_by_its_own_config_and_by_what_runs_read_of_the_connectors() -> None:
+    specs, vault = with_vault()
+    given = run(specs, {"password": "${v:one}"})
+    assert given.ttl_ms == 2_000
+    assert not given.differ(specs.values_now(given))
+    vault.values["two"] = "second-of-two"
+    assert not given.differ(specs.values_now(given)), "of another task"
+    assert Values(given.configs[:1]).differ(specs.values_now(Values(given.configs[:1]))), "the connector has all"
+    vault.values["mask"] = "second-of-mask"
+    assert given.differ(specs.values_now(given)), "each run transforms"
+    given = run(specs, {"password": "${v:one}"})
+    vault.values["one"] = "second-of-one"
+    assert given.differ(specs.values_now(given))
+
+
+@pytest.mark.parametrize(("action", "ttl_ms"), [("none", None), (" None ", None), ("Restart", 2_000)])
+def test_a_connector_may_ask_not_to_be_restarted(action: str, ttl_ms: int | None) -> None:
+    specs, _ = with_vault()
+    assert run(specs, {}, **{"config.action.reload": action}).ttl_ms == ttl_ms
+
+
+async def test_what_was_looked_up_is_told_without_the_values() -> None:
+    specs, vault = with_vault()
+    run(specs, {"password": "${v:one}"})
+    told: asyncio.Queue[events.Event] = asyncio.Queue()
+    reloads = Reloads(specs.values, specs.values_now, told.put)
+    check = instructions.CheckValues(TASK, "r")
+    reloads.check(check)
+    assert await told.get() == events.ValuesChecked(TASK, "r", changed=False, ttl_ms=2_000)
+    vault.values["one"] = "second-of-one"
+    reloads.check(check)
+    assert await told.get() == events.ValuesChecked(TASK, "r", changed=True, ttl_ms=2_000)
+    vault.sealed = True
+    reloads.check(check)
+    assert await told.get() == events.ValuesUnknown(TASK, "r")
+    reloads.check(instructions.CheckValues(UnitId("d", 0), "r"))
+    assert await told.get() == events.ValuesUnknown(UnitId("d", 0), "r"), "no run of it is remembered"
+    await reloads.close()

@@ -1,0 +1,133 @@
+"""Values with a ttl, in milliseconds: looked up when it is over, and only what was given others is started anew."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
+from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state.model import Assignment, ConnectorSpec, Failure, RunState, TargetState, TaskSpec, UnitId
+
+InstructionT = TypeVar("InstructionT")
+CONNECTOR = UnitId("c")
+CONFIG = {"connector.class": "FileStreamSink"}
+ASSIGNED = Assignment(1, 1)
+
+
+def only(kind: type[InstructionT], out: Sequence[instructions.Instruction]) -> InstructionT:
+    found = [one for one in out if isinstance(one, kind)]
+    assert len(found) == 1, out
+    return found[0]
+
+
+def machine() -> WorkerState:
+    state = WorkerState("life", Limits(TaskLimits(stop_timeout_ms=10_000)))
+    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    return state
+
+
+def running(state: WorkerState, number: int, ttl_ms: int, now: float = 0.0) -> str:
+    """Start a task whose run is given values that are good for so long; its run id."""
+    start = events.StartUnit(1, UnitId("c", number), ASSIGNED, TargetState.STARTED, TaskSpec(CONFIG, {}, 2))
+    run_id = only(instructions.SubmitRun, state.handle(start, now)).run_id
+    state.handle(events.ValuesResolved(UnitId("c", number), run_id, ttl_ms), now)
+    state.handle(events.RunProgress(run_id, Progress()), now)
+    return run_id
+
+
+def started(state: WorkerState, ttl_ms: int) -> int:
+    start = events.StartUnit(1, CONNECTOR, ASSIGNED, TargetState.STARTED, ConnectorSpec(CONFIG, 3))
+    op_id = only(instructions.StartConnector, state.handle(start, 0.0)).op_id
+    state.handle(events.ValuesResolved(CONNECTOR, str(op_id), ttl_ms), 0.0)
+    state.handle(events.ConnectorStarted("c", op_id), 0.0)
+    return op_id
+
+
+def test_values_are_looked_up_when_their_time_is_over_and_only_changed_ones_end_a_run() -> None:
+    state = machine()
+    kept, changed = running(state, 0, 5_000), running(state, 1, 7_000)
+    assert state.next_deadline() == 5.0
+    assert state.handle(events.Tick(), 5.0) == [instructions.CheckValues(UnitId("c", 0), kept)]
+    assert state.next_deadline() == 7.0, "one look-up at a time"
+    assert state.handle(events.Tick(), 7.0) == [instructions.CheckValues(UnitId("c", 1), changed)]
+    assert state.handle(events.ValuesChecked(UnitId("c", 0), kept, changed=False, ttl_ms=4_000), 7.5) == []
+    assert state.next_deadline() == 11.5
+    out = state.handle(events.ValuesChecked(UnitId("c", 1), changed, changed=True, ttl_ms=7_000), 8.0)
+    assert only(instructions.StopRun, out).run_id == changed
+    assert len(out) == 1, "nobody is told: the task goes on"
+    state.handle(events.RunFinished(changed, RunEnd.STOPPED, Progress(), 0), 8.5)
+    out = state.handle(events.RunEnded(changed), 8.6)
+    assert only(instructions.SubmitRun, out).unit == UnitId("c", 1)
+    assert [one.state for one in state.holdings()] == [RunState.RUNNING] * 2
+
+
+def test_a_provider_that_cannot_be_asked_changes_nothing_and_is_asked_again() -> None:
+    state = machine()
+    run_id = running(state, 0, 3_600_000)
+    state.handle(events.Tick(), 3_600.0)
+    assert state.handle(events.ValuesUnknown(UnitId("c", 0), run_id), 3_601.0) == []
+    assert state.next_deadline() == 3_661.0, "within a minute"
+    assert only(instructions.CheckValues, state.handle(events.Tick(), 3_661.0)).made_by == run_id
+
+
+def test_no_ttl_is_shorter_than_a_second() -> None:
+    state = machine()
+    running(state, 0, 0)
+    assert state.next_deadline() == 1.0
+
+
+def test_a_run_that_is_over_is_not_asked_about() -> None:
+    """The next run of the task resolves them anyway."""
+    state = machine()
+    run_id = running(state, 0, 5_000)
+    state.handle(events.RunFinished(run_id, RunEnd.QUIET, Progress(), 0), 1.0)
+    assert only(instructions.WatchTask, state.handle(events.RunEnded(run_id), 1.0))
+    assert state.handle(events.Tick(), 5.0) == []
+    assert state.next_deadline() is None
+    assert state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=1_000), 6.0) == []
+
+
+def test_values_that_are_good_for_ever_now_are_looked_up_no_more() -> None:
+    state = machine()
+    run_id = running(state, 0, 5_000)
+    state.handle(events.Tick(), 5.0)
+    assert state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=False, ttl_ms=None), 5.1) == []
+    assert state.next_deadline() is None
+
+
+def test_a_task_that_fails_while_it_is_stopped_for_new_values_is_failed() -> None:
+    state = machine()
+    run_id = running(state, 0, 5_000)
+    state.handle(events.Tick(), 5.0)
+    state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=5_000), 5.1)
+    state.handle(events.RunFailed(run_id, Failure("the login is refused", error_class=ErrorClass.BAD_CONFIG)), 5.2)
+    assert only(instructions.SendReport, state.handle(events.RunEnded(run_id), 5.3)).state is RunState.FAILED
+
+
+def test_a_connector_is_stopped_started_and_asked_for_task_configs_which_are_offered() -> None:
+    state = machine()
+    op_id = started(state, 2_000)
+    assert state.handle(events.Tick(), 2.0) == [instructions.CheckValues(CONNECTOR, str(op_id))]
+    out = state.handle(events.ValuesChecked(CONNECTOR, str(op_id), changed=True, ttl_ms=2_000), 2.1)
+    stop = only(instructions.StopConnector, out)
+    assert len(out) == 1, "its state stays RUNNING"
+    again = only(instructions.StartConnector, state.handle(events.ConnectorStopped("c", stop.op_id), 2.2))
+    assert again.op_id != op_id
+    ask = only(instructions.MakeTaskConfigs, state.handle(events.ConnectorStarted("c", again.op_id), 2.3))
+    assert ask.tasks_max == 3
+    offered = state.handle(events.TaskConfigsMade("c", ask.op_id, [{"a": "b"}]), 2.4)
+    assert only(instructions.SendTaskConfigs, offered).tasks == [{"a": "b"}]
+    assert state.handle(events.Tick(), 9.0) == [], "what was given to the first start is out of use"
+
+
+def test_a_connector_that_is_paused_meanwhile_is_not_started() -> None:
+    state = machine()
+    op_id = started(state, 2_000)
+    state.handle(events.Tick(), 2.0)
+    out = state.handle(events.ValuesChecked(CONNECTOR, str(op_id), changed=True, ttl_ms=2_000), 2.1)
+    stop = only(instructions.StopConnector, out)
+    state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.PAUSED), 2.2)
+    out = state.handle(events.ConnectorStopped("c", stop.op_id), 2.3)
+    assert not any(isinstance(one, instructions.StartConnector) for one in out)
+    assert only(instructions.SendReport, out).state is RunState.PAUSED
