@@ -42,8 +42,11 @@ class Herder:
         if request.name == self._lost_at:
             raise from_reason("NO_LEADER", "nobody leads")
         self.applied.append(request.name)
+        warning = worker_service.ConfigWarning(name="x", message="x has no effect: none", fix="leave it out")
         connector = connectors.Connector(name=request.name, config=common.Properties(entries=values))
-        return messages.UpdateConnectorResponse(created=True, connector=connector)
+        return messages.UpdateConnectorResponse(
+            created=True, connector=connector, warnings=[warning] if "x" in values else []
+        )
 
 
 Apply = Callable[..., tuple[int, str]]
@@ -129,3 +132,13 @@ def test_a_failure_half_way_says_what_was_applied(
     code, told = apply(*_files(tmp_path, a=GOOD, b=GOOD, c=GOOD))
     assert (code, herder.applied) == (6, ["a"])
     assert "applied before it: a" in told
+
+
+def test_what_has_not_the_effect_it_asks_for_is_told(apply: Apply, tmp_path: Path) -> None:
+    (file,) = _files(tmp_path, a={**GOOD, "x": "1"})
+    code, told = apply(file)
+    assert code == 0
+    assert "warning: connector a: x has no effect: none (leave it out)" in told
+    _, told = apply(file, output=Format.JSON)
+    document, _ = json.JSONDecoder().raw_decode(told[told.index("{") :])
+    assert document["warnings"] == [{"name": "x", "message": "x has no effect: none", "fix": "leave it out"}]

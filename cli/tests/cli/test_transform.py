@@ -173,3 +173,27 @@ def test_a_stream_is_read_as_it_comes(most: int) -> None:
         os.write(writing, b"f\n\nlast")
         os.close(writing)
         assert [line for batch in batches for line in batch] == [(3, b"half"), (4, b""), (5, b"last")]
+
+
+def test_references_are_resolved_by_the_workers_providers_and_no_message_shows_what_they_stand_for(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "s.properties").write_text("mask=hush-hush\nnone=hush-none\n")
+    worker = tmp_path / "worker.properties"
+    worker.write_text("config.providers=file\nconfig.providers.file.class=File\nkey.converter=String\n")
+    config: dict[str, Any] = {
+        **_CHAIN,
+        "transforms.mask.replacement": f"${{file:{tmp_path}/s.properties:mask}}",
+        "connection.password": "${vault:nowhere:near}",
+    }
+    result = herd(tmp_path, _GOOD, "--worker", str(worker), config=config)
+    assert (result.exit_code, lines(result)[0]["value"]) == (0, {"card": "hush-hush", "qty": 2})
+    assert "hush-hush" not in herd(tmp_path, _GOOD, "--worker", str(worker), "--explain", config=config).output
+    config["transforms.mask.type"] = f"${{file:{tmp_path}/s.properties:none}}"
+    refused = herd(tmp_path, _GOOD, "--worker", str(worker), config=config)
+    assert refused.exit_code == 5
+    assert "hush-none" not in refused.output + refused.stderr
+    refused = herd(tmp_path, _GOOD, config=config)
+    assert refused.exit_code == 5
+    assert "no config provider file" in refused.stderr
+    assert "--worker" in refused.stderr

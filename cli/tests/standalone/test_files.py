@@ -117,9 +117,30 @@ def test_prefixes_are_passed_on_and_the_rest_is_told() -> None:
     assert {key: value for key, value in found.passed.items() if "converter" not in key} == {
         "consumer.fetch.min.bytes": "7",
         "producer.linger.ms": "1",
+        "admin.x": "1",
     }
     assert [one.key for one in found.warnings] == ["admin.x", "group.id", "plugin.path", "listneers"]
     assert found.warnings[-1].message.endswith("is it misspelt?")
+
+
+def test_references_are_resolved_before_anything_is_checked_and_passed_on_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "s").write_text("password=hush-hush\nbrokers=b:7\nconverter=No-such-thing\n")
+    at = f"${{f:{tmp_path}/s:"
+    more = "config.providers=f\nconfig.providers.f.class=File\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+    more += f"sasl.username=u\nsasl.password={at}password}}\nbootstrap.servers={at}brokers}}\n"
+    found = plan(STOCK + more)
+    assert (found.access["sasl.password"], found.bootstrap_servers) == ("hush-hush", "b:7")
+    assert found.passed["sasl.password"] == f"{at}password}}", "the worker resolves it itself"
+    for line, key, says in (
+        (f"key.converter={at}converter}}", "key.converter", "Class *** could not be found"),
+        (f"consumer.client.rack={at}nothing}}", "consumer.client.rack", "provider f has no key nothing at"),
+        ("producer.linger.ms=soon", "producer.linger.ms", "Not a number of type LONG"),
+    ):
+        with pytest.raises(BadFiles) as bad:
+            plan(STOCK + more + line + "\n")
+        (problem,) = bad.value.problems
+        assert (problem.key, problem.line) == (key, (STOCK + more).count("\n") + 1)
+        assert says in problem.message
 
 
 LOGIN = """\

@@ -7,6 +7,7 @@ Owns the JSON shapes of the CLI. Connect's names are kept where Connect has the 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from herdmesh.api.common.v1 import connector_pb2 as common
@@ -180,13 +181,13 @@ def validation(message: worker_service.ConfigValidation) -> Json:
             }
             for one in message.fields
         ],
-        "warnings": warnings(message),
+        "warnings": warnings(message.warnings),
     }
 
 
-def warnings(message: worker_service.ConfigValidation) -> list[Json]:
+def warnings(found: Iterable[worker_service.ConfigWarning]) -> list[Json]:
     """Settings that are accepted and have not the effect they ask for."""
-    return [{"name": one.name, "message": one.message, "fix": one.fix} for one in message.warnings]
+    return [{"name": one.name, "message": one.message, "fix": one.fix} for one in found]
 
 
 def plan_step(message: messages.PlanStep) -> Json:

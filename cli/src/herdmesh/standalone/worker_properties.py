@@ -12,9 +12,12 @@ from dataclasses import dataclass
 
 from herdmesh.connect import chain_config
 from herdmesh.connect.client_security import PROTOCOL, client_access, is_access
+from herdmesh.connect.client_settings import client_settings
 from herdmesh.connect.config import Type, parse_value
+from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.java_properties import Property
+from herdmesh.connect.redaction import redacted
 from herdmesh.standalone.errors import BadFiles, Problem
 
 REQUIRED = ("bootstrap.servers", "key.converter", "value.converter", "offset.storage.file.filename")
@@ -24,7 +27,7 @@ PASSED = (
     *("key.converter", "value.converter", "topic.creation.enable"),
     *("connector.client.config.override.policy", "connector.client.config.override.allowlist"),
 )
-PASSED_PREFIXES = ("key.converter.", "value.converter.", "consumer.", "producer.", "config.providers.")
+PASSED_PREFIXES = ("key.converter.", "value.converter.", "admin.", "consumer.", "producer.", "config.providers.")
 #: Whole numbers: property -> (our worker setting, least value).
 NUMBERS = {
     "offset.flush.interval.ms": ("offset_flush_interval_ms", 1),
@@ -49,7 +52,6 @@ _REST = "there is no REST server in this process; the same API is served over gR
 _UNREAD = (
     f"without {PROTOCOL}, clients of Kafka neither log in nor encrypt, and there is no REST server in this process"
 )
-_TUNES_JAVA = "it tunes Java's own code; librdkafka, which talks to Kafka here, has nothing like it"
 _PLUGINS = "Java plugins cannot be loaded; connectors are Python packages that are installed beside herdmesh"
 _METRICS = "metrics are served for Prometheus, on the port of --listen + 1000"
 _VERSIONS = "there is one version of each converter: the installed one"
@@ -82,7 +84,6 @@ UNUSED_PREFIXES = {
     "internal.key.converter.": "Connect ignores it too",
     "internal.value.converter.": "Connect ignores it too",
     "header.converter.": "header converters are not built yet",
-    "admin.": "admin clients take no settings of their own yet but security.protocol, ssl.* and sasl.*",
 }
 #: Of Connect's distributed worker only.
 DISTRIBUTED = frozenset(
@@ -124,17 +125,18 @@ class WorkerPlan:
 
 def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
     """Read a worker's properties. Raises BadFiles with everything wrong."""
+    resolved = _resolved(path, properties)
     problems: list[Problem] = []
     warnings: list[Problem] = []
     settings: dict[str, str | int] = {}
     herder: dict[str, bool] = {}
     passed: dict[str, str] = {}
     for key in REQUIRED:
-        if key not in properties or not properties[key].value.strip():
+        if not resolved.get(key, "").strip():
             message = f'Missing required configuration "{key}" which has no default value.'
             problems.append(Problem(path, properties[key].line if key in properties else 0, key, message))
     for key, one in properties.items():
-        value = one.value.strip()
+        value = resolved[key].strip()
         try:
             if key in NUMBERS:
                 name, least = NUMBERS[key]
@@ -148,16 +150,17 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
             elif key == "topic.creation.enable":
                 passed[key] = "true" if parse_value(key, value, Type.BOOLEAN) else "false"
             elif key in _OTHER_CLUSTER:
-                _must_be_the_same(key, value, properties)
+                _must_be_the_same(key, value, resolved)
             elif _is_passed(key) or _is_access(key, properties):
                 passed[key] = one.value
             elif (why := _unused(key, value)) is not None:
                 warnings.append(Problem(path, one.line, key, why))
         except ConfigError as error:
-            problems.append(Problem(path, one.line, key, str(error)))
+            problems.append(Problem(path, one.line, key, redacted(str(error))))
+    used = {key: resolved[key] for key in passed}
     if not problems:
-        problems += _converter_problems(path, properties, passed)
-    problems += _access_problems(path, properties, passed, warnings)
+        problems += _converter_problems(path, properties, used)
+    problems += _client_problems(path, properties, used, warnings)
     if problems:
         raise BadFiles(problems)
     for name in ("key.converter", "value.converter"):
@@ -167,12 +170,31 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
     settings["stop_timeout_ms"] = stop_ms
     settings["leave_timeout_ms"] = stop_ms + _LEAVE_EXTRA_MS
     warnings.sort(key=lambda one: one.line)
-    return WorkerPlan(settings, herder, passed, tuple(warnings), client_access("admin", passed).config)
+    return WorkerPlan(settings, herder, passed, tuple(warnings), client_access("admin", used).config)
 
 
-def _must_be_the_same(key: str, value: str, properties: Mapping[str, Property]) -> None:
-    own = properties["bootstrap.servers"].value if "bootstrap.servers" in properties else ""
-    if _split(value) != _split(own):
+def _resolved(path: str, properties: Mapping[str, Property]) -> dict[str, str]:
+    """The values without references, as they will be. Raises BadFiles for one that nothing can be put in place of."""
+    written = {key: one.value for key, one in properties.items()}
+    try:
+        providers = ConfigProviders.of(written)
+        try:
+            found = providers.resolve(written).config
+        finally:
+            providers.close()
+    except ConfigError as error:
+        raise BadFiles([_problem(path, properties, error)]) from None
+    return {key: value or "" for key, value in found.items()}
+
+
+def _problem(path: str, properties: Mapping[str, Property], error: ConfigError) -> Problem:
+    line = properties[error.field].line if error.field in properties else 0
+    message = redacted(str(error)).removeprefix(f"{error.field}: ")
+    return Problem(path, line, error.field, f"{message}{f' ({error.fix})' if error.fix else ''}")
+
+
+def _must_be_the_same(key: str, value: str, resolved: Mapping[str, str]) -> None:
+    if _split(value) != _split(resolved.get("bootstrap.servers", "")):
         raise ConfigError.for_value(key, value, "connectors of another cluster than the worker's are not built yet")
 
 
@@ -181,14 +203,13 @@ def _split(servers: str) -> set[str]:
 
 
 def _is_passed(key: str) -> bool:
-    return key in PASSED or (key.startswith(PASSED_PREFIXES) and key not in UNUSED)
+    unused = key in UNUSED or key.startswith(tuple(UNUSED_PREFIXES))
+    return key in PASSED or (key.startswith(PASSED_PREFIXES) and not unused)
 
 
 def _is_access(key: str, properties: Mapping[str, Property]) -> bool:
     """True for how clients log in and encrypt. What has no prefix is read where somebody asks for it: the same keys are
     a REST server's."""
-    if key.startswith("admin."):
-        return is_access(key.removeprefix("admin."))
     return is_access(key) and key not in UNUSED and (PROTOCOL in properties or f"admin.{PROTOCOL}" in properties)
 
 
@@ -216,27 +237,28 @@ def _number(key: str, value: str, least: int) -> int:
     return int(number)
 
 
-def _access_problems(
-    path: str, properties: Mapping[str, Property], passed: Mapping[str, str], warnings: list[Problem]
+def _client_problems(
+    path: str, properties: Mapping[str, Property], used: Mapping[str, str], warnings: list[Problem]
 ) -> list[Problem]:
-    """What no client could log in or encrypt with, each once; what has no effect is added to the warnings."""
+    """What no client could be made with, each once; what has no effect is added to the warnings."""
     found: dict[str, Problem] = {}
-    ignored: set[str] = set()
+    told: dict[str, Problem] = {}
     for client in _CLIENTS:
         try:
-            ignored.update(client_access(client, passed).ignored)
+            given = client_settings(client, used, {})
         except ConfigError as error:
-            line = properties[error.field].line if error.field in properties else 0
-            message = str(error).removeprefix(f"{error.field}: ")
-            found[error.field] = Problem(path, line, error.field, f"{message}{f' ({error.fix})' if error.fix else ''}")
-    warnings += [Problem(path, properties[key].line, key, _TUNES_JAVA) for key in sorted(ignored)]
+            found[error.field] = _problem(path, properties, error)
+            continue
+        for one in given.warnings:
+            message = one.message.removeprefix(f"{one.field}: ").removeprefix(f"{one.field} ")
+            told[one.field] = Problem(path, properties[one.field].line, one.field, redacted(f"{message} ({one.fix})"))
+    warnings += told.values()
     return list(found.values())
 
 
-def _converter_problems(path: str, properties: Mapping[str, Property], passed: Mapping[str, str]) -> list[Problem]:
+def _converter_problems(path: str, properties: Mapping[str, Property], used: Mapping[str, str]) -> list[Problem]:
     try:
-        chain_config.converters(passed)
+        chain_config.converters(used)
     except ConfigError as error:
-        line = properties[error.field].line if error.field in properties else 0
-        return [Problem(path, line, error.field, f"{error}{f' ({error.fix})' if error.fix else ''}")]
+        return [_problem(path, properties, error)]
     return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -72,10 +73,11 @@ def apply(
             reply = await client.call(lambda stub: stub.UpdateConnector, request)
         except CommandError as error:
             raise replace(error, message=f"connector {name}: {error.message}") from None
+        tell_warnings(name, reply.warnings)
         verb = "created" if reply.created else "updated"
         if output is Format.TABLE:
             out.print(f"connector [bold]{escape(name)}[/] {verb}")
-        return {"result": verb, **views.connector(reply.connector)}
+        return {"result": verb, **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)}
 
     with_herder(output, herder, work)
 
@@ -95,7 +97,7 @@ def validate(files: FilesOption, herder: HerderOption = None, output: OutputOpti
             except CommandError as error:
                 bad.append((one.source, error))
                 continue
-            tell_warnings(one.name, found[-1])
+            tell_warnings(one.name, found[-1].warnings)
             out.print(f"connector [bold]{escape(one.name)}[/] is valid; nothing was changed")
         if bad:
             raise not_all(bad, "nothing was changed")
@@ -148,9 +150,9 @@ def refuse_invalid(name: str, validation: worker_service.ConfigValidation) -> No
         raise CommandError("CONFIG_INVALID", f"connector {name} would be refused", exit_code=5, fields=found)
 
 
-def tell_warnings(name: str, validation: worker_service.ConfigValidation) -> None:
+def tell_warnings(name: str, warnings: Iterable[worker_service.ConfigWarning]) -> None:
     """Settings that are accepted and have not the effect they ask for, on standard error."""
-    for one in validation.warnings:
+    for one in warnings:
         fix = f" ({one.fix})" if one.fix else ""
         err.print(f"[yellow]warning:[/] connector {escape(name)}: {escape(one.message + fix)}", soft_wrap=True)
 

@@ -13,7 +13,7 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_messages
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient
-from herdmesh.cli.commands.apply import read_document, read_documents, to_properties, unusable
+from herdmesh.cli.commands.apply import read_document, read_documents, tell_warnings, to_properties, unusable
 from herdmesh.cli.errors import EXIT_USAGE, CommandError
 from herdmesh.cli.output import Format, out, print_json
 from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
@@ -53,8 +53,11 @@ def create(
             initial_offsets=_offsets(offsets) if offsets else [],
         )
         reply = await client.call(lambda stub: stub.CreateConnector, request)
+        tell_warnings(document.name, reply.warnings)
         if output is Format.JSON:
-            print_json({"result": "created", **views.connector(reply.connector)})
+            print_json(
+                {"result": "created", **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)}
+            )
         else:
             out.print(f"connector [bold]{escape(document.name)}[/] created")
 
@@ -81,8 +84,11 @@ def patch(
             raise CommandError("USAGE", "nothing to change: give KEY=VALUE, KEY- or --file", exit_code=EXIT_USAGE)
         request = messages.PatchConnectorRequest(request_id=new_request_id(), name=name, patch=to_properties(wanted))
         reply = await client.call(lambda stub: stub.PatchConnector, request)
+        tell_warnings(name, reply.warnings)
         if output is Format.JSON:
-            print_json({"result": "patched", **views.connector(reply.connector)})
+            print_json(
+                {"result": "patched", **views.connector(reply.connector), "warnings": views.warnings(reply.warnings)}
+            )
         else:
             out.print(f"connector [bold]{escape(name)}[/] patched")
 

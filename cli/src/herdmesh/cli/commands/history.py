@@ -18,6 +18,7 @@ from herdmesh.api.configstore.v1.config_read_service_pb2_grpc import ConfigReadS
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli import views
 from herdmesh.cli.client import HerderClient, find_config_stores
+from herdmesh.cli.commands.apply import tell_warnings
 from herdmesh.cli.commands.doctor import ConfigStoresOption
 from herdmesh.cli.errors import EXIT_UNAVAILABLE, EXIT_USAGE, CommandError, from_reason
 from herdmesh.cli.output import Format, out, print_json, table
@@ -103,9 +104,17 @@ def restore(
         if current is not None:
             request.expected_revision.CopyFrom(current.config_revision)
         reply = await client.call(lambda stub: stub.UpdateConnector, request)
+        tell_warnings(name, reply.warnings)
         if output is Format.JSON:
             shown = views.connector(reply.connector)
-            print_json({"result": "restored", "secrets_from_current": taken, **shown})
+            print_json(
+                {
+                    "result": "restored",
+                    "secrets_from_current": taken,
+                    **shown,
+                    "warnings": views.warnings(reply.warnings),
+                }
+            )
             return
         kept = f"; as they are now: {escape(', '.join(taken))}" if taken else ""
         out.print(f"connector [bold]{escape(name)}[/] has its config of revision {escape(revision)} again{kept}")

@@ -35,12 +35,12 @@ async def _plan(client: HerderClient, name: str, config: dict[str, Any]) -> view
     request = messages.PlanConfigRequest(name=name, config=to_properties({"name": name, **config}))
     reply = await client.call(lambda stub: stub.PlanConfig, request)
     refuse_invalid(name, reply.validation)
-    tell_warnings(name, reply.validation)
+    tell_warnings(name, reply.validation.warnings)
     return {
         "name": name,
         "steps": [views.plan_step(one) for one in reply.steps],
         "notes": list(reply.notes),
-        "warnings": views.warnings(reply.validation),
+        "warnings": views.warnings(reply.validation.warnings),
     }
 
 

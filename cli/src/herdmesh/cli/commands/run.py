@@ -149,6 +149,10 @@ class _Progress:
         else:
             out.print(text, soft_wrap=True)
 
+    def warn(self, warning: Problem) -> None:
+        """Tell of what is accepted and has not the effect it asks for."""
+        _warn(warning, Format.JSON if self._json else Format.TABLE)
+
     def follow(self, address: str) -> None:
         """Tell of every connector's changes from now on."""
         self._following = asyncio.create_task(Board().follow(address, self._changed))
@@ -188,11 +192,15 @@ def _read(worker: str, connectors: Sequence[str], output: Format) -> tuple[Worke
         raise _refused("USAGE", bad.problems, EXIT_USAGE) from None
     paths = [worker, *(one.path for one in files if one.lines)]
     for warning in (*plan.warnings, *filter(None, map(not_latin, paths))):
-        if output is Format.TABLE:
-            err.print(f"[yellow]warning[/] {escape(warning.place)}: {escape(warning.message)}", soft_wrap=True)
-        else:
-            print_json_line({"event": "warning", "place": warning.place, "message": warning.message})
+        _warn(warning, output)
     return plan, files
+
+
+def _warn(warning: Problem, output: Format) -> None:
+    if output is Format.TABLE:
+        err.print(f"[yellow]warning[/] {escape(warning.place)}: {escape(warning.message)}", soft_wrap=True)
+    else:
+        print_json_line({"event": "warning", "place": warning.place, "message": warning.message})
 
 
 def _refused(reason: str, problems: Sequence[Problem], exit_code: int) -> CommandError:
@@ -216,12 +224,14 @@ async def _create_all(ready: asyncio.Future[str], files: Sequence[ConnectorFile]
                 initial_state=common.TargetState.Value(f"TARGET_STATE_{one.initial_state}"),
             )
             try:
-                await client.call(lambda stub: stub.CreateConnector, request)
+                reply = await client.call(lambda stub: stub.CreateConnector, request)
             except CommandError as error:
                 fields = tuple((one.problem(key, "").place, text) for key, text in error.fields)
                 raise CommandError(
                     error.reason, f"{one.path}: {error.message}", error.next_step, error.exit_code, fields
                 ) from None
+            for warning in reply.warnings:
+                show.warn(one.problem(warning.name, warning.message))
 
 
 def _stop_on_signals() -> asyncio.Event:

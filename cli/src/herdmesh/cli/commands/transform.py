@@ -19,11 +19,12 @@ import typer
 
 from herdmesh.cli.errors import EXIT_INTERNAL, EXIT_USAGE, CommandError
 from herdmesh.cli.output import Format, print_error
-from herdmesh.cli.transform.chain_file import Config, read_config, read_worker
+from herdmesh.cli.transform.chain_file import Config, read_config, read_worker, without_references
 from herdmesh.cli.transform.explaining import explained, measured
 from herdmesh.cli.transform.reading import BadLine, Direction, Form, Given, Reader, line_batches
 from herdmesh.cli.transform.running import CONVERTERS, DEFAULTS, Runner, open_runner
 from herdmesh.cli.transform.writing import Output, line_of
+from herdmesh.connect.redaction import redacted
 
 _BATCH_RECORDS: Final = 1_000
 _BENCH_RECORDS: Final = 100_000
@@ -83,13 +84,14 @@ def transform(
             raise CommandError("USAGE", "--fail-fast contradicts --tolerance all", "Leave one out.", EXIT_USAGE)
         settings = read_config(config)
         defaults = DEFAULTS if worker is None else read_worker(worker)
+        settings, defaults = without_references(config, settings, defaults)
         way = direction or _direction(settings, worker)
         runner = open_runner(config, settings, defaults, way)
         session = _Session(runner, topic or _topic(settings), form, fail_fast)
         if explain or bench:
             bare = Runner(settings, defaults, way, steps=()) if bench else None
             for line in _looked(session, files, settings, bare, bench or 0.0):
-                typer.echo(line)
+                typer.echo(redacted(line))
             return
         session.run(files, output, typed=typed)
         typer.echo(session.summary(), err=True)
@@ -186,7 +188,7 @@ class _Session:
 
     def _tell(self, name: str, what: str) -> None:
         self.failed += 1
-        typer.echo(what if name == "-" else f"{name}: {what}", err=True)
+        typer.echo(redacted(what if name == "-" else f"{name}: {what}"), err=True)
 
 
 def _direction(settings: Config, worker: str | None) -> Direction:

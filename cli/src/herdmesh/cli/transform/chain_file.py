@@ -1,6 +1,6 @@
 """The configuration of a chain from a file: a connector's, in any of the forms Connect takes, or a worker's.
 
-Owns the reading. What the keys mean is `herdmesh.connect.chain_config`'s.
+Owns the reading, and what references in it stand for. What the keys mean is `herdmesh.connect.chain_config`'s.
 
 Invariant: every value is text or null, as a connector's configuration in Connect; a number keeps its digits.
 """
@@ -11,10 +11,14 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-from herdmesh.cli.errors import EXIT_USAGE, CommandError
+from herdmesh.cli.errors import EXIT_CODES, EXIT_USAGE, CommandError
+from herdmesh.connect.config_providers.resolver import PROVIDERS, ConfigProviders
+from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.java_properties import PropertiesError, parse
 
 Config = dict[str, str | None]
+#: Keys of connectors and workers that a chain is made of, and the topics that name its records'.
+_CHAIN = ("key.converter", "value.converter", "header.converter", "transforms", "predicates", "topic")
 
 
 class _Number(str):
@@ -78,3 +82,27 @@ def _read(path: str) -> bytes:
 
 def _unusable(path: str, what: str, fix: str) -> CommandError:
     return CommandError("USAGE", f"{path}: {what}", fix, EXIT_USAGE)
+
+
+def without_references(path: str, settings: Config, worker: Config) -> tuple[Config, Config]:
+    """A connector's and a worker's keys of the chain, references in them resolved by the worker's config providers; the
+    other keys as they are, for what they refer to may well be nowhere near.
+
+    Raises CommandError naming the key.
+    """
+    try:
+        providers = ConfigProviders.of(worker)
+        try:
+            return _resolved(providers, settings), _resolved(providers, worker)
+        finally:
+            providers.close()
+    except ConfigError as error:
+        fix = error.fix or "Mend the key named above."
+        if not worker.get(PROVIDERS):
+            fix = f"Give --worker a file with {PROVIDERS}."
+        raise CommandError("CONFIG_INVALID", f"{path}: {error}", fix, EXIT_CODES["CONFIG_INVALID"]) from None
+
+
+def _resolved(providers: ConfigProviders, config: Config) -> Config:
+    of_chain = {key: value for key, value in config.items() if key.startswith(_CHAIN)}
+    return {**config, **providers.resolve(of_chain).config}

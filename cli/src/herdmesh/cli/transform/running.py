@@ -22,7 +22,9 @@ from herdmesh.connect.chain_config import converters, transformations, violation
 from herdmesh.connect.config import ConfigDef, RawConfig
 from herdmesh.connect.converters.base import Converter, HeaderConverter
 from herdmesh.connect.data import Batch, ConnectRecord, Header
+from herdmesh.connect.errors import class_name_of
 from herdmesh.connect.program import Step
+from herdmesh.connect.redaction import redacted
 from herdmesh.connect.schemas import Schema
 
 T = TypeVar("T")
@@ -94,6 +96,8 @@ class _Carried(Converter):
 class Noting:
     """Goes on without a record that fails, and keeps why (`chain.Attempts`)."""
 
+    eager = True
+
     def __init__(self, lines: Sequence[int]) -> None:
         self._lines = lines
         self.failures: list[tuple[int, Failure]] = []
@@ -103,9 +107,8 @@ class Noting:
         try:
             return call()
         except Exception as error:
-            java_class = getattr(error, "java_class", type(error).__qualname__)
             cause = str(error.__cause__ or "")
-            failure = Failure(self._lines[at], stage, str(step), java_class, str(error), cause)
+            failure = Failure(self._lines[at], stage, str(step), class_name_of(error), str(error), cause)
             self.failures.append((at, failure))
             raise RecordSkipped from error
 
@@ -178,7 +181,7 @@ class Runner:
                 batch.keys[at] if batch.keys else None, value,
                 batch.timestamps_ms[at] if batch.timestamps_ms else None,
                 list(batch.headers[at]) if batch.headers else [],
-                batch.key_schema, batch.value_schema, batch.offsets[at] if batch.offsets else None,
+                batch.key_schema, batch.value_schema, batch.offsets[at] if batch.offsets and not source else None,
             )  # fmt: skip
             if source:
                 record.headers = _written_headers(record.headers)
@@ -196,7 +199,7 @@ def open_runner(source: str, settings: Config, defaults: Config, direction: Dire
         if direction is not Direction.VALUES or not one.field.startswith(CONVERTERS)
     ]
     if found:
-        fields = tuple((one.field, f"{one.message} ({one.fix})" if one.fix else one.message) for one in found)
+        fields = tuple((one.field, redacted(f"{one.message} ({one.fix})" if one.fix else one.message)) for one in found)
         message, fix = f"{source}: no chain can be made of it", "Mend the keys named above."
         raise CommandError("CONFIG_INVALID", message, fix, EXIT_CODES["CONFIG_INVALID"], fields)
     return Runner(settings, defaults, direction)

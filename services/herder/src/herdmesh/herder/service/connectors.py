@@ -10,7 +10,7 @@ leads, from a follower too).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import grpc.aio
@@ -28,7 +28,7 @@ from herdmesh.herder.service.queries import QueryRpcs
 from herdmesh.herder.state import requests as rq
 from herdmesh.herder.state.model import TargetState
 from herdmesh.herder.wire import values, views
-from herdmesh.rpc import properties, revisions
+from herdmesh.rpc import properties, revisions, tracing
 from herdmesh.rpc.errors import ConnectorNotFound, RequestInvalid
 
 CONNECTOR_SERVICE: Final = "herdmesh.api.herder.v1.ConnectorService"
@@ -68,7 +68,9 @@ class ConnectorServicer(QueryRpcs):
             tuple(values.offset(offset) for offset in request.initial_offsets),
         )
         written = await self._call(wanted, rq.Written, request.request_id, None, context)
-        return pb.CreateConnectorResponse(meta=self._meta(), connector=self._changed(written.name))
+        return pb.CreateConnectorResponse(
+            meta=self._meta(), connector=self._changed(written.name), warnings=_warnings(written)
+        )
 
     async def GetConnector(self, request: pb.GetConnectorRequest, context: _Context) -> pb.GetConnectorResponse:
         self._must_lead()
@@ -121,13 +123,18 @@ class ConnectorServicer(QueryRpcs):
         wanted = rq.UpdateConnector(request.name, properties.from_proto(request.config), request.allow_missing)
         written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
         return pb.UpdateConnectorResponse(
-            meta=self._meta(), connector=self._changed(written.name), created=written.created
+            meta=self._meta(),
+            connector=self._changed(written.name),
+            created=written.created,
+            warnings=_warnings(written),
         )
 
     async def PatchConnector(self, request: pb.PatchConnectorRequest, context: _Context) -> pb.PatchConnectorResponse:
         wanted = rq.PatchConnector(request.name, properties.from_proto(request.patch))
         written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
-        return pb.PatchConnectorResponse(meta=self._meta(), connector=self._changed(written.name))
+        return pb.PatchConnectorResponse(
+            meta=self._meta(), connector=self._changed(written.name), warnings=_warnings(written)
+        )
 
     async def DeleteConnector(
         self, request: pb.DeleteConnectorRequest, context: _Context
@@ -244,7 +251,9 @@ class ConnectorServicer(QueryRpcs):
         context: _Context,
     ) -> AnswerT:
         revision = revisions.from_proto(expected) if expected is not None else None
-        options = rq.WriteOptions(request_id, revision, _caller(context))
+        options = rq.WriteOptions(
+            request_id, revision, _caller(context), traceparent=tracing.current(context.invocation_metadata())
+        )
         answer = await self._loop.call(wanted, options, self._timeout_of(context))
         assert isinstance(answer, answer_type), f"{wanted} was answered by {answer}"
         return answer
@@ -297,6 +306,12 @@ class ConnectorServicer(QueryRpcs):
         """What a change led to; of a connector that somebody deleted since, no more than that."""
         view = self._herder.connector(name)
         return views.connector(view) if view is not None else views.gone_connector(name)
+
+
+def _warnings(written: rq.Written) -> Sequence[worker_service_pb2.ConfigWarning]:
+    """What a worker warned of, of a config that it accepts."""
+    wire = written.validation.wire if written.validation is not None else None
+    return wire.warnings if isinstance(wire, worker_service_pb2.ConfigValidation) else ()
 
 
 class _Told:

@@ -144,6 +144,7 @@ def _validated(mesh: Mesh, call: Call, validation: Validation) -> None:
     elif validation.violations:
         raise InvalidConfig(validation.violations)
     else:
+        call.validation = validation
         _write_when_free(mesh, call)
 
 
@@ -210,7 +211,7 @@ def answer_applied(mesh: Mesh) -> None:
         elif isinstance(call.request, RestartConnector | RestartTask):
             _reply(mesh, call, Restarting(call.restarted))
         else:
-            _reply(mesh, call, Written(call.name, call.revision, call.created))
+            _reply(mesh, call, Written(call.name, call.revision, call.created, call.validation))
 
 
 def expire(mesh: Mesh) -> None:
@@ -295,7 +296,7 @@ def _write(mesh: Mesh, call: Call) -> None:
     if isinstance(call.request, RestartConnector | RestartTask):
         _write_restart(mesh, call, call.request)
         return
-    options, config = _begin_write(call), call.config or {}
+    options, config = _begin_write(mesh, call), call.config or {}
     op = mesh.op(Op(OpKind.CALL, call=call.id))
     match call.request:
         case CreateConnector(initial_target=target):
@@ -316,7 +317,7 @@ def _write(mesh: Mesh, call: Call) -> None:
 
 def _write_restart(mesh: Mesh, call: Call, request: RestartConnector | RestartTask) -> None:
     items = restart_requests.wanted(mesh, call.name, request) if call.refusal is None else ()
-    op, options = mesh.op(Op(OpKind.CALL, call=call.id)), _begin_write(call)
+    op, options = mesh.op(Op(OpKind.CALL, call=call.id)), _begin_write(mesh, call)
     asked = RequestRestart(op, call.name, options, items, mesh.next_generation, mesh.epoch)
     if isinstance(request, RestartTask):
         mesh.out.append(replace(asked, task=request.task))
@@ -325,7 +326,9 @@ def _write_restart(mesh: Mesh, call: Call, request: RestartConnector | RestartTa
         mesh.out.append(replace(asked, **flags))
 
 
-def _begin_write(call: Call) -> WriteOptions:
+def _begin_write(mesh: Mesh, call: Call) -> WriteOptions:
+    if call.refusal is None:
+        mesh.traces.begin(call.name, call.options.traceparent, mesh.now)
     call.stage = Stage.WRITING if call.refusal is None else Stage.LOOKING_BACK
     return replace(call.options, retry_only=call.refusal is not None)
 
