@@ -1,7 +1,8 @@
-"""Connect's own classes that a connector's config can name: converters, transformations, predicates.
+"""The classes that a connector's config can name besides connectors: converters, transformations, predicates.
 
-Owns the list, with names and definitions as Connect 4.3.1 has them, also of what is abstract. Which of them this
-release runs: `refusals`. Imported where configs are validated, not where records move.
+Owns the list, with names and definitions as Connect 4.3.1 has them, also of what is abstract, and beside it the
+converters with a schema registry. Which of them this release runs: `refusals`. Imported where configs are validated,
+not where records move.
 
 Invariant: a concrete class has the definition its Java class declares (golden configdef vectors).
 """
@@ -19,6 +20,8 @@ from herdmesh.connect.transforms import definitions as transforms
 
 VERSION = "4.3.1"
 """Of Connect, whose behaviour these answer to."""
+REGISTERED_VERSION = "8.5.0"
+"""Of Confluent's converters, whose behaviour those with a schema registry answer to."""
 
 
 class PluginKind(StrEnum):
@@ -48,8 +51,16 @@ class PluginClass:
 
 
 def builtin_classes() -> list[PluginClass]:
-    """All of them, in no particular order."""
+    """All of Connect's own, in no particular order."""
     return [*_transformations(), *_predicates(), *_converters(), *_abstract()]
+
+
+def registered_converters() -> list[PluginClass]:
+    """The converters with a schema registry; Connect has none of its own."""
+    return [
+        PluginClass(name, _BOTH, definition, _short(name), REGISTERED_VERSION)
+        for name, definition in converters.REGISTERED.items()
+    ]
 
 
 _PACKAGE = "org.apache.kafka.connect."
@@ -75,8 +86,7 @@ def _predicates() -> Iterator[PluginClass]:
 
 def _converters() -> Iterator[PluginClass]:
     for name, definition in converters.DEFINITIONS.items():
-        simple = _simple(name)
-        yield PluginClass(name, _BOTH, definition, (simple.removesuffix("Converter"), simple))
+        yield PluginClass(name, _BOTH, definition, _short(name))
     simple = _simple(converters.SIMPLE_HEADER_CONVERTER)
     yield PluginClass(
         converters.SIMPLE_HEADER_CONVERTER,
@@ -96,6 +106,11 @@ def _abstract() -> Iterator[PluginClass]:
     for name, kind in interfaces.items():
         yield PluginClass(_PACKAGE + name, (kind,), ConfigDef(), abstract=True, interface=True)
     yield PluginClass(_PACKAGE + "converters.NumberConverter", _BOTH, ConfigDef(), abstract=True)
+
+
+def _short(name: str) -> tuple[str, ...]:
+    simple = _simple(name)
+    return simple.removesuffix("Converter"), simple
 
 
 def _simple(name: str) -> str:

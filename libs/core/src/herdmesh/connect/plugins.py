@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import metadata
 
-from herdmesh.connect.builtin import PluginClass, PluginKind, builtin_classes
+from herdmesh.connect.builtin import PluginClass, PluginKind, builtin_classes, registered_converters
 from herdmesh.connect.connector import Connector, ConnectorKind
 from herdmesh.connect.errors import ConfigError
 
@@ -54,8 +54,8 @@ def describe(connector: type[Connector]) -> PluginDescriptor:
 class PluginRegistry:
     """The plugins a process knows."""
 
-    def __init__(self, plugins: Iterable[PluginDescriptor]) -> None:
-        """Raises ValueError when two connectors claim one name."""
+    def __init__(self, plugins: Iterable[PluginDescriptor], others: Iterable[PluginClass] = ()) -> None:
+        """`others` exist besides these and Connect's own. Raises ValueError when two connectors claim one name."""
         self._connectors = sorted(plugins, key=lambda plugin: plugin.class_name)
         self._by_name: dict[str, PluginDescriptor] = {}
         for plugin in self._connectors:
@@ -63,7 +63,7 @@ class PluginRegistry:
                 other = self._by_name.setdefault(name, plugin)
                 if other is not plugin:
                     raise ValueError(f"both {other.connector} and {plugin.connector} are called {name}")
-        builtin = builtin_classes()
+        builtin = [*builtin_classes(), *others]
         self._concrete = [cls for cls in builtin if not cls.abstract]
         self._classes = {name: cls for cls in builtin for name in (cls.name, *cls.aliases)}
 
@@ -79,7 +79,7 @@ class PluginRegistry:
             if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
                 raise TypeError(f"entry point {entry.name} = {entry.value} names no Connector")
             found.append(describe(loaded))
-        return cls(found)
+        return cls(found, registered_converters())
 
     def all(self) -> list[ListedPlugin]:
         """All plugins in Connect's order: by kind (sinks, sources, transformations, predicates, converters, header

@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from herdmesh.connect.config import RawConfig
+from herdmesh.connect.converters.avro import AvroConverter
 from herdmesh.connect.converters.base import Converter, HeaderConverter, Role
 from herdmesh.connect.converters.byte_array import ByteArrayConverter
 from herdmesh.connect.converters.json import JsonConverter
+from herdmesh.connect.converters.json_schema import JsonSchemaConverter
 from herdmesh.connect.converters.numbers import (
     BooleanConverter,
     DoubleConverter,
@@ -29,7 +31,8 @@ from herdmesh.connect.errors import ConfigError
 _SIMPLE = (SimpleHeaderConverter.java_class, "SimpleHeaderConverter", "Simple")
 _CLASSES: tuple[type[Converter], ...] = (
     StringConverter, JsonConverter, ByteArrayConverter, BooleanConverter, ShortConverter, IntegerConverter,
-    LongConverter, FloatConverter, DoubleConverter,
+    LongConverter, FloatConverter, DoubleConverter, AvroConverter,
+    JsonSchemaConverter,
 )  # fmt: skip
 
 CONVERTERS: Mapping[str, type[Converter]] = {

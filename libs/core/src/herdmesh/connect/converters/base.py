@@ -44,6 +44,10 @@ class HeaderConverter(ABC):
         """The converter of this topic's records: itself, unless topics differ for it."""
         return self
 
+    def close(self) -> None:
+        """Release what it holds; called once, when the chain it is in is closed."""
+        return
+
     @abstractmethod
     def read_header(self, name: str, data: bytes | None) -> Header:
         """Read one header. Raises DataError with Connect's text."""

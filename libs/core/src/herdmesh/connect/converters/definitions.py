@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.converters.avro_options import AVRO_KEYS
+from herdmesh.connect.converters.json_schema_options import JSON_SCHEMA_KEYS
+from herdmesh.connect.registry.settings import REGISTRY_KEYS
 from herdmesh.connect.validators import one_of, one_of_ignoring_case
 
 CONVERTER_TYPE = ConfigKey(
@@ -60,5 +63,13 @@ DEFINITIONS: Mapping[str, ConfigDef] = {
     },
 }
 """By Java class; all of them convert keys, values and headers."""
+
+AVRO_CONVERTER = ConfigDef(CONVERTER_TYPE, *REGISTRY_KEYS, *AVRO_KEYS)
+JSON_SCHEMA_CONVERTER = ConfigDef(CONVERTER_TYPE, *REGISTRY_KEYS, *JSON_SCHEMA_KEYS)
+REGISTERED: Mapping[str, ConfigDef] = {
+    "io.confluent.connect.avro.AvroConverter": AVRO_CONVERTER,
+    "io.confluent.connect.json.JsonSchemaConverter": JSON_SCHEMA_CONVERTER,
+}
+"""The same of the converters with a schema registry, which are Confluent's, not Connect's own: texts are ours."""
 SIMPLE_HEADER_CONVERTER = f"{_PACKAGE}storage.SimpleHeaderConverter"
 """The default for headers, without options."""

@@ -1,0 +1,146 @@
+"""AvroConverter: Avro is the value, its schema in a registry.
+
+Owns how a schema id becomes a reader and a Connect schema a writer. Schemas: `avro_schemas`, `avro_to_connect`,
+`avro_from_connect`; values: `avro_values`; what is asked of the registry: `registry.schemas`. Source: Confluent's
+`AvroConverter`, `AbstractKafkaAvroSerializer`, `AbstractKafkaAvroDeserializer`.
+
+Invariant: bytes that cannot be read and values that cannot be written are DataErrors, whatever is wrong with them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from io import BytesIO
+from typing import Any
+
+from herdmesh.connect.checks import check_value
+from herdmesh.connect.converters import definitions
+from herdmesh.connect.converters.avro_options import AvroOptions
+from herdmesh.connect.converters.avro_schemas import AvroTree, kind_of, text_of
+from herdmesh.connect.converters.quick_checks import quick_check
+from herdmesh.connect.converters.registered import Reader, RegisteredConverter, Writer
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.registry.client import Reference
+from herdmesh.connect.registry.wire import HEAD_BYTES, frame
+from herdmesh.connect.schemas import Schema
+
+_BAD = (
+    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError, StopIteration, TypeError,
+    ValueError, struct.error,
+)  # fmt: skip
+"""What fastavro raises for bytes or values that do not fit the schema."""
+
+
+class AvroConverter(RegisteredConverter):
+    """`io.confluent.connect.avro.AvroConverter`."""
+
+    java_class = "io.confluent.connect.avro.AvroConverter"
+    config_def = definitions.AVRO_CONVERTER
+    kind = "AVRO"
+
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        self._options = AvroOptions.of(settings)
+        super()._set_up(settings)
+
+    def _make_reader(self, head: bytes) -> Reader:
+        from herdmesh.connect.converters.avro_to_connect import connect_schema
+
+        found = self._found(head)
+        tree = self._tree(found.text, found.references)
+        version = self._version(found, _record_name(tree))
+        return _AvroReader(tree, self._options, connect_schema(tree, self._options, version))
+
+    def _tree(self, text: str, references: tuple[Reference, ...]) -> AvroTree:
+        used: dict[str, AvroTree] = {}
+        for reference, schema in self._used(references):
+            used[reference.name] = AvroTree(schema.text, used)
+        return AvroTree(text, used)
+
+    def _make_writer(self, schema: Schema | None) -> Writer:
+        from herdmesh.connect.converters.avro_from_connect import avro_schema
+
+        text = text_of(avro_schema(schema, self._options))
+        tree = AvroTree(text)
+        schema_id, instead = self._to_write(text, _record_name(tree))
+        if instead is not None:
+            tree = self._tree(instead.text, instead.references)
+        return _AvroWriter(tree, self._options, schema, frame(schema_id))
+
+
+class _AvroReader:
+    """Reads messages of one schema."""
+
+    def __init__(self, tree: AvroTree, options: AvroOptions, schema: Schema | None) -> None:
+        import fastavro  # only for who reads Avro
+
+        from herdmesh.connect.converters.avro_values import reader, wire_schema
+
+        self.schema = schema
+        self._change = reader(tree, options, schema)
+        self._read: Callable[..., Any] = fastavro.schemaless_reader  # pyright: ignore[reportUnknownMemberType]
+        self._wire = _parsed(wire_schema(tree, options))
+
+    def read_all(self, data: Sequence[bytes]) -> list[Any]:
+        read, wire, change = self._read, self._wire, self._change
+        made: list[Any] = []
+        try:
+            for raw in data:
+                stream = BytesIO(raw)
+                stream.seek(HEAD_BYTES)
+                value = read(stream, wire, None)
+                made.append(value if change is None else change(value))
+        except _BAD as error:
+            raise DataError(f"Not Avro of the schema it names: {type(error).__name__} {error}".rstrip()) from error
+        return made
+
+
+class _AvroWriter:
+    """Writes values of one Connect schema."""
+
+    def __init__(self, tree: AvroTree, options: AvroOptions, schema: Schema | None, head: bytes) -> None:
+        import fastavro  # only for who writes Avro
+
+        from herdmesh.connect.converters.avro_values import wire_schema, writer
+
+        self._schema, self._head = schema, head
+        self._fits = None if schema is None else quick_check(schema)
+        self._change = writer(tree, options, schema)
+        self._write: Callable[..., None] = fastavro.schemaless_writer  # pyright: ignore[reportUnknownMemberType]
+        self._wire = _parsed(wire_schema(tree, options))
+
+    def write_all(self, values: Sequence[Any]) -> list[bytes | None]:
+        schema, fits, change, write = self._schema, self._fits, self._change, self._write
+        wire, head = self._wire, self._head
+        made: list[bytes | None] = []
+        try:
+            for value in values:
+                if value is None and (schema is None or schema.optional):
+                    made.append(None)
+                    continue
+                if fits is not None and not fits(value):
+                    check_value(schema, value)
+                stream = BytesIO()
+                stream.write(head)
+                write(stream, wire, value if change is None else change(value))
+                made.append(stream.getvalue())
+        except _BAD as error:
+            raise DataError(f"Not a value of {schema}: {type(error).__name__} {error}".rstrip()) from error
+        return made
+
+
+def _parsed(wire: Any) -> Any:
+    from fastavro import parse_schema
+    from fastavro.schema import SchemaParseException, UnknownType
+
+    parse: Callable[..., Any] = parse_schema
+    try:
+        return parse(wire, named_schemas={})
+    except (*_BAD, SchemaParseException, UnknownType) as error:
+        raise DataError(f"Not an Avro schema: {error}") from error
+
+
+def _record_name(tree: AvroTree) -> str | None:
+    """The full name that the record strategies use: of the root, when it has one."""
+    root = tree.resolve(tree.root)
+    return root["name"] if kind_of(root) in ("record", "enum", "fixed") else None

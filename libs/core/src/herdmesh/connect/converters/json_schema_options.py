@@ -1,0 +1,99 @@
+"""What JsonSchemaConverter's options say of the mapping between Connect and JSON Schema, and the names both ways use.
+
+Owns the definitions and `JsonSchemaOptions`. Source: Confluent's `JsonSchemaDataConfig`, `AbstractDataConfig`,
+`JsonSchemaData`.
+
+Invariant: an option means the same in both directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from herdmesh.connect.config import ConfigKey, Importance, Type, Validator
+from herdmesh.connect.converters.avro_options import ANY_ENUM, ANY_UNION
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.schemas import Schema
+from herdmesh.connect.validators import at_least, one_of_ignoring_case
+
+NAMESPACE = "io.confluent.connect.json"
+ONE_OF, ENUM = f"{NAMESPACE}.OneOf", f"{NAMESPACE}.Enum"
+NULL_SYMBOL = "<NULL>"
+KEY, VALUE = "key", "value"
+
+
+def _only_false(field: str, value: Any) -> None:
+    if value:
+        raise ConfigError.for_value(field, "true", "this is not done here", fix="leave it out or write false")
+
+
+_NOT_DONE = Validator("must be false", _only_false)
+
+JSON_SCHEMA_KEYS: tuple[ConfigKey, ...] = (
+    ConfigKey("schemas.cache.config", Type.INT, 1000, Importance.LOW,
+              "The maximum number of schemas remembered as converted.", at_least(1)),
+    ConfigKey("generalized.sum.type.support", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Whether enums and unions are named as the other formats name them."),
+    ConfigKey("ignore.default.for.nullables", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Whether null stays null where the field has a default."),
+    ConfigKey("object.additional.properties", Type.BOOLEAN, True, Importance.MEDIUM,
+              "Whether the objects of schemas that are made may have properties of other names."),
+    ConfigKey("use.optional.for.nonrequired", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Whether a property that is not required is an optional field."),
+    ConfigKey("decimal.format", Type.STRING, "BASE64", Importance.LOW,
+              "How decimals are written: BASE64 or NUMERIC, in any case of letters.",
+              one_of_ignoring_case("NUMERIC", "BASE64")),
+    ConfigKey("flatten.singleton.unions", Type.BOOLEAN, True, Importance.LOW,
+              "Whether a union of one type is that type."),
+    ConfigKey("json.fail.invalid.schema", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Refused: payloads are not validated against the schema here.", _NOT_DONE),
+    ConfigKey("preserve.additional.properties", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Refused: properties the schema does not name are left out.", _NOT_DONE),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSchemaOptions:
+    """The settings of the mapping; see `JSON_SCHEMA_KEYS`."""
+
+    general_sums: bool = False
+    ignore_default: bool = False
+    open_objects: bool = True
+    optional_properties: bool = False
+    numeric: bool = False
+    flatten: bool = True
+
+    @classmethod
+    def of(cls, parsed: dict[str, Any]) -> JsonSchemaOptions:
+        """From parsed settings."""
+        return cls(
+            parsed["generalized.sum.type.support"],
+            parsed["ignore.default.for.nullables"],
+            parsed["object.additional.properties"],
+            parsed["use.optional.for.nonrequired"],
+            parsed["decimal.format"].upper() == "NUMERIC",
+            parsed["flatten.singleton.unions"],
+        )
+
+    @property
+    def enum(self) -> str:
+        """The parameter that makes a string an enum; with a dot and a symbol, that of the symbol."""
+        return ANY_ENUM if self.general_sums else ENUM
+
+
+def is_union(schema: Schema) -> bool:
+    """Whether a struct stands for a union, one field for each of its schemas."""
+    return schema.type == "STRUCT" and (schema.name == ONE_OF or ANY_UNION in (schema.parameters or {}))
+
+
+def is_enum(schema: Schema) -> bool:
+    """Whether a string is one of some symbols."""
+    parameters = schema.parameters or {}
+    return schema.type == "STRING" and (ENUM in parameters or ANY_ENUM in parameters)
+
+
+def is_object_map(schema: Schema) -> bool:
+    """Whether a map is an object in JSON, not an array of entries."""
+    key = schema.key_schema
+    return key is not None and key.type == "STRING" and not key.optional

@@ -1,0 +1,135 @@
+"""What the converters of all formats with a schema registry share.
+
+Owns the settings in common, subjects, one reader for each kind of message and one writer for each Connect schema, and
+what becomes of bytes that are none of the format. The formats are modules of their own.
+
+Invariant: a schema is asked for, converted and compiled once for each kind of message or Connect schema; a record after
+that costs no request and no conversion of a schema. What was refused is asked for again.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol, Self
+
+from herdmesh.connect.converters.base import Converter, Schemas
+from herdmesh.connect.registry.client import NewSchema, Reference, RegisteredSchema, RegistryClient
+from herdmesh.connect.registry.schemas import Remembered
+from herdmesh.connect.registry.schemas import Schemas as Registry
+from herdmesh.connect.registry.settings import registry_settings, subject_strategy
+from herdmesh.connect.registry.subjects import topic_name
+from herdmesh.connect.registry.wire import HEAD_BYTES, schema_id_of
+from herdmesh.connect.schemas import Schema
+
+
+class Reader(Protocol):
+    """Reads messages that begin alike: of one schema."""
+
+    schema: Schema | None
+
+    def read_all(self, data: Sequence[bytes]) -> list[Any]:
+        """The values of whole messages. Raises DataError for the first that cannot be read."""
+        ...
+
+
+class Writer(Protocol):
+    """Writes values of one Connect schema."""
+
+    def write_all(self, values: Sequence[Any]) -> list[bytes | None]:
+        """Whole messages. Raises DataError for the first that cannot be written."""
+        ...
+
+
+class RegisteredConverter(Converter):
+    """A converter whose schemas are in a registry."""
+
+    is_static = False
+    kind: ClassVar[str]
+    """The registry's name of the format."""
+
+    def _set_up(self, settings: dict[str, Any]) -> None:
+        registry = registry_settings(settings)
+        self._is_key = self.role == "key"
+        self._strategy = subject_strategy(settings, is_key=self._is_key)
+        self._registry = Registry(RegistryClient(registry), registry)
+        self._cached: int = settings["schemas.cache.config"]
+        self._topics: dict[str, Self] = {}
+        self._begin("")
+
+    def _begin(self, topic: str) -> None:
+        self._topic = topic
+        self._readers = Remembered[bytes, Reader](self._cached)
+        self._writers = Remembered[Schema | None, Writer](self._cached)
+
+    def for_topic(self, topic: str, /) -> Self:
+        found = self._topics.get(topic)
+        if found is None:
+            found = self._topics[topic] = copy.copy(self)  # with the same registry, and what is remembered of it
+            found._begin(topic)
+        return found
+
+    def close(self) -> None:
+        self._registry.close()
+
+    @abstractmethod
+    def _make_reader(self, head: bytes) -> Reader:
+        """For messages that begin so. Raises DataError, RetriableError or ConfigError."""
+
+    @abstractmethod
+    def _make_writer(self, schema: Schema | None) -> Writer:
+        """For values of this schema. Raises DataError, RetriableError or ConfigError."""
+
+    def _head(self, data: bytes) -> bytes:
+        """What comes before the payload. Raises DataError when this is no message of a registry's serializer."""
+        schema_id_of(data)
+        return data[:HEAD_BYTES]
+
+    def _found(self, head: bytes) -> RegisteredSchema:
+        """The schema a message names."""
+        subject = self._subject(None) if self._strategy is topic_name else ""
+        return self._registry.by_id(schema_id_of(head), subject, self.kind)
+
+    def _version(self, found: RegisteredSchema, record: str | None) -> int | None:
+        """Its version under the subject of such records; None when it is not registered there."""
+        return self._registry.version_of(self._subject(record), found)
+
+    def _used(self, references: tuple[Reference, ...]) -> list[tuple[Reference, RegisteredSchema]]:
+        return self._registry.used_by(references)
+
+    def _to_write(
+        self, text: str, record: str | None, references: tuple[Reference, ...] = ()
+    ) -> tuple[int, RegisteredSchema | None]:
+        """The id to write with, and the registered schema where it takes the place of the one given."""
+        return self._registry.to_write(self._subject(record), NewSchema(text, self.kind, references))
+
+    def _subject(self, record: str | None) -> str:
+        return self._strategy(self._topic, self._is_key, record)
+
+    def read(self, data: bytes | None, /) -> tuple[Schema | None, Any]:
+        if data is None:
+            return None, None
+        reader = self._reader(self._head(data))
+        return reader.schema, reader.read_all((data,))[0]
+
+    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
+        first = data[0] if data else None
+        if first is not None:
+            head = self._head(first)
+            same = [raw for raw in data if raw is not None and raw.startswith(head)]
+            if len(same) == len(data):
+                reader = self._reader(head)
+                return reader.schema, reader.read_all(same)
+        return super().read_many(data)
+
+    def write(self, value: Any, schema: Schema | None, /) -> bytes | None:
+        return self.write_many((value,), schema)[0]
+
+    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:
+        if schema is None and all(value is None for value in values):
+            return [None] * len(values)
+        return self._writers.get(schema, lambda: self._make_writer(schema)).write_all(values)
+
+    def _reader(self, head: bytes) -> Reader:
+        return self._readers.get(head, lambda: self._make_reader(head))

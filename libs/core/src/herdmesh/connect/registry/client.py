@@ -1,0 +1,240 @@
+"""The REST API of a Confluent-compatible schema registry, over HTTP.
+
+Owns requests, several addresses, bounded retries, authentication and what an error answer means. Remembers nothing
+(`schemas` does). Source of paths, answers and error codes: the registry's API reference ("Schema Registry API").
+
+Invariant: whatever the registry or the network does, a call ends within its timeouts and retries, in an answer or in an
+error of `herdmesh.connect.errors` that names the registry, the subject or the id, and what to do.
+
+    RetriableError   out of reach, overloaded or broken: the same record may work later
+    ConfigError      401, 403: wrong or no credentials
+    DataError        anything the registry refuses for what was asked: unknown id or subject, incompatible schema
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+
+from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RetriableError
+from herdmesh.connect.registry.settings import RegistrySettings
+
+if TYPE_CHECKING:
+    import httpx
+
+_CONTENT = "application/vnd.schemaregistry.v1+json"
+_PASSING = frozenset((408, 429, 500, 502, 503, 504))
+_UNKNOWN_SUBJECT, _UNKNOWN_SCHEMA = 40401, 40403
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A schema that another one uses: its name there, and where it is registered."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class RegisteredSchema(msgspec.Struct, frozen=True, rename={"kind": "schemaType", "text": "schema"}):
+    """A schema as the registry gives it; `version` and `subject` where it was asked for under a subject."""
+
+    text: str
+    kind: str = "AVRO"
+    references: tuple[Reference, ...] = ()
+    id: int = 0
+    version: int | None = None
+    subject: str | None = None
+
+
+class _Id(msgspec.Struct):
+    id: int
+
+
+class _Compatible(msgspec.Struct):
+    is_compatible: bool
+    messages: list[str] = []
+
+
+class _Refusal(msgspec.Struct):
+    error_code: int = 0
+    message: str = ""
+
+
+class NotRegistered(DataError):
+    """The registry does not know the subject, or not this schema under it."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSchema:
+    """A schema to register or look up: its text, kind (`AVRO`, `PROTOBUF`, `JSON`) and what it uses."""
+
+    text: str
+    kind: str = "AVRO"
+    references: tuple[Reference, ...] = ()
+
+    def body(self) -> bytes:
+        """As the API takes it; Avro goes without a type, as old registries want it."""
+        asked: dict[str, Any] = {"schema": self.text}
+        if self.kind != "AVRO":
+            asked["schemaType"] = self.kind
+        if self.references:
+            asked["references"] = list(self.references)
+        return msgspec.json.encode(asked)
+
+
+class RegistryClient:
+    """One registry, under one or several addresses. Blocking; one thread asks, any thread closes.
+
+    Nothing is opened, and no HTTP client is imported, before the first request: configs are validated without.
+    """
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._settings = settings
+        self._at = 0  # the address that answered last
+        self._stop = threading.Event()
+
+    @cached_property
+    def _http(self) -> httpx.Client:
+        import httpx
+
+        from herdmesh.connect.registry import tls
+
+        settings = self._settings
+        headers = {"Accept": _CONTENT, "Content-Type": _CONTENT}
+        if settings.bearer_token:
+            headers["Authorization"] = f"Bearer {settings.bearer_token}"
+        secured = any(url.startswith("https:") for url in settings.urls)  # loading authorities takes 50 ms
+        return httpx.Client(
+            auth=settings.user,
+            headers=headers,
+            verify=tls.context(settings.tls) if secured else False,
+            proxy=settings.proxy or None,
+            trust_env=False,  # the config says it all, as with Java's client
+            timeout=httpx.Timeout(settings.read_timeout_ms / 1000, connect=settings.connect_timeout_ms / 1000),
+        )
+
+    def close(self) -> None:
+        """End connections, and waits for a next attempt. A later request is refused."""
+        self._stop.set()
+        if "_http" in self.__dict__:
+            self._http.close()
+
+    def schema_by_id(self, schema_id: int, subject: str) -> RegisteredSchema:
+        """GET /schemas/ids/{id}. `subject` says in which context to look, and is in errors."""
+        path = f"/schemas/ids/{schema_id}?subject={quote(subject, safe='')}"
+        return self._ask("GET", path, None, f"schema id {schema_id}", RegisteredSchema)
+
+    def version(self, subject: str, version: int | str) -> RegisteredSchema:
+        """GET /subjects/{subject}/versions/{version}, `latest` too."""
+        path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+        return self._ask("GET", path, None, f"subject '{subject}' version {version}", RegisteredSchema)
+
+    def registered(self, subject: str, schema: NewSchema, *, normalize: bool) -> RegisteredSchema:
+        """POST /subjects/{subject}: the schema's id and version. Raises NotRegistered when it is not there."""
+        path = f"/subjects/{quote(subject, safe='')}?normalize={_flag(normalize)}&deleted=false"
+        return self._ask("POST", path, schema.body(), f"subject '{subject}'", RegisteredSchema)
+
+    def register(self, subject: str, schema: NewSchema, *, normalize: bool) -> int:
+        """POST /subjects/{subject}/versions: the schema's id, new or not."""
+        path = f"/subjects/{quote(subject, safe='')}/versions?normalize={_flag(normalize)}"
+        return self._ask("POST", path, schema.body(), f"subject '{subject}'", _Id).id
+
+    def incompatible(self, subject: str, version: int | str, schema: NewSchema) -> list[str] | None:
+        """POST /compatibility/subjects/{subject}/versions/{version}: None when it is compatible, else the reasons."""
+        path = f"/compatibility/subjects/{quote(subject, safe='')}/versions/{version}?verbose=true"
+        said = self._ask("POST", path, schema.body(), f"subject '{subject}'", _Compatible)
+        return None if said.is_compatible else said.messages
+
+    def all_references(self, references: Sequence[Reference]) -> list[tuple[Reference, RegisteredSchema]]:
+        """What these lead to, and what that uses, each once, used before user."""
+        found: dict[str, tuple[Reference, RegisteredSchema]] = {}
+
+        def gather(some: Sequence[Reference], above: tuple[str, ...]) -> None:
+            for one in some:
+                if one.name in found or one.name in above:
+                    continue
+                used = self.version(one.subject, one.version)
+                gather(used.references, (*above, one.name))
+                found[one.name] = one, used
+
+        gather(references, ())
+        return list(found.values())
+
+    def _ask(self, method: str, path: str, body: bytes | None, what: str, wanted: type[Any]) -> Any:
+        settings = self._settings
+        wait_ms = settings.wait_ms
+        failure: ConnectError | None = None
+        for attempt in range(settings.retries + 1):
+            if attempt:
+                self._stop.wait(min(wait_ms, settings.max_wait_ms) / 1000)
+                wait_ms *= 2
+            for _ in settings.urls:
+                url = settings.urls[self._at]
+                try:
+                    return self._once(method, url, path, body, what, wanted)
+                except RetriableError as error:
+                    failure = error
+                    self._at = (self._at + 1) % len(settings.urls)
+            if self._stop.is_set():
+                break
+        assert failure is not None
+        raise failure
+
+    def _once(self, method: str, url: str, path: str, body: bytes | None, what: str, wanted: type[Any]) -> Any:
+        http = self._http
+        import httpx  # it is there: `_http` imported it
+
+        try:
+            answer = http.request(method, url + path, content=body)
+        except (httpx.HTTPError, httpx.InvalidURL, RuntimeError) as error:  # RuntimeError: it is closed
+            raise RetriableError(
+                f"Schema registry {url} is out of reach ({what}): {error or type(error).__name__}. "
+                "Check schema.registry.url and that the registry runs."
+            ) from error
+        if answer.is_success:
+            try:
+                return msgspec.json.decode(answer.content, type=wanted)
+            except msgspec.MsgspecError as error:
+                raise RetriableError(
+                    f"Schema registry {url} gave no registry's answer ({what}): {error}. Check schema.registry.url."
+                ) from error
+        raise _refused(answer.status_code, answer.content, url, what)
+
+
+def _refused(status: int, content: bytes, url: str, what: str) -> ConnectError:
+    try:
+        said = msgspec.json.decode(content, type=_Refusal)
+    except msgspec.MsgspecError:
+        said = _Refusal()
+    where = f"Schema registry {url}, {what}: "
+    why = f"{said.message or 'no reason given'} (HTTP {status}, error {said.error_code or status})"
+    if status in (401, 403):
+        return ConfigError(
+            f"{where}{'not authenticated' if status == 401 else 'not allowed'}: {why}",
+            field="basic.auth.user.info",
+            fix="set basic.auth.credentials.source=USER_INFO and basic.auth.user.info=user:password of a user that may",
+        )
+    if status in _PASSING:
+        return RetriableError(f"{where}{why}. It may work later.")
+    if status == 404:
+        fix = "Check schema.registry.url: is this the registry the data was written with?"
+        if said.error_code in (_UNKNOWN_SUBJECT, _UNKNOWN_SCHEMA):
+            fix = "Register the schema, or set auto.register.schemas=true."
+            return NotRegistered(f"{where}not registered: {why}. {fix}")
+        return DataError(f"{where}not found: {why}. {fix}")
+    if status == 409:
+        return DataError(
+            f"{where}the schema is not compatible with what is registered: {why}. Change the data's schema, or the "
+            "subject's compatibility."
+        )
+    return DataError(f"{where}refused: {why}")
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"

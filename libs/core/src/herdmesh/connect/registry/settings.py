@@ -1,0 +1,160 @@
+"""The options of everything that uses a schema registry.
+
+Owns the definitions and what they come to (`RegistrySettings`). The options of a format are beside its converter.
+Names, types and defaults are those of Confluent's `AbstractKafkaSchemaSerDeConfig` and `SchemaRegistryClientConfig`.
+
+Invariant: what cannot be done is refused here, with the key to change; nothing is taken and then not done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from herdmesh.connect.config import REQUIRED, ConfigKey, Importance, Type, Validator
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.registry.subjects import DEFAULT, STRATEGIES, Strategy
+from herdmesh.connect.registry.tls import TLS_KEYS, TlsSettings, tls_settings
+from herdmesh.connect.validators import at_least, one_of
+
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+_STRATEGY = one_of(*STRATEGIES)
+
+
+def _only_empty(field: str, value: Any) -> None:
+    if value:
+        raise ConfigError.for_value(field, value, "this is not done here", fix="leave it out")
+
+
+_NOT_DONE = Validator("must be empty", _only_empty)
+
+REGISTRY_KEYS: tuple[ConfigKey, ...] = (
+    ConfigKey("schema.registry.url", Type.LIST, REQUIRED, _HIGH,
+              "Comma-separated list of URLs of schema registry instances to register or look up schemas with."),
+    ConfigKey("max.schemas.per.subject", Type.INT, 1000, _LOW,
+              "The maximum number of schemas remembered for each direction.", at_least(1)),
+    ConfigKey("auto.register.schemas", Type.BOOLEAN, True, _MEDIUM,
+              "Whether a schema that the registry does not know is registered; else it must be there."),
+    ConfigKey("normalize.schemas", Type.BOOLEAN, False, _MEDIUM,
+              "Whether the registry normalizes schemas, which ignores an order that means nothing."),
+    ConfigKey("use.latest.version", Type.BOOLEAN, False, _LOW,
+              "Whether values are written with the subject's latest schema; counts where auto.register.schemas=false."),
+    ConfigKey("latest.compatibility.strict", Type.BOOLEAN, True, _LOW,
+              "With use.latest.version: whether the latest schema must be backward compatible with the value's."),
+    ConfigKey("latest.cache.ttl.sec", Type.LONG, -1, _LOW,
+              "For how long the latest version of a subject is remembered, -1 for good."),
+    ConfigKey("use.schema.id", Type.INT, -1, _LOW,
+              "The id of the schema values are written with; counts where auto.register.schemas=false. -1: none."),
+    ConfigKey("id.compatibility.strict", Type.BOOLEAN, True, _LOW,
+              "With use.schema.id: whether that schema must be backward compatible with the value's."),
+    ConfigKey("key.subject.name.strategy", Type.STRING, DEFAULT, _MEDIUM,
+              "How the subject of a key's schema is named.", _STRATEGY),
+    ConfigKey("value.subject.name.strategy", Type.STRING, DEFAULT, _MEDIUM,
+              "How the subject of a value's schema is named.", _STRATEGY),
+    ConfigKey("basic.auth.credentials.source", Type.STRING, "URL", _MEDIUM,
+              "Where user and password come from: the URL, or basic.auth.user.info.", one_of("URL", "USER_INFO")),
+    ConfigKey("basic.auth.user.info", Type.PASSWORD, "", _MEDIUM,
+              "user:password, with basic.auth.credentials.source=USER_INFO."),
+    ConfigKey("bearer.auth.token", Type.PASSWORD, "", _MEDIUM,
+              "A token sent to the registry instead of user and password."),
+    ConfigKey("bearer.auth.credentials.source", Type.STRING, "STATIC_TOKEN", _MEDIUM,
+              "Where the token comes from: bearer.auth.token.", one_of("STATIC_TOKEN")),
+    ConfigKey("http.connect.timeout.ms", Type.INT, 60000, _LOW, "For how long to wait for a connection.", at_least(1)),
+    ConfigKey("http.read.timeout.ms", Type.INT, 60000, _LOW, "For how long to wait for an answer.", at_least(1)),
+    ConfigKey("max.retries", Type.INT, 3, _LOW, "How often a request that may work is tried again.", at_least(0)),
+    ConfigKey("retries.wait.ms", Type.INT, 1000, _LOW, "The wait before the first of them; doubled after each.",
+              at_least(0)),
+    ConfigKey("retries.max.wait.ms", Type.INT, 20000, _LOW, "The longest wait before one of them.", at_least(0)),
+    ConfigKey("proxy.host", Type.STRING, "", _LOW, "The host of an HTTP proxy on the way to the registry."),
+    ConfigKey("proxy.port", Type.INT, -1, _LOW, "Its port."),
+    *TLS_KEYS,
+    *(
+        ConfigKey(name, Type.STRING, "", _LOW, "Refused: this is not done here.", _NOT_DONE)
+        for name in ("use.schema.guid", "use.latest.with.metadata", "rule.executors", "rule.actions")
+    ),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrySettings:
+    """How to reach a registry, and what to ask of it. Times in milliseconds, of the latest version in seconds."""
+
+    urls: tuple[str, ...]
+    user: tuple[str, str] | None = field(default=None, repr=False)
+    bearer_token: str = field(default="", repr=False)
+    connect_timeout_ms: int = 60_000
+    read_timeout_ms: int = 60_000
+    retries: int = 3
+    wait_ms: int = 1000
+    max_wait_ms: int = 20_000
+    remembered: int = 1000
+    auto_register: bool = True
+    normalize: bool = False
+    use_latest: bool = False
+    strict_latest: bool = True
+    latest_ttl_s: int = -1
+    schema_id: int = -1
+    strict_id: bool = True
+    proxy: str = ""
+    tls: TlsSettings = field(default_factory=TlsSettings)
+
+
+def registry_settings(parsed: dict[str, Any]) -> RegistrySettings:
+    """From parsed options. Raises ConfigError with the key at fault."""
+    urls, user = _urls(parsed["schema.registry.url"])
+    if parsed["basic.auth.credentials.source"] == "USER_INFO":
+        name, colon, password = parsed["basic.auth.user.info"].partition(":")
+        if not colon or not name:
+            raise ConfigError(
+                "basic.auth.credentials.source=USER_INFO needs basic.auth.user.info=user:password",
+                field="basic.auth.user.info", fix="write user:password",
+            )  # fmt: skip
+        user = name, password
+    token = parsed["bearer.auth.token"]
+    if token and user is not None:
+        raise ConfigError(
+            "bearer.auth.token and user:password exclude each other", field="bearer.auth.token", fix="keep one of them"
+        )
+    return RegistrySettings(
+        urls, user, token, parsed["http.connect.timeout.ms"], parsed["http.read.timeout.ms"], parsed["max.retries"],
+        parsed["retries.wait.ms"], parsed["retries.max.wait.ms"], parsed["max.schemas.per.subject"],
+        parsed["auto.register.schemas"], parsed["normalize.schemas"], parsed["use.latest.version"],
+        parsed["latest.compatibility.strict"], parsed["latest.cache.ttl.sec"],
+        parsed["use.schema.id"], parsed["id.compatibility.strict"], _proxy(parsed), tls_settings(parsed),
+    )  # fmt: skip
+
+
+def subject_strategy(parsed: dict[str, Any], *, is_key: bool) -> Strategy:
+    """How subjects are named."""
+    return STRATEGIES[parsed[f"{'key' if is_key else 'value'}.subject.name.strategy"]]
+
+
+def _urls(given: list[str]) -> tuple[tuple[str, ...], tuple[str, str] | None]:
+    """The addresses without user and password, and those of the first that has them (source URL)."""
+    urls: list[str] = []
+    user: tuple[str, str] | None = None
+    for url in given:
+        parts = urlsplit(url.strip())
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError.for_value(
+                "schema.registry.url", _bare(url), "not an address", fix="write http://host:port, several with commas"
+            )
+        if parts.username is not None and user is None:
+            user = unquote(parts.username), unquote(parts.password or "")
+        urls.append(_bare(url.strip()).rstrip("/"))
+    if not urls:
+        raise ConfigError("schema.registry.url names no registry", field="schema.registry.url", fix="write an address")
+    return tuple(urls), user
+
+
+def _bare(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _proxy(parsed: dict[str, Any]) -> str:
+    host, port = parsed["proxy.host"].strip(), parsed["proxy.port"]
+    if host and not 0 < port < 65536:
+        raise ConfigError.for_value("proxy.port", port, "proxy.host needs a port", fix="write the proxy's port")
+    return f"http://{host}:{port}" if host else ""

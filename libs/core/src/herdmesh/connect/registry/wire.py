@@ -1,0 +1,36 @@
+"""The wire format: one zero byte, the schema's id in four bytes (big endian), the payload.
+
+Owns nothing but these five bytes. Source: Confluent's `AbstractKafkaSchemaSerDe`, "Wire format" in its documentation.
+
+Invariant: `split(frame(id, payload))` is the id and where the payload begins.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from herdmesh.connect.errors import DataError
+
+HEAD_BYTES = 5
+_head = struct.Struct(">bI")
+
+
+def frame(schema_id: int) -> bytes:
+    """The bytes before a payload."""
+    return _head.pack(0, schema_id)
+
+
+def schema_id_of(data: bytes) -> int:
+    """The id in front of a payload. Raises DataError when these are not bytes of a registry's serializer."""
+    if len(data) < HEAD_BYTES:
+        raise DataError(
+            f"No schema id: {len(data)} bytes, the registry's wire format has at least {HEAD_BYTES}. "
+            "Was this written without a schema registry? Use the converter it was written with."
+        )
+    magic, schema_id = _head.unpack_from(data)
+    if magic:
+        raise DataError(
+            f"Unknown magic byte {magic & 0xFF}: the registry's wire format begins with 0. "
+            "Was this written without a schema registry? Use the converter it was written with."
+        )
+    return schema_id
