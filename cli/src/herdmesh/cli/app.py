@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from typing import Annotated
+
 import typer
 
 from herdmesh.cli.commands import (
@@ -9,6 +12,7 @@ from herdmesh.cli.commands import (
     create,
     demo,
     describe,
+    dlq,
     doctor,
     drain,
     get,
@@ -21,6 +25,7 @@ from herdmesh.cli.commands import (
     up,
     watch,
 )
+from herdmesh.rpc import tracing
 
 app = typer.Typer(
     name="herd",
@@ -29,6 +34,29 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Move data between Kafka and everything else.",
 )
+
+
+@app.callback()
+def _options(
+    trace: Annotated[
+        bool,
+        typer.Option(
+            "--trace",
+            help="Begin a trace and print its id: whatever the services do because of this command is a part of it, "
+            "down to the first batches of its tasks, where they export spans (OTEL_EXPORTER_OTLP_ENDPOINT). A trace "
+            "that "
+            "TRACEPARENT names is gone on with.",
+        ),
+    ] = False,
+) -> None:
+    """Move data between Kafka and everything else."""
+    if trace:
+        traceparent = os.environ.get(tracing.TRACEPARENT_ENV, "")
+        if not tracing.is_traceparent(traceparent):
+            traceparent = os.environ[tracing.TRACEPARENT_ENV] = tracing.new_traceparent()
+        typer.echo(f"trace {traceparent.split('-')[1]}", err=True)
+
+
 app.command()(up.up)
 app.command()(up.down)
 app.command("run")(run.run_standalone)
@@ -50,6 +78,7 @@ app.command()(lifecycle.delete)
 app.add_typer(drain.drain_app, name="drain")
 app.add_typer(drain.undrain_app, name="undrain")
 app.command()(set_logger.set_logger)
+app.add_typer(dlq.dlq_app, name="dlq")
 app.command()(watch.watch)
 app.command()(doctor.doctor)
 app.command()(demo.demo)

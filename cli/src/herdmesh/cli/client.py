@@ -22,6 +22,7 @@ from herdmesh.api.herder.v1 import connector_service_pb2_grpc as service
 from herdmesh.cli.errors import CommandError, from_reason, unreachable
 from herdmesh.devstack.layout import StackLayout
 from herdmesh.rpc import errors as rpc_errors
+from herdmesh.rpc import tracing
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.leader import LeaderSearch
 
@@ -86,7 +87,7 @@ class HerderClient:
         self._search = LeaderSearch(addresses)
         self._configured = addresses
         self._patience_s = patience_s
-        self._caller = (("herdmesh-caller", _who()),)
+        self._caller = (("herdmesh-caller", _who()), *_trace())
         # one channel per herder ever followed: closing one would cancel other calls still on it
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -208,6 +209,12 @@ def _who() -> str:
     except (KeyError, OSError):
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}".encode("ascii", "replace").decode()
+
+
+def _trace() -> tuple[tuple[str, str], ...]:
+    """The trace that the environment names (`herd --trace` begins one), for the herder to go on with."""
+    traceparent = os.environ.get(tracing.TRACEPARENT_ENV, "")
+    return ((tracing.TRACEPARENT_KEY, traceparent),) if tracing.is_traceparent(traceparent) else ()
 
 
 def _must_be_the_leaders(reply: admin.GetClusterResponse) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import OFFSET_INVALID
+from confluent_kafka import OFFSET_INVALID, TopicPartition
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import TaskKind, clients
@@ -61,3 +62,21 @@ def test_an_answer_without_an_offset_is_asked_for_again() -> None:
     answers = [SimpleNamespace(offset=OFFSET_INVALID), SimpleNamespace(offset=0)]
     assert clients.retried(lambda: clients.offset_of(answers.pop(0))) == 0
     assert not answers
+
+
+@pytest.mark.parametrize(("level", "shown"), [(logging.NOTSET, False), (logging.DEBUG, True)])
+def test_what_a_client_logs_goes_to_its_logger(level: int, shown: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Not to stderr as it is; and what it does at all once the level of `librdkafka` says so."""
+    spec = make_spec("127.0.0.1:1", "c", "x:Y", {"topics": "t"})
+    logging.getLogger("librdkafka").setLevel(level)
+    try:
+        consumer = clients.consumer(spec, "g", {})
+        consumer.assign([TopicPartition("t", 0)])
+        while not any("Connection refused" in line.getMessage() for line in caplog.records):
+            consumer.poll(0.1)
+        consumer.close()
+    finally:
+        logging.getLogger("librdkafka").setLevel(logging.NOTSET)
+    found = [line for line in caplog.records if line.name == "librdkafka.consumer"]
+    assert any(line.levelno >= logging.WARNING and "FAIL" in line.getMessage() for line in found)
+    assert any(line.levelno == logging.DEBUG for line in found) is shown

@@ -62,3 +62,13 @@ async def test_calls_and_errors_are_the_same_while_traced() -> None:
     stream, unary = output.splitlines()[-2:]
     assert stream == "stream: over"
     assert unary.startswith("unary: herdmesh.api.configstore.v1.LeadershipService/Resign is part of the contract")
+
+
+def test_a_process_that_traces_nothing_hands_a_trace_on() -> None:
+    given = tracing.new_traceparent()
+    assert tracing.is_traceparent(given)
+    assert tracing.current((("herdmesh-caller", "me"), ("traceparent", given))) == given
+    for bad in ("", "00-0-0-01", f"00-{'0' * 32}-{'1' * 16}-01", f"{given}-more", given.upper()):
+        assert tracing.current((("traceparent", bad),)) == "", bad
+    with tracing.within(given):
+        assert tracing.current() == ""

@@ -8,6 +8,7 @@ Invariant: every producer picks partitions as Java does, every consumer of recor
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -18,10 +19,15 @@ from confluent_kafka.admin import AdminClient
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.failure import note_error
-from herdmesh.engine.settings import ClientConfig
+from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
 
 T = TypeVar("T")
 
+_ALL = logging.getLogger("librdkafka")
+LOGGERS = {kind: logging.getLogger(f"librdkafka.{kind}") for kind in ("consumer", "producer", "admin")}
+"""Where the clients of runs log. They hand their lines over when they are asked for something."""
+_DEBUG = "broker,topic,eos"
+"""What they log once their logger, or `librdkafka`, has the level DEBUG; it is much, so the root's does not count."""
 CALL_TIMEOUT_S = 10.0
 RETRY_TIMEOUT_S = 60.0
 _RETRY_PAUSE_S = 0.1
@@ -60,7 +66,7 @@ def consumer(
         "client.id": f"connector-consumer-{spec.connector}-{spec.task}",
         "queued.min.messages": 200_000,
         "queued.max.messages.kbytes": 131_072,
-        "fetch.message.max.bytes": 4_000_000,
+        "fetch.message.max.bytes": FETCH_PARTITION_BYTES,
         "fetch.wait.max.ms": 20,
         # The default of 1 s stalls the loop after a full queue and after every seek.
         "fetch.queue.backoff.ms": 5,
@@ -76,7 +82,7 @@ def consumer(
         # The end of a partition, transaction markers included, is only told by this event.
         "enable.partition.eof": True,
     }
-    return _made(Consumer, "consumer.override.", {**defaults, **overrides, **fixed})
+    return _made(Consumer, "consumer", {**defaults, **overrides, **fixed})
 
 
 def producer(
@@ -109,7 +115,7 @@ def producer(
     config: dict[str, Any] = {**defaults, **overrides, **fixed}
     if on_failure is not None:
         config |= {"on_delivery": _unless_fatal(on_failure), "delivery.report.only.error": True}
-    return _made(Producer, "producer.override.", config)
+    return _made(Producer, "producer", config)
 
 
 def admin(spec: RunSpec, access: ClientConfig) -> AdminClient:
@@ -120,7 +126,7 @@ def admin(spec: RunSpec, access: ClientConfig) -> AdminClient:
         **RECONNECT,
         **access,
     }
-    return _made(AdminClient, "admin.override.", config)
+    return _made(AdminClient, "admin", config)
 
 
 def _unless_fatal(on_failure: Callable[[KafkaError, Message], None]) -> Callable[[KafkaError, Message], None]:
@@ -138,9 +144,23 @@ def _unless_fatal(on_failure: Callable[[KafkaError, Message], None]) -> Callable
     return failed
 
 
-def _made(client: Callable[[Any], T], prefix: str, config: Mapping[str, Any]) -> T:
+def hear(producer: Producer, admin: AdminClient) -> None:
+    """Have clients that nobody asks anything for long say what they have to: log lines, errors, callbacks.
+
+    Raises:
+        KafkaException: the producer was fenced, or has another error it will not get over.
+    """
+    producer.poll(0)
+    admin.poll(0)
+
+
+def _made(client: Callable[..., T], kind: str, config: Mapping[str, Any]) -> T:
+    logger, prefix = LOGGERS[kind], f"{kind}.override."
+    given = {**config, "error_cb": note_error}
+    if any(0 < one.level <= logging.DEBUG for one in (logger, _ALL)):
+        given.setdefault("debug", _DEBUG)
     try:
-        return client({**config, "error_cb": note_error})
+        return client(given, logger=logger)
     except KafkaException as error:
         cause = error.args[0] if error.args else None
         if not (isinstance(cause, KafkaError) and cause.code() == KafkaError._INVALID_ARG):

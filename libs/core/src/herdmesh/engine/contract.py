@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from herdmesh.engine.measures import NOTHING, Measures
+
 Properties = Mapping[str, str | None]
 
 
@@ -100,6 +102,10 @@ class RunSpec:
     """To be verified after the take-over (`engine.claims`); None = there is no config topic (standalone mode)."""
     secrets: tuple[str, ...] = ()
     """What the worker resolved references in the configs to: no text that leaves the run may contain one."""
+    generation: int = 0
+    """Of the assignment."""
+    traceparent: str = ""
+    """W3C trace context of the call that made the task start; empty = of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +117,11 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Limit the run; 0 = unlimited."""
+    """The most the task may take, of what the connector is limited to (`herdmesh.rate.*`); 0 = its equal part, as in the
+    beginning. Without effect on what the connector does not limit."""
 
-    records_per_second: float
+    records_per_second: float = 0.0
+    bytes_per_second: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +143,18 @@ class PartitionProgress:
     committed_offset: int
     position: int
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class RateUse:
+    """What a task does with a rate limit, of records or of bytes."""
+
+    limit_per_second: float
+    """Of the connector, for all its tasks together."""
+    used_per_second: float
+    """By this task, over the last second or two."""
+    wants_more: bool
+    """It is held back: it takes all that it may."""
 
 
 PRODUCED_MAX = 1_000
@@ -164,6 +184,12 @@ class Progress:
     sink."""
     config_offset: int | None = None
     """Up to there the config topic says nothing against the task set; None = nobody looked."""
+    records_rate: RateUse | None = None
+    """What it does with the limit of records; None = there is none."""
+    bytes_rate: RateUse | None = None
+    """Likewise of bytes."""
+    measures: Measures = NOTHING
+    """Sizes and times since the run's report before; nothing in what the worker adds up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +199,21 @@ class RunOutcome:
     reason: RunEnd
     progress: Progress
     wake_after_ms: int = 0
-    """When a source wants to be polled again; 0 = the offset watcher decides (sinks)."""
+    """When a source wants to be polled again; 0 = the offset watcher decides (sinks). Of a run that yielded: when a rate
+    limit lets the task go on."""
+
+
+class RunSpans(Protocol):
+    """Who makes spans of a run's batches and commits, and how many of them. Called from the loop's thread only, once
+    for each; a run that is not traced has none."""
+
+    def batch(self, begun_ns: int, records: int, place: str) -> None:
+        """Records were moved. `begun_ns` is of `time.time_ns`; `place` says where they are from: `topic-0 12..40`."""
+        ...
+
+    def commit(self, begun_ns: int, records: int) -> None:
+        """Offsets were committed; so many records were moved since the run began."""
+        ...
 
 
 class RunLink(Protocol):

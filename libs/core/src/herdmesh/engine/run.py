@@ -16,7 +16,7 @@ from herdmesh.connect import chain_config
 from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.engine import clients, failpoints
-from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpec, TaskKind
+from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpans, RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import watch_brokers
 from herdmesh.engine.fence import Fence
@@ -29,8 +29,9 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def run(spec: RunSpec, link: RunLink) -> RunOutcome:
-    """Execute one run of a task in the calling thread until it is quiet, stopped, or its share is used.
+def run(spec: RunSpec, link: RunLink, spans: RunSpans | None = None) -> RunOutcome:
+    """Execute one run of a task in the calling thread until it is quiet, stopped, or its share is used. `spans`: of its
+    trace, None when it is not traced.
 
     Raises:
         TaskFailed: with an ErrorClass; TaskFenced when another owner took over (nothing more was published).
@@ -38,18 +39,18 @@ def run(spec: RunSpec, link: RunLink) -> RunOutcome:
         RecordError: a record that cannot be converted or transformed, with its coordinates.
         Exception: whatever the connector's task raises. `failure.classify` reads them all.
     """
-    _log.info("[%s|task-%d] run %s begins", spec.connector, spec.task, spec.run_id)
+    _log.info("run %s begins", spec.run_id)
     keep_secret(spec.secrets)
     failpoints.arm(spec.connector)
     watch_brokers()
-    outcome = _run_sink(spec, link) if spec.kind is TaskKind.SINK else _run_source(spec, link)
-    _log.info("[%s|task-%d] run %s ends %s", spec.connector, spec.task, spec.run_id, outcome.reason)
+    outcome = _run_sink(spec, link, spans) if spec.kind is TaskKind.SINK else _run_source(spec, link, spans)
+    _log.info("run %s ends %s", spec.run_id, outcome.reason)
     return outcome
 
 
-def _run_sink(spec: RunSpec, link: RunLink) -> RunOutcome:
+def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcome:
     settings = sink_settings(spec)
-    _tell(spec, settings.warnings)
+    _tell(settings.warnings)
     with ExitStack() as exits:
         # The clients first: they connect while the rest is made.
         fence = Fence(clients.producer(spec, settings.access), spec.transactional_id)
@@ -68,13 +69,15 @@ def _run_sink(spec: RunSpec, link: RunLink) -> RunOutcome:
         )
         exits.callback(task.stop)
         task.start(spec.task_config, context)
-        loop = SinkLoop(spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, admin=admin)
-        return loop.run()
+        loop = SinkLoop(
+            spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, admin=admin, spans=spans
+        )
+        return _to_its_end(loop, link)
 
 
-def _run_source(spec: RunSpec, link: RunLink) -> RunOutcome:
+def _run_source(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcome:
     settings = source_settings(spec)
-    _tell(spec, settings.warnings)
+    _tell(settings.warnings)
     failures = DeliveryFailures()
     with ExitStack() as exits:
         fence = Fence(clients.producer(spec, settings.producer, failures.add), spec.transactional_id)
@@ -83,8 +86,21 @@ def _run_source(spec: RunSpec, link: RunLink) -> RunOutcome:
         task = _new(spec.task_class, SourceTask)
         chain = chain_config.source_chain(spec.connector_config, worker=spec.worker_config)
         exits.callback(task.stop)
-        loop = SourceLoop(spec, settings, link, task=task, chain=chain, fence=fence, failures=failures, admin=admin)
+        loop = SourceLoop(
+            spec, settings, link, task=task, chain=chain, fence=fence, failures=failures, admin=admin, spans=spans
+        )
+        return _to_its_end(loop, link)
+
+
+def _to_its_end(loop: SinkLoop | SourceLoop, link: RunLink) -> RunOutcome:
+    """The loop's outcome. One that fails still tells what it counted since it last did."""
+    try:
         return loop.run()
+    except Exception:
+        found = loop.progress()
+        if found.records_in:  # else it may not have begun, and a report would say that it has
+            link.progress(found)
+        raise
 
 
 def _new(path: str, kind: type[T]) -> T:
@@ -99,6 +115,6 @@ def _new(path: str, kind: type[T]) -> T:
     return found()
 
 
-def _tell(spec: RunSpec, warnings: tuple[str, ...]) -> None:
+def _tell(warnings: tuple[str, ...]) -> None:
     for warning in warnings:
-        _log.warning("[%s|task-%d] %s", spec.connector, spec.task, warning)
+        _log.warning("%s", warning)

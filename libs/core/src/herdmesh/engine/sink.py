@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.chain import SinkChain
@@ -23,21 +23,18 @@ from herdmesh.connect.connector import PartitionId, SinkBatch, SinkTask, Staging
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import RecordError
 from herdmesh.connect.lazy import LazyColumn
-from herdmesh.engine import batches, claims, failpoints, manifest, partitions
+from herdmesh.engine import batches, claims, clients, failpoints, log_context, manifest, partitions
 from herdmesh.engine.ahead import Ahead
-from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, RunLink, RunOutcome, RunSpec
+from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, RunLink, RunOutcome, RunSpans, RunSpec
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import OffsetsLost, TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung import GroupFinisher
-from herdmesh.engine.meter import Limit, Meter
+from herdmesh.engine.limits import Limits
+from herdmesh.engine.meter import Meter
 from herdmesh.engine.positions import starting_offsets
 from herdmesh.engine.settings import OFFSETS_MISSING, SinkSettings
 
-BATCH_RECORDS_MAX = 1_000
-"""Records taken from the client at once; what they may weigh is bounded by the client's queue. Measured for JSON, three
-transformations and JSON again: 1.02 microseconds of CPU a record with 1,000, 1.25 with 4,000, 1.36 with 10,000, because
-a small batch stays in the processor's cache."""
 WAIT_S = 0.1
 """How long the loop waits for a record before it looks at commands, commits and the clock again."""
 MISSING_TOPIC_INTERVAL_S = 1.0
@@ -63,6 +60,7 @@ class SinkLoop:
         fence: Fence,
         consumer: Consumer,
         admin: AdminClient,
+        spans: RunSpans | None = None,
     ) -> None:
         now_s = time.monotonic()
         self._spec = spec
@@ -74,10 +72,11 @@ class SinkLoop:
         self._fence = fence
         self._consumer = consumer
         self._admin = admin
+        self._spans = spans
         self._hung = GroupFinisher(spec, settings.consumer, settings.group, fence, admin)
         self._meter = Meter(now_s)
-        self._limit = Limit()
-        self._control = Control(link, self._limit, now_s)
+        self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
+        self._control = Control(link, self._limits, now_s)
         self._positions: dict[PartitionId, int] = {}
         self._committed: dict[PartitionId, int] = {}
         self._at_end: set[PartitionId] = set()
@@ -104,7 +103,7 @@ class SinkLoop:
             self._config_offset = claims.ask(self._spec, self._admin, self._consumer).verify()
             self._link.progress(self.progress())  # the first word of a task that started and owns its id
             members.result()
-            found = owned.result()
+            found = owned.result().partitions
         self._adopt(found, has_committed=self._spec.has_committed)
         try:
             reason = self._loop()
@@ -119,7 +118,8 @@ class SinkLoop:
             raise
         if reason is RunEnd.STOPPED or self._is_dirty() or self._published:
             self._commit()
-        return RunOutcome(reason, self.progress())
+        wake_after_ms = int(self._limits.wait_s(time.monotonic()) * 1000) if reason is RunEnd.YIELDED else 0
+        return RunOutcome(reason, self.progress(), wake_after_ms)
 
     def progress(self) -> Progress:
         """How far the run is."""
@@ -132,6 +132,9 @@ class SinkLoop:
             commit_time_ms=self._commit_time_ms,
             has_committed=self._has_committed,
             config_offset=self._config_offset,
+            records_rate=self._limits.records.use(),
+            bytes_rate=self._limits.bytes.use(),
+            measures=self._meter.take_measures(),
         )
 
     def _progress_of(self, partition: PartitionId) -> PartitionProgress:
@@ -146,24 +149,25 @@ class SinkLoop:
             end = self._control.wish(now_s, self._quiet_s(now_s))
             if end is not None:
                 return end
-            wait_s = self._limit.wait_s(now_s)
+            wait_s = self._limits.wait_s(now_s)
             if wait_s > 0:
                 time.sleep(min(wait_s, WAIT_S))
             else:
                 self._take(self._read())
             now_s = time.monotonic()
-            if self._commit_due(now_s):
-                self._commit()
             if now_s >= self._refresh_s:
                 self._refresh()
-            if self._meter.report_due(now_s):
+            if self._commit_due(now_s):
+                self._commit()
+            if self._limits.roll(now_s) or self._meter.report_due(now_s):
                 self._link.progress(self.progress())
+                clients.hear(self._fence.producer, self._admin)
             if self._is_quiet(now_s):
                 return RunEnd.QUIET
 
     def _read(self) -> list[Message]:
         """Take what is there, or wait for one message: `consume(n, timeout)` would wait for all n."""
-        room = self._limit.batch_size(BATCH_RECORDS_MAX)
+        room = self._limits.batch_size(self._settings.batch_records_max)
         if messages := self._consumer.consume(room, 0):
             return messages
         first = self._consumer.poll(WAIT_S)
@@ -179,12 +183,14 @@ class SinkLoop:
             for partition, group in batches.by_partition(records, topics):
                 if partition in self._positions:
                     self._put(partition, group)
-            self._limit.took(len(records), self._record_s)
+            byte_count = batches.byte_count(records) if self._limits.counts_bytes else 0
+            self._limits.took(len(records), byte_count, time.monotonic())
         for event in events:
             self._heed(event)
 
     def _put(self, partition: PartitionId, messages: list[Message]) -> None:
         topic, number = partition
+        begun_ns = 0 if self._spans is None else time.time_ns()
         offsets = LazyColumn(messages, batches.offsets_of)
         times = LazyColumn(messages, batches.timestamps_of)
         raw_keys = LazyColumn(messages, batches.keys_of)
@@ -195,6 +201,7 @@ class SinkLoop:
         first, last = messages[0].offset(), messages[-1].offset()
         assert first is not None
         assert last is not None
+        begun_s = time.monotonic()
         failpoints.hit("before-write")
         for done, begin, end in batches.ranges(made, first, last):
             self._task.put(
@@ -205,7 +212,17 @@ class SinkLoop:
             )  # fmt: skip
         self._positions[partition] = last + 1
         self._at_end.discard(partition)
-        self._meter.count(len(messages), sum(len(done.values) for done in made), time.monotonic())
+        self._measure(messages, sum(len(done.values) for done in made), begun_s)
+        if self._spans is not None:
+            self._spans.batch(begun_ns, len(messages), f"{topic}-{number} {first}..{last}")
+
+    def _measure(self, messages: list[Message], given: int, begun_s: float) -> None:
+        now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
+        self._meter.count(len(messages), given, now_s)
+        self._meter.called(now_s - begun_s)
+        (known, first_ms), (_, last_ms) = messages[0].timestamp(), messages[-1].timestamp()
+        if known != TIMESTAMP_NOT_AVAILABLE:
+            self._meter.aged(len(messages), now_ms - first_ms, now_ms - last_ms)
 
     def _heed(self, event: Message) -> None:
         """An event that is no record: the end of a partition, or an error.
@@ -247,26 +264,29 @@ class SinkLoop:
         self._positions[partition] = start
         self._consumer.seek(TopicPartition(*partition, start))
 
-    def _owned(self) -> list[PartitionId]:
-        owned, complete = partitions.owned_partitions(
-            self._consumer, self._settings, self._spec.task, self._spec.task_count
-        )
+    def _owned(self) -> partitions.Owned:
+        owned = partitions.owned_partitions(self._consumer, self._settings, self._spec.task, self._spec.task_count)
         interval_s = self._settings.metadata_max_age_ms / 1000
-        self._refresh_s = time.monotonic() + (interval_s if complete else min(interval_s, MISSING_TOPIC_INTERVAL_S))
+        self._refresh_s = time.monotonic() + (
+            interval_s if owned.is_complete else min(interval_s, MISSING_TOPIC_INTERVAL_S)
+        )
         return owned
 
     def _refresh(self) -> None:
         """Look for new partitions and topics, and let go of those that were deleted."""
         owned = self._owned()
-        gone = [partition for partition in self._positions if partition not in owned]
-        new = [partition for partition in owned if partition not in self._positions]
+        has = set(owned.partitions)
+        gone = [p for p in self._positions if p not in has and p[0] not in owned.unclear]
+        new = [partition for partition in owned.partitions if partition not in self._positions]
         if gone:
             _log.warning("partitions are gone: %s", gone)
-            self._commit()
             self._consumer.incremental_unassign([TopicPartition(*partition) for partition in gone])
             for partition in gone:
                 del self._positions[partition]
                 self._at_end.discard(partition)
+                self._uncommitted_starts.pop(partition, None)
+            # What was put of them is made durable; their offsets went with the topic, and no broker takes others.
+            self._commit()
         if new:
             self._adopt(new, has_committed=False)
 
@@ -316,13 +336,33 @@ class SinkLoop:
 
     def _commit(self) -> None:
         """Make durable what was put, commit the positions of all partitions, publish."""
+        begun_s, begun_ns = time.monotonic(), time.time_ns()
+        try:
+            with log_context.offsets_of(self._spec):
+                manifests = self._commit_positions()
+        except Exception:
+            self._meter.commit_failed()
+            raise
+        if self._positions:
+            self._meter.committed(time.monotonic() - begun_s)
+            if self._spans is not None:
+                self._spans.commit(begun_ns, self._meter.records_in)
+        if self._meter.records_in > 0:
+            failpoints.hit("after-offset-commit")
+        if self._staging is not None and manifests:
+            failpoints.hit("before-publish")
+            self._staging.publish(manifests)
+        self._published = manifests
+        self._link.progress(self.progress())
+
+    def _commit_positions(self) -> Mapping[PartitionId, str]:
+        """Make durable what was put and commit; what is to be published now."""
         if self._staging is not None:
             manifests = self._staging.stage()
         else:
             self._task.flush()
             manifests = dict[PartitionId, str]()
-        moved = self._meter.records_in > 0
-        if moved:  # the commit of the starting positions is not what a fault test means
+        if self._meter.records_in > 0:  # the commit of the starting positions is not what a fault test means
             failpoints.hit("after-write")
         positions = dict(self._positions)
         if positions:
@@ -336,13 +376,7 @@ class SinkLoop:
             self._uncommitted_starts.clear()
         self._commit_s = time.monotonic()
         self._committed = positions
-        if moved:
-            failpoints.hit("after-offset-commit")
-        if self._staging is not None and manifests:
-            failpoints.hit("before-publish")
-            self._staging.publish(manifests)
-        self._published = manifests
-        self._link.progress(self.progress())
+        return manifests
 
     def _commit_starts(self) -> None:
         if self._uncommitted_starts:
@@ -355,7 +389,8 @@ class SinkLoop:
         return quiet_s is not None and quiet_s * 1000 >= self._spec.linger_ms
 
     def _quiet_s(self, now_s: float) -> float | None:
-        """Time since the last record while all is read; None while it is not, and of a run that is never to rest."""
-        if self._spec.continuous or len(self._at_end) < len(self._positions):
+        """Time since the last record while all is read; None while it is not, of a run that is never to rest, and while
+        a rate limit lets it take nothing: the next run would know nothing of that."""
+        if self._spec.continuous or len(self._at_end) < len(self._positions) or self._limits.wait_s(now_s) > 0:
             return None
         return now_s - self._record_s

@@ -27,17 +27,20 @@ from herdmesh.connect.chain import SourceChain
 from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import RecordError
-from herdmesh.engine import claims, clients, failpoints, source_offsets
+from herdmesh.engine import claims, clients, failpoints, log_context, source_offsets
 from herdmesh.engine.beyond import Beyond
-from herdmesh.engine.contract import PRODUCED_MAX, Progress, RunEnd, RunLink, RunOutcome, RunSpec
+from herdmesh.engine.contract import PRODUCED_MAX, Progress, RunEnd, RunLink, RunOutcome, RunSpans, RunSpec
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import classify_kafka
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung_offsets import OffsetsFinisher
-from herdmesh.engine.meter import Limit, Meter
+from herdmesh.engine.limits import Limits
+from herdmesh.engine.meter import Meter
 from herdmesh.engine.settings import SourceSettings, offsets_topic_settings
 
+POLL_RECORDS_MAX = 10_000
+"""Records a task is to hand over at once, at most, where no rate limit says less."""
 WAIT_S = 0.1
 """How long an idle loop waits before it polls, and looks at commands, again."""
 _QUEUE_PAUSE_S = 0.05
@@ -78,6 +81,7 @@ class SourceLoop:
         fence: Fence,
         failures: DeliveryFailures,
         admin: AdminClient,
+        spans: RunSpans | None = None,
     ) -> None:
         now_s = time.monotonic()
         self._spec = spec
@@ -88,9 +92,13 @@ class SourceLoop:
         self._fence = fence
         self._failures = failures
         self._admin = admin
+        self._spans = spans
         self._meter = Meter(now_s)
-        self._limit = Limit()
-        self._control = Control(link, self._limit, now_s)
+        self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
+        self._control = Control(link, self._limits, now_s)
+        self._counts_bytes = self._limits.counts_bytes or settings.transaction_bytes_max is not None
+        #: of the open transaction, where bytes are counted.
+        self._transaction_bytes = 0
         self._offsets = source_offsets.SourceOffsets(spec.connector)
         self._pending: dict[bytes, bytes | None] = {}
         self._topics: set[str] = set()
@@ -100,6 +108,8 @@ class SourceLoop:
         self._has_committed = spec.has_committed
         self._config_offset: int | None = None
         self._commit_time_ms: int | None = None
+        #: when the first and the last batch of the open transaction were polled.
+        self._first_poll_s = self._last_poll_s = 0.0
         self._began_s = now_s
         self._record_s = now_s
 
@@ -112,7 +122,8 @@ class SourceLoop:
         """
         self._fence.take_over()
         claim = claims.ask(self._spec, self._admin)
-        self._offsets = self._read_offsets()
+        with log_context.offsets_of(self._spec):
+            self._offsets = self._read_offsets()
         self._config_offset = claim.verify()
         self._task.start(
             self._spec.task_config,
@@ -122,6 +133,7 @@ class SourceLoop:
                 task_count=self._spec.task_count,
                 run_id=self._spec.run_id,
                 committed_offset=self._offsets.committed_offset,
+                poll_records_max=lambda: self._limits.batch_size(POLL_RECORDS_MAX),
             ),
         )
         self._link.progress(self.progress())  # the first word of a task that owns its id and started
@@ -132,6 +144,8 @@ class SourceLoop:
             raise
         self._commit()
         wake_after_ms = self._task.wake_after_ms() if reason is RunEnd.QUIET else 0
+        if reason is RunEnd.YIELDED:
+            wake_after_ms = int(self._limits.wait_s(time.monotonic()) * 1000)
         return RunOutcome(reason, self.progress(), wake_after_ms)
 
     def progress(self) -> Progress:
@@ -145,6 +159,9 @@ class SourceLoop:
             has_committed=self._has_committed,
             produced=tuple(sorted(self._produced.items())),
             config_offset=self._config_offset,
+            records_rate=self._limits.records.use(),
+            bytes_rate=self._limits.bytes.use(),
+            measures=self._meter.take_measures(),
         )
 
     def _read_offsets(self) -> source_offsets.SourceOffsets:
@@ -173,24 +190,38 @@ class SourceLoop:
             end = self._control.wish(now_s)
             if end is not None:
                 return end
-            batch = self._task.poll() if self._limit.wait_s(now_s) == 0 else None
+            begun_s = now_s
+            batch = self._task.poll() if self._limits.wait_s(now_s) == 0 else None
             now_s = time.monotonic()
             if batch is not None and len(batch):
                 self._record_s = now_s
-                self._send(batch)
-                self._limit.took(len(batch), now_s)
+                self._meter.called(now_s - begun_s)
+                self._limits.took(len(batch), self._send(batch), now_s)
             else:
                 self._commit()
-                if not self._spec.continuous and now_s - self._record_s >= self._spec.linger_ms / 1000:
+                held_s = self._limits.wait_s(now_s)
+                # The next run would know nothing of a rate limit that lets this one take nothing.
+                if not held_s and not self._spec.continuous and now_s - self._record_s >= self._spec.linger_ms / 1000:
                     return RunEnd.QUIET
-                time.sleep(min(WAIT_S, self._limit.wait_s(now_s) or WAIT_S))
-            if self._fence.in_transaction and now_s - self._began_s >= self._settings.transaction_interval_ms / 1000:
+                time.sleep(min(WAIT_S, held_s or WAIT_S))
+            if self._transaction_is_full(now_s):
                 self._commit()
-            if self._meter.report_due(now_s):
+            if self._limits.roll(now_s) or self._meter.report_due(now_s):
                 self._link.progress(self.progress())
+                clients.hear(self._fence.producer, self._admin)
 
-    def _send(self, batch: SourceBatch) -> None:
-        """Convert a batch and produce it in the open transaction."""
+    def _transaction_is_full(self, now_s: float) -> bool:
+        if not self._fence.in_transaction:
+            return False
+        bytes_max = self._settings.transaction_bytes_max
+        if bytes_max is not None and self._transaction_bytes >= bytes_max:
+            return True
+        return now_s - self._began_s >= self._settings.transaction_interval_ms / 1000
+
+    def _send(self, batch: SourceBatch) -> int:
+        """Convert a batch and produce it in the open transaction; its bytes, 0 where nobody wants to know."""
+        begun_ns = 0 if self._spans is None else time.time_ns()
+        self._last_poll_s = time.monotonic()
         made = self._chain.run(
             Batch(
                 batch.topic, batch.partition, batch.keys, batch.values, timestamps_ms=batch.timestamps_ms,
@@ -203,6 +234,8 @@ class SourceLoop:
         if not self._fence.in_transaction:
             self._fence.begin()
             self._began_s = time.monotonic()
+            self._transaction_bytes = 0
+            self._first_poll_s = self._last_poll_s
         failpoints.hit("before-write")
         for raw in made:
             _produce(self._fence.producer, raw)
@@ -210,20 +243,49 @@ class SourceLoop:
         key, value = self._offsets.record(batch.source_partition, batch.source_offset)
         self._pending[key] = value
         self._meter.count(len(batch), sum(len(raw.values) for raw in made), time.monotonic())
+        if self._spans is not None:
+            self._spans.batch(begun_ns, len(batch), batch.topic)
         failpoints.hit("after-write")
+        byte_count = sum(map(_byte_count, made)) if self._counts_bytes else 0
+        self._transaction_bytes += byte_count
+        return byte_count
 
     def _ensure_topic(self, topic: str) -> None:
         settings = self._settings
         if settings.topic_creation:
-            source_offsets.ensure_topic(
-                self._admin, topic, settings.topic_partitions, settings.topic_replication_factor, settings.topic_config
-            )
+            wanted = settings.new_topic(topic)
+            source_offsets.ensure_topic(self._admin, topic, wanted.partitions, wanted.replication_factor, wanted.config)
         self._topics.add(topic)
 
     def _commit(self) -> None:
         """Commit the records produced so far together with their offsets."""
         if not self._fence.in_transaction:
             return
+        begun_s, begun_ns = time.monotonic(), time.time_ns()
+        try:
+            with log_context.offsets_of(self._spec):
+                self._commit_transaction()
+        except Exception:
+            self._meter.commit_failed()
+            raise
+        now_s, records = time.monotonic(), self._sent.total()
+        self._meter.committed(now_s - begun_s, records)
+        if records:
+            self._meter.aged(records, (now_s - self._first_poll_s) * 1000, (now_s - self._last_poll_s) * 1000)
+        if self._spans is not None:
+            self._spans.commit(begun_ns, self._meter.records_in)
+        for topic, count in self._sent.items():
+            if topic in self._produced or len(self._produced) < PRODUCED_MAX:
+                self._produced[topic] += count
+        self._sent.clear()
+        self._has_committed = True
+        self._commit_time_ms = time.time_ns() // 1_000_000
+        failpoints.hit("after-offset-commit")
+        self._task.commit()
+        self._link.progress(self.progress())
+
+    def _commit_transaction(self) -> None:
+        """Commit it, with the offsets, or hand them to the worker after it."""
         if self._spec.source_offsets is None:
             offsets = [{"key": key, "value": value} for key, value in self._pending.items()]
             _produce_all(self._fence.producer, self._settings.offsets_topic, offsets)
@@ -237,15 +299,12 @@ class SourceLoop:
         if self._spec.source_offsets is not None:
             self._link.store_offsets(self._pending)
         self._pending.clear()
-        for topic, count in self._sent.items():
-            if topic in self._produced or len(self._produced) < PRODUCED_MAX:
-                self._produced[topic] += count
-        self._sent.clear()
-        self._has_committed = True
-        self._commit_time_ms = time.time_ns() // 1_000_000
-        failpoints.hit("after-offset-commit")
-        self._task.commit()
-        self._link.progress(self.progress())
+
+
+def _byte_count(batch: Batch) -> int:
+    """What keys and values weigh, as they are produced."""
+    columns = (batch.keys, batch.values)
+    return sum(len(each) for column in columns for each in column if each is not None)
 
 
 def _produce(producer: Producer, batch: Batch) -> None:

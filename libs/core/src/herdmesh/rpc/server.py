@@ -10,7 +10,6 @@ begins to stop. The server as a whole (health name "") is SERVING while any of i
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -70,7 +69,7 @@ class Server:
     async def start(self) -> int:
         """Bind and serve, every service NOT_SERVING. Returns the bound port. Raises OSError when it is taken."""
         if tracing.wanted():
-            tracing.start(os.environ.get("OTEL_SERVICE_NAME", self._services[0].full_name))
+            tracing.start(self._services[0].full_name)
         # Ours outermost: the tracing one iterates streams, ours writes them (and closes them when the caller leaves).
         interceptors = [StatusInterceptor(), *tracing.server_interceptors()]
         server = grpc.aio.server(interceptors=interceptors, options=_OPTIONS)

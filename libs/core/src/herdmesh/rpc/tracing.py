@@ -1,36 +1,67 @@
-"""Tracing through OpenTelemetry, off unless OTEL_EXPORTER_OTLP_ENDPOINT is set.
+"""Tracing through OpenTelemetry, off unless the environment names an OTLP endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT` or
+`..._TRACES_ENDPOINT`) and `OTEL_TRACES_EXPORTER` is not `none`. All else is the SDK's: `OTEL_TRACES_SAMPLER`,
+`OTEL_BSP_*`, `OTEL_RESOURCE_ATTRIBUTES` and so on.
 
-Owns whether spans are made and where they go. Invariant: while tracing is off nothing of OpenTelemetry is loaded here,
-so that a client (the command line, a run's process) starts fast.
+Owns whether spans are made and where they go, and the trace context as a text (W3C's `traceparent`), in which it goes
+where gRPC's own headers do not reach: from a call to what the herder does because of it, and into a run. A process that
+traces nothing hands such a text on as it is.
+
+Invariant: while tracing is off nothing of OpenTelemetry is loaded here, so that a client (the command line, a run's
+process) starts fast.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
 import os
+import re
+import secrets
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any, Final
 
 TRACING_ENV: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+TRACEPARENT_ENV: Final = "TRACEPARENT"
+TRACEPARENT_KEY: Final = "traceparent"
+"""Of gRPC's metadata, as of HTTP's headers."""
+_TRACES_ENV: Final = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+_TRACEPARENT: Final = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_started: list[Any] = []
+"""The provider of the process, once there is one."""
 
 
 def wanted() -> bool:
-    """True when the environment names an OTLP endpoint."""
-    return bool(os.environ.get(TRACING_ENV))
+    """True when the environment names an OTLP endpoint for traces."""
+    named = os.environ.get(TRACING_ENV) or os.environ.get(_TRACES_ENV)
+    return bool(named) and os.environ.get("OTEL_TRACES_EXPORTER", "otlp") != "none"
 
 
-@functools.cache
 def start(service_name: str) -> None:
-    """Export spans in the background to the endpoint of the environment; once per process."""
+    """Export spans in the background to the endpoint of the environment; the first in a process names it, unless
+    `OTEL_SERVICE_NAME` does."""
+    if _started:
+        return
+    name = os.environ.get("OTEL_SERVICE_NAME", service_name)
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    provider = TracerProvider(resource=Resource.create({"service.name": service_name}))
+    provider = TracerProvider(resource=Resource.create({"service.name": name}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
+    _started.append(provider)
+
+
+def finish(timeout_ms: int) -> None:
+    """Export what waits, for at most so long: of a process that ends now."""
+    for provider in _started:
+        # The SDK takes a timeout here and does not keep it.
+        flush = threading.Thread(target=provider.force_flush, name="last spans", daemon=True)
+        flush.start()
+        flush.join(timeout_ms / 1000)
 
 
 def server_interceptors() -> list[Any]:
@@ -41,6 +72,43 @@ def server_interceptors() -> list[Any]:
 def client_interceptors() -> list[Any]:
     """Interceptors for a channel; none while tracing is off."""
     return list(_instrumentation().aio_client_interceptors()) if wanted() else []
+
+
+def is_traceparent(text: str) -> bool:
+    """True for a trace context of W3C's version 00."""
+    return _TRACEPARENT.fullmatch(text) is not None
+
+
+def new_traceparent() -> str:
+    """A new trace, sampled."""
+    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"
+
+
+def current(metadata: Any = None) -> str:
+    """The context of the span under way; without tracing that of the caller, out of a call's `metadata`. Empty where
+    there is none."""
+    if wanted():
+        carrier: dict[str, str] = {}
+        importlib.import_module("opentelemetry.propagate").inject(carrier)
+        return carrier.get(TRACEPARENT_KEY, "")
+    for key, value in metadata or ():
+        if key == TRACEPARENT_KEY and isinstance(value, str) and is_traceparent(value):
+            return value
+    return ""
+
+
+@contextmanager
+def within(traceparent: str) -> Generator[None]:
+    """Calls made inside belong to that trace; without a text, or while tracing is off, nothing is different."""
+    if not (traceparent and wanted()):
+        yield
+        return
+    context = importlib.import_module("opentelemetry.context")
+    token = context.attach(importlib.import_module("opentelemetry.propagate").extract({TRACEPARENT_KEY: traceparent}))
+    try:
+        yield
+    finally:
+        context.detach(token)
 
 
 def _instrumentation() -> Any:

@@ -292,9 +292,9 @@ def _log_message(sent: ins.Send) -> None:
     """One line for what moves a unit; heartbeats and the like are silent."""
     match sent.message:
         case ins.StartUnit(unit=unit, assignment=assignment):
-            _log.info("start_unit", unit=str(unit), session=sent.session, generation=assignment.generation)
+            _log.info("start_unit", unit=unit.log_context, session=sent.session, generation=assignment.generation)
         case ins.StopUnit(unit=unit, reason=reason):
-            _log.info("stop_unit", unit=str(unit), session=sent.session, reason=reason)
+            _log.info("stop_unit", unit=unit.log_context, session=sent.session, reason=reason)
         case ins.Welcome(adopted=adopted):
             _log.info("welcome", session=sent.session, epoch=sent.epoch, adopted=len(adopted))
         case _:

@@ -25,7 +25,7 @@ from herdmesh.rpc.errors import HerdmeshError, NotLeader
 #: more than these under way is a bug elsewhere; the oldest are not timed then.
 _UNDER_WAY_MAX = 20_000
 _REBALANCE = "kafka_connect_worker_rebalance_metrics_"
-_GAUGES = {
+GAUGES = {
     "epoch": "Epoch under which this herder leads.",
     "completed_rebalances_total": "Times that units were told to start or stop until all had answered.",
     "rebalancing": "1 while units move.",
@@ -90,7 +90,7 @@ class HerderMetrics:
         self._rebalances = 0
         self._rebalances_s = 0.0
         self._rebalance_max_s = 0.0
-        for name, description in _GAUGES.items():
+        for name, description in GAUGES.items():
             telemetry.gauge(meter, _REBALANCE + name, self._reader(name), description)
 
     def passed(self, event: ev.Event, instructions: Sequence[ins.Instruction], took_ms: float) -> None:

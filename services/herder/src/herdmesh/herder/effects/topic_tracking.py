@@ -20,6 +20,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.worker.v1 import task_pb2
+from herdmesh.herder.state.model import UnitId
 from herdmesh.rpc.errors import HerdmeshError
 
 INTERVAL_S: Final = 1.0
@@ -93,7 +94,7 @@ class TopicTracking:
                 if new and self._exists(connector):  # what is deleted meanwhile must not come back
                     await self._store.put(new, _TIMEOUT_S)
             except HerdmeshError as error:
-                _log.info("topics_not_recorded", connector=connector, error=f"{error.reason}: {error.message}")
+                _log.info("topics_not_recorded", unit=UnitId(connector).log_context, error=f"{error.reason}: {error.message}")
                 for topic in topics:
                     self._recorded.pop((connector, topic), None)  # tried again when it moves
 

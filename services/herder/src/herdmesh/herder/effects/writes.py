@@ -21,9 +21,10 @@ from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_pb
 from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWriteServiceStub
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state.model import UnitId
 from herdmesh.herder.wire import stores as wire
 from herdmesh.herder.wire.values import wall_clock_ms
-from herdmesh.rpc import revisions
+from herdmesh.rpc import revisions, tracing
 from herdmesh.rpc.client import RETRIABLE, connect, retrying
 from herdmesh.rpc.errors import HerdmeshError, WriteOutcomeUnknown
 from herdmesh.rpc.request_ids import new_request_id
@@ -109,12 +110,13 @@ class StoreWrites:
         send = self._sender(wanted, request_id or new_request_id())
         outcome: ev.WriteDone | ev.WriteFailed
         try:
-            response = await retrying(send, WRITE_S_MAX, retry_on=(*RETRIABLE, WriteOutcomeUnknown))
+            with tracing.within(wanted.options.traceparent if isinstance(wanted, _OfCallers) else ""):
+                response = await retrying(send, WRITE_S_MAX, retry_on=(*RETRIABLE, WriteOutcomeUnknown))
         except HerdmeshError as error:
-            connector = "" if isinstance(wanted, ins.RotateSessionKey | ins.PutLogger) else wanted.connector
+            unit = "" if isinstance(wanted, ins.RotateSessionKey | ins.PutLogger) else UnitId(wanted.connector).log_context
             looked_back = isinstance(wanted, _OfCallers) and wanted.options.retry_only
             what = "no_earlier_request" if looked_back else "write_failed"
-            _log.info(what, write=type(wanted).__name__, connector=connector, error=str(error))
+            _log.info(what, write=type(wanted).__name__, unit=unit, error=str(error))
             outcome = ev.WriteFailed(wanted.op, error)
         else:
             revision = None

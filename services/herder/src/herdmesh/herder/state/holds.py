@@ -101,6 +101,7 @@ def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
             has_committed=task is not None and status is not None and status.has_committed,
             revision=None if task is None else mesh.config_revision,
             note=note_of(unit.account, policy_of(mesh.rules.restart, entry.config).attempts_max),
+            traceparent=mesh.traces.of(unit.id.connector, mesh.now),
         ),
     )
 

@@ -42,6 +42,8 @@ class StartUnit:
     revision: Revision | None
     #: what every status of this assignment is to carry, so that no write of the worker loses it.
     note: RestartNote | None = None
+    #: W3C trace context of the call that this comes of; empty = of none.
+    traceparent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,15 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class SetRate:
+    """So much each task of the connector may take of its rate limits, per second; 0 = there is no such limit."""
+
+    connector: str
+    records_per_second: float
+    bytes_per_second: float
+
+
+@dataclass(frozen=True, slots=True)
 class Heartbeat:
     """The herder lives."""
 
@@ -88,7 +99,7 @@ class Released:
     """Everything was moved; the worker may go."""
 
 
-Message = Welcome | StartUnit | StopUnit | SetUnitTarget | GenerateTaskConfigs | Ask | Heartbeat | Released
+Message = Welcome | StartUnit | StopUnit | SetUnitTarget | GenerateTaskConfigs | SetRate | Ask | Heartbeat | Released
 
 
 @dataclass(frozen=True, slots=True)

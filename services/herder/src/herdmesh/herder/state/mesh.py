@@ -19,6 +19,7 @@ from herdmesh.herder.state.instructions import Instruction, Message, Send, Views
 from herdmesh.herder.state.model import ConnectorEntry, Lease, Rules, SessionKey, StatusEntry, UnitId
 from herdmesh.herder.state.records import Call, Command, Connector, Hold, Member, Op, OpKind, Unit
 from herdmesh.herder.state.requests import LoggersSet
+from herdmesh.herder.state.traces import Traces
 from herdmesh.topicstore.contract import Revision
 
 
@@ -90,6 +91,7 @@ class Mesh:
         self.drain_outcomes: dict[str, str] = {}
         self.sessions: dict[int, str] = {}
         self.connectors: dict[str, Connector] = {}
+        self.traces = Traces()
         self.calls: dict[int, Call] = {}
         self.ops: dict[int, Op] = {}
         self.commands: dict[str, Command] = {}

@@ -88,6 +88,11 @@ class UnitId(NamedTuple):
     def __str__(self) -> str:
         return self.connector if self.task is None else f"{self.connector}-{self.task}"
 
+    @property
+    def log_context(self) -> str:
+        """As log lines carry it, in Connect's form: `[connector|worker]`, `[connector|task-0]`."""
+        return f"[{self.connector}|worker]" if self.task is None else f"[{self.connector}|task-{self.task}]"
+
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -270,6 +275,15 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
+class RateUse:
+    """What a task does with a rate limit of its connector, of records or of bytes."""
+
+    limit_per_second: float
+    used_per_second: float
+    wants_more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TaskProgress:
     """How far a task has come. `lag_records` is None where it cannot be told. `wire` is the whole message, unopened."""
 
@@ -277,6 +291,13 @@ class TaskProgress:
     lag_records: int | None = None
     has_committed: bool = False
     wire: object = None
+    records_rate: RateUse | None = None
+    bytes_rate: RateUse | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        """True while the task runs under a rate limit."""
+        return self.records_rate is not None or self.bytes_rate is not None
 
 
 @dataclass(frozen=True, slots=True)

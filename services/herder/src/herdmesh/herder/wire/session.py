@@ -16,7 +16,16 @@ from herdmesh.api.worker.v1 import task_pb2, worker_service_pb2
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state import questions as qu
-from herdmesh.herder.state.model import Holding, LoggerLevel, Properties, RunState, TaskProgress, UnitId, Validation
+from herdmesh.herder.state.model import (
+    Holding,
+    LoggerLevel,
+    Properties,
+    RateUse,
+    RunState,
+    TaskProgress,
+    UnitId,
+    Validation,
+)
 from herdmesh.herder.wire import restart_notes, values
 from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.errors import FieldViolation, RequestInvalid
@@ -57,6 +66,7 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event:
                 tuple(reply.plugin_fields),
                 tuple(_logger(logger) for logger in reply.loggers),
                 tuple(properties.from_proto(task) for task in reply.tasks),
+                _dead_letters(reply),
             )
         case "leaving":
             return ev.WorkerLeft(session)
@@ -74,8 +84,17 @@ def progress(message: task_pb2.TaskProgress) -> TaskProgress:
         done = part.committed_offset if part.committed_offset >= 0 else part.position
         lag = lag + max(0, part.end_offset - done) if lag is not None and done >= 0 and part.end_offset >= 0 else None
     return TaskProgress(
-        UnitId(message.task.connector, message.task.task), lag, has_committed=message.has_committed, wire=message
+        UnitId(message.task.connector, message.task.task),
+        lag,
+        has_committed=message.has_committed,
+        wire=message,
+        records_rate=_rate_use(message.records_rate) if message.HasField("records_rate") else None,
+        bytes_rate=_rate_use(message.bytes_rate) if message.HasField("bytes_rate") else None,
     )
+
+
+def _rate_use(message: task_pb2.RateUse) -> RateUse:
+    return RateUse(message.limit_per_second, message.used_per_second, message.wants_more)
 
 
 def validation(message: worker_service_pb2.ConfigValidation) -> Validation:
@@ -122,6 +141,13 @@ def response(sent: ins.Send) -> pb.SessionResponse:
             result.generate_task_configs.CopyFrom(generate)
         case ins.Ask(command_id=command_id, question=question):
             _ask(result, command_id, question)
+        case ins.SetRate():
+            rate = pb.SetRate(
+                connector=message.connector,
+                records_per_second=message.records_per_second,
+                bytes_per_second=message.bytes_per_second,
+            )
+            result.set_rate.CopyFrom(rate)
         case ins.Heartbeat():
             result.heartbeat.SetInParent()
         case ins.Released():
@@ -153,9 +179,28 @@ def _ask(result: pb.SessionResponse, command_id: str, question: qu.Question) -> 
         case qu.SetDraining(draining=draining, request_id=request_id):
             drain = pb.SetDraining(draining=draining, command_id=command_id, request_id=request_id)
             result.set_draining.CopyFrom(drain)
+        case qu.AskDeadLetters() | qu.AskReplay():
+            _ask_dead_letters(result, command_id, question)
         case qu.PlanTaskConfigs(config=config, tasks_max=tasks_max):
             plan = pb.PlanTaskConfigsCommand(command_id=command_id, config=_properties(config), tasks_max=tasks_max)
             result.plan_task_configs.CopyFrom(plan)
+
+
+def _ask_dead_letters(result: pb.SessionResponse, command_id: str, question: qu.AskDeadLetters | qu.AskReplay) -> None:
+    config, request = _properties(question.config), question.wire
+    if isinstance(request, admin_pb.ListDeadLettersRequest):
+        asked = pb.ListDeadLettersCommand(command_id=command_id, config=config, request=request)
+        result.list_dead_letters.CopyFrom(asked)
+    else:
+        assert isinstance(request, admin_pb.ReplayDeadLettersRequest)
+        replay = pb.ReplayDeadLettersCommand(command_id=command_id, config=config, request=request)
+        result.replay_dead_letters.CopyFrom(replay)
+
+
+def _dead_letters(reply: pb.CommandReply) -> object:
+    if reply.HasField("dead_letters"):
+        return reply.dead_letters
+    return reply.dead_letters_replayed if reply.HasField("dead_letters_replayed") else None
 
 
 def _logger(message: admin_pb.LoggerEntry) -> LoggerLevel:
@@ -201,6 +246,7 @@ def _start(message: ins.StartUnit) -> pb.StartUnit:
         tasks_max=message.tasks_max,
         has_committed=message.has_committed,
         conditions=restart_notes.conditions(message.note, RunState.RUNNING),
+        traceparent=message.traceparent,
     )
     if message.task_config is not None:
         start.task_config.CopyFrom(_properties(message.task_config))

@@ -8,11 +8,12 @@ last word; a broken line becomes a `Stop`, because a run without a worker has no
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import grpc
@@ -26,6 +27,8 @@ from herdmesh.worker.errors import RunLost
 
 _LAST_WORD_TIMEOUT_S: Final = 5.0
 _STORE_TIMEOUT_S: Final = 30.0
+#: A run that was told to stop so long ago shows its stacks; a second before the worker gives it up (`stop_timeout_ms`).
+_STUCK_S: Final = 4.0
 _ENDED: Final = "the worker ended the stream"
 _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
@@ -108,8 +111,11 @@ class WorkerLink:
         self._channel.close()
 
     def progress(self, progress: Progress) -> None:
-        """Send soon; a progress that still waits is replaced."""
+        """Send soon; a progress that still waits is replaced, but for what it measured."""
         with self._changed:
+            waiting = self._latest
+            if waiting is not None:
+                progress = replace(progress, measures=waiting.measures + progress.measures)
             self._latest = progress
             self._changed.notify_all()
 
@@ -142,6 +148,7 @@ class WorkerLink:
 
     def last_word(self, request: run_service_pb2.RunRequest) -> bool:
         """Send `finished` or `failed`, after what still waits. False when the worker did not take it in time."""
+        faulthandler.cancel_dump_traceback_later()
         with self._changed:
             self._last_word = request
             self._changed.notify_all()
@@ -193,8 +200,10 @@ class WorkerLink:
                 self._answered.set()
             case "stop":
                 self._commands.append(Stop(response.stop.reason))
+                # Where a run stands that does not hear it is told to the worker's log before the worker kills it.
+                faulthandler.dump_traceback_later(_STUCK_S)
             case "rate":
-                self._commands.append(Rate(response.rate.records_per_second))
+                self._commands.append(Rate(response.rate.records_per_second, response.rate.bytes_per_second))
             case "share":
                 self._commands.append(Share(response.share.run_ms))
             case "offsets_stored":

@@ -22,6 +22,13 @@ PRELOADED = (
     "herdmesh.worker.connectors.file_stream",
     "herdmesh.worker.connectors.parquet_task",
 )
+#: Where runs are traced: half a second of a run otherwise.
+TRACED = (
+    "opentelemetry.trace",
+    "opentelemetry.propagate",
+    "opentelemetry.sdk.trace.export",
+    "opentelemetry.exporter.otlp.proto.grpc.trace_exporter",
+)
 
 
 def drop_archives() -> None:
@@ -37,8 +44,10 @@ def drop_archives() -> None:
 
 def preload() -> list[str]:
     """Import everything a run needs; returns what could not be imported."""
+    from herdmesh.rpc import tracing
+
     missing: list[str] = []
-    for name in PRELOADED:
+    for name in (*PRELOADED, *(TRACED if tracing.wanted() else ())):
         try:
             importlib.import_module(name)
         except ImportError as error:

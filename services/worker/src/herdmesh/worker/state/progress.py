@@ -6,11 +6,13 @@ from collections import Counter
 from dataclasses import replace
 
 from herdmesh.engine.contract import PRODUCED_MAX, Progress
+from herdmesh.engine.measures import Measures
 
 
 def added(base: Progress, run: Progress) -> Progress:
     """Progress of the task: what its earlier runs counted, plus what this one has. All else is the run's word, except
-    that partitions once known stay known until a run names them again."""
+    that partitions once known stay known until a run names them again, and measures are not the task's but the
+    metrics' to add up."""
     return replace(
         run,
         records_in=base.records_in + run.records_in,
@@ -21,6 +23,7 @@ def added(base: Progress, run: Progress) -> Progress:
         commit_time_ms=run.commit_time_ms if run.commit_time_ms is not None else base.commit_time_ms,
         has_committed=base.has_committed or run.has_committed,
         config_offset=run.config_offset if run.config_offset is not None else base.config_offset,
+        measures=Measures(),
     )
 
 

@@ -1,0 +1,35 @@
+"""Fields that every line of a process has, whichever thread writes it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import msgspec
+
+_LINES = """
+import logging, threading
+import structlog
+from herdmesh.rpc.process import configure_logging, log_with
+
+configure_logging("info")
+logging.getLogger("early").info("nothing known")
+log_with(unit="[c|task-0]", run_id="r")
+structlog.get_logger("ours").info("said", unit="[c|worker]")
+with structlog.contextvars.bound_contextvars(unit="[c|task-0|offsets]"):
+    logging.getLogger("engine").info("about offsets")
+thread = threading.Thread(target=lambda: logging.getLogger("librdkafka.consumer").warning("FAIL [thrd]: away"))
+thread.start()
+thread.join()
+"""
+
+
+def test_threads_that_know_nothing_log_whose_they_are() -> None:
+    done = subprocess.run([sys.executable, "-c", _LINES], capture_output=True, check=True)
+    lines = [msgspec.json.decode(line) for line in done.stderr.splitlines()]
+    assert [(one["logger"], one.get("unit"), one.get("run_id")) for one in lines] == [
+        ("early", None, None),
+        ("ours", "[c|worker]", "r"),
+        ("engine", "[c|task-0|offsets]", "r"),
+        ("librdkafka.consumer", "[c|task-0]", "r"),
+    ]

@@ -1,0 +1,40 @@
+"""Which call a start comes of: the trace of the last call that wrote a connector, for as long as what it causes lasts.
+
+Owns the trace contexts, as the texts they came in. In memory only: a start under another leader belongs to no trace.
+
+Invariant: a context is given to starts within `TRACE_MS` of its call only, so that a rebalance of next week is no
+part of it; what is remembered is bounded.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+TRACE_MS = 60_000
+TRACES_MAX = 10_000
+
+
+class Traces:
+    """The contexts by connector, oldest first."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, tuple[int, str]] = OrderedDict()
+
+    def begin(self, connector: str, traceparent: str, now: int) -> None:
+        """A call writes the connector. One without a context ends what an earlier call began."""
+        self._known.pop(connector, None)
+        if traceparent:
+            self._known[connector] = now, traceparent
+        while self._known and (len(self._known) > TRACES_MAX or self._is_old(next(iter(self._known)), now)):
+            self._known.popitem(last=False)
+
+    def of(self, connector: str, now: int) -> str:
+        """Of the call that a start at this moment comes of; empty = of none that is traced."""
+        return "" if connector not in self._known or self._is_old(connector, now) else self._known[connector][1]
+
+    def names(self) -> list[str]:
+        """Of what connectors one is remembered, oldest first."""
+        return list(self._known)
+
+    def _is_old(self, connector: str, now: int) -> bool:
+        return now - self._known[connector][0] > TRACE_MS

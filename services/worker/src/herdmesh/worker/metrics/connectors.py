@@ -1,0 +1,54 @@
+"""What a worker knows about its connectors, and about itself, for its metrics.
+
+Owns these values. Invariant: every attribute that another thread reads is one value, replaced as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from herdmesh.worker.state.model import RunState
+
+
+@dataclass(slots=True)
+class ConnectorMeter:
+    """A connector whose instance is here."""
+
+    name: str
+    class_name: str = "unknown"
+    type: str = "unknown"
+    version: str = "unknown"
+    state: RunState = RunState.UNASSIGNED
+    generation: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StateCount:
+    """The tasks of a connector that are here, by their state in lower case."""
+
+    connector: str
+    by_state: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Startups:
+    """Connect counts a start as a success at the first RUNNING, and as a failure when it fails before."""
+
+    attempts: int = 0
+    successes: int = 0
+    failures: int = 0
+
+
+@dataclass(slots=True)
+class WorkerMeter:
+    """The worker itself."""
+
+    version: str
+    begun_ms: int
+    slots: int
+    connectors: int = 0
+    tasks: int = 0
+    runs: int = 0
+    connector_startups: Startups = field(default_factory=Startups)
+    task_startups: Startups = field(default_factory=Startups)

@@ -1,0 +1,125 @@
+"""What a worker knows about one task for its metrics: its runs added up.
+
+Owns totals, windows and times in states of one task. A task's totals go on through the end, the loss and the failure of
+runs, through PAUSED, and through restarts in place; they end when the task leaves the worker (`collector` says how
+soon). Time is passed in.
+
+Invariant: totals never go down while the task is held; every attribute that another thread reads is one value, replaced
+as a whole.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from herdmesh.connect.connector import ConnectorKind
+from herdmesh.engine.contract import Progress
+from herdmesh.engine.measures import Latency
+from herdmesh.worker.metrics.windows import Window
+from herdmesh.worker.state.model import RunState, UnitId
+
+_NONE: Final = Progress()
+
+
+class TaskMeter:
+    """One task. `changed` is called when its state may have changed, `measured` with every report of a run."""
+
+    def __init__(self, unit: UnitId, incarnation: str, kind: ConnectorKind | None, now_s: float) -> None:
+        self.unit = unit
+        self.incarnation = incarnation
+        self.kind = kind
+        self.labels = {"connector": unit.connector, "task": str(unit.task)}
+        self.state = RunState.UNASSIGNED
+        self.generation = -1
+        self.since_s = now_s
+        self._state_since_s = now_s
+        self._in_state_s: dict[RunState, float] = dict.fromkeys(RunState, 0.0)
+        self.records_in = self.records_out = self.records_dropped = 0
+        self.commits = self.commit_failures = self.runs = 0
+        self.reads, self.sends = Window(now_s), Window(now_s)
+        self.batch_records, self.call_ms, self.commit_ms = Window(now_s), Window(now_s), Window(now_s)
+        self.failed_commits, self.transaction_records, self.active_records = Window(now_s), Window(now_s), Window(now_s)
+        self.commit_counts = Window(now_s)
+        self.active_now = 0
+        self.latency = Latency()
+        self.progress = _NONE
+        self.measured_s: float | None = None
+        self.in_run = False
+        self._run_id = ""
+        self._told = _NONE
+
+    def changed(self, state: RunState, now_s: float) -> None:
+        """It is in that state now."""
+        if state is not self.state:
+            self._in_state_s[self.state] += now_s - self._state_since_s
+            self.state, self._state_since_s = state, now_s
+
+    def begun(self, run_id: str) -> None:
+        """A run was submitted."""
+        self._run_id, self._told, self.in_run = run_id, _NONE, True
+        self.runs += 1
+
+    def ended(self) -> None:
+        """Its run is over."""
+        self.in_run = False
+        self.active_now = 0
+
+    def measured(self, run_id: str, progress: Progress, now_s: float) -> None:
+        """What a run reported: counts of the whole run, and measures since its report before."""
+        if run_id != self._run_id:
+            return
+        before, self._told = self._told, progress
+        taken, given = progress.records_in - before.records_in, progress.records_out - before.records_out
+        self.records_in += taken
+        self.records_out += given
+        self.records_dropped += progress.records_dropped - before.records_dropped
+        self.reads.count(taken, now_s)
+        self.sends.count(given, now_s)
+        new = progress.measures
+        self.batch_records.add(new.batch_records, now_s)
+        self.call_ms.add(new.call_ms, now_s)
+        self.commit_ms.add(new.commit_ms, now_s)
+        self.transaction_records.add(new.transaction_records, now_s)
+        self.active_records.add(new.active_records, now_s)
+        self.failed_commits.count(new.commit_failures, now_s)
+        self.commit_counts.count(new.commit_ms.count, now_s)
+        self.commits += new.commit_ms.count
+        self.commit_failures += new.commit_failures
+        self.active_now = new.active_records_now
+        self.latency = self.latency + new.latency_ms
+        self.progress = progress
+        self.measured_s = now_s
+
+    # --- read by the page
+
+    def ratio(self, state: RunState, now_s: float) -> float:
+        """The part of its time here in that state."""
+        whole_s = now_s - self.since_s
+        if whole_s <= 0:
+            return float(self.state is state)
+        now_in_it_s = now_s - self._state_since_s if self.state is state else 0.0
+        return min(1.0, (self._in_state_s[state] + now_in_it_s) / whole_s)
+
+    def commit_ratio(self, now_s: float, *, failed: bool) -> float | None:
+        """The part of the commits that succeeded, or failed; None when there were none."""
+        good, bad = self.commit_ms.spread(now_s).count, self.failed_commits.spread(now_s).total
+        if not good + bad:
+            return None
+        return (bad if failed else good) / (good + bad)
+
+    def lags(self) -> list[int]:
+        """Of each partition whose end is known: the records behind what is committed, or, before any commit, read."""
+        found: list[int] = []
+        for one in self.progress.partitions:
+            done = one.committed_offset if one.committed_offset >= 0 else one.position
+            if done >= 0 and one.end_offset >= 0:
+                found.append(max(0, one.end_offset - done))
+        return found
+
+    def lag_age_ms(self, now_s: float) -> float | None:
+        """How old the lag is: 0 while a run measures it, or the watcher of idle tasks would see it grow; None where it
+        was never measured."""
+        if self.measured_s is None or not self.progress.partitions:
+            return None
+        known = self.in_run or self.state is RunState.RUNNING
+        return 0.0 if known else (now_s - self.measured_s) * 1000

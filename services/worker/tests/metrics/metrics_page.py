@@ -1,0 +1,138 @@
+"""docs/metrics.md, made of the registry: `python -m services.worker.tests.metrics.metrics_page` writes it.
+
+Owns the page's words. What a metric is is `herdmesh.worker.metrics.names`'s; the herder's rebalance metrics are told of
+as `herdmesh.herder.metrics` has them, and a test asks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from herdmesh.worker.metrics.names import (
+    ABSENT,
+    CONNECTOR_METRICS,
+    STATE_METRICS,
+    TASK_METRICS,
+    WORKER_METRICS,
+    Definition,
+)
+
+PAGE = Path(__file__).parents[4] / "docs" / "metrics.md"
+ON_THE_WORKER: Sequence[tuple[str, str, Sequence[Definition[Any]]]] = (
+    ("Of each task", "`connector`, `task`", TASK_METRICS),
+    ("Of each connector whose instance the worker holds", "`connector`", CONNECTOR_METRICS),
+    ("Of each connector of which the worker holds a task", "`connector`", STATE_METRICS),
+    ("Of the worker", "none", WORKER_METRICS),
+)
+HERDER = (
+    *("epoch", "completed-rebalances-total", "rebalancing", "rebalance-max-time-ms", "rebalance-avg-time-ms"),
+    "time-since-last-rebalance-ms",
+)
+
+
+def _table(definitions: Sequence[Definition[Any]]) -> Iterator[str]:
+    yield "| Name | Kind | What |"
+    yield "|---|---|---|"
+    for one in definitions:
+        only = f" {one.of.value.capitalize()}s only." if one.of is not None else ""
+        yield f"| `{one.name}` | {one.kind.value} | {one.description}{only} |"
+
+
+def page() -> str:
+    """The text of docs/metrics.md."""
+    lines = _HEAD_TEXT.splitlines()
+    for title, labels, definitions in ON_THE_WORKER:
+        lines += ["", f"### {title}", "", f"Labels: {labels}.", "", *_table(definitions)]
+    lines += ["", *_HERDER_TEXT.splitlines(), ""]
+    lines += [f"- `kafka_connect_worker_rebalance_metrics_{name.replace('-', '_')}`" for name in HERDER]
+    lines += ["", *_ABSENT_TEXT.splitlines(), "", "| Group | Attribute | Why |", "|---|---|---|"]
+    for (group, attribute), why in ABSENT.items():
+        lines.append(f"| `{group}` | {'all' if attribute == '*' else f'`{attribute}`'} | {why} |")
+    lines.append(_LEADER_ROW)
+    return "\n".join([*lines, "", *_TAIL_TEXT.splitlines(), ""])
+
+
+_HEAD_TEXT = """\
+# Metrics, traces, log context
+
+Written by `python -m services.worker.tests.metrics.metrics_page` from `herdmesh.worker.metrics.names`; a test
+compares.
+
+## Where they are
+
+Every service serves `/metrics` for Prometheus on its port + 1000. With `OTEL_EXPORTER_OTLP_ENDPOINT` (or
+`OTEL_EXPORTER_OTLP_METRICS_ENDPOINT`) the same series are exported by OTLP over gRPC every
+`OTEL_METRIC_EXPORT_INTERVAL` ms; `OTEL_METRICS_EXPORTER=none` leaves it at the page. Both read one registry.
+
+## The names
+
+Connect's attribute `A` of group `G`, the MBean `kafka.connect:type=G`, is `kafka_connect_G_A` with each `-` as `_`;
+its tags are the labels `connector` and `task`. An attribute that is a text is a series of value 1 with the text as
+one more label, called as the attribute's last word: `kafka_connect_connector_task_metrics_status{status="running"}
+1`. What Connect counts under a name without `-total` is a gauge here, because Prometheus would add `_total` to it.
+Metrics that Connect does not have begin with `herdmesh_`.
+
+Means, maxima and rates are of the last 30 to 60 seconds, as with Connect's defaults. What nobody measured in that
+time is absent, never 0. Percentages are Connect's: parts of 1.
+
+A task's counts belong to the task, not to its runs: they go on when a run ends, is lost or fails, while the task is
+paused or FAILED, and when it is restarted on the same worker. When a task leaves a worker, all its series leave that
+worker's page at once. Comes it back within 10 minutes, as the same connector's, it goes on counting where it was;
+later, or after the connector was deleted and created anew, or on another worker, it begins at 0, which `rate()` and
+`increase()` of Prometheus understand. The whole of a task is
+`sum by (connector, task) (increase(...))` over all workers.
+
+## The worker's"""
+_HERDER_TEXT = """\
+## The herder's
+
+Connect's `connect-worker-rebalance-metrics`, with the label `leader_name`; a rebalance lasts from the first unit
+that is told to start or stop until all have answered (docs/operating-the-herder.md has its own):"""
+_ABSENT_TEXT = """\
+## Connect's that are not here
+
+`-percentage` and the rest are all above; these have no meaning without what they measure:"""
+_LEADER_ROW = (
+    "| `connect-worker-rebalance-metrics` | `connect-protocol`, `leader-name` | workers speak no rebalance protocol; "
+    "the leader is the label `leader_name` |"
+)
+_TAIL_TEXT = """\
+## Lag and latency
+
+`herdmesh_task_lag_records` is what a sink task is behind over all its partitions, and
+`kafka_connect_sink_task_metrics_sink_record_lag_max` (which Connect declares and never sets) what it is behind in
+the worst: the partition's end less the committed offset, or less the position before the first commit. An idle task
+is watched and has none; of a paused or failed one it is what it last was, and `herdmesh_task_lag_age_ms` says how
+long ago.
+
+`herdmesh_task_end_to_end_latency_ms` is a histogram: of a sink from a record's timestamp until `put` returned, of a
+source from the end of `poll` until Kafka acknowledged the transaction. It is computed once per batch: half of its
+records count as the first one's age, half as the last one's. Clocks that differ show as ages of 0.
+
+## Traces
+
+Off, and at no cost, unless `OTEL_EXPORTER_OTLP_ENDPOINT` (or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`) is set and
+`OTEL_TRACES_EXPORTER` is not `none`; over gRPC; the SDK's other variables (`OTEL_TRACES_SAMPLER`, `OTEL_BSP_*`,
+`OTEL_RESOURCE_ATTRIBUTES`) hold. Spans: each RPC of every service; `run`, one run of a task; in it `batch` and
+`commit`: the first after a start, then at most one a second. They have the attributes `herdmesh.connector`,
+`herdmesh.task`, `herdmesh.generation`, `herdmesh.run_id`.
+
+One trace goes from the call that creates or changes a connector (`traceparent` in its metadata: `herd --trace create
+...` begins one and prints its id; with TRACEPARENT in the environment `herd` goes on with that) through the herder
+and the config store to the starts that come of it within a minute, the first run of each task and what that run does
+in its first minute. Later samples are traces of their own with a link to the run, and later runs belong to no call.
+A herder that took over in between knows of no trace.
+
+## Log context
+
+Every line about a unit has Connect's context in the field `unit`: `[orders|worker]` for the connector,
+`[orders|task-0]` for a task, `[orders|task-0|offsets]` for the commit of its offsets and the reading of a source's.
+A run's Kafka clients log through the loggers `librdkafka.consumer`, `librdkafka.producer` and `librdkafka.admin`,
+with the same field: `herd set-logger librdkafka DEBUG` shows what they do from the next run on, `herd set-logger
+librdkafka ERROR` silences them."""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

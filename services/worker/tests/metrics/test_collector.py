@@ -1,0 +1,216 @@
+"""What the worker's page says of tasks through runs, failures, pauses and restarts: events in, series out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.engine.contract import ErrorClass, PartitionProgress, Progress, RunEnd
+from herdmesh.engine.measures import LATENCY_BOUNDS_MS, Latency, Measures, Spread
+from herdmesh.rpc.telemetry import Buckets
+from herdmesh.worker.metrics import collector
+from herdmesh.worker.metrics.collector import WorkerMetrics
+from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state.model import Assignment, ConnectorSpec, Failure, TargetState, TaskSpec, UnitId
+
+SINK_CONFIG = {"connector.class": "FileStreamSink", "topics": "t"}
+SPEC = TaskSpec(SINK_CONFIG, {"file": "f"}, 1)
+TASK, CONNECTOR = UnitId("c", 0), UnitId("c")
+ONE = Spread(1, 2.0, 2.0, 2.0)
+SINK = "kafka_connect_sink_task_metrics_"
+ANY = "kafka_connect_connector_task_metrics_"
+WORKER = "kafka_connect_connect_worker_metrics_"
+AGES = Latency(tuple([0, 3] + [0] * (len(LATENCY_BOUNDS_MS) - 1)), 4.5)
+FAILED = Failure("it broke", "trace", ErrorClass.FATAL)
+
+
+class World:
+    """A worker's state with its metrics, and a clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1_000.0
+        self.state = WorkerState("life", Limits(TaskLimits(slots=8)))
+        self.metrics = WorkerMetrics(_plugin, 8, "1.2.3")
+        monkeypatch.setattr(collector.time, "monotonic", lambda: self.now_s)
+        self.handle(events.SessionOpened(1, frozenset()))
+
+    def handle(self, event: events.Event) -> list[instructions.Instruction]:
+        out = self.state.handle(event, self.now_s)
+        self.metrics.passed(event, out, self.state, self.now_s)
+        return out
+
+    def start(self, generation: int = 1, incarnation: str = "i", unit: UnitId = TASK) -> str:
+        """Its run's id."""
+        spec = ConnectorSpec(SINK_CONFIG, 1) if unit.task is None else SPEC
+        target = TargetState.STARTED
+        out = self.handle(events.StartUnit(1, unit, Assignment(1, generation, incarnation), target, spec))
+        return next((one.run_id for one in out if isinstance(one, instructions.SubmitRun)), "")
+
+    def stop(self, generation: int, run_id: str = "") -> None:
+        self.handle(events.StopUnit(1, TASK, Assignment(1, generation, "i"), "moved"))
+        if run_id:
+            self.handle(events.RunEnded(run_id))
+
+    def moved(self, run_id: str, records: int, **measures: Any) -> None:
+        found = Measures(batch_records=ONE, call_ms=ONE, commit_ms=ONE, latency_ms=AGES, **measures)
+        parts = (PartitionProgress("t", 0, 7, 8, 10), PartitionProgress("t", 1, -1, 2, 3))
+        self.handle(events.RunProgress(run_id, Progress(records, records, partitions=parts, measures=found)))
+
+    def series(self) -> dict[str, Any]:
+        """All values by name and labels that are not connector and task."""
+        found: dict[str, Any] = {}
+        for family in self.metrics.families():
+            for labels, value in family.points:
+                more = "".join(f" {name}={text}" for name, text in labels.items() if name not in ("connector", "task"))
+                found[family.name + more] = value
+        return found
+
+
+def _plugin(config: Any) -> Any:
+    return PluginRegistry.discover().find(config["connector.class"])
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_a_running_task_has_its_counts_times_and_lag(world: World) -> None:
+    run_id = world.start()
+    world.moved(run_id, 5, active_records=ONE, active_records_now=2)
+    world.now_s += 30.0
+    found = world.series()
+    assert found[SINK + "sink_record_read_total"] == found[SINK + "sink_record_send_total"] == 5
+    assert found[SINK + "sink_record_read_rate"] == pytest.approx(5 / 30)
+    assert found[SINK + "sink_record_active_count"] == found[SINK + "sink_record_active_count_max"] == 2
+    assert found[SINK + "put_batch_max_time_ms"] == found[SINK + "put_batch_avg_time_ms"] == 2.0
+    assert found[SINK + "offset_commit_seq_no"] == found[SINK + "offset_commit_completion_total"] == 1
+    assert found[SINK + "partition_count"] == 2
+    assert found[SINK + "sink_record_lag_max"] == 3, "its end less what is committed"
+    assert (found["herdmesh_task_lag_records"], found["herdmesh_task_lag_age_ms"]) == (4, 0.0)
+    assert found[ANY + "status status=running"] == found[ANY + "offset_commit_success_percentage"] == 1
+    assert found[ANY + "offset_commit_failure_percentage"] == 0
+    assert found["herdmesh_task_end_to_end_latency_ms"] == Buckets(AGES.buckets, LATENCY_BOUNDS_MS, 4.5)
+    assert not [name for name in found if "source_task" in name], "it is no source"
+
+
+def test_what_was_not_measured_for_a_minute_is_absent(world: World) -> None:
+    world.moved(world.start(), 5)
+    world.now_s += 61.0
+    found = world.series()
+    assert SINK + "put_batch_max_time_ms" not in found
+    assert found[SINK + "sink_record_read_rate"] == 0.0
+    assert found[SINK + "sink_record_read_total"] == 5
+
+
+def test_counts_go_on_through_runs_failure_and_restart_in_place(world: World) -> None:
+    first = world.start()
+    world.moved(first, 5)
+    world.moved(first, 9)
+    world.handle(events.RunFinished(first, RunEnd.STOPPED, Progress(12, 12), 0))
+    second = world.handle(events.RunEnded(first))[-1]
+    assert isinstance(second, instructions.SubmitRun)
+    world.moved(second.run_id, 3)
+    world.handle(events.RunFailed(second.run_id, FAILED))
+    world.handle(events.RunEnded(second.run_id))
+    found = world.series()
+    assert found[SINK + "sink_record_read_total"] == 15
+    assert found[ANY + "status status=failed"] == 1
+    assert found["herdmesh_task_runs_total"] == 2
+    world.now_s += 7.0
+    assert world.series()["herdmesh_task_lag_age_ms"] == 7_000
+    world.stop(1)
+    assert not [name for name in world.series() if "_task_metrics_" in name], "it left the page"
+    third = world.start(generation=2)
+    world.moved(third, 1)
+    assert world.series()[SINK + "sink_record_read_total"] == 16, "restarted on the same worker"
+    world.moved(first, 99)
+    assert world.series()[SINK + "sink_record_read_total"] == 16, "a run that is over counts no more"
+
+
+def test_a_replacement_by_a_newer_assignment_goes_on_counting(world: World) -> None:
+    first = world.start()
+    world.moved(first, 5)
+    world.start(generation=2)
+    out = world.handle(events.RunEnded(first))
+    second = next(one.run_id for one in out if isinstance(one, instructions.SubmitRun))
+    world.moved(second, 2)
+    found = world.series()
+    assert found[SINK + "sink_record_read_total"] == 7
+    assert found[WORKER + "task_startup_attempts_total"] == 2
+
+
+def test_a_pause_keeps_the_counts_and_is_a_part_of_the_time(world: World) -> None:
+    run_id = world.start()
+    world.moved(run_id, 5)
+    world.now_s += 10.0
+    world.handle(events.SetUnitTargetState(1, TASK, TargetState.PAUSED))
+    world.handle(events.RunFinished(run_id, RunEnd.STOPPED, Progress(5, 5), 0))
+    world.handle(events.RunEnded(run_id))
+    world.now_s += 30.0
+    found = world.series()
+    assert found[SINK + "sink_record_read_total"] == 5
+    assert found[ANY + "running_ratio"] == pytest.approx(0.25)
+    assert found[ANY + "pause_ratio"] == pytest.approx(0.75)
+
+
+def test_another_life_of_the_name_or_a_late_return_begins_at_0(world: World) -> None:
+    run_id = world.start()
+    world.moved(run_id, 5)
+    world.stop(1, run_id)
+    run_id = world.start(generation=2, incarnation="another")
+    assert world.series()[SINK + "sink_record_read_total"] == 0
+    world.moved(run_id, 4)
+    world.stop(2, run_id)
+    world.now_s += collector.KEPT_S
+    world.start(generation=3, incarnation="another")
+    assert world.series()[SINK + "sink_record_read_total"] == 0
+
+
+def test_what_has_left_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "LEFT_MAX", 3)
+    for number in range(5):
+        unit = UnitId("c", number)
+        world.handle(events.StartUnit(1, unit, Assignment(1, 1, "i"), TargetState.PAUSED, SPEC))
+        world.handle(events.StopUnit(1, unit, Assignment(1, 1, "i"), "moved"))
+    assert len(world.metrics.left) == 3
+    assert world.series()[WORKER + "task_count"] == 0
+
+
+def test_failed_commits_are_a_part_of_all(world: World) -> None:
+    run_id = world.start()
+    world.moved(run_id, 5, commit_failures=3)
+    found = world.series()
+    assert found[ANY + "offset_commit_failure_percentage"] == 0.75
+    assert found["herdmesh_task_offset_commit_failures_total"] == 3
+
+
+def test_the_worker_counts_what_it_holds_and_how_starts_went(world: World) -> None:
+    world.start(unit=CONNECTOR)
+    out = world.state.connectors.get("c")
+    assert out is not None
+    world.handle(events.ConnectorStarted("c", out.op_id))
+    run_id = world.start()
+    world.handle(events.RunFailed(run_id, FAILED))
+    world.handle(events.RunEnded(run_id))
+    found = world.series()
+    assert (found[WORKER + "connector_count"], found[WORKER + "task_count"]) == (1, 1)
+    assert found[WORKER + "connector_startup_success_total"] == found[WORKER + "connector_startup_attempts_total"] == 1
+    assert found[WORKER + "task_startup_failure_total"] == found[WORKER + "task_startup_failure_percentage"] == 1
+    assert found[WORKER + "task_startup_success_percentage"] == 0
+    assert (found[WORKER + "connector_failed_task_count"], found[WORKER + "connector_total_task_count"]) == (1, 1)
+    name = "kafka_connect_connector_metrics_"
+    assert found[name + "status status=running"] == found[name + "connector_type type=sink"] == 1
+    assert name + "connector_class class=org.apache.kafka.connect.file.FileStreamSinkConnector" in found
+    assert found["kafka_connect_app_info_version version=1.2.3"] == 1
+
+
+def test_a_class_that_nobody_knows_has_no_numbers_of_sinks(world: World) -> None:
+    spec = replace(SPEC, connector_config={"connector.class": "Nobodys"})
+    world.handle(events.StartUnit(1, TASK, Assignment(1, 1, "i"), TargetState.STARTED, spec))
+    found = world.series()
+    assert ANY + "status status=unassigned" in found
+    assert not [name for name in found if name.startswith(SINK)]
