@@ -1,0 +1,357 @@
+"""Dead letters in a real queue: listed page by page, and put back exactly once, whoever asks how often."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Message, Producer
+
+from herdmesh.api.herder.v1 import admin_messages_pb2 as pb
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.engine import clients
+from herdmesh.engine.errors import TaskFenced
+from herdmesh.engine.fence import Fence
+from herdmesh.worker.effects import letter_log, letter_replay
+from herdmesh.worker.effects.dead_letters import DeadLetters
+from herdmesh.worker.effects.letter_replay import replay_spec
+from herdmesh.worker.effects.offset_file import OffsetFile
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.state.letters import PREFIX, REPLAYED
+from herdmesh.worker.state.model import Config, TaskSpec, UnitId
+from herdmesh.worker.state.questions import ListDeadLetters, ReplayDeadLetters
+from libs.core.tests.engine.harness import Kafka
+
+pytestmark = pytest.mark.kafka
+TEXT = "org.apache.kafka.connect.storage.StringConverter"
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+@dataclass
+class Here:
+    """A worker, a sink `a` of topic `topic` (3 partitions), its queue, and hand-made letters in it."""
+
+    kafka: Kafka
+    specs: RunSpecs
+    topic: str
+    queue: str
+    offset_file: OffsetFile | None = None
+    name: str = "a"
+
+    @property
+    def config(self) -> Config:
+        return {
+            "name": self.name, "connector.class": "FileStreamSink", "topics": self.topic, "file": "/nowhere",
+            "key.converter": TEXT, "value.converter": TEXT, "errors.deadletterqueue.topic.name": f" {self.queue} ",
+        }  # fmt: skip
+
+    def letters(self, *values: bytes | None, transactional_id: str = "", **errors: str | None) -> None:
+        """Letters of offsets 100, 101, ... of the topic's partition 1, with a key and a time."""
+        config: dict[str, Any] = {"bootstrap.servers": self.kafka.bootstrap}
+        if transactional_id:
+            config["transactional.id"] = transactional_id
+        producer = Producer(config)
+        if transactional_id:
+            producer.init_transactions()
+            producer.begin_transaction()
+        for number, value in enumerate(values):
+            told = {
+                "topic": self.topic, "partition": "1", "offset": str(100 + number), "connector.name": self.name,
+                "task.id": "0", "stage": "VALUE_CONVERTER", "class.name": JSON, "exception.message": "not JSON",
+                "exception.class.name": "org.apache.kafka.connect.errors.DataException",
+                "exception.stacktrace": "Trace\n\tat x\n", **errors,
+            }  # fmt: skip
+            headers: list[Any] = [("own", b"1"), ("none", None)]
+            headers += [(PREFIX + name.replace("_", "."), text) for name, text in told.items() if text is not None]
+            key = f"k{number}".encode()
+            producer.produce(self.queue, value, key, partition=0, timestamp=1_700_000_000_000 + number, headers=headers)
+        if transactional_id:
+            producer.commit_transaction()
+        producer.flush()
+
+    def list(self, **more: Any) -> pb.ListDeadLettersResponse:
+        request = pb.ListDeadLettersRequest(name=self.name, **more)
+        return asyncio.run(DeadLetters(self.specs, self.offset_file).listed(ListDeadLetters(self.config, request)))
+
+    def places(self, **more: Any) -> list[str]:
+        return [f"{letter.partition}:{letter.offset}" for letter in self.list(**more).letters]
+
+    def replay(self, *offsets: int, config: Config | None = None, **more: Any) -> pb.ReplayDeadLettersResponse:
+        named = [pb.DeadLetter(partition=0, offset=offset) for offset in offsets]
+        request = pb.ReplayDeadLettersRequest(name=self.name, letters=named, **more)
+        question = ReplayDeadLetters(config or self.config, request)
+        return asyncio.run(DeadLetters(self.specs, self.offset_file).replayed(question))
+
+    def put_back(self) -> list[Message]:
+        """What is in the topic now, by partition."""
+        return sorted(self.kafka.messages(self.topic, 3), key=lambda message: message.offset() or 0)
+
+
+@pytest.fixture
+def here(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> Here:
+    kafka = Kafka(kafka_bootstrap)
+    settings = WorkerSettings(
+        bootstrap_servers=kafka_bootstrap,
+        group_id=tmp_topic("cluster"),
+        offset_storage_topic=tmp_topic("offsets"),
+        offset_storage_partitions=2,
+        offset_storage_replication_factor=1,
+    )
+    topic, queue = kafka.create_topic(tmp_topic(), 3), kafka.create_topic(tmp_topic("dlq"), 1)
+    return Here(kafka, RunSpecs(settings, PluginRegistry.discover()), topic, queue)
+
+
+def headers_of(message: Message) -> Sequence[Any]:
+    return message.headers() or []
+
+
+# --- listing
+
+
+def test_a_letter_tells_everything_and_a_brief_one_what_a_list_needs(here: Here) -> None:
+    here.letters(b"\xff\x00", None)
+    reply = here.list()
+    tombstone, letter = reply.letters
+    assert (reply.topic, reply.next_page_token) == (here.queue, "")
+    assert (letter.partition, letter.offset, letter.key, letter.value) == (0, 0, b"k0", b"\xff\x00")
+    assert (tombstone.HasField("value"), tombstone.key, letter.replayed) == (False, b"k1", False)
+    assert letter.time.ToMilliseconds() == 1_700_000_000_000
+    assert [(one.name, one.value, one.HasField("value")) for one in letter.headers] == [
+        ("own", b"1", True),
+        ("none", b"", False),
+    ]
+    assert letter.error_headers[f"{PREFIX}topic"] == here.topic
+    assert letter.error_headers[f"{PREFIX}exception.stacktrace"] == "Trace\n\tat x\n"
+    brief = here.list(view=pb.DEAD_LETTER_VIEW_BRIEF).letters[1]
+    assert brief.error_headers[f"{PREFIX}stage"] == "VALUE_CONVERTER"
+    assert not (brief.key or brief.value or brief.headers or f"{PREFIX}exception.stacktrace" in brief.error_headers)
+
+
+def test_pages_go_back_from_the_newest_and_do_not_move_when_letters_come(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(letter_log, "_WINDOW_FIRST", 4)
+    here.letters(*(b"%d" % number for number in range(7)), transactional_id=here.queue)
+    here.letters(b"other", connector_name="b")  # behind a marker, and of another connector
+    first = here.list(page_size=3)
+    assert [letter.offset for letter in first.letters] == [6, 5, 4]
+    here.letters(b"new")
+    second = here.list(page_size=3, page_token=first.next_page_token)
+    third = here.list(page_size=3, page_token=second.next_page_token)
+    assert [letter.offset for letter in (*second.letters, *third.letters)] == [3, 2, 1, 0]
+    assert third.next_page_token == ""
+    assert here.places(page_size=2) == ["0:9", "0:6"]
+    with pytest.raises(ConfigError, match="is no page token"):
+        here.list(page_token="x")
+
+
+def test_a_page_is_bounded_by_its_bytes_and_by_what_it_looks_at(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    here.letters(*(bytes(1_000) for _ in range(6)))
+    here.letters(b"x", b"y", connector_name="b")
+    monkeypatch.setattr(letter_log, "PAGE_BYTES", 3_000)
+    monkeypatch.setattr(letter_log, "WINDOW_BYTES", 3_000)
+    found, token, pages = list[int](), "", 0
+    while pages == 0 or token:
+        reply = here.list(page_token=token)
+        found += [letter.offset for letter in reply.letters]
+        token, pages = reply.next_page_token, pages + 1
+    assert found == [5, 4, 3, 2, 1, 0]
+    assert pages >= 3
+    monkeypatch.setattr(letter_log, "SCAN_RECORDS_MAX", 1)
+    monkeypatch.setattr(letter_log, "_WINDOW_FIRST", 2)
+    empty = here.list()
+    assert (list(empty.letters), empty.next_page_token != "") == ([], True)
+    assert here.list(page_token=empty.next_page_token).letters[0].offset == 5
+
+
+def test_filters_and_places(here: Here) -> None:
+    here.letters(b"a")
+    here.letters(b"b", stage="TASK_PUT", exception_message="Duplicate key")
+    here.letters(b"c", connector_name="b")
+    here.letters(b"d", **{name: None for name in ("connector_name", "topic", "stage")})
+    assert here.places() == ["0:3", "0:1", "0:0"]
+    assert here.places(stage="task_put") == ["0:1"]
+    assert here.places(error="duplicate") == ["0:1"]
+    named = [pb.DeadLetterPlace(partition=part, offset=offset) for part, offset in ((0, 1), (0, 2), (0, 99), (7, 0))]
+    assert here.places(places=named) == ["0:1"]
+
+
+def test_a_connector_without_a_queue_or_whose_queue_is_not_there_says_what_to_do(here: Here) -> None:
+    dead = DeadLetters(here.specs, None)
+    request = pb.ListDeadLettersRequest(name="a")
+    without: Config = {**here.config, "errors.deadletterqueue.topic.name": ""}
+    with pytest.raises(ConfigError, match="it has no dead letter queue: set errors"):
+        asyncio.run(dead.listed(ListDeadLetters(without, request)))
+    here.queue += "-nowhere"
+    with pytest.raises(ConfigError, match="a task makes it when it starts"):
+        here.list()
+
+
+# --- putting back
+
+
+def test_all_go_back_where_they_were_read_once_and_the_list_is_empty(here: Here) -> None:
+    here.letters(b"v0", None, transactional_id=here.queue)
+    here.letters(b"other", connector_name="b")
+    reply = here.replay(request_id="r1")
+    assert (reply.replayed_count, list(reply.refused), reply.next_page_token) == (2, [], "")
+    assert [(one.place.offset, one.topic, one.partition) for one in reply.replayed] == [
+        (0, here.topic, 1),
+        (1, here.topic, 1),
+    ]
+    first, second = here.put_back()
+    assert (first.partition(), first.key(), first.value(), second.value()) == (1, b"k0", b"v0", None)
+    assert first.timestamp()[1] == 1_700_000_000_000
+    assert headers_of(first) == [("own", b"1"), ("none", None), (REPLAYED, f"{here.queue}-0@0".encode())]
+    assert here.places() == []
+    assert [letter.replayed for letter in here.list(include_replayed=True).letters] == [True, True]
+    # the same request again has the same outcome, also when letters came meanwhile; another puts back what is new
+    here.letters(b"v2")
+    assert here.replay(request_id="r1").replayed_count == 2
+    assert here.replay(request_id="r2").replayed_count == 1
+    assert [message.value() for message in here.put_back()] == [b"v0", None, b"v2"]
+
+
+def test_single_letters_are_put_back_all_or_none_and_never_twice_by_accident(here: Here) -> None:
+    here.letters(*(b"v%d" % number for number in range(4)))
+    here.letters(b"other", connector_name="b")
+    for wrong, why in (((1, 9), "0:9: there is no such letter"), ((1, 4), "0:4: it is a letter of connector b")):
+        with pytest.raises(ConfigError, match=f"nothing was put back: {why}"):
+            here.replay(*wrong)
+    assert here.replay(2, 0).replayed_count == 2
+    assert here.places() == ["0:3", "0:1"]
+    with pytest.raises(ConfigError, match="0:2: it was put back before; --again"):
+        here.replay(2, 3)
+    assert here.replay(2, again=True).replayed_count == 1
+    assert here.replay().replayed_count == 2
+    assert sorted(message.value() or b"" for message in here.put_back()) == [b"v0", b"v1", b"v2", b"v2", b"v3"]
+    assert here.replay(again=True).replayed_count == 4
+
+
+def test_a_dry_run_tells_and_changes_nothing(here: Here) -> None:
+    here.letters(b"v0")
+    here.letters(b"v1", partition="7")
+    reply = here.replay(dry_run=True)
+    assert [(one.place.offset, one.HasField("partition")) for one in reply.replayed] == [(0, True), (1, False)]
+    assert here.places() == ["0:1", "0:0"]
+    assert here.put_back() == []
+
+
+def test_a_mended_letter_goes_back_as_it_was_mended(here: Here) -> None:
+    here.letters(b"bad", **{name: None for name in ("connector_name", "topic", "partition")})
+    given = pb.DeadLetter(partition=0, offset=0, value=b"good", mended=True)
+    given.headers.add(name="x", value=b"y")
+    with pytest.raises(ConfigError, match="it does not say its topic"):
+        here.replay(0)
+    given.error_headers[f"{PREFIX}topic"] = here.topic
+    request = pb.ReplayDeadLettersRequest(name="a", letters=[given])
+    asyncio.run(DeadLetters(here.specs, None).replayed(ReplayDeadLetters(here.config, request)))
+    (message,) = here.put_back()
+    assert (message.key(), message.value()) == (None, b"good")
+    assert headers_of(message) == [("x", b"y"), (REPLAYED, f"{here.queue}-0@0".encode())]
+
+
+def test_letters_that_cannot_go_back_stay_and_hold_up_no_other(here: Here, tmp_topic: Callable[..., str]) -> None:
+    small = here.kafka.create_topic(tmp_topic("small"), 1, **{"max.message.bytes": "500"})
+    topics: Config = {**here.config, "topics": f"{here.topic},{small},gone"}
+    here.letters(b"v0")
+    here.letters(random.Random(1).randbytes(2_000), topic=small, partition="0")
+    here.letters(b"v2", topic="elsewhere")
+    here.letters(b"v3", topic="gone")
+    here.letters(b"v4")
+    reply = here.replay(config=topics)
+    reasons = {one.place.offset: one.reason for one in reply.refused}
+    assert reply.replayed_count == 2
+    assert "Kafka does not take it" in reasons[1]
+    assert reasons[2] == "a does not read elsewhere (any more)"
+    assert reasons[3] == "topic gone does not exist (any more)"
+    assert here.places() == ["0:3", "0:2", "0:1"]
+    assert [message.value() for message in here.put_back()] == [b"v0", b"v4"]
+    assert here.replay(config=topics).replayed_count == 0
+
+
+def test_many_go_in_steps_that_end_where_the_first_one_began(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(letter_replay, "STEP_LETTERS_MAX", 2)
+    here.letters(*(b"v%d" % number for number in range(5)))
+    first = here.replay(request_id="1")
+    assert (first.replayed_count, first.next_page_token) == (2, "0:2;0:5")
+    assert here.replay(request_id="1") == pb.ReplayDeadLettersResponse(
+        replayed_count=2, next_page_token=first.next_page_token
+    )
+    here.letters(b"late")
+    token, count = first.next_page_token, 2
+    while token:
+        reply = here.replay(page_token=token)
+        token, count = reply.next_page_token, count + reply.replayed_count
+    assert count == 5
+    assert here.places() == ["0:5"]
+
+
+def test_a_replay_that_was_cut_off_by_a_later_one_puts_nothing_back(here: Here) -> None:
+    here.letters(b"v0")
+    spec = here.specs.without_class(UnitId("a", 0), TaskSpec(here.config, here.config, 1))
+    spec = replay_spec(replace(spec, bootstrap_servers=here.kafka.bootstrap))
+    stale = Fence(clients.producer(spec, {}), spec.transactional_id)
+    stale.take_over()
+    stale.begin()
+    stale.producer.produce(here.topic, b"stale", partition=1)
+    assert here.replay().replayed_count == 1
+    with pytest.raises(TaskFenced):
+        stale.commit()
+    stale.close()
+    assert [message.value() for message in here.put_back()] == [b"v0"]
+
+
+def test_a_queue_that_was_deleted_and_made_anew_is_another_one(here: Here) -> None:
+    here.letters(b"v0")
+    assert here.replay().replayed_count == 1
+    here.kafka.admin.delete_topics([here.queue])[here.queue].result()
+    here.kafka.create_topic(here.queue, 1)
+    here.letters(b"v1")
+    assert here.places() == ["0:0"]
+
+
+def test_a_standalone_worker_remembers_in_its_offsets_file(here: Here, tmp_path: Path) -> None:
+    here.letters(b"v0", b"v1")
+    here.offset_file = OffsetFile(str(tmp_path / "offsets"))
+    here.offset_file.open()
+    try:
+        assert here.replay(1, request_id="r").replayed_count == 1
+        assert here.places() == ["0:0"]
+        assert here.replay(1, request_id="r").replayed_count == 1
+        assert here.replay().replayed_count == 1
+    finally:
+        here.offset_file.close()
+    assert [message.value() for message in here.put_back()] == [b"v1", b"v0"]
+
+
+def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> None:
+    config: Config = {
+        "name": "a", "connector.class": "FileStreamSource", "topic": here.topic, "file": "/nowhere",
+        "key.converter": TEXT, "value.converter": JSON, "value.converter.schemas.enable": "false",
+        "errors.deadletterqueue.topic.name": here.queue, "transforms": "n",
+        "transforms.n.type": "org.apache.kafka.connect.transforms.Cast$Value", "transforms.n.spec": "int32",
+    }  # fmt: skip
+    number = b'{"schema":{"type":"string","optional":false},"payload":"%s"}'
+    own = {"stage": "TRANSFORMATION", "partition": "-1", "offset": "-1"}
+    producer = Producer({"bootstrap.servers": here.kafka.bootstrap})
+    for value in (number % b"17", number % b"many"):
+        headers: list[Any] = [("h", number % b"1")]
+        headers += [(PREFIX + "topic", here.topic), (PREFIX + "connector.name", "a")]
+        headers += [(PREFIX + name, told) for name, told in own.items()]
+        producer.produce(here.queue, value, None, headers=headers)
+    producer.flush()
+    reply = here.replay(config=config)
+    assert reply.replayed_count == 1
+    assert "TRANSFORMATION" in reply.refused[0].reason
+    (message,) = here.put_back()
+    assert (message.key(), message.value()) == (None, b"17")
+    assert headers_of(message) == [("h", b"1"), (REPLAYED, f"{here.queue}-0@0".encode())]
+    assert here.places() == ["0:1"]
