@@ -6,6 +6,7 @@ How a run (the process that executes one task's record loop in a Spark task) tal
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from herdmesh.api.common.v1 import connector_pb2 as _connector_pb2
@@ -60,6 +61,7 @@ class RunRequest(_message.Message):
     FAILED_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
     STORE_OFFSETS_FIELD_NUMBER: _builtins.int
+    PULSE_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___RunHello:
         """hello opens the stream."""
@@ -82,6 +84,10 @@ class RunRequest(_message.Message):
         they speak of were acknowledged by Kafka.
         """
 
+    @_builtins.property
+    def pulse(self) -> Global___RunPulse:
+        """pulse every two seconds at most, from another thread than the loop's."""
+
     def __init__(
         self,
         *,
@@ -90,12 +96,13 @@ class RunRequest(_message.Message):
         failed: Global___RunFailed | None = ...,
         finished: Global___RunFinished | None = ...,
         store_offsets: Global___StoreOffsets | None = ...,
+        pulse: Global___RunPulse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "finished", b"finished", "hello", b"hello", "message", b"message", "progress", b"progress", "store_offsets", b"store_offsets"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "finished", b"finished", "hello", b"hello", "message", b"message", "progress", b"progress", "pulse", b"pulse", "store_offsets", b"store_offsets"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "finished", b"finished", "hello", b"hello", "message", b"message", "progress", b"progress", "store_offsets", b"store_offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "finished", b"finished", "hello", b"hello", "message", b"message", "progress", b"progress", "pulse", b"pulse", "store_offsets", b"store_offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "progress", "failed", "finished", "store_offsets"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "progress", "failed", "finished", "store_offsets", "pulse"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -130,6 +137,34 @@ class RunHello(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunHello: _TypeAlias = RunHello  # noqa: Y015
+
+@_typing.final
+class RunPulse(_message.Message):
+    """RunPulse says whether the run's loop moves. A run that sends none is as silent as one that says so."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SILENT_MS_FIELD_NUMBER: _builtins.int
+    MOVED_TIME_FIELD_NUMBER: _builtins.int
+    silent_ms: _builtins.int
+    """silent_ms is how long the loop has neither looked at its commands nor repeated a question to Kafka. 0 = it moves."""
+    @_builtins.property
+    def moved_time(self) -> _timestamp_pb2.Timestamp:
+        """moved_time is when it was last seen to move."""
+
+    def __init__(
+        self,
+        *,
+        silent_ms: _builtins.int = ...,
+        moved_time: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["moved_time", b"moved_time"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["moved_time", b"moved_time", "silent_ms", b"silent_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunPulse: _TypeAlias = RunPulse  # noqa: Y015
 
 @_typing.final
 class RunFailed(_message.Message):
