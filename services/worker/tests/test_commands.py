@@ -17,6 +17,7 @@ from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.worker.connectors.file_stream import FileStreamSource
 from herdmesh.worker.effects import commands
 from herdmesh.worker.effects.commands import Commands
+from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.loggers import Loggers
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plugins import Plugins
@@ -67,7 +68,9 @@ def here() -> Iterator[Commands]:
     Fussy.calls.clear()
     registry = PluginRegistry([describe(Fussy), describe(FileStreamSource)])
     specs = RunSpecs(WorkerSettings(), registry)
-    yield Commands(WorkerSettings(), specs, Plugins(registry), Loggers(), Offsets(specs, None))
+    yield Commands(
+        WorkerSettings(), specs, Plugins(registry), Loggers(), Offsets(specs, None), DeadLetters(specs, None)
+    )
     NEVER.set()
 
 

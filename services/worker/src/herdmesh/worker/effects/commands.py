@@ -20,6 +20,7 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
 from herdmesh.rpc import properties
 from herdmesh.worker import wire
+from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.fence import fence
 from herdmesh.worker.effects.loggers import Loggers
 from herdmesh.worker.effects.offsets import Offsets
@@ -40,13 +41,20 @@ class Commands:
     """Answers questions of the session and of `WorkerService`."""
 
     def __init__(
-        self, settings: WorkerSettings, specs: RunSpecs, plugins: Plugins, loggers: Loggers, offsets: Offsets
+        self,
+        settings: WorkerSettings,
+        specs: RunSpecs,
+        plugins: Plugins,
+        loggers: Loggers,
+        offsets: Offsets,
+        dead_letters: DeadLetters,
     ) -> None:
         self._settings = settings
         self._specs = specs
         self._plugins = plugins
         self._loggers = loggers
         self._offsets = offsets
+        self._dead_letters = dead_letters
         self._tasks: set[asyncio.Task[None]] = set()
 
     def answer(
@@ -110,6 +118,10 @@ class Commands:
                 return session_pb2.CommandReply()
             case questions.PlanTaskConfigs(config=config, tasks_max=tasks_max):
                 return session_pb2.CommandReply(tasks=await self._planned(config, tasks_max))
+            case questions.ListDeadLetters():
+                return session_pb2.CommandReply(dead_letters=await self._dead_letters.listed(question))
+            case questions.ReplayDeadLetters():
+                return session_pb2.CommandReply(dead_letters_replayed=await self._dead_letters.replayed(question))
 
     async def _planned(self, config: Properties, tasks_max: int) -> list[connector_pb2.Properties]:
         try:
