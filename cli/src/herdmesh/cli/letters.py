@@ -31,7 +31,7 @@ _ERROR_FIELDS = {
 def place_of(text: str) -> admin.DeadLetterPlace:
     """`0:17` -> partition and offset. Raises CommandError."""
     partition, colon, offset = text.strip().partition(":")
-    if not (colon and partition.isdecimal() and offset.isdecimal()) or int(partition) >= 1 << 31:
+    if not (colon and partition.isdecimal() and offset.isdecimal()) or len(partition) > 9 or len(offset) > 18:
         text = f"{text!r} is no letter: write PARTITION:OFFSET, as `herd dlq list` shows it"
         raise CommandError("USAGE", text, exit_code=EXIT_USAGE)
     return admin.DeadLetterPlace(partition=int(partition), offset=int(offset))
@@ -122,7 +122,10 @@ def _letter(connector: str, source: str, number: int, item: Any) -> admin.DeadLe
         raise _unusable(source, f"{where} is of connector {fields['connector']}")
     if "value" not in fields:
         raise _unusable(source, f'{where} has no "value": null is a value too; `-o json` of list and show prints it')
-    place = place_of(fields["letter"])
+    try:
+        place = place_of(fields["letter"])
+    except CommandError as error:
+        raise _unusable(source, error.message) from None
     letter = admin.DeadLetter(partition=place.partition, offset=place.offset, mended=True)
     key = _bytes(fields.get("key"), fields.get("key_encoding"), source, f"{where}, key")
     value = _bytes(fields["value"], fields.get("value_encoding"), source, f"{where}, value")
