@@ -49,7 +49,7 @@ def test_three_steps_are_one_loop_of_dictionary_operations() -> None:
     [loop] = chain.loops.values()
     assert loop is not None
     source = loop.source
-    assert source.count("for value in values:") == 1
+    assert source.count("for value in rest:") == 1
     assert "append" not in source  # maps fresh from the converter are changed in place
     assert result.values == [
         {"id": 1, "email": "", "source": "x", "comment": "n"},

@@ -181,7 +181,7 @@ class Runner:
                 batch.keys[at] if batch.keys else None, value,
                 batch.timestamps_ms[at] if batch.timestamps_ms else None,
                 list(batch.headers[at]) if batch.headers else [],
-                batch.key_schema, batch.value_schema, batch.offsets[at] if batch.offsets and not source else None,
+                batch.key_schema, batch.value_schema, batch.offsets[at] if batch.offsets else None,
             )  # fmt: skip
             if source:
                 record.headers = _written_headers(record.headers)

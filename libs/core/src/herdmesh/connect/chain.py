@@ -4,8 +4,9 @@
     source: Connect values -> steps -> converters -> raw keys, values, headers
 
 Owns the order of things and which of two ways a batch goes: all records through one compiled loop (`program.Loop`),
-or, when that raises, one by one and stage by stage, so that every failure has its record, stage and step. What is done
-about a failure (retry, skip, report, stop) is the caller's (`Attempts`). Does not read or write Kafka.
+or, when that raises, around the bad records: the good ones together as before, a bad one alone and stage by stage, so
+that every failure has its record, stage and step. What is done about a failure (retry, skip, report, stop) is the
+caller's (`Attempts`), who is told of failures in the order of the records. Does not read or write Kafka.
 
 Invariant: both ways give the same; the batch given is not changed, nor any value in it; without `Attempts` a chain
 gives all records that its steps let through, or raises for the first that fails.
@@ -13,18 +14,19 @@ gives all records that its steps let through, or raises for the first that fails
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import groupby
 from typing import Any, Protocol, TypeVar, cast
 
-from herdmesh.connect.converters.base import Converter, HeaderConverter
+from herdmesh.connect import pieces
+from herdmesh.connect.collected import Collected, by_topic, part_of, runs
+from herdmesh.connect.converters.base import Converter, HeaderConverter, Schemas
 from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.errors import RecordError
 from herdmesh.connect.lazy import LazyColumn
-from herdmesh.connect.program import Cells, Diverged, Loop, Single, Step
-from herdmesh.connect.schemas import Schema
+from herdmesh.connect.pieces import SHORT_RECORDS, Care, Converted, stretches
+from herdmesh.connect.program import Cells, Diverged, Halted, Loop, Single, Step
 from herdmesh.connect.transforms.base import Column, Shape
 
 T = TypeVar("T")
@@ -40,6 +42,12 @@ class RecordSkipped(Exception):
 class Attempts(Protocol):
     """Runs what may fail for one record."""
 
+    @property
+    def eager(self) -> bool:
+        """Every failure is to be known before a batch is given on. False lets values be decoded when a task looks at
+        them, for who ends at the first failure anyway and tells nobody of it."""
+        ...
+
     def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
         """The call's result. Raises RecordSkipped to go on without the record, anything else to stop."""
         ...
@@ -48,15 +56,22 @@ class Attempts(Protocol):
 class _Strict:
     """One try, and the first failure ends the batch."""
 
+    eager = False
+
     def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
         try:
             return call()
         except Exception as error:
-            offset = batch.offsets[at] if batch.offsets else None
-            raise RecordError(stage, str(step), batch.topic, batch.partition, offset, error) from error
+            raise record_error(stage, step, batch, at, error) from error
 
 
 STRICT: Attempts = _Strict()
+
+
+def record_error(stage: str, step: object, batch: Batch, at: int, error: Exception) -> RecordError:
+    """What is raised for a record that ends a batch."""
+    offset = batch.offsets[at] if batch.offsets else None
+    return RecordError(stage, str(step), batch.topic, batch.partition, offset, error)
 
 
 class _Steps:
@@ -87,6 +102,37 @@ class _Steps:
         if found is None:
             raise Diverged
         return found
+
+    def around(
+        self,
+        columns: Batch,
+        start: int,
+        stop: int,
+        shape: Shape,
+        take: Callable[[Batch], None],
+        alone: Callable[[int], None],
+    ) -> bool:
+        """Records `start` to `stop`, all of one shape, in order: `take` gets what several became together, `alone` the
+        place of one that is to go by itself. Returns whether there was one."""
+        halted = False
+        while start < stop:
+            try:
+                loop = self.loop(shape)
+            except Exception:  # noqa: BLE001 - alone each of them says what is wrong with its shape
+                place, start = start, stop
+            else:
+                try:
+                    take(loop.until(part_of(columns, start, stop)))
+                    break
+                except Halted as halt:
+                    take(halt.made)
+                    place = start + halt.place
+                    # Many bad ones in a row are not worth a new beginning each.
+                    start = place + 1 if halt.place >= SHORT_RECORDS else min(stop, place + SHORT_RECORDS)
+            halted = True
+            for at in range(place, start):
+                alone(at)
+        return halted
 
     def one(self, cells: Cells, shape: Shape, batch: Batch, at: int, attempts: Attempts) -> tuple[Cells, Shape] | None:
         """One record through all steps, one after the other; None = left out."""
@@ -136,6 +182,7 @@ class SinkChain:
     ) -> None:
         self._key, self._value, self._header = key, value, header
         self._steps = _Steps(steps, owned=True)
+        self._care = Care()
         wanted = _wanted(steps)
         self._keyed = keys or "key" in wanted
         self._headed = headers or "headers" in wanted
@@ -155,23 +202,28 @@ class SinkChain:
         """
         if not batch.values:
             return []
-        try:
-            return self._run_many(batch, attempts)
-        except Exception:  # noqa: BLE001 - whatever it was: one by one it is found again, with its record, or is gone
-            return self._run_each(batch, attempts)
+        if not self._care.needed:
+            try:
+                return self._run_many(batch, attempts)
+            except Exception:  # noqa: BLE001 - whatever it was: it is found again below, with its record, or is gone
+                pass
+        return self._run_around(batch, attempts)
 
     def close(self) -> None:
         """Release everything; called once when the task ends."""
         self._steps.close()
+        for converter in (self._key, self._value, self._header):
+            converter.close()
 
     def _run_many(self, batch: Batch, attempts: Attempts) -> list[Batch]:
         key_schemas, keys = (
             self._key.for_topic(batch.topic).read_many(batch.keys) if self._keyed and batch.keys else (None, batch.keys)
         )
-        value_schemas: Schema | list[Schema | None] | None
+        value_schemas: Schemas
         values: Sequence[Any]
-        if self._lazy and attempts is STRICT:  # who goes on without a record must know of it now
-            value_schemas, values = self._value.read_schema, LazyColumn(batch.values, partial(self._decoded, batch))
+        if self._lazy and not attempts.eager:
+            decoded = partial(self._decoded, batch, attempts)
+            value_schemas, values = self._value.read_schema, LazyColumn(batch.values, decoded)
         else:
             value_schemas, values = self._value.for_topic(batch.topic).read_many(batch.values)
         headers: Sequence[list[Any]] = batch.headers
@@ -179,33 +231,55 @@ class SinkChain:
             header = self._header.for_topic(batch.topic)
             headers = [[header.read_header(name, raw) for name, raw in one] for one in headers]
         made: list[Batch] = []
-        for start, stop, key_schema, value_schema in _runs(len(batch.values), key_schemas, value_schemas):
-            whole = stop - start == len(batch.values)
+        columns = replace(batch, keys=keys, values=values, headers=headers)
+        for start, stop, key_schema, value_schema in runs(0, len(batch.values), key_schemas, value_schemas):
             loop = self._steps.loop(Shape(key_schema, value_schema))
-            part = replace(batch, keys=keys, values=values, headers=headers)
-            made += _by_topic(loop.run(part if whole else _slice(part, start, stop)))
+            made += by_topic(loop.run(part_of(columns, start, stop)))
         return made
 
-    def _decoded(self, batch: Batch, raw: Sequence[bytes | None]) -> list[Any]:
+    def _decoded(self, batch: Batch, attempts: Attempts, raw: Sequence[bytes | None]) -> list[Any]:
         """The values, when a task looks at them. Raises RecordError for the first that cannot be read."""
         try:
             return self._value.read_many(raw)[1]
         except Exception:
             for at, data in enumerate(raw):
-                STRICT.attempt(partial(self._value.read, data), VALUE_CONVERTER, self._value, batch, at)
+                attempts.attempt(partial(self._value.read, data), VALUE_CONVERTER, self._value, batch, at)
             raise
 
-    def _run_each(self, batch: Batch, attempts: Attempts) -> list[Batch]:
-        made = _Collected(batch)
-        for at in range(len(batch.values)):
+    def _run_around(self, batch: Batch, attempts: Attempts) -> list[Batch]:
+        """The good records together and the bad ones each alone."""
+        keys, values, headers = self._columns(batch)
+        columns = replace(batch, keys=keys.values, values=values.values, headers=headers.values)
+        made = Collected(batch)
+
+        def alone(at: int) -> None:
             try:
-                read = self._read_one(batch, at, attempts)
-                after = self._steps.one(*read, batch, at, attempts)
+                after = self._steps.one(*self._read_one(batch, at, attempts), batch, at, attempts)
             except RecordSkipped:
-                continue
+                return
             if after is not None:
                 made.add(at, *after)
+
+        bad = False
+        for start, stop, good in stretches(len(batch.values), keys.failed, values.failed, headers.failed):
+            if not good:
+                bad = True
+                for at in range(start, stop):
+                    alone(at)
+                continue
+            for begin, end, key_schema, value_schema in runs(start, stop, keys.schemas, values.schemas):
+                bad |= self._steps.around(columns, begin, end, Shape(key_schema, value_schema), made.take, alone)
+        self._care.note(bad=bad)
         return made.batches()
+
+    def _columns(self, batch: Batch) -> tuple[Converted, Converted, Converted]:
+        keys, headers = Converted(batch.keys), Converted(batch.headers)
+        if self._keyed and batch.keys:
+            keys = pieces.read(self._key.for_topic(batch.topic), batch.keys)
+        if self._headed and batch.headers:
+            read_header = self._header.for_topic(batch.topic).read_header
+            headers = pieces.each(batch.headers, lambda one: [read_header(name, raw) for name, raw in one])
+        return keys, pieces.read(self._value.for_topic(batch.topic), batch.values), headers
 
     def _read_one(self, batch: Batch, at: int, attempts: Attempts) -> tuple[Cells, Shape]:
         key_schema, key = None, batch.keys[at] if batch.keys else None
@@ -233,6 +307,7 @@ class SourceChain:
     def __init__(self, key: Converter, value: Converter, header: HeaderConverter, steps: Sequence[Step]) -> None:
         self._key, self._value, self._header = key, value, header
         self._steps = _Steps(steps, owned=False)
+        self._care = Care()
         self._headed = "headers" in _wanted(steps)
 
     @property
@@ -242,27 +317,34 @@ class SourceChain:
 
     def run(self, batch: Batch, attempts: Attempts = STRICT) -> list[Batch]:
         """Transform and convert a batch of Connect records: raw batches of one topic each, in order; `None` as a value
-        is a tombstone.
+        is a tombstone. Each has the `places` its records had in the batch given.
 
         Raises:
             RecordError: the first record that cannot be transformed or converted.
         """
         if not batch.values:
             return []
-        try:
-            return self._run_many(batch)
-        except Exception:  # noqa: BLE001 - whatever it was: one by one it is found again, with its record, or is gone
-            return self._run_each(batch, attempts)
+        if not self._care.needed:
+            try:
+                return self._run_many(self._placed(batch))
+            except Exception:  # noqa: BLE001 - whatever it was: it is found again below, with its record, or is gone
+                pass
+        return self._run_around(batch, attempts)
 
     def close(self) -> None:
         """Release everything; called once when the task ends."""
         self._steps.close()
+        for converter in (self._key, self._value, self._header):
+            converter.close()
+
+    def _placed(self, batch: Batch) -> Batch:
+        """With places, and with headers that steps may change."""
+        headers = [list(one) for one in batch.headers] if self._headed else batch.headers
+        return replace(batch, places=range(len(batch.values)), headers=headers)
 
     def _run_many(self, batch: Batch) -> list[Batch]:
         loop = self._steps.loop(Shape(batch.key_schema, batch.value_schema, source=True))
-        if self._headed and batch.headers:
-            batch = replace(batch, headers=[list(one) for one in batch.headers])
-        return [self._written(done) for done in _by_topic(loop.run(batch))]
+        return [self._written(done) for done in by_topic(loop.run(batch))]
 
     def _written(self, batch: Batch) -> Batch:
         key, value = self._key.for_topic(batch.topic), self._value.for_topic(batch.topic)
@@ -277,20 +359,47 @@ class SourceChain:
             value_schema=None,
         )
 
-    def _run_each(self, batch: Batch, attempts: Attempts) -> list[Batch]:
-        made = _Collected(batch)
-        for at in range(len(batch.values)):
-            headers = list(batch.headers[at]) if batch.headers else []
-            cells: Cells = (batch.keys[at] if batch.keys else None, batch.values[at], batch.topic, headers)
+    def _run_around(self, batch: Batch, attempts: Attempts) -> list[Batch]:
+        """The good records together and the bad ones each alone."""
+        columns = self._placed(batch)
+        shape = Shape(batch.key_schema, batch.value_schema, source=True)
+        made = Collected(columns)
+        bad = False
+
+        def alone(at: int) -> None:
             try:
-                after = self._steps.one(
-                    cells, Shape(batch.key_schema, batch.value_schema, source=True), batch, at, attempts
-                )
+                after = self._steps.one(_cells(batch, at), shape, batch, at, attempts)
                 if after is not None:
                     made.add(at, self._write_one(*after, batch, at, attempts), Shape(source=True))
             except RecordSkipped:
-                continue
+                return
+
+        def take(done: Batch) -> None:
+            nonlocal bad
+            for part in by_topic(done):
+                written, *failed = self._written_around(part)
+                for start, stop, good in stretches(len(part.values), *failed):
+                    if good:
+                        made.take(part_of(written, start, stop))
+                        continue
+                    bad = True
+                    for place in part.places[start:stop]:
+                        alone(place)
+
+        halted = self._steps.around(columns, 0, len(batch.values), shape, take, alone)
+        self._care.note(bad=bad or halted)
         return made.batches()
+
+    def _written_around(self, batch: Batch) -> tuple[Batch, Sequence[int], Sequence[int], Sequence[int]]:
+        """The batch as it is written, and the places that could not be, by column."""
+        write_header = self._header.for_topic(batch.topic).write_header
+        headers = pieces.each(batch.headers, lambda one: [(header.key, write_header(header)) for header in one])
+        keys = pieces.write(self._key.for_topic(batch.topic), batch.keys, batch.key_schema)
+        values = pieces.write(self._value.for_topic(batch.topic), batch.values, batch.value_schema)
+        written = replace(
+            batch, keys=keys.values, values=values.values, headers=headers.values, key_schema=None, value_schema=None
+        )
+        return written, headers.failed, keys.failed, values.failed
 
     def _write_one(self, cells: Cells, shape: Shape, batch: Batch, at: int, attempts: Attempts) -> Cells:
         key, value, topic, headers = cells
@@ -310,79 +419,11 @@ class SourceChain:
         return raw_key, raw_value, topic, cast("list[Header]", raw_headers)
 
 
-class _Collected:
-    """Records gathered one by one into batches of one topic and shape."""
-
-    def __init__(self, given: Batch) -> None:
-        self._given = given
-        self._made: list[tuple[str | None, Shape, list[int], list[Cells]]] = []
-
-    def add(self, at: int, cells: Cells, shape: Shape) -> None:
-        if not self._made or (self._made[-1][0], self._made[-1][1]) != (cells[2], shape):
-            self._made.append((cells[2], shape, [], []))
-        self._made[-1][2].append(at)
-        self._made[-1][3].append(cells)
-
-    def batches(self) -> list[Batch]:
-        return [self._batch(*one) for one in self._made]
-
-    def _batch(self, topic: str | None, shape: Shape, places: list[int], cells: list[Cells]) -> Batch:
-        given = self._given
-        keys = [one[0] for one in cells]
-        headers = [one[3] for one in cells]
-        return Batch(
-            topic or "", given.partition,
-            keys if given.keys or any(key is not None for key in keys) else (),
-            [one[1] for one in cells],
-            [given.offsets[at] for at in places] if given.offsets else (),
-            [given.timestamps_ms[at] for at in places] if given.timestamps_ms else (),
-            shape.key, shape.value,
-            headers if any(headers) else (),
-        )  # fmt: skip
+def _cells(batch: Batch, at: int) -> Cells:
+    headers = list(batch.headers[at]) if batch.headers else []
+    return batch.keys[at] if batch.keys else None, batch.values[at], batch.topic, headers
 
 
 def _wanted(steps: Sequence[Step]) -> frozenset[Column]:
     """The columns that steps look at or change, whatever the shape."""
     return frozenset[Column]().union(*(step.touches for step in steps))
-
-
-def _runs(
-    count: int, keys: Schema | list[Schema | None] | None, values: Schema | list[Schema | None] | None
-) -> Iterator[tuple[int, int, Schema | None, Schema | None]]:
-    """Stretches of records with the same pair of schemas: start, stop, schema of key and value."""
-    if not isinstance(keys, list) and not isinstance(values, list):
-        yield 0, count, keys, values
-        return
-    each_key = keys if isinstance(keys, list) else [keys] * count
-    each_value = values if isinstance(values, list) else [values] * count
-    start = 0
-    for pair, group in groupby(zip(each_key, each_value, strict=True)):
-        stop = start + sum(1 for _ in group)
-        yield start, stop, *pair
-        start = stop
-
-
-def _slice(batch: Batch, start: int, stop: int) -> Batch:
-    return replace(
-        batch,
-        keys=batch.keys[start:stop],
-        values=batch.values[start:stop],
-        offsets=batch.offsets[start:stop],
-        timestamps_ms=batch.timestamps_ms[start:stop],
-        headers=batch.headers[start:stop],
-    )
-
-
-def _by_topic(batch: Batch) -> Iterator[Batch]:
-    """The batch split where its topic changes."""
-    if not batch.values:
-        return
-    if not batch.topics:
-        yield batch
-        return
-    start = 0
-    for topic, group in groupby(batch.topics):
-        stop = start + sum(1 for _ in group)
-        part = batch if stop - start == len(batch.values) else _slice(batch, start, stop)
-        yield replace(part, topic=topic, topics=())
-        start = stop

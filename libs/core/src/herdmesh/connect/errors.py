@@ -10,6 +10,7 @@ Owns the exception classes only. Does not decide what a caller does with them (t
     +-- JavaRuntimeError             what Java itself raises: NullPointerError, IllegalArgumentError, ...
     +-- ConfigError                  a configuration value that cannot be used; carries the key
     +-- SerializationError           a codec that cannot be set up or used
+    +-- RecordTooLargeError          a record that Kafka does not take for its size
     +-- RecordError                  a record that failed in a chain; carries stage, step and coordinates
 
 Invariant: every error that a user's configuration can cause carries the key to change.
@@ -90,6 +91,12 @@ class SerializationError(ConnectError):
     java_class = "org.apache.kafka.common.errors.SerializationException"
 
 
+class RecordTooLargeError(ConnectError):
+    """A record that Kafka does not take for its size (Java: `RecordTooLargeException`)."""
+
+    java_class = "org.apache.kafka.common.errors.RecordTooLargeException"
+
+
 class ConfigError(ConnectError):
     """A configuration that cannot be used (Java: `ConfigException`).
 
@@ -138,6 +145,15 @@ class RecordError(ConnectError):
         self.partition = partition
         self.offset = offset
         self.cause = cause
+
+
+def class_name_of(error: BaseException) -> str:
+    """The class an error is known by outside: Java's where it stands for one, else Python's full name."""
+    java_class = getattr(error, "java_class", None)
+    if java_class is not None:
+        return java_class
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _java_text(value: object) -> str:

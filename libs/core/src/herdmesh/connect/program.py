@@ -46,7 +46,7 @@ class Halted(Exception):
 
 
 class _Stop(Exception):
-    """How a loop's own code says that it halted: place, kept places and output columns."""
+    """How a loop's own code says that it halted: error, place, kept places and output columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Loop:
         try:
             return self.until(batch)
         except Halted as halted:
-            raise halted.error
+            raise halted.error from halted.error.__cause__
 
     def until(self, batch: Batch) -> Batch:
         """The batch with the steps done. Raises Halted at the first record that cannot be taken."""
@@ -148,16 +148,15 @@ class Loop:
         try:
             kept, *columns = self._run(batch.topic, batch.partition, keys, batch.values, offsets, timestamps, headers)
         except _Stop as stop:
-            place, kept, *columns = stop.args
-            assert stop.__cause__ is not None
-            raise Halted(place, self._made(batch, place, kept, columns), stop.__cause__) from stop.__cause__
+            error, place, kept, *columns = stop.args
+            raise Halted(place, self._made(batch, place, kept, columns), error) from error
         return self._made(batch, count, kept, columns)
 
     def _made(self, batch: Batch, count: int, kept: list[int] | None, columns: Sequence[Any]) -> Batch:
         """The batch of what the first `count` records became."""
-        made = dict(zip(self._out, columns, strict=True))
+        made: dict[Column | None, Any] = dict(zip(self._out, columns, strict=True))
 
-        def column(name: Column, given: Sequence[Any]) -> Sequence[Any]:
+        def column(name: Column | None, given: Sequence[Any]) -> Sequence[Any]:
             if name in made:
                 return made[name]
             if kept is not None and given and len(kept) != len(given):
@@ -169,7 +168,7 @@ class Loop:
             batch.topic, batch.partition,
             column("key", batch.keys), column("value", batch.values), column("offset", batch.offsets),
             column("timestamp", batch.timestamps_ms), self.shape.key, self.shape.value,
-            column("headers", batch.headers), column("topic", ()),
+            column("headers", batch.headers), column("topic", ()), column(None, batch.places),
         )  # fmt: skip
 
     def _emit_loop(self, code: Code, body: Code) -> None:
@@ -185,7 +184,7 @@ class Loop:
                 self._emit_records(code, body)
             with code.block("except Exception as error"):
                 place = f"len(values) - {code.bind(length_hint)}(rest) - 1"
-                code.line(f"raise {code.bind(_Stop)}({place}, {', '.join(columns)}) from error")
+                code.line(f"raise {code.bind(_Stop)}(error, {place}, {', '.join(columns)}) from error")
             code.line(f"return {', '.join(columns)},")
 
     def _emit_records(self, code: Code, body: Code) -> None:
