@@ -427,9 +427,12 @@ async def running_mesh(
     if broker is not None:
         # the shared broker allows it, and what stores do while nobody writes is measured elsewhere
         env["HERDMESH_ELECTION_SESSION_TIMEOUT_MS"] = "1500"
-    failpoints = {
+    worker_env = {
         "HERDMESH_FAILPOINTS": f"@{data_dir / 'failpoints'}",
         "HERDMESH_FAILPOINT_LOG": str(data_dir / "failpoints.log"),
+        "HERDMESH_WORKER_PROPERTIES": (
+            "config.providers=file,config.providers.file.class=File,config.providers.file.param.ttl.ms=1000"
+        ),
     }
     settings = StackSettings(
         data_dir,
@@ -438,7 +441,7 @@ async def running_mesh(
         store_replicas,
         usual_ports=False,
         service_env=env,
-        worker_env=failpoints | ({} if slots is None else {"HERDMESH_SLOTS": str(slots)}),
+        worker_env=worker_env | ({} if slots is None else {"HERDMESH_SLOTS": str(slots)}),
         broker=broker,
     )
     mesh = Mesh(Stack(settings))

@@ -72,6 +72,14 @@ def test_an_unknown_class_lists_the_known_ones(world: World) -> None:
     )
 
 
+def test_a_class_that_only_workers_could_know_is_to_be_written_out(world: World) -> None:
+    with pytest.raises(InvalidConfig) as refused:
+        world.ask(CreateConnector("a", {"connector.class": "${env:SINK}"}))
+    (violation,) = refused.value.violations
+    assert violation.field == "connector.class"
+    assert violation.message.startswith("${env:SINK} is a reference: ")
+
+
 def test_an_unknown_class_may_belong_to_a_worker_still_to_come(world: World) -> None:
     world.ask(CreateConnector("a", sink()))
     world.kill_herder()

@@ -41,7 +41,10 @@ def states(world: World, name: str) -> list[RunState]:
 
 def test_create_runs_connector_then_tasks(world: World) -> None:
     written = world.ask(CreateConnector("c", sink(2)))
-    assert written == Written("c", written.revision if isinstance(written, Written) else None, created=True)
+    assert isinstance(written, Written)
+    assert (written.name, written.created) == ("c", True)
+    assert written.revision is not None
+    assert written.validation is not None, "what the worker warned of is told"
     assert states(world, "c") == [RunState.RUNNING] * 3
     assert world.placed() == {"w1": 1, "w2": 1}
     # Fencing comes before the first start too: the count is durable before a task may run.

@@ -101,6 +101,9 @@ def test_the_shortest_ttl_counts() -> None:
     providers = ConfigProviders({"a": Known({"k": "v"}, 500), "b": Known({"k": "v"}, 20), "c": Known({"k": "v"}, -1)})
     assert providers.resolve({"x": "${a:k}${b:k}${c:k}"}).ttl_ms == 20
     assert providers.resolve({"x": "${c:k}"}).ttl_ms is None
+    given = ConfigProviders({"a": Known({"k": "v"}), "b": Known({"k": "v"}, 90)}, {"a": 70, "b": 10})
+    assert given.resolve({"x": "${a:k}"}).ttl_ms == 70, "as the worker says"
+    assert given.resolve({"x": "${b:k}"}).ttl_ms == 90, "the provider knows better"
 
 
 def test_what_an_authors_code_returns_is_stored_with_references() -> None:
@@ -128,6 +131,10 @@ def test_a_worker_that_names_no_usable_provider_is_told_which_property() -> None
                 "config.providers.x.param.allowed.paths": "rel",
             },
             "config.providers.x.param.allowed.paths",
+        ),
+        (
+            {"config.providers": "x", "config.providers.x.class": "File", "config.providers.x.param.ttl.ms": "1m"},
+            "config.providers.x.param.ttl.ms",
         ),
     ):
         with pytest.raises(ConfigError) as raised:

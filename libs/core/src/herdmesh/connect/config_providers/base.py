@@ -21,7 +21,10 @@ class ConfigProvider(ABC):
     """Looks values up. One instance serves all of a worker's configs, in several threads."""
 
     def configure(self, params: Mapping[str, str]) -> None:  # noqa: B027 - a provider may have no params
-        """Take `config.providers.<name>.param.*`, stripped. Raises ConfigError whose `field` is the param's name."""
+        """Take `config.providers.<name>.param.*`, stripped (`ttl.ms` needs no care of the provider).
+
+        Raises ConfigError whose `field` is the param's name.
+        """
 
     @abstractmethod
     def get(self, path: str, keys: frozenset[str]) -> ConfigData:

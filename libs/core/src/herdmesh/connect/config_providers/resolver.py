@@ -22,6 +22,7 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.redaction import LENGTH_MIN, keep_secret, redacted
 
 PROVIDERS = "config.providers"
+TTL_MS = "ttl.ms"
 _REFERENCE = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
 
 Properties = dict[str, str | None]
@@ -73,14 +74,17 @@ class Resolved:
 class ConfigProviders:
     """The providers that a worker's properties name. Safe in several threads as far as the providers are."""
 
-    def __init__(self, providers: Mapping[str, ConfigProvider]) -> None:
+    def __init__(self, providers: Mapping[str, ConfigProvider], ttls_ms: Mapping[str, int] | None = None) -> None:
+        """`ttls_ms`: by provider, how long what it finds is good for where it does not say so itself."""
         self._providers = dict(providers)
+        self._ttls_ms = dict(ttls_ms or {})
 
     @classmethod
     def of(cls, worker: RawConfig) -> ConfigProviders:
         """Make and configure them. Raises ConfigError whose `field` is the worker's property."""
         names = [name for name in str(worker.get(PROVIDERS) or "").split(",") if name]
-        return cls({name: _made(name, worker) for name in names})
+        ttls_ms = {name: ttl_ms for name in names if (ttl_ms := _ttl_ms(name, worker)) is not None}
+        return cls({name: _made(name, worker) for name in names}, ttls_ms)
 
     def close(self) -> None:
         """Give all up."""
@@ -105,8 +109,9 @@ class ConfigProviders:
         for (provider, path), keys in wanted.items():
             data = self._get(provider, path, keys)
             values |= {Reference(provider, path, key): data.data[key] for key in keys}
-            if data.ttl_ms is not None and data.ttl_ms >= 0:
-                ttls.append(data.ttl_ms)
+            ttl_ms = self._ttls_ms.get(provider) if data.ttl_ms is None else data.ttl_ms
+            if ttl_ms is not None and ttl_ms >= 0:
+                ttls.append(ttl_ms)
         resolved = {name: None if value is None else _replaced(value, values) for name, value in raw.items()}
         secrets = frozenset(values.values()) | {
             value for name, value in resolved.items() if value is not None and value != raw[name]
@@ -150,6 +155,15 @@ def _references(value: str | None) -> Iterable[Reference]:
 
 def _replaced(value: str, values: Mapping[Reference, str]) -> str:
     return _REFERENCE.sub(lambda match: values[Reference(match[1], match[2] or "", match[3])], value)
+
+
+def _ttl_ms(name: str, worker: RawConfig) -> int | None:
+    """The param of every provider that Java's have not: without it nobody would look at a file again."""
+    full = f"{PROVIDERS}.{name}.param.{TTL_MS}"
+    text = str(worker.get(full) or "").strip()
+    if text and not text.isdecimal():
+        raise ConfigError.for_value(full, text, "must be a number of milliseconds, 0 or more", fix="60000")
+    return int(text) if text else None
 
 
 def _made(name: str, worker: RawConfig) -> ConfigProvider:
