@@ -15,7 +15,9 @@ from herdmesh.api.common.v1 import connector_pb2 as common
 from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.cli.client import HerderClient
 from herdmesh.connect import offsets_file
+from herdmesh.rpc import tracing
 from herdmesh.rpc.client import connect
+from tests.support.collector import Collector, collector
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.standalone import WAIT_S, herd_run, until_lines, write_samples
 
@@ -61,6 +63,24 @@ def _log_in(guarded: GuardedBroker, topic: str, worker: Path) -> None:
     worker.write_text(f"{text}security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={jaas}\n")
 
 
+def _one_trace_from_the_call_to_the_batch(exported: Collector, traceparent: str) -> None:
+    _, trace, caller, _ = traceparent.split("-")
+    exported.until("a span of a batch and of its run", lambda: {"batch", "run"} <= exported.of_trace(trace).keys())
+    by_id = {span.id: span for span in exported.spans}
+    batch = exported.of_trace(trace)["batch"]
+    assert batch.attributes["herdmesh.connector"] in (SOURCE, SINK)
+    assert batch.attributes["herdmesh.task"] == 0
+    run = by_id[batch.parent]
+    assert (run.name, run.attributes["herdmesh.run_id"]) == ("run", batch.attributes["herdmesh.run_id"])
+    call = by_id[run.parent]
+    assert call.name == "/herdmesh.api.herder.v1.ConnectorService/CreateConnector"
+    assert by_id[call.parent].parent == caller, "the client's own span is the call's parent"
+    writes = [span for span in exported.spans if span.trace == trace and span.name.endswith("/PutConnectorConfig")]
+    assert {by_id[span.parent].id for span in writes} >= {call.id}, "the write is a part of the call"
+    lag, counts = "herdmesh_task_lag_records", "kafka_connect_source_task_metrics_source_record_write_total"
+    exported.until("metrics of tasks", lambda: {lag, counts} <= exported.metrics)
+
+
 def test_connects_samples_run_and_go_on_after_a_kill(
     guarded: GuardedBroker, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -68,9 +88,15 @@ def test_connects_samples_run_and_go_on_after_a_kill(
     files = write_samples(tmp_path, guarded.bootstrap, topic)
     source, sink, offsets = tmp_path / "test.txt", tmp_path / "test.sink.txt", tmp_path / "connect.offsets"
     source.write_text("".join(f"line {number}\n" for number in range(100)))
-    with herd_run(tmp_path, files) as first:
+    traceparent = tracing.new_traceparent()
+    traced = {"TRACEPARENT": traceparent, "OTEL_BSP_SCHEDULE_DELAY": "100", "OTEL_METRIC_EXPORT_INTERVAL": "500"}
+    with (
+        collector() as exported,
+        herd_run(tmp_path, files, **traced, OTEL_EXPORTER_OTLP_ENDPOINT=exported.endpoint) as first,
+    ):
         first.until_running(SOURCE, SINK)
         until_lines(sink, 100)
+        _one_trace_from_the_call_to_the_batch(exported, traceparent)
         with source.open("a") as more:
             more.writelines(f"line {number}\n" for number in range(100, 200))
         until_lines(sink, 200)

@@ -106,3 +106,14 @@ def test_runs_take_over_what_was_changed(here: Loggers) -> None:
     loggers.apply({**changed, "root": logging.ERROR})
     assert logging.getLogger(FOO).level == logging.DEBUG
     assert logging.getLogger().level == logging.ERROR
+
+
+def test_the_kafka_clients_of_runs_have_loggers_before_any_run(here: Loggers) -> None:
+    """`herd set-logger` refuses a name that no worker has."""
+    import herdmesh.worker.effects.commands  # noqa: F401 - what every worker imports
+
+    assert [entry.logger for entry in here.listed("librdkafka.")] == [
+        "librdkafka.admin",
+        "librdkafka.consumer",
+        "librdkafka.producer",
+    ]

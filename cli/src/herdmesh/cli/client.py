@@ -87,7 +87,9 @@ class HerderClient:
         self._search = LeaderSearch(addresses)
         self._configured = addresses
         self._patience_s = patience_s
-        self._caller = (("herdmesh-caller", _who()), *_trace())
+        self._traceparent = _traceparent()
+        trace = ((tracing.TRACEPARENT_KEY, self._traceparent),) if self._traceparent else ()
+        self._caller = (("herdmesh-caller", _who()), *trace)
         # one channel per herder ever followed: closing one would cancel other calls still on it
         self._channels: dict[str, grpc.aio.Channel] = {}
 
@@ -118,7 +120,8 @@ class HerderClient:
             address = self._search.address
             stub = self._stub(address)
             try:
-                answer = pick(stub)(request, timeout=timeout_s, metadata=self._caller)
+                with tracing.within(self._traceparent):
+                    answer = pick(stub)(request, timeout=timeout_s, metadata=self._caller)
                 reply = await self._while_alive(stub, answer)
                 if isinstance(reply, admin.GetClusterResponse):
                     _must_be_the_leaders(reply)
@@ -211,10 +214,10 @@ def _who() -> str:
     return f"{user}@{socket.gethostname()}".encode("ascii", "replace").decode()
 
 
-def _trace() -> tuple[tuple[str, str], ...]:
+def _traceparent() -> str:
     """The trace that the environment names (`herd --trace` begins one), for the herder to go on with."""
-    traceparent = os.environ.get(tracing.TRACEPARENT_ENV, "")
-    return ((tracing.TRACEPARENT_KEY, traceparent),) if tracing.is_traceparent(traceparent) else ()
+    named = os.environ.get(tracing.TRACEPARENT_ENV, "")
+    return named if tracing.is_traceparent(named) else ""
 
 
 def _must_be_the_leaders(reply: admin.GetClusterResponse) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.engine.contract import ErrorClass, PartitionProgress, Progress, RunEnd
+from herdmesh.engine.contract import ErrorClass, ErrorCounts, PartitionProgress, Progress, RunEnd
 from herdmesh.engine.measures import LATENCY_BOUNDS_MS, Latency, Measures, Spread
 from herdmesh.rpc.telemetry import Buckets
 from herdmesh.worker.metrics import collector
@@ -186,6 +186,24 @@ def test_failed_commits_are_a_part_of_all(world: World) -> None:
     found = world.series()
     assert found[ANY + "offset_commit_failure_percentage"] == 0.75
     assert found["herdmesh_task_offset_commit_failures_total"] == 3
+
+
+def test_errors_are_those_of_all_runs(world: World) -> None:
+    first = world.start()
+    for failures in (1, 2):
+        counts = ErrorCounts(failures=failures, errors=1, skipped=1, last_error_ms=70)
+        world.handle(events.RunProgress(first, Progress(5, 5, errors=counts)))
+    world.handle(events.RunFailed(first, FAILED))
+    world.handle(events.RunEnded(first))
+    world.stop(1)
+    second = world.start(generation=2)
+    world.handle(events.RunProgress(second, Progress(1, 1, errors=ErrorCounts(failures=4, last_error_ms=60))))
+    found = world.series()
+    name = "kafka_connect_task_error_metrics_"
+    assert found[name + "total_record_failures"] == 6
+    assert found[name + "total_record_errors"] == found[name + "total_records_skipped"] == 1
+    assert found[name + "last_error_timestamp"] == 70
+    assert found[name + "deadletterqueue_produce_requests"] == 0
 
 
 def test_the_worker_counts_what_it_holds_and_how_starts_went(world: World) -> None:

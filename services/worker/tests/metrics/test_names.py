@@ -25,6 +25,8 @@ CONNECTS = {
     "task-startup-success-percentage task-startup-failure-total task-startup-failure-percentage "
     "connector-total-task-count connector-running-task-count connector-paused-task-count connector-failed-task-count "
     "connector-unassigned-task-count connector-destroyed-task-count connector-restarting-task-count",
+    "task-error-metrics": "total-record-failures total-record-errors total-records-skipped total-retries "
+    "total-errors-logged deadletterqueue-produce-requests deadletterqueue-produce-failures last-error-timestamp",
     "app-info": "version commit-id start-time-ms",
 }
 

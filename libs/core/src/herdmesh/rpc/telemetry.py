@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, cast
 from wsgiref.simple_server import WSGIServer
 
 import structlog
@@ -114,16 +114,16 @@ class _Page(PrometheusMetricReader):
     """What the page reads, producers included."""
 
     def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> None:
-        receive: Any = super()._receive_metrics  # pyright: ignore[reportUnknownMemberType] - its **kwargs have no type
-        receive(_with_produced(metrics_data), timeout_millis, **kwargs)
+        untyped = cast(Any, super())  # its **kwargs have no type
+        untyped._receive_metrics(_with_produced(metrics_data), timeout_millis, **kwargs)
 
 
 class _Pushed(PeriodicExportingMetricReader):
     """What is exported every OTEL_METRIC_EXPORT_INTERVAL ms, producers included."""
 
     def _receive_metrics(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> None:
-        receive: Any = super()._receive_metrics  # pyright: ignore[reportUnknownMemberType] - its **kwargs have no type
-        receive(_with_produced(metrics_data), timeout_millis, **kwargs)
+        untyped = cast(Any, super())  # its **kwargs have no type
+        untyped._receive_metrics(_with_produced(metrics_data), timeout_millis, **kwargs)
 
 
 @functools.cache

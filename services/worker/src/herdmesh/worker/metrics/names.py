@@ -58,6 +58,7 @@ _Task = Definition[TaskMeter]
 _TASK_GROUP: Final = "connector-task-metrics"
 _SOURCE_GROUP: Final = "source-task-metrics"
 _SINK_GROUP: Final = "sink-task-metrics"
+_ERROR_GROUP: Final = "task-error-metrics"
 _WORKER_GROUP: Final = "connect-worker-metrics"
 
 
@@ -134,6 +135,18 @@ TASK_METRICS: Final[tuple[Definition[TaskMeter], ...]] = (
           lambda t, now: t.call_ms.mean(now), _SINK),
     _Task(_SINK_GROUP, "sink-record-lag-max", _GAUGE, "Records behind, of the partition that is furthest behind.",
           lambda t, _: max(t.lags(), default=None), _SINK),
+    _Task(_ERROR_GROUP, "total-record-failures", _GAUGE, "Attempts that failed, retries among them.",
+          lambda t, _: t.errors.failures),
+    _Task(_ERROR_GROUP, "total-record-errors", _GAUGE, "Operations that ended failed.", lambda t, _: t.errors.errors),
+    _Task(_ERROR_GROUP, "total-records-skipped", _GAUGE, "Records given up.", lambda t, _: t.errors.skipped),
+    _Task(_ERROR_GROUP, "total-retries", _GAUGE, "Attempts made again.", lambda t, _: t.errors.retries),
+    _Task(_ERROR_GROUP, "total-errors-logged", _GAUGE, "Failures written to the log.", lambda t, _: t.errors.logged),
+    _Task(_ERROR_GROUP, "deadletterqueue-produce-requests", _GAUGE, "Records sent to the dead letter queue.",
+          lambda t, _: t.errors.dead_letters),
+    _Task(_ERROR_GROUP, "deadletterqueue-produce-failures", _GAUGE, "Of these, those that Kafka did not take.",
+          lambda t, _: t.errors.dead_letters_failed),
+    _Task(_ERROR_GROUP, "last-error-timestamp", _GAUGE, "Epoch time of the last failure in ms, 0 = none.",
+          lambda t, _: t.errors.last_error_ms),
     _Task("", "task_lag_records", _GAUGE, "Records behind, of all partitions: their ends less what is committed.",
           lambda t, _: sum(t.lags()) if t.lags() else None, _SINK),
     _Task("", "task_lag_age_ms", _GAUGE, "How old the lag is: 0 unless the task is paused or has failed.",

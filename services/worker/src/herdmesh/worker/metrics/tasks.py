@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from herdmesh.connect.connector import ConnectorKind
-from herdmesh.engine.contract import Progress
+from herdmesh.engine.contract import ErrorCounts, Progress
 from herdmesh.engine.measures import Latency
 from herdmesh.worker.metrics.windows import Window
 from herdmesh.worker.state.model import RunState, UnitId
@@ -42,6 +42,7 @@ class TaskMeter:
         self.commit_counts = Window(now_s)
         self.active_now = 0
         self.latency = Latency()
+        self.errors = self._errors_before = ErrorCounts()
         self.progress = _NONE
         self.measured_s: float | None = None
         self.in_run = False
@@ -57,6 +58,7 @@ class TaskMeter:
     def begun(self, run_id: str) -> None:
         """A run was submitted."""
         self._run_id, self._told, self.in_run = run_id, _NONE, True
+        self._errors_before = self.errors
         self.runs += 1
 
     def ended(self) -> None:
@@ -73,6 +75,7 @@ class TaskMeter:
         self.records_in += taken
         self.records_out += given
         self.records_dropped += progress.records_dropped - before.records_dropped
+        self.errors = self._errors_before + progress.errors
         self.reads.count(taken, now_s)
         self.sends.count(given, now_s)
         new = progress.measures
