@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.connect import offsets_topic
+from herdmesh.engine import pulse
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, offset_of, retried
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
@@ -62,6 +63,7 @@ class Beyond:
             consumer.assign([TopicPartition(self._topic, number, offset) for number, offset in stable.items()])
             deadline_s = time.monotonic() + RETRY_TIMEOUT_S
             while waiting:
+                pulse.moved()
                 for message in consumer.consume(_BATCH_RECORDS_MAX, _POLL_S):
                     error, number, offset = message.error(), message.partition(), message.offset()
                     assert number is not None

@@ -25,7 +25,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-expo
 
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ManifestRecord
-from herdmesh.engine import clients
+from herdmesh.engine import clients, pulse
 from herdmesh.engine.contract import ErrorClass, RunSpec, TaskSetClaim
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.settings import access_of
@@ -139,6 +139,7 @@ def _newest(spec: RunSpec, claim: TaskSetClaim, end: int, consumer: Consumer) ->
     try:
         deadline_s = time.monotonic() + _TIMEOUT_S
         while time.monotonic() < deadline_s:
+            pulse.moved()
             first = consumer.consume(_BATCH, 0) or [consumer.poll(_POLL_S)]
             for message in filter(None, first):
                 if message.error() is not None:

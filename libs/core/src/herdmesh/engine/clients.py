@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.errors import ConfigError
+from herdmesh.engine import pulse
 from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.failure import note_error
 from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
@@ -118,6 +119,18 @@ def producer(
     return _made(Producer, "producer", config)
 
 
+def dead_letter_producer(spec: RunSpec, overrides: ClientConfig) -> Producer:
+    """The producer of a sink task's dead letters: idempotent, and outside of any transaction."""
+    defaults: ClientConfig = {
+        "bootstrap.servers": spec.bootstrap_servers,
+        "client.id": f"connector-dlq-producer-{spec.connector}-{spec.task}",
+        "linger.ms": 5,
+        **RECONNECT,
+    }
+    fixed: ClientConfig = {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
+    return _made(Producer, "producer", {**defaults, **overrides, **fixed})
+
+
 def admin(spec: RunSpec, access: ClientConfig) -> AdminClient:
     """A client for questions about groups and topics. `access`: how it logs in and encrypts."""
     config: ClientConfig = {
@@ -202,4 +215,5 @@ def retried(call: Callable[[], T], *, also: int | None = None) -> T:
             transient = isinstance(cause, KafkaError) and (cause.code() in _TRANSIENT or cause.code() == also)
             if not transient or time.monotonic() >= deadline:
                 raise
+            pulse.moved()
             time.sleep(_RETRY_PAUSE_S)

@@ -91,6 +91,8 @@ class RunSpec:
     """Defaults of the worker: `key.converter`, `value.converter`, `offset.flush.interval.ms`, ..."""
     linger_ms: int = 5_000
     """A run ends after so long without a record."""
+    poll_interval_max_ms: int = 300_000
+    """A run whose loop stands still for so long is killed (`max.poll.interval.ms`)."""
     continuous: bool = False
     """True = a quiet run goes on (`herdmesh.trigger=continuous`)."""
     has_committed: bool = False
@@ -117,8 +119,8 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """The most the task may take, of what the connector is limited to (`herdmesh.rate.*`); 0 = its equal part, as in the
-    beginning. Without effect on what the connector does not limit."""
+    """The most the task may take, of what the connector is limited to (`herdmesh.rate.*`); 0 = its equal part, as in
+    the beginning. Without effect on what the connector does not limit."""
 
     records_per_second: float = 0.0
     bytes_per_second: float = 0.0
@@ -157,6 +159,39 @@ class RateUse:
     """It is held back: it takes all that it may."""
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorCounts:
+    """Records that failed (reference data-model 6.6)."""
+
+    failures: int = 0
+    """Attempts that failed, those that were tried again among them."""
+    errors: int = 0
+    """Operations that ended failed."""
+    skipped: int = 0
+    """Records given up."""
+    retries: int = 0
+    logged: int = 0
+    """Failures written to the log."""
+    dead_letters: int = 0
+    """Records put on their way to the dead letter queue."""
+    dead_letters_failed: int = 0
+    """Of these, those Kafka did not take."""
+    last_error_ms: int = 0
+    """Epoch time of the last failure, 0 = none."""
+
+    def __add__(self, other: ErrorCounts) -> ErrorCounts:
+        return ErrorCounts(
+            self.failures + other.failures,
+            self.errors + other.errors,
+            self.skipped + other.skipped,
+            self.retries + other.retries,
+            self.logged + other.logged,
+            self.dead_letters + other.dead_letters,
+            self.dead_letters_failed + other.dead_letters_failed,
+            max(self.last_error_ms, other.last_error_ms),
+        )
+
+
 PRODUCED_MAX = 1_000
 """Topics of a source that its progress names at most: it is sent several times a second."""
 
@@ -170,7 +205,7 @@ class Progress:
     records_out: int = 0
     """Records given to the sink's task, or acknowledged by Kafka."""
     records_dropped: int = 0
-    """Records a transformation dropped."""
+    """Records a transformation dropped, or that failed and were given up."""
     partitions: tuple[PartitionProgress, ...] = ()
     """The partitions a sink task owns, sorted; empty for a source."""
     records_per_second: float = 0.0
@@ -184,6 +219,8 @@ class Progress:
     sink."""
     config_offset: int | None = None
     """Up to there the config topic says nothing against the task set; None = nobody looked."""
+    errors: ErrorCounts = ErrorCounts()
+    """Records that failed."""
     records_rate: RateUse | None = None
     """What it does with the limit of records; None = there is none."""
     bytes_rate: RateUse | None = None

@@ -17,6 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
+from herdmesh.engine import pulse
 from herdmesh.engine.clients import RETRY_TIMEOUT_S, retried
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed, TaskFenced
@@ -123,6 +124,7 @@ class Fence:
                 if is_fenced(cause):
                     raise TaskFenced(f"another owner has taken over {self._transactional_id}: {cause.str()}") from error
                 if cause.retriable() and time.monotonic() < deadline:
+                    pulse.moved()
                     continue
                 if cause.retriable() or cause.txn_requires_abort():
                     raise TaskFailed(f"{doing} did not succeed: {cause.str()}", ErrorClass.RETRIABLE) from error

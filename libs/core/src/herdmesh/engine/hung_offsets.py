@@ -21,7 +21,7 @@ from typing import NamedTuple
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from herdmesh.connect import offsets_topic
-from herdmesh.engine import clients
+from herdmesh.engine import clients, pulse
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung import java_partition
 
@@ -96,6 +96,7 @@ class OffsetsFinisher:
             consumer.assign([TopicPartition(STATE_TOPIC, number, OFFSET_BEGINNING)])
             deadline_s = time.monotonic() + _TIMEOUT_S
             while time.monotonic() < deadline_s:
+                pulse.moved()
                 for message in consumer.consume(_BATCH_RECORDS_MAX, _POLL_S):
                     error = message.error()
                     if error is None:

@@ -18,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.connect import offsets_topic
 from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.engine import pulse
 from herdmesh.engine.beyond import Beyond
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
 from herdmesh.engine.contract import ErrorClass
@@ -104,6 +105,7 @@ def _read_until(
     """Read until each partition ended at the wanted offset or behind it, or until the deadline; where they ended."""
     waiting, ended = set(wanted), dict[int, int]()
     while waiting and time.monotonic() < deadline_s:
+        pulse.moved()
         for message in consumer.consume(_BATCH_RECORDS_MAX, _POLL_S):
             error, number, offset = message.error(), message.partition(), message.offset()
             if error is None:

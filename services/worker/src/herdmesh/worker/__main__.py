@@ -214,7 +214,7 @@ async def _close(effects: Effects, server: Server) -> None:
 
 
 def _limits(settings: WorkerSettings) -> Limits:
-    tasks = TaskLimits(settings.slots, settings.share_ms, settings.stop_timeout_ms)
+    tasks = TaskLimits(settings.slots, settings.share_ms, settings.stop_timeout_ms, settings.stalled_ms)
     return Limits(tasks, leave_timeout_ms=settings.leave_timeout_ms)
 
 

@@ -66,6 +66,11 @@ class WorkerSettings(ServiceSettings):
     )
     share_ms: int = Field(default=2_000, ge=0, description="how long a run goes on once another task waits")
     stop_timeout_ms: int = Field(default=5_000, ge=0, description="a run that takes longer to stop is killed")
+    stalled_ms: int = Field(
+        default=30_000,
+        ge=1_000,
+        description="a run that does nothing for so long is shown as STALLED; consumer.max.poll.interval.ms ends it",
+    )
     leave_timeout_ms: int = Field(default=10_000, ge=0, description="how long the herder may take to move all away")
     watch_interval_ms: int = Field(default=150, ge=10, description="how often idle sinks' partitions are looked at")
     spark_master: str = Field(default="", description="empty = local[slots]")

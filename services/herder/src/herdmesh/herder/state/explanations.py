@@ -56,7 +56,8 @@ def _held(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit, h
         next_ms = max(connector.generate_ms, connector.write_ms)
         again = f"; tried again in {_seconds(next_ms - mesh.now)}" if next_ms > mesh.now else ""
         return f"its tasks stay as they are: {connector.trouble}{again}"
-    return ""
+    stalled = any(condition.type == "STALLED" for condition in holds.noted(mesh, unit.id, hold))
+    return "its run does nothing: the connector's code or a call to Kafka does not return" if stalled else ""
 
 
 def _stopping(mesh: Mesh, entry: ConnectorEntry, unit: Unit, stray: Hold) -> str:

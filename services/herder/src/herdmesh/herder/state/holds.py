@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from herdmesh.herder.state.instructions import StartUnit, StopUnit
 from herdmesh.herder.state.mesh import Mesh
-from herdmesh.herder.state.model import Assignment, ConnectorEntry, RunState, TargetState, UnitId
+from herdmesh.herder.state.model import Assignment, Condition, ConnectorEntry, RunState, TargetState, UnitId
 from herdmesh.herder.state.policy import note_of, policy_of
 from herdmesh.herder.state.records import Connector, Generate, Hold, Member, Unit
 
@@ -60,6 +60,14 @@ def reported(mesh: Mesh, unit: UnitId) -> int:
     where the newer one has not dialled in yet. Java's generations count another group's life."""
     status = mesh.status_of(unit)
     return status.generation if status is not None and status.worker_incarnation else 0
+
+
+def noted(mesh: Mesh, unit: UnitId, hold: Hold) -> tuple[Condition, ...]:
+    """What the worker's status of this very claim says besides the state: STALLED, above all."""
+    status = mesh.status_of(unit)
+    if status is None or status.generation != hold.assignment.generation or status.state is not hold.state:
+        return ()
+    return status.conditions
 
 
 def target_of(entry: ConnectorEntry, unit: UnitId) -> TargetState:

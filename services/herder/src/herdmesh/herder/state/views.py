@@ -218,7 +218,7 @@ def _task_view(mesh: Mesh, connector: Connector, entry: ConnectorEntry, task: in
 
 def _held_view(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> UnitView:
     member = mesh.members.get(hold.worker_id)
-    conditions = _conditions(mesh, connector, unit)
+    conditions = (*holds.noted(mesh, unit.id, hold), *_conditions(mesh, connector, unit))
     state = hold.state
     if state is None:
         state = RunState.RESTARTING if unit.restarting else RunState.UNASSIGNED

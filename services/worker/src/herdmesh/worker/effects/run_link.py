@@ -3,14 +3,15 @@
 Owns the stream to the worker. Makes its channel only when used, that is after the fork. Invariants: a process that
 waits for its order costs no processor time; nothing the loop's thread calls ever blocks or raises for a broken line,
 but `store_offsets`, which must know; what waits to be sent is one progress (the latest wins), offsets to store, and one
-last word; a broken line becomes a `Stop`, because a run without a worker has nobody to work for.
+last word; a broken line becomes a `Stop`, because a run without a worker has nobody to work for. That the loop moves is
+told by the thread that sends, which does not need the loop's (`run_watch`).
 """
 
 from __future__ import annotations
 
-import faulthandler
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,15 +21,15 @@ import grpc
 import msgspec
 
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
+from herdmesh.engine import pulse
 from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, RunSpec, Share, Stop
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker import wire
+from herdmesh.worker.effects.run_watch import RunWatch
 from herdmesh.worker.errors import RunLost
 
 _LAST_WORD_TIMEOUT_S: Final = 5.0
 _STORE_TIMEOUT_S: Final = 30.0
-#: A run that was told to stop so long ago shows its stacks; a second before the worker gives it up (`stop_timeout_ms`).
-_STUCK_S: Final = 4.0
 _ENDED: Final = "the worker ended the stream"
 _OPTIONS: Final = (
     ("grpc.enable_http_proxy", 0),
@@ -57,6 +58,8 @@ class RunOrder:
     spec: RunSpec
     log_levels: Mapping[str, int] = field(default_factory=dict[str, int])
     """Levels of loggers that were changed in the worker, Python's numbers by name."""
+    stalled_ms: int = 30_000
+    """How long the loop may stand still before that is shown."""
 
     def to_wire(self) -> run_service_pb2.RunResponse:
         """As a message of the stream."""
@@ -82,6 +85,8 @@ class WorkerLink:
         self._stored: run_service_pb2.OffsetsStored | None = None
         self._broken: str | None = None
         self._order: run_service_pb2.RunOrder | None = None
+        self._watch: RunWatch | None = None
+        self._moved_ms = 0
         self._answered = threading.Event()
         self._over = threading.Event()
         self._commands: deque[Command] = deque()
@@ -93,18 +98,31 @@ class WorkerLink:
         return self
 
     def order(self) -> RunOrder | None:
-        """Wait for the order, however long it takes; None when the worker needs this process no more.
+        """Wait for the order, however long it takes; None when the worker needs this process no more. From here on the
+        loop is watched.
 
         Raises RunLost when the worker cannot be reached, or does not know this process.
         """
         self._answered.wait()
         if self._order is not None:
-            return RunOrder.from_wire(self._order)
+            order = RunOrder.from_wire(self._order)
+            self._watch_loop(order)
+            return order
         if self._broken != _ENDED:
             raise RunLost(f"the worker did not take the process: {self._broken}")
         return None
 
+    def _watch_loop(self, order: RunOrder) -> None:
+        self._moved_ms = _now_ms()
+        with self._changed:
+            self._watch = RunWatch(order.stalled_ms, order.spec.poll_interval_max_ms, time.monotonic())
+            if any(isinstance(command, Stop) for command in self._commands):
+                self._watch.told_to_stop()
+            self._changed.notify_all()
+
     def __exit__(self, *_: object) -> None:
+        if self._watch is not None:
+            self._watch.over()
         with self._changed:
             self._broken = self._broken or "closed"
             self._changed.notify_all()
@@ -121,6 +139,7 @@ class WorkerLink:
 
     def commands(self) -> Sequence[Command]:
         """What the worker said since the last call."""
+        pulse.moved()
         found: list[Command] = []
         while self._commands:
             found.append(self._commands.popleft())
@@ -148,7 +167,8 @@ class WorkerLink:
 
     def last_word(self, request: run_service_pb2.RunRequest) -> bool:
         """Send `finished` or `failed`, after what still waits. False when the worker did not take it in time."""
-        faulthandler.cancel_dump_traceback_later()
+        if self._watch is not None:
+            self._watch.over()
         with self._changed:
             self._last_word = request
             self._changed.notify_all()
@@ -162,12 +182,15 @@ class WorkerLink:
         yield run_service_pb2.RunRequest(hello=hello)
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._latest or self._to_store or self._last_word or self._broken)
+                if not (self._latest or self._to_store or self._last_word or self._broken):
+                    self._changed.wait(self._next_look_s())
                 if self._broken is not None:
                     return
                 progress, self._latest = self._latest, None
                 to_store, self._to_store = self._to_store, None
                 last_word = self._last_word
+            if (found := self._look()) is not None:
+                yield run_service_pb2.RunRequest(pulse=found)
             if progress is not None:
                 yield run_service_pb2.RunRequest(progress=wire.progress_to(progress))
             if to_store is not None:
@@ -175,6 +198,22 @@ class WorkerLink:
             if last_word is not None:
                 yield last_word
                 return
+
+    def _next_look_s(self) -> float | None:
+        """A process without an order looks at nothing, and wakes for nothing."""
+        return None if self._watch is None else self._watch.wait_s(time.monotonic())
+
+    def _look(self) -> run_service_pb2.RunPulse | None:
+        """What to say of the loop now; None = nothing."""
+        now_s = time.monotonic()
+        if self._watch is None or self._watch.wait_s(now_s) > 0:
+            return None
+        silent_ms = self._watch.look(now_s)
+        if silent_ms == 0:
+            self._moved_ms = _now_ms()
+        found = run_service_pb2.RunPulse(silent_ms=silent_ms)
+        found.moved_time.FromMilliseconds(self._moved_ms)
+        return found
 
     def _read(self, responses: Iterator[run_service_pb2.RunResponse]) -> None:
         why: str | None = None
@@ -199,9 +238,10 @@ class WorkerLink:
                 self._order = response.order
                 self._answered.set()
             case "stop":
-                self._commands.append(Stop(response.stop.reason))
-                # Where a run stands that does not hear it is told to the worker's log before the worker kills it.
-                faulthandler.dump_traceback_later(_STUCK_S)
+                with self._changed:
+                    self._commands.append(Stop(response.stop.reason))
+                    if self._watch is not None:
+                        self._watch.told_to_stop()
             case "rate":
                 self._commands.append(Rate(response.rate.records_per_second, response.rate.bytes_per_second))
             case "share":
@@ -212,3 +252,7 @@ class WorkerLink:
                     self._changed.notify_all()
             case _:
                 return
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

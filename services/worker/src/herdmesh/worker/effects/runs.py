@@ -119,7 +119,7 @@ class Runs:
             values = self._specs.values(unit)
             if values is not None and values.ttl_ms is not None:
                 await self._emit(events.ValuesResolved(unit, run_id, values.ttl_ms))
-            await self._processes.execute(line, RunOrder(spec, self._log_levels()))
+            await self._processes.execute(line, RunOrder(spec, self._log_levels(), self._specs.stalled_ms))
         except RunLost as lost:
             error = str(lost)
         except Exception as raised:  # noqa: BLE001 - an author's task_class may raise anything

@@ -16,6 +16,7 @@ import structlog
 from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import check_overrides, policy_of
 from herdmesh.connect.client_security import client_access
+from herdmesh.connect.client_settings import client_settings
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.connector import ConnectorKind, SourceConnector
 from herdmesh.connect.errors import ConfigError
@@ -29,6 +30,7 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _KNOWN_MAX: Final = 10_000
 LINGER_MS = "herdmesh.linger.ms"
+POLL_INTERVAL_MAX_MS = "max.poll.interval.ms"
 TRIGGER = "herdmesh.trigger"
 TRIGGERS = ("available", "continuous")
 
@@ -145,10 +147,16 @@ class RunSpecs:
             transactional_id=self.transactional_id(unit.connector, unit.task),
             worker_config=worker,
             linger_ms=self._linger_ms(config),
+            poll_interval_max_ms=_poll_interval_max_ms(config, worker),
             # Whom the idle watch cannot ask about, as it has the worker's login, looks for records itself.
             continuous=_continuous(config) or not watched,
             secrets=tuple(sorted(known.values.secrets | settings.worker_secrets())),
         )
+
+    @property
+    def stalled_ms(self) -> int:
+        """How long a run may do nothing before it is shown as STALLED."""
+        return self._settings.stalled_ms
 
     def values(self, unit: UnitId) -> Values | None:
         """What the unit's last run was given; None = no run of it is remembered."""
@@ -180,6 +188,15 @@ class RunSpecs:
 def _has_own_login(config: Properties, worker: Properties) -> bool:
     """True when the connector's consumer reaches the brokers otherwise than the worker's consumers do."""
     return client_access("consumer", worker, config).config != client_access("consumer", worker).config
+
+
+def _poll_interval_max_ms(config: Properties, worker: Properties) -> int:
+    text = client_settings("consumer", worker, config).engine.get(POLL_INTERVAL_MAX_MS, "300000")
+    if not text.isdecimal() or int(text) == 0:
+        field = f"consumer.override.{POLL_INTERVAL_MAX_MS}"
+        field = field if field in config else f"consumer.{POLL_INTERVAL_MAX_MS}"
+        raise ConfigError.for_value(field, text, "must be a number of milliseconds, 1 or more", fix="300000")
+    return int(text)
 
 
 def _continuous(config: Properties) -> bool:

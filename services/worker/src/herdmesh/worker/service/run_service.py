@@ -57,7 +57,8 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         line.opened = True
         reader = asyncio.create_task(self._read(requests, line), name=f"run {line.run_id} reader")
         try:
-            await self._emit(events.RunHello(line.run_id, first.hello.pid))
+            end_ms = given.order.spec.poll_interval_max_ms
+            await self._emit(events.RunHello(line.run_id, first.hello.pid, end_ms))
             yield given.order.to_wire()
             while (command := await line.next()) is not None:
                 yield command

@@ -140,6 +140,17 @@ class RunHello:
 
     run_id: str
     pid: int
+    silence_end_ms: int = 300_000
+    """A run that stands still for so long is ended (`max.poll.interval.ms`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunPulse:
+    """How long the run's loop has not moved, 0 = it moves; `moved_ms` is the epoch time at which it last did."""
+
+    run_id: str
+    silent_ms: int
+    moved_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +300,7 @@ Event = (
     Command
     | SessionClosed
     | RunHello
+    | RunPulse
     | RunProgress
     | RunFailed
     | RunFinished

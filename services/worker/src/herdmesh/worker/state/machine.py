@@ -135,8 +135,10 @@ class WorkerState:
 
     def _other(self, event: events.Event, now: float) -> list[Instruction]:
         match event:
-            case events.RunHello(run_id=run_id, pid=pid):
-                return self.tasks.run_hello(run_id, pid)
+            case events.RunHello(run_id=run_id, pid=pid, silence_end_ms=end_ms):
+                return self.tasks.run_hello(run_id, pid, end_ms, now)
+            case events.RunPulse(run_id=run_id, silent_ms=silent_ms, moved_ms=moved_ms):
+                return self.tasks.run_pulse(run_id, silent_ms, moved_ms, now)
             case events.RunProgress(run_id=run_id, progress=progress):
                 return self.tasks.run_progress(run_id, progress, now)
             case events.RunFailed(run_id=run_id, failure=failure):

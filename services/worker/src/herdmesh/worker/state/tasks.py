@@ -29,6 +29,7 @@ from herdmesh.worker.state.model import (
 from herdmesh.worker.state.progress import added, caught_up
 from herdmesh.worker.state.runs import Run
 from herdmesh.worker.state.slots import Queue, to_ask
+from herdmesh.worker.state.watchdog import Silence, Verdict
 
 _START_COUNTS_MAX = 10_000
 
@@ -42,6 +43,8 @@ class TaskLimits:
     """How long a run that has work may go on once another task waits for its slot."""
     stop_timeout_ms: int = 5_000
     """How long a run may take to commit and end before its process is killed."""
+    stalled_ms: int = 30_000
+    """How long a run may stand still before its task is STALLED; how long before it is ended the run's config says."""
     lost_runs_max: int = 3
     """So many runs in a row may be lost without a word before the task is FAILED."""
     lost_backoff_ms: int = 500
@@ -118,6 +121,8 @@ class Tasks:
         times = [task.retry_at for task in self._tasks.values() if task.retry_at is not None]
         runs = [task.run for task in self._by_run.values() if task.run is not None]
         times += [run.stop_by for run in runs if run.stop_by is not None and not run.cancelled]
+        stalled_s = self._limits.stalled_ms / 1000
+        times += [run.silence.deadline(stalled_s) for run in runs if run.is_watched and run.silence is not None]
         if self._held_until is not None:
             times.append(self._held_until)
         return min(times, default=None)
@@ -210,11 +215,12 @@ class Tasks:
 
     # --- runs
 
-    def run_hello(self, run_id: str, pid: int) -> list[Instruction]:
+    def run_hello(self, run_id: str, pid: int, silence_end_ms: int, now: float) -> list[Instruction]:
         """The process is there."""
         task = self._by_run.get(run_id)
         if task is not None and task.run is not None:
             task.run.pid = pid
+            task.run.silence = Silence(now, silence_end_ms)
             self._moved[task.unit] = None
             if task.phase is Phase.STARTING:
                 task.phase = Phase.RUNNING
@@ -232,7 +238,17 @@ class Tasks:
         rated = [] if task.run.took_over else self._tell_rate(task)
         task.run.took_over = True
         task.run.progress = progress
-        return [*self._progressed(task, task.run, progress), *rated, *self._ask_to_share(now)]
+        moved = self.run_pulse(run_id, 0, 0, now)
+        return [*self._progressed(task, task.run, progress), *moved, *rated, *self._ask_to_share(now)]
+
+    def run_pulse(self, run_id: str, silent_ms: int, moved_ms: int, now: float) -> list[Instruction]:
+        """The process said how long its loop has not moved; 0 = it does."""
+        task = self._by_run.get(run_id)
+        run = task.run if task is not None else None
+        if task is None or run is None or run.silence is None:
+            return []
+        verdict = run.silence.told(silent_ms, moved_ms, self._limits.stalled_ms / 1000, now)
+        return self._judged(task, run, run.silence, verdict) if run.is_watched else []
 
     def run_said_end(self, run_id: str, outcome: events.RunFinished | Failure) -> list[Instruction]:
         """The run said how it ends; what follows waits until its process is gone (`run_ended`)."""
@@ -252,6 +268,8 @@ class Tasks:
         run, task.run = task.run, None
         self._moved[task.unit] = None
         out = self._after_run(task, run, error, now)
+        if run.silence is not None and run.silence.stalled and self._tasks.get(task.unit) is task:
+            out = [*out, *self._say_condition(task)]
         return [*out, *self._fill_slots(now)]
 
     def has_work(self, unit: UnitId, idle_id: int, now: float) -> list[Instruction]:
@@ -285,13 +303,16 @@ class Tasks:
         return out
 
     def tick(self, now: float) -> list[Instruction]:
-        """Cancel runs that will not stop; start again what was lost."""
+        """Cancel runs that will not stop; notice those that stand still; start again what was lost."""
         out: list[Instruction] = []
         for run_id, task in list(self._by_run.items()):
             run = task.run
             if run is not None and run.stop_by is not None and run.stop_by <= now and not run.cancelled:
                 run.cancelled = True
                 out.append(instructions.CancelRun(run_id, "it did not stop in time"))
+            if run is not None and run.is_watched and run.silence is not None:
+                verdict = run.silence.look(self._limits.stalled_ms / 1000, now)
+                out += self._judged(task, run, run.silence, verdict)
         for task in list(self._tasks.values()):
             if task.retry_at is not None and task.retry_at <= now:
                 out += self._to_queued(task, now)
@@ -370,6 +391,23 @@ class Tasks:
             return []
         run.stop_by = now + self._limits.stop_timeout_ms / 1000
         return [instructions.StopRun(run.run_id, reason)]
+
+    def _judged(self, task: Task, run: Run, silence: Silence, verdict: Verdict) -> list[Instruction]:
+        match verdict:
+            case Verdict.SAME:
+                return []
+            case Verdict.MOVES | Verdict.STALLED:
+                return self._say_condition(task)
+            case Verdict.OVER:
+                run.cancelled = True
+                run.outcome = run.outcome or silence.failure()
+                task.phase = Phase.STOPPING
+                self._moved[task.unit] = None
+                return [instructions.CancelRun(run.run_id, silence.end_reason())]
+
+    def _say_condition(self, task: Task) -> list[Instruction]:
+        """Only of a task that is RUNNING: what else it is, it is whether a run of it stands still or not."""
+        return [self._status(task)] if task.state is RunState.RUNNING and not task.giving_up else []
 
     def _after_run(self, task: Task, run: Run, error: str | None, now: float) -> list[Instruction]:
         """Where a run's end leads. A failure of a run that was told to give up counts as its stop, as in Connect."""
@@ -484,8 +522,14 @@ class Tasks:
             task.spec.connector_config,
             task.failure,
             task.has_committed,
-            task.conditions,
+            self._conditions(task),
         )
+
+    def _conditions(self, task: Task) -> tuple[Condition, ...]:
+        silence = task.run.silence if task.run is not None else None
+        if silence is None or not silence.stalled or task.state is not RunState.RUNNING:
+            return task.conditions
+        return (*task.conditions, silence.condition(task.unit))
 
     def _report(self, task: Task) -> Instruction:
         return instructions.SendReport(task.unit, task.assignment, task.state, task.failure)
