@@ -90,7 +90,8 @@ def list_letters(
             print_json(found)
             return
         if not found:
-            out.print(f"no dead letters of [bold]{escape(name)}[/]{'' if replayed else ' are left'}")
+            left = "" if replayed else " are left"
+            out.print(f"no dead letters of [bold]{escape(name)}[/]{left}", soft_wrap=True)
             return
         out.print(_listed(found, wide=not brief, replayed=replayed))
         if more:
@@ -130,7 +131,7 @@ def show(
 def replay(
     name: NameArgument,
     places: Annotated[
-        list[str] | None, typer.Argument(metavar="[PARTITION:OFFSET]...", help="Put these back, all or none.")
+        list[str] | None, typer.Argument(metavar="PARTITION:OFFSET", help="Put these back, all or none.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Put back all that are there now.")] = False,
     files: Annotated[
@@ -254,12 +255,13 @@ def _listed(found: Iterable[Json], *, wide: bool, replayed: bool) -> Any:
     if replayed:
         columns.append("PUT BACK")
     rows: list[list[str]] = []
+    now = datetime.now(UTC)
     for one in found:
         error, message = one["error"], one["error"]["message"] or "-"
         exception = error["exception"] or "-"
         cells = {
             "LETTER": one["letter"],
-            "TIME": one["time"] or "-",
+            "TIME": _time(one["time"], now, wide=wide),
             "STAGE": error["stage"] or "-",
             "ERROR": exception if wide else exception.rpartition(".")[2],
             "TASK": "-" if one["task"] is None else str(one["task"]),
@@ -270,7 +272,18 @@ def _listed(found: Iterable[Json], *, wide: bool, replayed: bool) -> Any:
             "PUT BACK": "yes" if one["replayed"] else "",
         }
         rows.append([escape(cells[column]) for column in columns])
-    return table(None, columns, rows, () if wide else ("MESSAGE",))
+    return table(None, columns, rows, () if wide else ("ORIGINAL", "MESSAGE"))
+
+
+def _time(text: str | None, now: datetime, *, wide: bool) -> str:
+    """`2026-11-22 08:00:00`; in a narrow list only the time when it is of today, else only the date."""
+    if text is None:
+        return "-"
+    date, _, time = text.removesuffix("Z").partition("T")
+    time = time.partition(".")[0]
+    if wide:
+        return f"{date} {time}"
+    return time if date == now.date().isoformat() else date
 
 
 def _original(one: Json) -> str:
@@ -337,9 +350,9 @@ def _print_replayed(done: Json) -> None:
         topics[one["topic"]] = topics.get(one["topic"], 0) + 1
         if done["dry_run"]:
             to = one["topic"] if one["partition"] is None else f"{one['topic']}-{one['partition']}"
-            out.print(f"{one['letter']} -> {escape(to)}")
+            out.print(f"{one['letter']} -> {escape(to)}", soft_wrap=True)
     where = ", ".join(f"{number:,} to {escape(topic)}" for topic, number in sorted(topics.items()))
     did = "would be put back" if done["dry_run"] else "put back"
-    out.print(f"{letters_text} of [bold]{name}[/] {did}{f': {where}' if where else ''}")
+    out.print(f"{letters_text} of [bold]{name}[/] {did}{f': {where}' if where else ''}", soft_wrap=True)
     for one in done["refused"]:
         err.print(f"  {one['letter']} not put back: {escape(one['reason'])}", soft_wrap=True)
