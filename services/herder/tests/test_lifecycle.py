@@ -270,3 +270,21 @@ def test_a_connector_resumed_before_its_worker_said_stopped_gets_its_tasks_back(
     view = world.herder.connector("c")
     assert view is not None
     assert [task.status.state for task in view.tasks] == [RunState.RUNNING, RunState.RUNNING]
+
+
+def test_a_pause_that_ends_after_its_worker_dialled_in_again_is_taken_back(world: World) -> None:
+    """A task that was told to pause is still RUNNING when its worker dials in again, and wanted so by then. Found by
+    tests/sim/mesh."""
+    world.ask(CreateConnector("c", sink(1)))
+    world.advance(1_000)
+    unit = UnitId("c", 0)
+    holder = next(one for one in world.workers.values() if unit in one.held)
+    world.hang_up(holder)
+    world.advance(1_000)
+    held = holder.held[unit]
+    held.target, held.state = TargetState.PAUSED, RunState.PAUSED
+    assert holder.session is not None
+    holder.say(ev.UnitReported(holder.session, unit, held.assignment, held.state))
+    world.advance(1_000)
+    assert held.state is RunState.RUNNING
+    assert states(world, "c") == [RunState.RUNNING] * 2

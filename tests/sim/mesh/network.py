@@ -96,8 +96,8 @@ class Network:
         life = caller.life
 
         def tell(result: Any, error: HerdmeshError | None) -> None:
-            if target is not None and not target.alive:
-                return
+            if (target is not None and not target.alive) or caller.life != life:
+                return  # nobody is left to answer, or to be answered: a process started since is another
             lost = self.unruly and self.rng.random() < self.loss / 2
             error = unreachable(target.name if target else "nobody") if lost else error
             name = target.name if target is not None else caller.name
