@@ -23,8 +23,10 @@ from typing import Any, cast
 
 from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin._resource import ResourceType
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ConfigRecord
@@ -194,6 +196,17 @@ class Kafka:
     def produce_ids(self, topic: str, ids: Iterable[int], **more: Any) -> None:
         """JSON objects with a field `id`."""
         self.produce(topic, (b'{"id":%d,"name":"n%d","email":"e@x"}' % (number, number) for number in ids), **more)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Give the topic that many partitions."""
+        self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
+
+    def partition_count(self, topic: str) -> int:
+        return len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions)
+
+    def topic_config(self, topic: str, name: str) -> str:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        return self.admin.describe_configs([resource])[resource].result()[name].value
 
     def committed(self, group: str, *partitions: PartitionId) -> list[int]:
         """Committed offsets, -1001 = none."""

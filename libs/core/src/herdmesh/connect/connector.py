@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import repeat
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.data import ConnectRecord, Header
@@ -119,6 +119,28 @@ class SinkConnector(Connector):
         return False
 
 
+class ErrantRecordReporter(Protocol):
+    """Takes records that a sink task was given and cannot write (Java: `ErrantRecordReporter`, KIP-610)."""
+
+    def report(self, batch: SinkBatch, index: int, error: BaseException) -> None:
+        """Give one record up: it is counted, logged and put into the dead letter queue, as the connector is configured
+        (`errors.*`). The offset is not committed before the dead letter is safe, so there is nothing to wait for.
+
+        Called from within `put`, `flush` or `stage`, for a batch that `put` was given.
+
+        Args:
+            batch: as `put` was given it.
+            index: place of the record in its columns.
+            error: why; its class and message go along.
+
+        Raises:
+            RecordError: with `errors.tolerance=none`, after all that. The run ends then, also when the task catches it.
+            IndexError: there is no such place.
+            ValueError: a batch of the task's own making.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class TaskContext:
     """Who a task is."""
@@ -130,6 +152,8 @@ class TaskContext:
     """The consumer group that keeps the connector's offsets and manifests; shared by its tasks."""
     run_id: str
     """Unique among all runs ever."""
+    reporter: ErrantRecordReporter | None = None
+    """Of sink tasks, when the connector has a dead letter queue or logs its errors; None = raise what is wrong."""
 
 
 @dataclass(slots=True)
@@ -156,6 +180,8 @@ class SinkBatch:
     value_schema: Schema | None = None
     original_topic: str = ""
     """The topic the records were read from, which `partition` and the offsets belong to."""
+    originals: Sequence[Any] = field(default=(), repr=False)
+    """The records as they were read, for `ErrantRecordReporter`; empty when there is none."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -273,6 +299,9 @@ class SourceTaskContext:
     run_id: str
     committed_offset: Callable[[Mapping[str, Any] | None], Mapping[str, Any] | None]
     """The committed offset of a source partition, None = none."""
+    poll_records_max: Callable[[], int] = lambda: 10_000
+    """How many records the next `poll` had better return at most. A rate limit is felt evenly when it does: what `poll`
+    returns is sent at once, however much it is, and made up for by a pause."""
 
 
 class SourceTask(ABC):

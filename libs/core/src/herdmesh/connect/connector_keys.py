@@ -12,7 +12,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Recommender, Type, Validator
+from herdmesh.connect.config import (
+    REQUIRED,
+    ConfigDef,
+    ConfigKey,
+    Importance,
+    RawConfig,
+    Recommender,
+    Type,
+    Validator,
+)
 from herdmesh.connect.validators import (
     at_least,
     distinct_values,
@@ -25,6 +34,7 @@ from herdmesh.connect.validators import (
     plugin_version,
     positive_or_broker_default,
     regex,
+    regexes,
     unique_aliases,
 )
 
@@ -154,6 +164,8 @@ _SINK_KEYS = (
                 "Regular expression giving topics to consume. Under the hood, the regex is compiled to a "
                 "<code>java.util.regex.Pattern</code>. Only one of topics or topics.regex should be specified.",
                 regex()),
+)  # fmt: skip
+_DEAD_LETTER_KEYS = (
     _errors.key(6, "errors.deadletterqueue.topic.name", Type.STRING, "", _MEDIUM, "MEDIUM",
                 "Dead Letter Queue Topic Name",
                 "The name of the topic to be used as the dead letter queue (DLQ) for messages that result in an "
@@ -206,22 +218,49 @@ _SOURCE_KEYS = (
 
 COMMON = ConfigDef(*_IDENTITY_KEYS, *_CONVERTER_KEYS, *_CHAIN_KEYS, *_ERROR_KEYS)
 """Keys of every connector (Java: ConnectorConfig)."""
-SINK = COMMON.extended(*_SINK_KEYS)
+SINK = COMMON.extended(*_SINK_KEYS, *_DEAD_LETTER_KEYS)
 """Keys of every sink connector (Java: SinkConnectorConfig)."""
 SOURCE = COMMON.extended(*_SOURCE_KEYS)
 """Keys of every source connector (Java: SourceConnectorConfig)."""
+DEAD_LETTERS = ConfigDef(*_DEAD_LETTER_KEYS)
+"""Of sources: Connect has dead letters of sinks only, and knows these keys of no source."""
+ERRORS = ConfigDef(*_ERROR_KEYS, *_DEAD_LETTER_KEYS)
+"""What is done about a record that fails."""
 _BROKERS = "not larger than the number of brokers in the Kafka cluster"
-TOPIC_CREATION = ConfigDef(
-    ConfigKey("topic.creation.default.replication.factor", Type.SHORT, -1, Importance.LOW,
-              "The replication factor of topics that are created; -1 takes the broker's default.",
-              positive_or_broker_default(
-                  f"Replication factor must be positive and {_BROKERS}", f"Positive number {_BROKERS}")),
-    ConfigKey("topic.creation.default.partitions", Type.INT, -1, Importance.LOW,
-              "The number of partitions of topics that are created; -1 takes the broker's default.",
-              positive_or_broker_default("Number of partitions must be positive", "Positive number")),
-)  # fmt: skip
-"""Of sources: the group of topics that every other group falls back to (KIP-158). Connect looks at these only when a
-task starts, and then wants both; here the broker's defaults do when they are left out."""
+_REPLICAS = positive_or_broker_default(
+    f"Replication factor must be positive and {_BROKERS}", f"Positive number {_BROKERS}"
+)
+_PARTITIONS = positive_or_broker_default("Number of partitions must be positive", "Positive number")
+
+
+def group_names(config: RawConfig) -> tuple[str, ...]:
+    """The topic creation groups besides default, in order. Listing default says nothing, as in Connect."""
+    listed = (name.strip() for name in str(config.get("topic.creation.groups") or "").split(","))
+    return tuple(dict.fromkeys(name for name in listed if name and name != "default"))
+
+
+def topic_creation(groups: Sequence[str]) -> ConfigDef:
+    """Of sources: how topics are made (KIP-158), for the default group, to which every other falls back, and for those
+    named. Connect looks at these only when a task starts, and then wants partitions and replication factor of the
+    default group; here the broker's defaults do when they are left out."""
+    keys: list[ConfigKey] = []
+    for group in ("default", *groups):
+        prefix = f"topic.creation.{group}."
+        whose, unsaid = ("topics", -1) if group == "default" else (f"topics of the group {group}", None)
+        keys += [
+            ConfigKey(prefix + "replication.factor", Type.SHORT, unsaid, Importance.LOW,
+                      f"The replication factor of {whose} that are created; -1 takes the broker's default.", _REPLICAS),
+            ConfigKey(prefix + "partitions", Type.INT, unsaid, Importance.LOW,
+                      f"The number of partitions of {whose} that are created; -1 takes the broker's default.",
+                      _PARTITIONS),
+        ]  # fmt: skip
+        if group != "default":  # which has all topics that no other group has, whatever is written
+            for name, what in (("include", "of the group"), ("exclude", "not of the group, though included")):
+                keys.append(ConfigKey(prefix + name, Type.LIST, [], Importance.LOW,
+                                      f"Regular expressions of topics that are {what}.", regexes()))  # fmt: skip
+    return ConfigDef(*keys)
+
+
 HERDMESH = ConfigDef(
     _herdmesh.key(1, "herdmesh.linger.ms", Type.LONG, 5_000, _LOW, "SHORT", "Linger",
                   "How long a run waits for records before its task goes idle, in milliseconds.", at_least(0)),
@@ -245,5 +284,14 @@ HERDMESH = ConfigDef(
     _herdmesh.key(8, "herdmesh.restart.backoff.max.ms", Type.LONG, None, _LOW, "SHORT", "Longest restart backoff",
                   "Longest time before a restart, in milliseconds; default: the herder's setting.",
                   optional_at_least(1)),
+    _herdmesh.key(9, "herdmesh.rate.records.per.second", Type.LONG, None, _LOW, "SHORT", "Records per second",
+                  "The most records all tasks of the connector together read (sinks) or poll (sources) in a second, on "
+                  "whatever workers they run; default: no limit.", optional_at_least(1)),
+    _herdmesh.key(10, "herdmesh.rate.bytes.per.second", Type.LONG, None, _LOW, "SHORT", "Bytes per second",
+                  "As herdmesh.rate.records.per.second, of the bytes of keys and values as they are in Kafka; default: "
+                  "no limit.", optional_at_least(1)),
+    _herdmesh.key(11, "herdmesh.transaction.max.bytes", Type.LONG, None, _LOW, "SHORT", "Bytes of a transaction",
+                  "A source task commits its transaction once keys and values in it have so many bytes, even before "
+                  "its time; what one poll returned stays together. Default: no limit.", optional_at_least(1)),
 )  # fmt: skip
 """Keys of our own."""

@@ -9,20 +9,20 @@ Invariant: a configuration with neither Connect's problems nor these can be star
 
 from __future__ import annotations
 
-import re
-
 from herdmesh.connect import chain_config
 from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import clients_of
 from herdmesh.connect.client_security import override_violations
-from herdmesh.connect.config import FieldViolation, RawConfig, Type, parse_value
+from herdmesh.connect.config import FieldViolation, RawConfig
 from herdmesh.connect.connector import ConnectorKind
-from herdmesh.connect.connector_keys import HERDMESH, TOPIC_CREATION
+from herdmesh.connect.connector_keys import DEAD_LETTERS, HERDMESH, group_names, topic_creation
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.javaregex import compiled, syntax_error
 from herdmesh.connect.plugins import PluginDescriptor
 
 _RESTART_BACKOFF_MS = "herdmesh.restart.backoff.ms"
 _RESTART_BACKOFF_MAX_MS = "herdmesh.restart.backoff.max.ms"
+_POLL_RECORDS = "consumer.override.max.poll.records"
 
 
 def refusals(config: RawConfig, plugin: PluginDescriptor, worker: RawConfig) -> list[FieldViolation]:
@@ -30,15 +30,21 @@ def refusals(config: RawConfig, plugin: PluginDescriptor, worker: RawConfig) -> 
 
     Raises what the author's `validate` raises beyond ConfigError.
     """
-    definitions = [HERDMESH, TOPIC_CREATION] if plugin.kind is ConnectorKind.SOURCE else [HERDMESH]
+    definitions = [HERDMESH]
+    if plugin.kind is ConnectorKind.SOURCE:
+        definitions += [DEAD_LETTERS, topic_creation(group_names(config))]
     found = [
         FieldViolation(name, problem.message, problem.fix)
         for definition in definitions
         for name, value in definition.validate(config).items()
         for problem in value.problems
     ]
-    found += [*chain_config.violations(config, worker=worker), *_not_built(config, worker), *_python_regex(config)]
-    found += _restart_rules(config)
+    found += [
+        *chain_config.violations(config, worker=worker),
+        *_not_built(config, worker),
+        *_only_javas(config, plugin.kind),
+    ]
+    found += [*_restart_rules(config), *_poll_records(config)]
     found += override_violations(clients_of(PluginKind(plugin.kind.value), config, exactly_once=True), config, worker)
     if not any(value.problems for value in plugin.connector.config_def().validate(config).values()):
         # only then: an author's own rules may rely on well-formed values
@@ -56,17 +62,10 @@ def _not_built(config: RawConfig, worker: RawConfig) -> list[FieldViolation]:
             fix = f"leave it out or write {accepted[0]}" if accepted[0] else "leave it out"
             message = f"Invalid value {value} for configuration {field}: {what} not built yet"
             found.append(FieldViolation(field, message, fix))
-    if _flag(config, "errors.log.enable"):
-        message = "Invalid value true for configuration errors.log.enable: logging of tolerated errors is not built yet"
-        found.append(FieldViolation("errors.log.enable", message, "leave it out or write false"))
     return found
 
 
 _NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("errors.tolerance", ("none",), "skipping bad records is"),
-    ("errors.retry.timeout", ("0",), "retrying of records is"),
-    ("errors.deadletterqueue.topic.name", ("",), "dead letter queues are"),
-    ("topic.creation.groups", ("", "default"), "topic creation groups besides default are"),
     ("transaction.boundary", ("poll", "interval"), "boundaries set by the connector are"),
     ("offsets.storage.topic", ("",), "offsets topics of single connectors are"),
     # Fences, offsets and topics are looked after in the worker's cluster: records in another would part from them.
@@ -75,15 +74,30 @@ _NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )  # fmt: skip
 
 
-def _python_regex(config: RawConfig) -> list[FieldViolation]:
-    """Topics are matched by Python, which does not know all that Java does."""
-    pattern = config.get("topics.regex")
-    try:
-        re.compile(pattern or "")
-    except re.error as error:
-        message = f"Invalid value {pattern} for configuration topics.regex: Python cannot compile it: {error}"
-        return [FieldViolation("topics.regex", message, "write it without what only Java knows")]
-    return []
+def _only_javas(config: RawConfig, kind: ConnectorKind) -> list[FieldViolation]:
+    """Regular expressions of topics that Java runs and nothing here can."""
+    fields = [("topics.regex", str(config.get("topics.regex") or ""))]
+    if kind is ConnectorKind.SOURCE:
+        names = [f"topic.creation.{group}.{part}" for group in group_names(config) for part in ("include", "exclude")]
+        fields = [(name, one.strip()) for name in names for one in str(config.get(name) or "").split(",")]
+    found: list[FieldViolation] = []
+    for field, pattern in fields:
+        if syntax_error(pattern) is not None:
+            continue  # told already
+        try:
+            compiled(pattern)
+        except ConfigError as error:
+            found.append(FieldViolation(field, str(error), error.fix))
+    return found
+
+
+def _poll_records(config: RawConfig) -> list[FieldViolation]:
+    """Connect does not look at this number before a task starts."""
+    text = _text(config, _POLL_RECORDS)
+    if not text.isdecimal() or int(text) > 0:
+        return []  # what is no number is told already
+    message = f"Invalid value {text} for configuration {_POLL_RECORDS}: Value must be at least 1"
+    return [FieldViolation(_POLL_RECORDS, message, "write 1 or more")]
 
 
 def _restart_rules(config: RawConfig) -> list[FieldViolation]:
@@ -101,10 +115,3 @@ def _restart_rules(config: RawConfig) -> list[FieldViolation]:
 def _text(config: RawConfig, field: str) -> str:
     value = config.get(field)
     return value.strip() if isinstance(value, str) else ""
-
-
-def _flag(config: RawConfig, field: str) -> bool:
-    try:
-        return parse_value(field, config.get(field), Type.BOOLEAN) is True
-    except ConfigError:
-        return False  # reported as a bad value already

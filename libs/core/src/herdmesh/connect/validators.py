@@ -69,7 +69,9 @@ def one_of(*choices: str) -> Validator:
 
     def check(field: str, value: Any) -> None:
         if value not in choices:
-            raise ConfigError.for_value(field, value, f"String must be one of: {', '.join(choices)}")
+            raise ConfigError.for_value(
+                field, value, f"String must be one of: {', '.join(choices)}", fix="write one of these"
+            )
 
     return Validator(f"[{', '.join(choices)}]", check)
 
@@ -204,6 +206,17 @@ def regex() -> Validator:
             raise ConfigError.for_value(field, value, f"Invalid regex: {wrong}")
 
     return Validator("valid regex", check)
+
+
+def regexes() -> Validator:
+    """A list of regular expressions that Java compiles."""
+    one = regex()
+
+    def check(field: str, value: Any) -> None:
+        for pattern in value or ():
+            one.check(field, pattern)
+
+    return Validator("list of valid regexes", check)
 
 
 def cast_spec() -> Validator:

@@ -39,6 +39,11 @@ def headers_of(messages: Sequence[Message]) -> list[list[Any]]:
     return [list(cast("list[Any]", message.headers() or ())) for message in messages]
 
 
+def byte_count(messages: Sequence[Message]) -> int:
+    """What keys and values weigh, as they were read."""
+    return sum(map(len, messages)) + sum(len(key) for key in keys_of(messages) if key is not None)
+
+
 def timestamps_of(messages: Sequence[Message]) -> list[int | None]:
     """Epoch milliseconds, None for a record without a time."""
     stamps = map(Message.timestamp, messages)

@@ -236,8 +236,8 @@ class RunOutcome:
     reason: RunEnd
     progress: Progress
     wake_after_ms: int = 0
-    """When a source wants to be polled again; 0 = the offset watcher decides (sinks). Of a run that yielded: when a rate
-    limit lets the task go on."""
+    """When a source wants to be polled again; 0 = the offset watcher decides (sinks). Of a run that yielded: when a
+    rate limit lets the task go on."""
 
 
 class RunSpans(Protocol):

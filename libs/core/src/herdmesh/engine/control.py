@@ -10,18 +10,22 @@ because asking back would cost others the slot for longer than most runs have an
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+
 from herdmesh.engine.contract import Rate, RunEnd, RunLink, Stop
-from herdmesh.engine.meter import Limit
+from herdmesh.engine.limits import Limits
 
 QUIET_S = 0.05
+_LOOK_S = 0.1
 
 
 class Control:
     """The worker's wishes for one run."""
 
-    def __init__(self, link: RunLink, limit: Limit, started_s: float) -> None:
+    def __init__(self, link: RunLink, limits: Limits, started_s: float) -> None:
         self._link = link
-        self._limit = limit
+        self._limits = limits
         self._started_s = started_s
         self._stopped = False
         self._share_s: float | None = None
@@ -35,7 +39,7 @@ class Control:
             if isinstance(command, Stop):
                 self._stopped = True
             elif isinstance(command, Rate):
-                self._limit.records_per_second = command.records_per_second
+                self._limits.tell(command)
             else:
                 self._share_s = command.run_ms / 1000
         if self._stopped:
@@ -43,3 +47,16 @@ class Control:
         if self._share_s is not None and (now_s - self._started_s >= self._share_s or (quiet_s or 0.0) >= QUIET_S):
             return RunEnd.YIELDED
         return None
+
+    def pause(self, seconds: float, meanwhile: Callable[[float], None]) -> bool:
+        """Wait so long, and hear commands; False as soon as the run is to stop. `meanwhile` is called with the time
+        now, about ten times a second."""
+        end_s = time.monotonic() + seconds
+        while True:
+            now_s = time.monotonic()
+            if self.wish(now_s) is RunEnd.STOPPED:
+                return False
+            meanwhile(now_s)
+            if now_s >= end_s:
+                return True
+            time.sleep(min(end_s - now_s, _LOOK_S))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, TopicPartition
@@ -33,33 +34,49 @@ _UNSTABLE = frozenset((KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT,
 _log = logging.getLogger(__name__)
 
 
-def owned_partitions(
-    consumer: Consumer, settings: SinkSettings, task: int, task_count: int
-) -> tuple[list[PartitionId], bool]:
-    """The partitions that exist now and are this task's, sorted, and whether all topics named in the config exist."""
-    found: list[PartitionId] = []
-    counts = _partition_counts(consumer, settings)
-    for topic, partition_count in counts.items():
-        found.extend((topic, number) for number in range(partition_count) if owns(topic, number, task, task_count))
-    return sorted(found), all(topic in counts for topic in settings.topics)
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """The partitions that are a task's."""
+
+    partitions: list[PartitionId]
+    """Sorted."""
+    is_complete: bool
+    """All topics named in the config exist and can be consumed."""
+    unclear: frozenset[str]
+    """Topics of which the brokers cannot tell anything now; what was owned of them may still be there."""
 
 
-def _partition_counts(consumer: Consumer, settings: SinkSettings) -> dict[str, int]:
+def owned_partitions(consumer: Consumer, settings: SinkSettings, task: int, task_count: int) -> Owned:
+    """The partitions that exist now and are this task's."""
+    counts, unclear = _partition_counts(consumer, settings)
+    found = [
+        (topic, number)
+        for topic, partition_count in counts.items()
+        for number in range(partition_count)
+        if owns(topic, number, task, task_count)
+    ]
+    return Owned(sorted(found), all(topic in counts for topic in settings.topics), frozenset(unclear))
+
+
+def _partition_counts(consumer: Consumer, settings: SinkSettings) -> tuple[dict[str, int], set[str]]:
+    """Partitions by topic, and the topics the brokers cannot tell about now."""
     metadata: dict[str, Any] = {}
     if settings.topics_regex is not None:
         metadata.update(retried(lambda: consumer.list_topics(timeout=CALL_TIMEOUT_S)).topics)
     else:
         for topic in settings.topics:
             metadata.update(retried(lambda topic=topic: consumer.list_topics(topic, timeout=CALL_TIMEOUT_S)).topics)
-    counts: dict[str, int] = {}
+    counts, unclear = dict[str, int](), set[str]()
     for topic, known in metadata.items():
         if not settings.wants(topic):
             continue
         if known.error is not None:
             _log.warning("topic %s cannot be consumed now: %s", topic, known.error)
+            if known.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                unclear.add(topic)
             continue
         counts[topic] = len(known.partitions)
-    return counts
+    return counts, unclear
 
 
 def refuse_members(admin: AdminClient, group: str) -> None:
@@ -143,9 +160,20 @@ def ranges(
             untyped.list_offsets(dict.fromkeys(asked, spec), request_timeout=CALL_TIMEOUT_S)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         ]
-        return [{(one.topic, one.partition): offset_of(future.result()) for one, future in each.items()} for each in both]
+        return [
+            {(one.topic, one.partition): offset_of(future.result()) for one, future in each.items()} for each in both
+        ]
 
-    beginnings, ends = retried(answered)
+    def with_leaders() -> list[dict[PartitionId, int]]:
+        try:
+            return answered()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._NOENT:
+                # Of partitions that were added since, the client knows no leader, and never asks for one by itself.
+                admin.list_topics(timeout=CALL_TIMEOUT_S)
+            raise
+
+    beginnings, ends = retried(with_leaders, also=KafkaError._NOENT)
     return {
         partition: PartitionRange(offset, beginnings[partition], ends[partition])
         for partition, (offset, _) in offsets.items()

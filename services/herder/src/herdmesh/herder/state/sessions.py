@@ -9,7 +9,7 @@ incarnation of the same worker id frees units, and only that worker's.
 
 from __future__ import annotations
 
-from herdmesh.herder.state import calls, commands, drains, holds, loggers, reign, tasksets
+from herdmesh.herder.state import calls, commands, drains, holds, loggers, rates, reign, tasksets
 from herdmesh.herder.state.events import (
     CommandReplied,
     StreamBroken,
@@ -168,12 +168,18 @@ def heartbeat(mesh: Mesh, event: WorkerHeartbeat) -> None:
     if member is None:
         return
     member.heard_ms = mesh.now
+    limited: dict[str, Connector] = {}
     for progress in event.progress:
         connector = mesh.connectors.get(progress.unit.connector)
         unit = connector.units.get(progress.unit.task) if connector is not None else None
         if unit is not None and unit.hold is not None and unit.hold.worker_id == member.worker_id:
+            was_limited = unit.progress is not None and unit.progress.is_limited
             unit.progress = progress
             mesh.show(progress.unit.connector)
+            if connector is not None and (progress.is_limited or was_limited):
+                limited[connector.name] = connector
+    for connector in limited.values():
+        rates.settle(mesh, connector)
 
 
 def reported(mesh: Mesh, event: UnitReported) -> None:

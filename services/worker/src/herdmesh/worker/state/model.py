@@ -48,7 +48,7 @@ class Phase(StrEnum):
     RUNNING = "RUNNING"  # the record loop runs
     STOPPING = "STOPPING"  # the run was told to stop
     IDLE = "IDLE"  # no run; the watcher of idle tasks wakes it
-    WAITING = "WAITING"  # no run; its last one was lost, the next starts a little later
+    WAITING = "WAITING"  # no run; the last one was lost, or took more than its rate limit: the next starts later
     PAUSED = "PAUSED"
     FAILED = "FAILED"
 

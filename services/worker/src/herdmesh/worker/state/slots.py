@@ -1,0 +1,104 @@
+"""Slots: which of the tasks that wait gets one, and which runs are asked to give theirs up.
+
+Owns the rule of fair sharing, by numbers of runs and of waiting tasks alone. Does not own runs or tasks (`tasks`).
+
+The rule: connectors are equal, then the tasks of one. A slot goes to the connector with the fewest runs; of several, to
+the one that was given none for longest. Tasks of a connector take turns in its own slots; it gives a slot up to another
+when it has two more than the other, or the other has none. So a connector of 40 busy tasks and one of 2 that share 8
+slots have 6 and 2: the two never stop, and each of the 40 gets its turn within 7 shares.
+
+Spark's own queue decides nothing here: the worker submits no more runs than there are slots, in the order found here.
+
+Invariants: a run is asked once, and not before it took over, so a task that was given a slot always gets to use it;
+while tasks wait, as many runs are asked as could go on in their place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from math import inf
+
+from herdmesh.worker.state.model import UnitId
+from herdmesh.worker.state.runs import Run
+
+
+class Queue:
+    """The tasks that wait for a slot, by connector, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[UnitId]] = {}
+        self._count = 0
+        self._turn = 0
+        self._served: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, unit: UnitId) -> None:
+        """It waits from now on."""
+        self._waiting.setdefault(unit.connector, deque()).append(unit)
+        self._count += 1
+
+    def remove(self, unit: UnitId) -> None:
+        """It waits no more."""
+        tasks = self._waiting[unit.connector]
+        tasks.remove(unit)
+        if not tasks:
+            del self._waiting[unit.connector]
+        self._count -= 1
+
+    def pop(self, running: Mapping[str, int]) -> UnitId:
+        """Take out the task that gets the next slot. `running`: how many runs each connector has."""
+        name = min(self._waiting, key=lambda name: (running.get(name, 0), self._served.get(name, 0)))
+        unit = self._waiting[name][0]
+        self.remove(unit)
+        self._turn += 1
+        busy = self._waiting.keys() | running.keys()
+        self._served = {other: turn for other, turn in self._served.items() if other in busy} | {name: self._turn}
+        return unit
+
+    def counts(self) -> dict[str, int]:
+        """How many tasks of each connector wait."""
+        return {name: len(tasks) for name, tasks in self._waiting.items()}
+
+
+def to_ask(
+    runs: Mapping[str, Sequence[Run]], waiting: Mapping[str, int], share_ms: int, now: float
+) -> list[tuple[Run, int]]:
+    """Which runs to ask, and after how long, counted from its beginning, each is to end at the latest.
+
+    As many of a connector as its own tasks wait for and as others are owed, not counting those that were asked or told
+    to stop already, the oldest first. A run that is asked ends by itself as soon as it has read all there is
+    (`engine.control`); else it goes on for `share_ms`.
+    """
+    owed = _owed(runs, waiting)
+    asked: list[tuple[Run, int]] = []
+    for name, own in runs.items():
+        leaving = sum(1 for run in own if run.shared or run.stop_by is not None)
+        wanted = min(len(own), waiting.get(name, 0) + owed[name]) - leaving
+        ready = sorted((run for run in own if run.may_be_asked), key=lambda run: run.since)
+        asked += [(run, int((now - run.since) * 1000) + share_ms) for run in ready[: max(0, wanted)]]
+    return asked
+
+
+def _owed(runs: Mapping[str, Sequence[Run]], waiting: Mapping[str, int]) -> Counter[str]:
+    """How many slots each connector owes others: they are moved one by one from who has most to who has fewest."""
+    has = Counter({name: len(own) for name, own in runs.items()})
+    left = dict(waiting)
+    owed: Counter[str] = Counter()
+    while True:
+        poor = min((name for name, count in left.items() if count > 0), key=lambda name: has[name], default=None)
+        rich = max(has, key=lambda name: (has[name], -_oldest(runs.get(name, ()))), default=None)
+        if poor is None or rich is None or has[rich] == 0:
+            return owed
+        if has[rich] - has[poor] < 2 and (has[poor] > 0 or rich == poor):
+            return owed
+        has[rich] -= 1
+        has[poor] += 1
+        left[poor] -= 1
+        owed[rich] += 1
+
+
+def _oldest(runs: Sequence[Run]) -> float:
+    return min((run.since for run in runs), default=inf)
