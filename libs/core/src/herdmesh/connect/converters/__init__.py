@@ -24,6 +24,7 @@ from herdmesh.connect.converters.numbers import (
     LongConverter,
     ShortConverter,
 )
+from herdmesh.connect.converters.protobuf import ProtobufConverter
 from herdmesh.connect.converters.simple_header import SimpleHeaderConverter
 from herdmesh.connect.converters.string import StringConverter
 from herdmesh.connect.errors import ConfigError
@@ -32,7 +33,7 @@ _SIMPLE = (SimpleHeaderConverter.java_class, "SimpleHeaderConverter", "Simple")
 _CLASSES: tuple[type[Converter], ...] = (
     StringConverter, JsonConverter, ByteArrayConverter, BooleanConverter, ShortConverter, IntegerConverter,
     LongConverter, FloatConverter, DoubleConverter, AvroConverter,
-    JsonSchemaConverter,
+    JsonSchemaConverter, ProtobufConverter,
 )  # fmt: skip
 
 CONVERTERS: Mapping[str, type[Converter]] = {

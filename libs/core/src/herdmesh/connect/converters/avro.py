@@ -9,7 +9,6 @@ Invariant: bytes that cannot be read and values that cannot be written are DataE
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import Any
@@ -19,17 +18,11 @@ from herdmesh.connect.converters import definitions
 from herdmesh.connect.converters.avro_options import AvroOptions
 from herdmesh.connect.converters.avro_schemas import AvroTree, kind_of, text_of
 from herdmesh.connect.converters.quick_checks import quick_check
-from herdmesh.connect.converters.registered import Reader, RegisteredConverter, Writer
+from herdmesh.connect.converters.registered import UNFIT, Reader, RegisteredConverter, Writer
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.registry.client import Reference
 from herdmesh.connect.registry.wire import HEAD_BYTES, frame
 from herdmesh.connect.schemas import Schema
-
-_BAD = (
-    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError, StopIteration, TypeError,
-    ValueError, struct.error,
-)  # fmt: skip
-"""What fastavro raises for bytes or values that do not fit the schema."""
 
 
 class AvroConverter(RegisteredConverter):
@@ -90,7 +83,7 @@ class _AvroReader:
                 stream.seek(HEAD_BYTES)
                 value = read(stream, wire, None)
                 made.append(value if change is None else change(value))
-        except _BAD as error:
+        except UNFIT as error:
             raise DataError(f"Not Avro of the schema it names: {type(error).__name__} {error}".rstrip()) from error
         return made
 
@@ -124,7 +117,7 @@ class _AvroWriter:
                 stream.write(head)
                 write(stream, wire, value if change is None else change(value))
                 made.append(stream.getvalue())
-        except _BAD as error:
+        except UNFIT as error:
             raise DataError(f"Not a value of {schema}: {type(error).__name__} {error}".rstrip()) from error
         return made
 
@@ -136,7 +129,7 @@ def _parsed(wire: Any) -> Any:
     parse: Callable[..., Any] = parse_schema
     try:
         return parse(wire, named_schemas={})
-    except (*_BAD, SchemaParseException, UnknownType) as error:
+    except (*UNFIT, SchemaParseException, UnknownType) as error:
         raise DataError(f"Not an Avro schema: {error}") from error
 
 

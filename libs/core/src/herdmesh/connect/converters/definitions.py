@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.converters.avro_options import AVRO_KEYS
 from herdmesh.connect.converters.json_schema_options import JSON_SCHEMA_KEYS
+from herdmesh.connect.converters.protobuf_options import PROTOBUF_KEYS
 from herdmesh.connect.registry.settings import REGISTRY_KEYS
 from herdmesh.connect.validators import one_of, one_of_ignoring_case
 
@@ -66,9 +67,11 @@ DEFINITIONS: Mapping[str, ConfigDef] = {
 
 AVRO_CONVERTER = ConfigDef(CONVERTER_TYPE, *REGISTRY_KEYS, *AVRO_KEYS)
 JSON_SCHEMA_CONVERTER = ConfigDef(CONVERTER_TYPE, *REGISTRY_KEYS, *JSON_SCHEMA_KEYS)
+PROTOBUF_CONVERTER = ConfigDef(CONVERTER_TYPE, *REGISTRY_KEYS, *PROTOBUF_KEYS)
 REGISTERED: Mapping[str, ConfigDef] = {
     "io.confluent.connect.avro.AvroConverter": AVRO_CONVERTER,
     "io.confluent.connect.json.JsonSchemaConverter": JSON_SCHEMA_CONVERTER,
+    "io.confluent.connect.protobuf.ProtobufConverter": PROTOBUF_CONVERTER,
 }
 """The same of the converters with a schema registry, which are Confluent's, not Connect's own: texts are ours."""
 SIMPLE_HEADER_CONVERTER = f"{_PACKAGE}storage.SimpleHeaderConverter"

@@ -10,11 +10,13 @@ that costs no request and no conversion of a schema. What was refused is asked f
 from __future__ import annotations
 
 import copy
+import struct
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol, Self
 
 from herdmesh.connect.converters.base import Converter, Schemas
+from herdmesh.connect.errors import DataError
 from herdmesh.connect.registry.client import NewSchema, Reference, RegisteredSchema, RegistryClient
 from herdmesh.connect.registry.schemas import Remembered
 from herdmesh.connect.registry.schemas import Schemas as Registry
@@ -22,6 +24,13 @@ from herdmesh.connect.registry.settings import registry_settings, subject_strate
 from herdmesh.connect.registry.subjects import topic_name
 from herdmesh.connect.registry.wire import HEAD_BYTES, schema_id_of
 from herdmesh.connect.schemas import Schema
+
+UNFIT = (
+    ArithmeticError, AttributeError, EOFError, LookupError, MemoryError, RecursionError, StopIteration, TypeError,
+    ValueError, struct.error,
+)  # fmt: skip
+"""What the libraries of formats, and code that walks through a schema, raise for bytes, values and schemas that are not
+as they should be."""
 
 
 class Reader(Protocol):
@@ -129,7 +138,22 @@ class RegisteredConverter(Converter):
     def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:
         if schema is None and all(value is None for value in values):
             return [None] * len(values)
-        return self._writers.get(schema, lambda: self._make_writer(schema)).write_all(values)
+        return self._writers.get(schema, lambda: self._writer(schema)).write_all(values)
+
+    def _writer(self, schema: Schema | None) -> Writer:
+        try:
+            return self._make_writer(schema)
+        except UNFIT as error:
+            raise DataError(f"No {self.kind} schema for {schema}: {type(error).__name__} {error}") from error
 
     def _reader(self, head: bytes) -> Reader:
-        return self._readers.get(head, lambda: self._make_reader(head))
+        return self._readers.get(head, lambda: self._opened(head))
+
+    def _opened(self, head: bytes) -> Reader:
+        try:
+            return self._make_reader(head)
+        except UNFIT as error:
+            schema_id = schema_id_of(head)
+            raise DataError(
+                f"Schema id {schema_id} is no {self.kind} schema: {type(error).__name__} {error}"
+            ) from error

@@ -1,0 +1,102 @@
+"""What ProtobufConverter's options say of the mapping between Connect and Protobuf, and the names both ways use.
+
+Owns the definitions and `ProtobufOptions`. Source: Confluent's `ProtobufDataConfig`, `AbstractDataConfig`,
+`ProtobufData`.
+
+Invariant: an option means the same in both directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote_plus
+
+from herdmesh.connect.config import ConfigKey, Importance, Type
+from herdmesh.connect.converters.avro_options import ANY_ENUM, ANY_UNION
+from herdmesh.connect.schemas import Schema
+from herdmesh.connect.validators import at_least
+
+NAMESPACE = "io.confluent.connect.protobuf"
+DEFAULT_NAME = "ConnectDefault"
+ENUM, UNION = f"{NAMESPACE}.Enum", f"{NAMESPACE}.Union"
+TAG, TYPE, WRAPPER = f"{NAMESPACE}.Tag", f"{NAMESPACE}.Type", f"{NAMESPACE}.Wrapper"
+PRECISION = "connect.decimal.precision"
+CONNECT_TYPE = "connect.type"
+
+PROTOBUF_KEYS: tuple[ConfigKey, ...] = (
+    ConfigKey("schemas.cache.config", Type.INT, 1000, Importance.LOW,
+              "The maximum number of schemas remembered as converted.", at_least(1)),
+    ConfigKey("generalized.sum.type.support", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Whether enums and unions are named as the other formats name them."),
+    ConfigKey("ignore.default.for.nullables", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Whether null stays null where the field has a default."),
+    ConfigKey("enhanced.protobuf.schema.support", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Whether names keep their packages."),
+    ConfigKey("scrub.invalid.names", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Whether names Protobuf does not allow are changed into ones it does."),
+    ConfigKey("int.for.enums", Type.BOOLEAN, False, Importance.MEDIUM, "Whether enums are read as numbers."),
+    ConfigKey("optional.for.nullables", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Whether fields that may be null are labelled optional."),
+    ConfigKey("optional.for.proto2", Type.BOOLEAN, True, Importance.MEDIUM,
+              "Whether optional fields of proto2 that are not set are null."),
+    ConfigKey("wrapper.for.nullables", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Whether fields that may be null are of Google's wrapper types."),
+    ConfigKey("wrapper.for.raw.primitives", Type.BOOLEAN, True, Importance.MEDIUM,
+              "Whether a message of a wrapper type is read as the value in it."),
+    ConfigKey("generate.struct.for.nulls", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Whether messages that are not set are read as ones of defaults."),
+    ConfigKey("generate.index.for.unions", Type.BOOLEAN, True, Importance.LOW,
+              "Whether the field of a oneof has the oneof's index behind its name."),
+    ConfigKey("flatten.unions", Type.BOOLEAN, False, Importance.LOW,
+              "Whether the fields of a oneof are fields of the struct itself."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufOptions:
+    """The settings of the mapping; see `PROTOBUF_KEYS`."""
+
+    general_sums: bool = False
+    ignore_default: bool = False
+    enhanced: bool = False
+    scrub: bool = False
+    int_enums: bool = False
+    optional_label: bool = False
+    optional_proto2: bool = True
+    wrappers: bool = False
+    raw_wrappers: bool = True
+    null_structs: bool = False
+    indexed_unions: bool = True
+    flat_unions: bool = False
+
+    @classmethod
+    def of(cls, parsed: dict[str, Any]) -> ProtobufOptions:
+        """From parsed settings."""
+        return cls(*(parsed[key.name] for key in PROTOBUF_KEYS[1:]))
+
+    @property
+    def enum(self) -> str:
+        """The parameter that makes a value an enum; with a dot and a symbol, that of the symbol."""
+        return ANY_ENUM if self.general_sums else ENUM
+
+    def scrubbed(self, name: str) -> str:
+        """A simple name as Protobuf allows it, if it is to be scrubbed."""
+        if not self.scrub or not name or (name.isascii() and name.isidentifier() and name[0] != "_"):
+            return name
+        encoded = quote_plus(name, safe="*").replace("~", "%7E")  # as Java's URLEncoder
+        encoded = f"x{encoded}" if encoded[0].isdigit() or encoded[0] == "_" else encoded
+        return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in encoded)
+
+
+def is_union(schema: Schema) -> bool:
+    """Whether a struct stands for a oneof, one field for each of its fields."""
+    if schema.type != "STRUCT":
+        return False
+    return (schema.name is not None and schema.name.startswith(UNION)) or ANY_UNION in (schema.parameters or {})
+
+
+def is_enum(schema: Schema) -> bool:
+    """Whether a string or number is one of some symbols."""
+    parameters = schema.parameters or {}
+    return schema.type in ("STRING", "INT32") and (ENUM in parameters or ANY_ENUM in parameters)
