@@ -29,11 +29,13 @@ class _Spread:
         self.total = self.smallest = self.largest = 0.0
 
     def add(self, value: float) -> None:
-        if self.count:
-            self.smallest = min(self.smallest, value)
-            self.largest = max(self.largest, value)
-        else:
+        # Comparisons instead of min and max: this is called several times a batch, which may be of one record.
+        if not self.count:
             self.smallest = self.largest = value
+        elif value < self.smallest:
+            self.smallest = value
+        elif value > self.largest:
+            self.largest = value
         self.count += 1
         self.total += value
 
@@ -81,9 +83,11 @@ class Meter:
         one and half as the other: each of its own would cost more than moving it."""
         older = (records + 1) // 2
         # Never below 0: the clocks may be those of two machines.
-        for count, age_ms in ((older, max(0.0, first_ms)), (records - older, max(0.0, last_ms))):
-            self._ages[bisect_left(LATENCY_BOUNDS_MS, age_ms)] += count
-            self._ages_ms += count * age_ms
+        first_ms = max(0.0, first_ms)
+        last_ms = max(0.0, last_ms)
+        self._ages[bisect_left(LATENCY_BOUNDS_MS, first_ms)] += older
+        self._ages[bisect_left(LATENCY_BOUNDS_MS, last_ms)] += records - older
+        self._ages_ms += older * first_ms + (records - older) * last_ms
         self._aged = True
 
     def committed(self, took_s: float, transaction_records: int = 0) -> None:

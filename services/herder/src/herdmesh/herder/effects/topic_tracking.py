@@ -94,7 +94,8 @@ class TopicTracking:
                 if new and self._exists(connector):  # what is deleted meanwhile must not come back
                     await self._store.put(new, _TIMEOUT_S)
             except HerdmeshError as error:
-                _log.info("topics_not_recorded", unit=UnitId(connector).log_context, error=f"{error.reason}: {error.message}")
+                unit = UnitId(connector).log_context
+                _log.info("topics_not_recorded", unit=unit, error=f"{error.reason}: {error.message}")
                 for topic in topics:
                     self._recorded.pop((connector, topic), None)  # tried again when it moves
 

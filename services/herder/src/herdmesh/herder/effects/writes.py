@@ -113,7 +113,8 @@ class StoreWrites:
             with tracing.within(wanted.options.traceparent if isinstance(wanted, _OfCallers) else ""):
                 response = await retrying(send, WRITE_S_MAX, retry_on=(*RETRIABLE, WriteOutcomeUnknown))
         except HerdmeshError as error:
-            unit = "" if isinstance(wanted, ins.RotateSessionKey | ins.PutLogger) else UnitId(wanted.connector).log_context
+            of_nobody = isinstance(wanted, ins.RotateSessionKey | ins.PutLogger)
+            unit = "" if of_nobody else UnitId(wanted.connector).log_context
             looked_back = isinstance(wanted, _OfCallers) and wanted.options.retry_only
             what = "no_earlier_request" if looked_back else "write_failed"
             _log.info(what, write=type(wanted).__name__, unit=unit, error=str(error))
