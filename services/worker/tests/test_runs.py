@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.connect import offsets_file
+from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.engine.contract import (
     ErrorClass,
@@ -28,6 +30,7 @@ from herdmesh.engine.contract import (
     TaskSetClaim,
 )
 from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.measures import Measures
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.worker import wire
 from herdmesh.worker.effects.offset_file import OffsetFile
@@ -158,7 +161,7 @@ async def test_commands_reach_the_run_also_those_given_before_it_dialled_in(benc
                 heard += link.commands()
             assert heard == [Share(250), Stop("paused")]
             for count in range(1_000):
-                link.progress(Progress(records_in=count))
+                link.progress(Progress(records_in=count, measures=Measures(commit_failures=1)))
             assert link.last_word(wire.run_finished_to(RunOutcome(RunEnd.STOPPED, Progress(records_in=1_000))))
 
     await in_thread(run)
@@ -172,6 +175,8 @@ async def test_commands_reach_the_run_also_those_given_before_it_dialled_in(benc
     counts = [one.progress.records_in for one in seen if isinstance(one, events.RunProgress)]
     assert counts == sorted(counts)
     assert len(counts) < 1_000, "the latest progress wins"
+    measured = [one.progress.measures.commit_failures for one in seen if isinstance(one, events.RunProgress)]
+    assert sum(measured) == 1_000, "but for what it measured"
 
 
 async def test_a_broken_line_becomes_a_stop_within_a_second(bench: Bench) -> None:
@@ -367,3 +372,79 @@ async def test_a_run_is_to_verify_its_claim_from_where_the_set_was_last_in_force
 def test_where_there_is_no_config_topic_there_is_no_claim() -> None:
     specs = RunSpecs(WorkerSettings(config_storage_topic=""), PluginRegistry.discover())
     assert specs.claim(ASSIGNMENT, 57) is None
+
+
+async def test_a_loop_that_stands_still_is_told_by_another_thread_of_its_process(bench: Bench) -> None:
+    specs = RunSpecs(WorkerSettings(stalled_ms=1_000), PluginRegistry.discover())
+    said, jobs = bench.said, SubprocessJobs(hold=True)
+    processes = Processes(jobs, standbys=0)
+    runs = Runs(processes, specs, lambda _unit, _spec: None, dict, said.put)
+    add = run_service_pb2_grpc.add_RunServiceServicer_to_server
+    servicer = RunServicer(processes, runs, said.put)
+    server = Server("127.0.0.1:0", [ServiceRegistration(servicer, add, SERVICE)], metrics=False)
+    processes.start(f"127.0.0.1:{await server.start()}")
+    config: dict[str, str | None] = {**SINK, "consumer.override.max.poll.interval.ms": "7000"}
+    spec = TaskSpec(config, {"file": "f"}, 1)
+    runs.submit(instructions.SubmitRun("r1", UNIT, spec, False, ASSIGNMENT, 57))
+    launch = await jobs.launched.get()
+    moves, over = threading.Event(), threading.Event()
+
+    def run() -> None:
+        with WorkerLink(launch) as link:
+            assert link.order() is not None
+            moves.wait(10)
+            while not over.wait(0.01):
+                link.commands()
+            assert link.last_word(wire.run_finished_to(RunOutcome(RunEnd.STOPPED, Progress())))
+
+    running = asyncio.create_task(in_thread(run))
+    hello = await bench.next()
+    assert isinstance(hello, events.RunHello)
+    assert hello.silence_end_ms == 7_000
+
+    async def next_pulse() -> events.RunPulse:
+        one = await bench.next()
+        assert isinstance(one, events.RunPulse)
+        return one
+
+    stood = [await next_pulse() for _ in range(3)]
+    assert 0 < stood[0].silent_ms < stood[1].silent_ms < stood[2].silent_ms
+    assert {one.moved_ms for one in stood} == {stood[0].moved_ms}
+    moves.set()
+    while (one := await next_pulse()).silent_ms > 0:
+        pass
+    assert one.moved_ms > stood[0].moved_ms
+    over.set()
+    await running
+    jobs.released.set()
+    while not isinstance(await bench.next(), events.RunEnded):
+        pass
+    await runs.close(5)
+    await server.stop(0)
+
+
+@pytest.mark.parametrize(
+    ("worker", "connector", "wanted_ms"),
+    [
+        ("", {}, 300_000),
+        ("consumer.max.poll.interval.ms=60000", {}, 60_000),
+        ("consumer.max.poll.interval.ms=60000", {"consumer.override.max.poll.interval.ms": "7000"}, 7_000),
+    ],
+)
+def test_how_long_a_run_may_stand_still_is_the_consumers_setting(
+    worker: str, connector: dict[str, str | None], wanted_ms: int
+) -> None:
+    specs = RunSpecs(WorkerSettings(worker_properties=SecretStr(worker)), PluginRegistry.discover())
+    for plugin in (SINK, {**SINK, "connector.class": "FileStreamSource", "topic": "t"}):
+        config: dict[str, str | None] = {**plugin, **connector}
+        made = specs.without_class(UNIT, TaskSpec(config, config, 1))
+        assert made.poll_interval_max_ms == wanted_ms
+
+
+@pytest.mark.parametrize("value", ["0", "soon", "-1"])
+def test_a_time_to_stand_still_that_is_none_is_refused_by_name(value: str) -> None:
+    specs = RunSpecs(WorkerSettings(), PluginRegistry.discover())
+    config: dict[str, str | None] = {**SINK, "consumer.override.max.poll.interval.ms": value}
+    with pytest.raises(ConfigError) as refused:
+        specs.without_class(UNIT, TaskSpec(config, config, 1))
+    assert refused.value.field == "consumer.override.max.poll.interval.ms"
