@@ -82,6 +82,8 @@ def progress(message: task_pb2.TaskProgress) -> Json:
         "run_count": message.run_count,
         "pid": message.pid or None,
     }
+    if message.errors.failures:
+        shown["errors"] = _errors(message.errors)
     if message.partitions:
         shown["partitions"] = [
             {
@@ -95,6 +97,17 @@ def progress(message: task_pb2.TaskProgress) -> Json:
         ]
         shown["lag_records"] = _lag(message)
     return shown
+
+
+def _errors(message: task_pb2.TaskErrors) -> Json:
+    return {
+        "failures": message.failures,
+        "skipped": message.skipped,
+        "retries": message.retries,
+        "dead_letters": message.dead_letters,
+        "dead_letters_failed": message.dead_letters_failed,
+        "last_time_ms": message.last_error_ms,
+    }
 
 
 def _lag(message: task_pb2.TaskProgress) -> int | None:

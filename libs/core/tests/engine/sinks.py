@@ -15,6 +15,7 @@ from herdmesh.connect.connector import (
     SourceTaskContext,
     TaskContext,
 )
+from herdmesh.connect.errors import RecordError
 
 PATH = __name__
 
@@ -75,3 +76,49 @@ class CountingSource(SourceTask):
 
     def wake_after_ms(self) -> int:
         return 77
+
+
+class PickySink(ListSink):
+    """Reports records whose `id` is negative, and may swallow what that raises (config `swallow`)."""
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        super().start(config, context)
+        self._reporter = context.reporter
+        self._swallow = config.get("swallow") == "true"
+
+    def put(self, batch: SinkBatch) -> None:
+        assert self._reporter is not None
+        kept: list[Any] = []
+        for at, value in enumerate(batch.values):
+            if value["id"] >= 0:
+                kept.append(value)
+                continue
+            try:
+                self._reporter.report(batch, at, ValueError(f"no negative id: {value['id']}"))
+            except RecordError:
+                if not self._swallow:
+                    raise
+        ListSink.values.extend(kept)
+
+
+class GivenSource(SourceTask):
+    """Gives `GivenSource.batches` one by one, from the committed number on."""
+
+    batches: ClassVar[list[SourceBatch]] = []
+    commits: ClassVar[list[int]] = []
+
+    def start(self, config: Config, context: SourceTaskContext) -> None:
+        GivenSource.commits.clear()
+        committed = context.committed_offset({"given": "a"})
+        self._next = 0 if committed is None else int(committed["next"])
+
+    def poll(self) -> SourceBatch | None:
+        if self._next == len(GivenSource.batches):
+            return None
+        batch = GivenSource.batches[self._next]
+        self._next += 1
+        batch.source_partition, batch.source_offset = {"given": "a"}, {"next": self._next}
+        return batch
+
+    def commit(self) -> None:
+        GivenSource.commits.append(self._next)

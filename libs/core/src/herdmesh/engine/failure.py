@@ -118,6 +118,8 @@ def _class_alone(error: BaseException) -> ErrorClass:
         return classify_kafka(error.args[0])
     if isinstance(error, ConfigError):
         return ErrorClass.BAD_CONFIG
+    if isinstance(error, RecordError) and isinstance(error.cause, ConfigError):
+        return ErrorClass.BAD_CONFIG
     if isinstance(error, RecordError | DataError):
         return ErrorClass.FATAL
     if isinstance(error, PermissionError | FileNotFoundError | NotADirectoryError | IsADirectoryError):

@@ -20,6 +20,7 @@ from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpans, 
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import watch_brokers
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.record_errors import SinkErrors, SourceErrors
 from herdmesh.engine.settings import sink_settings, source_settings
 from herdmesh.engine.sink import SinkLoop
 from herdmesh.engine.source import DeliveryFailures, SourceLoop
@@ -60,18 +61,22 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
         admin = clients.admin(spec, settings.access)
         task = _new(spec.task_class, SinkTask)
         chain = chain_config.sink_chain(spec.connector_config, worker=spec.worker_config, keys=task.uses_keys)
+        errors = SinkErrors(spec, admin)
+        exits.callback(errors.close)
         context = TaskContext(
             connector=spec.connector,
             task=spec.task,
             task_count=spec.task_count,
             group=settings.group,
             run_id=spec.run_id,
+            reporter=errors.reporter,
         )
         exits.callback(task.stop)
         task.start(spec.task_config, context)
         loop = SinkLoop(
-            spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, admin=admin, spans=spans
-        )
+            spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, admin=admin, errors=errors,
+            spans=spans,
+        )  # fmt: skip
         return _to_its_end(loop, link)
 
 
@@ -87,8 +92,9 @@ def _run_source(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutc
         chain = chain_config.source_chain(spec.connector_config, worker=spec.worker_config)
         exits.callback(task.stop)
         loop = SourceLoop(
-            spec, settings, link, task=task, chain=chain, fence=fence, failures=failures, admin=admin, spans=spans
-        )
+            spec, settings, link, task=task, chain=chain, fence=fence, failures=failures, admin=admin,
+            errors=SourceErrors(spec, admin), spans=spans,
+        )  # fmt: skip
         return _to_its_end(loop, link)
 
 
@@ -98,7 +104,7 @@ def _to_its_end(loop: SinkLoop | SourceLoop, link: RunLink) -> RunOutcome:
         return loop.run()
     except Exception:
         found = loop.progress()
-        if found.records_in:  # else it may not have begun, and a report would say that it has
+        if found.records_in or found.errors.failures:  # else it may not have begun, and a report would say that it has
             link.progress(found)
         raise
 

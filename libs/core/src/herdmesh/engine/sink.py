@@ -3,8 +3,8 @@
 Owns one run: take over, read, convert and transform, put, commit under the fence, end. Where a run begins is decided in
 `positions`, how a batch is grouped in `batches`, what happens to records in the connector's task and the chain.
 
-Invariant: an offset is committed only after every record before it was put and made durable (flushed, or staged); what
-a commit names is published only after that commit succeeded.
+Invariant: an offset is committed only after every record before it was put and made durable (flushed, or staged), or
+given up and its dead letter acknowledged; what a commit names is published only after that commit succeeded.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ from herdmesh.engine.hung import GroupFinisher
 from herdmesh.engine.limits import Limits
 from herdmesh.engine.meter import Meter
 from herdmesh.engine.positions import starting_offsets
+from herdmesh.engine.record_errors import SinkErrors
 from herdmesh.engine.settings import OFFSETS_MISSING, SinkSettings
+from herdmesh.engine.tolerance import RetryStopped
 
 WAIT_S = 0.1
 """How long the loop waits for a record before it looks at commands, commits and the clock again."""
@@ -60,6 +62,7 @@ class SinkLoop:
         fence: Fence,
         consumer: Consumer,
         admin: AdminClient,
+        errors: SinkErrors,
         spans: RunSpans | None = None,
     ) -> None:
         now_s = time.monotonic()
@@ -73,6 +76,12 @@ class SinkLoop:
         self._consumer = consumer
         self._admin = admin
         self._spans = spans
+        self._errors = errors
+        #: read from one partition, and on their way through the chain.
+        self._reading: list[Message] = []
+        self._is_putting = False
+        errors.tolerance.origin = lambda _batch, at: self._reading[at]
+        errors.tolerance.pause = lambda seconds: self._control.pause(seconds, self._report)
         self._hung = GroupFinisher(spec, settings.consumer, settings.group, fence, admin)
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
@@ -107,8 +116,13 @@ class SinkLoop:
         self._adopt(found, has_committed=self._spec.has_committed)
         try:
             reason = self._loop()
+        except RetryStopped:
+            reason = RunEnd.STOPPED
         except RecordError:
-            self._commit()
+            if self._staging is None or not self._is_putting:
+                self._commit()
+            else:  # it holds a part of the batch, whose offsets may not go along
+                self._commit_starts()
             raise
         except (TaskFailed, KafkaException):
             raise
@@ -132,6 +146,7 @@ class SinkLoop:
             commit_time_ms=self._commit_time_ms,
             has_committed=self._has_committed,
             config_offset=self._config_offset,
+            errors=self._errors.counts.so_far(),
             records_rate=self._limits.records.use(),
             bytes_rate=self._limits.bytes.use(),
             measures=self._meter.take_measures(),
@@ -159,11 +174,15 @@ class SinkLoop:
                 self._refresh()
             if self._commit_due(now_s):
                 self._commit()
-            if self._limits.roll(now_s) or self._meter.report_due(now_s):
-                self._link.progress(self.progress())
-                clients.hear(self._fence.producer, self._admin)
+            self._report(now_s)
             if self._is_quiet(now_s):
                 return RunEnd.QUIET
+
+    def _report(self, now_s: float) -> None:
+        if self._limits.roll(now_s) or self._meter.report_due(now_s):
+            self._link.progress(self.progress())
+            clients.hear(self._fence.producer, self._admin)
+            self._errors.hear()
 
     def _read(self) -> list[Message]:
         """Take what is there, or wait for one message: `consume(n, timeout)` would wait for all n."""
@@ -195,21 +214,27 @@ class SinkLoop:
         times = LazyColumn(messages, batches.timestamps_of)
         raw_keys = LazyColumn(messages, batches.keys_of)
         raw_headers = LazyColumn(messages, batches.headers_of)
+        self._reading = messages
         made = self._chain.run(
-            Batch(topic, number, raw_keys, batches.values_of(messages), offsets, times, headers=raw_headers)
+            Batch(topic, number, raw_keys, batches.values_of(messages), offsets, times, headers=raw_headers),
+            self._errors.tolerance,
         )
         first, last = messages[0].offset(), messages[-1].offset()
         assert first is not None
         assert last is not None
         begun_s = time.monotonic()
         failpoints.hit("before-write")
+        self._is_putting = True
+        originals = () if self._errors.reporter is None else messages
         for done, begin, end in batches.ranges(made, first, last):
             self._task.put(
                 SinkBatch(
                     done.topic, number, begin, end, done.values, done.keys, done.offsets, done.timestamps_ms,
-                    done.headers, done.key_schema, done.value_schema, topic,
+                    done.headers, done.key_schema, done.value_schema, topic, originals,
                 )
             )  # fmt: skip
+            self._errors.raise_swallowed()
+        self._is_putting = False
         self._positions[partition] = last + 1
         self._at_end.discard(partition)
         self._measure(messages, sum(len(done.values) for done in made), begun_s)
@@ -364,6 +389,7 @@ class SinkLoop:
             manifests = dict[PartitionId, str]()
         if self._meter.records_in > 0:  # the commit of the starting positions is not what a fault test means
             failpoints.hit("after-write")
+        self._errors.settle()
         positions = dict(self._positions)
         if positions:
             offsets = [

@@ -16,18 +16,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.chain import SourceChain
 from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import RecordError
-from herdmesh.engine import claims, clients, failpoints, log_context, source_offsets
+from herdmesh.engine import claims, clients, failpoints, log_context, producing, source_offsets
 from herdmesh.engine.beyond import Beyond
 from herdmesh.engine.contract import PRODUCED_MAX, Progress, RunEnd, RunLink, RunOutcome, RunSpans, RunSpec
 from herdmesh.engine.control import Control
@@ -37,13 +36,14 @@ from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung_offsets import OffsetsFinisher
 from herdmesh.engine.limits import Limits
 from herdmesh.engine.meter import Meter
+from herdmesh.engine.record_errors import SourceErrors
 from herdmesh.engine.settings import SourceSettings, offsets_topic_settings
+from herdmesh.engine.tolerance import KAFKA_PRODUCE, RetryStopped
 
 POLL_RECORDS_MAX = 10_000
 """Records a task is to hand over at once, at most, where no rate limit says less."""
 WAIT_S = 0.1
 """How long an idle loop waits before it polls, and looks at commands, again."""
-_QUEUE_PAUSE_S = 0.05
 _OFFSETS_TOPIC_CONFIG = {"cleanup.policy": "compact"}
 
 
@@ -81,6 +81,7 @@ class SourceLoop:
         fence: Fence,
         failures: DeliveryFailures,
         admin: AdminClient,
+        errors: SourceErrors,
         spans: RunSpans | None = None,
     ) -> None:
         now_s = time.monotonic()
@@ -93,6 +94,8 @@ class SourceLoop:
         self._failures = failures
         self._admin = admin
         self._spans = spans
+        self._errors = errors
+        errors.tolerance.pause = self._pause
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
         self._control = Control(link, self._limits, now_s)
@@ -139,10 +142,15 @@ class SourceLoop:
         self._link.progress(self.progress())  # the first word of a task that owns its id and started
         try:
             reason = self._loop()
-        except RecordError:
             self._commit()
+        except RetryStopped:
+            reason = RunEnd.STOPPED
+            if self._errors.letters is not None:
+                self._errors.letters.forget()  # its batch was not sent
+            self._commit(all_polled=False)
+        except RecordError as error:
+            self._commit_before(error)
             raise
-        self._commit()
         wake_after_ms = self._task.wake_after_ms() if reason is RunEnd.QUIET else 0
         if reason is RunEnd.YIELDED:
             wake_after_ms = int(self._limits.wait_s(time.monotonic()) * 1000)
@@ -159,6 +167,7 @@ class SourceLoop:
             has_committed=self._has_committed,
             produced=tuple(sorted(self._produced.items())),
             config_offset=self._config_offset,
+            errors=self._errors.counts.so_far(),
             records_rate=self._limits.records.use(),
             bytes_rate=self._limits.bytes.use(),
             measures=self._meter.take_measures(),
@@ -206,9 +215,18 @@ class SourceLoop:
                 time.sleep(min(WAIT_S, held_s or WAIT_S))
             if self._transaction_is_full(now_s):
                 self._commit()
-            if self._limits.roll(now_s) or self._meter.report_due(now_s):
-                self._link.progress(self.progress())
-                clients.hear(self._fence.producer, self._admin)
+            self._report(now_s)
+
+    def _report(self, now_s: float) -> None:
+        if self._limits.roll(now_s) or self._meter.report_due(now_s):
+            self._link.progress(self.progress())
+            clients.hear(self._fence.producer, self._admin)
+
+    def _pause(self, seconds: float) -> bool:
+        """Wait before a record is tried again. What was polled before is committed first: a broker ends a transaction
+        that is open for long."""
+        self._commit(all_polled=False)
+        return self._control.pause(seconds, self._report)
 
     def _transaction_is_full(self, now_s: float) -> bool:
         if not self._fence.in_transaction:
@@ -222,33 +240,59 @@ class SourceLoop:
         """Convert a batch and produce it in the open transaction; its bytes, 0 where nobody wants to know."""
         begun_ns = 0 if self._spans is None else time.time_ns()
         self._last_poll_s = time.monotonic()
-        made = self._chain.run(
-            Batch(
-                batch.topic, batch.partition, batch.keys, batch.values, timestamps_ms=batch.timestamps_ms,
-                key_schema=batch.key_schema, value_schema=batch.value_schema, headers=batch.headers,
-            )
+        self._errors.begin(batch)
+        given = Batch(
+            batch.topic, batch.partition, batch.keys, batch.values, timestamps_ms=batch.timestamps_ms,
+            key_schema=batch.key_schema, value_schema=batch.value_schema, headers=batch.headers,
         )  # fmt: skip
+        made = self._chain.run(given, self._errors.tolerance)
         for raw in made:
             if raw.topic not in self._topics:
                 self._ensure_topic(raw.topic)
-        if not self._fence.in_transaction:
-            self._fence.begin()
-            self._began_s = time.monotonic()
-            self._transaction_bytes = 0
-            self._first_poll_s = self._last_poll_s
+        self._begin()
         failpoints.hit("before-write")
-        for raw in made:
-            _produce(self._fence.producer, raw)
-            self._sent[raw.topic] += len(raw.values)
+        sent = self._produce(given, made)
         key, value = self._offsets.record(batch.source_partition, batch.source_offset)
         self._pending[key] = value
-        self._meter.count(len(batch), sum(len(raw.values) for raw in made), time.monotonic())
+        self._meter.count(len(batch), sent, time.monotonic())
         if self._spans is not None:
             self._spans.batch(begun_ns, len(batch), batch.topic)
         failpoints.hit("after-write")
         byte_count = sum(map(_byte_count, made)) if self._counts_bytes else 0
         self._transaction_bytes += byte_count
         return byte_count
+
+    def _begin(self) -> None:
+        if not self._fence.in_transaction:
+            self._fence.begin()
+            self._began_s = time.monotonic()
+            self._transaction_bytes = 0
+            self._first_poll_s = self._last_poll_s
+
+    def _produce(self, given: Batch, made: Sequence[Batch]) -> int:
+        """Queue what became of the batch, and the dead letters of it; how many records that were."""
+        sent = 0
+        for raw in made:
+            refused = producing.produce(self._fence.producer, raw)
+            for place, error in refused:
+                self._errors.refused(given, raw.places[place], error, raw.topic)
+            self._sent[raw.topic] += len(raw.values) - len(refused)
+            sent += len(raw.values) - len(refused)
+        if self._errors.letters is not None:
+            self._errors.letters.send(self._fence.producer)
+        return sent
+
+    def _commit_before(self, error: RecordError) -> None:
+        """Commit what came before the batch of a record that ends the run, with the dead letters of the batch."""
+        if error.stage == KAFKA_PRODUCE:  # a part of the batch is in the transaction, and would be sent again
+            self._fence.abort()
+            self._pending.clear()
+            self._sent.clear()
+        letters = self._errors.letters
+        if letters is not None and len(letters):
+            self._begin()
+            letters.send(self._fence.producer)
+        self._commit(all_polled=False)
 
     def _ensure_topic(self, topic: str) -> None:
         settings = self._settings
@@ -257,8 +301,9 @@ class SourceLoop:
             source_offsets.ensure_topic(self._admin, topic, wanted.partitions, wanted.replication_factor, wanted.config)
         self._topics.add(topic)
 
-    def _commit(self) -> None:
-        """Commit the records produced so far together with their offsets."""
+    def _commit(self, *, all_polled: bool = True) -> None:
+        """Commit the records produced so far together with their offsets. `all_polled`: there is no polled one that is
+        not among them, which is what the task takes a commit for."""
         if not self._fence.in_transaction:
             return
         begun_s, begun_ns = time.monotonic(), time.time_ns()
@@ -281,14 +326,15 @@ class SourceLoop:
         self._has_committed = True
         self._commit_time_ms = time.time_ns() // 1_000_000
         failpoints.hit("after-offset-commit")
-        self._task.commit()
+        if all_polled:
+            self._task.commit()
         self._link.progress(self.progress())
 
     def _commit_transaction(self) -> None:
         """Commit it, with the offsets, or hand them to the worker after it."""
         if self._spec.source_offsets is None:
             offsets = [{"key": key, "value": value} for key, value in self._pending.items()]
-            _produce_all(self._fence.producer, self._settings.offsets_topic, offsets)
+            producing.produce_all(self._fence.producer, self._settings.offsets_topic, offsets)
         try:
             self._fence.commit()
         except TaskFenced:
@@ -305,56 +351,3 @@ def _byte_count(batch: Batch) -> int:
     """What keys and values weigh, as they are produced."""
     columns = (batch.keys, batch.values)
     return sum(len(each) for column in columns for each in column if each is not None)
-
-
-def _produce(producer: Producer, batch: Batch) -> None:
-    """Queue the records of a converted batch."""
-    keys: Sequence[Any] = batch.keys or (None,) * len(batch.values)
-    if any(batch.headers) or any(time_ms is not None for time_ms in batch.timestamps_ms):
-        _produce_each(producer, batch, keys)
-        return
-    messages: list[dict[str, Any]]
-    if batch.keys:
-        messages = [{"value": value, "key": key} for value, key in zip(batch.values, keys, strict=True)]
-    else:
-        messages = [{"value": value} for value in batch.values]
-    _produce_all(producer, batch.topic, messages, batch.partition)
-
-
-def _produce_all(producer: Producer, topic: str, messages: list[dict[str, Any]], partition: int | None = None) -> None:
-    """Queue messages, waiting for room when the client's queue is full.
-
-    Raises:
-        KafkaException: a message Kafka will never take (too large, for example).
-    """
-    to: Mapping[str, Any] = {} if partition is None else {"partition": partition}
-    while messages:
-        queued = producer.produce_batch(topic, messages, **to)
-        producer.poll(0)
-        if queued == len(messages):
-            return
-        refused = [message for message in messages if "_error" in message]
-        for message in refused:
-            error: KafkaError = message.pop("_error")
-            if error.code() != KafkaError._QUEUE_FULL:
-                raise KafkaException(error)
-        producer.poll(_QUEUE_PAUSE_S)
-        messages = refused
-
-
-def _produce_each(producer: Producer, batch: Batch, keys: Sequence[Any]) -> None:
-    """As `_produce_all`, for records with times or headers: `produce_batch` of confluent-kafka 2.16 knows neither."""
-    to: Mapping[str, Any] = {} if batch.partition is None else {"partition": batch.partition}
-    count = len(batch.values)
-    times, headers = batch.timestamps_ms or (None,) * count, batch.headers or ((),) * count
-    for key, value, time_ms, header in zip(keys, batch.values, times, headers, strict=True):
-        with_them: dict[str, Any] = {} if time_ms is None else {"timestamp": time_ms}
-        if header:
-            with_them["headers"] = header
-        while True:
-            try:
-                producer.produce(batch.topic, value, key, **to, **with_them)
-                break
-            except BufferError:
-                producer.poll(_QUEUE_PAUSE_S)
-    producer.poll(0)

@@ -9,6 +9,7 @@ Invariant: no text that leaves the worker shows a secret that it resolved; confi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 
 from herdmesh.api.common.v1 import connector_pb2, revision_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
@@ -35,6 +36,7 @@ from herdmesh.worker.state.model import (
 )
 from herdmesh.worker.state.tasks import Task
 
+_ERROR_COUNTS = tuple(one.name for one in fields(contract.ErrorCounts))
 _ACTIVITIES = {
     Phase.NEW: task_pb2.TASK_ACTIVITY_STARTING,
     Phase.QUEUED: task_pb2.TASK_ACTIVITY_STARTING,
@@ -329,6 +331,7 @@ def progress_to(progress: Progress) -> task_pb2.TaskProgress:
         config_offset=progress.config_offset,
         records_rate=_rate_use_to(progress.records_rate),
         bytes_rate=_rate_use_to(progress.bytes_rate),
+        errors=_errors_to(progress.errors),
         measures=measures_to(progress.measures),
     )
     if progress.commit_time_ms is not None:
@@ -353,6 +356,7 @@ def progress_from(message: task_pb2.TaskProgress) -> Progress:
         config_offset=message.config_offset if message.HasField("config_offset") else None,
         records_rate=_rate_use_from(message.records_rate) if message.HasField("records_rate") else None,
         bytes_rate=_rate_use_from(message.bytes_rate) if message.HasField("bytes_rate") else None,
+        errors=_errors_from(message.errors),
         measures=measures_from(message.measures),
     )
 
@@ -369,11 +373,22 @@ def _rate_use_from(message: task_pb2.RateUse) -> contract.RateUse:
     return contract.RateUse(message.limit_per_second, message.used_per_second, message.wants_more)
 
 
+def _errors_to(errors: contract.ErrorCounts) -> task_pb2.TaskErrors:
+    return task_pb2.TaskErrors(**{name: getattr(errors, name) for name in _ERROR_COUNTS})
+
+
+def _errors_from(message: task_pb2.TaskErrors) -> contract.ErrorCounts:
+    return contract.ErrorCounts(**{name: getattr(message, name) for name in _ERROR_COUNTS})
+
+
 def run_event_from(run_id: str, request: run_service_pb2.RunRequest) -> events.Event | None:
     """The event of a run's message after hello; None for something newer than this worker knows."""
     match request.WhichOneof("message"):
         case "progress":
             return events.RunProgress(run_id, progress_from(request.progress))
+        case "pulse":
+            moved_ms = request.pulse.moved_time.ToMilliseconds()
+            return events.RunPulse(run_id, request.pulse.silent_ms, moved_ms)
         case "failed":
             return events.RunFailed(run_id, failure_from(request.failed.failure))
         case "finished":

@@ -23,6 +23,7 @@ def added(base: Progress, run: Progress) -> Progress:
         commit_time_ms=run.commit_time_ms if run.commit_time_ms is not None else base.commit_time_ms,
         has_committed=base.has_committed or run.has_committed,
         config_offset=run.config_offset if run.config_offset is not None else base.config_offset,
+        errors=base.errors + run.errors,
         measures=Measures(),
     )
 

@@ -26,25 +26,27 @@ from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__
 from herdmesh.api.common.v1 import connector_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_connector__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!herdmesh/api/worker/v1/task.proto\x12\x16herdmesh.api.worker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\"\x84\x05\n\x0cTaskProgress\x12,\n\x04task\x18\x01 \x01(\x0b\x32\x1e.herdmesh.api.common.v1.TaskId\x12\x36\n\x08\x61\x63tivity\x18\x02 \x01(\x0e\x32$.herdmesh.api.worker.v1.TaskActivity\x12\x12\n\nrecords_in\x18\x03 \x01(\x03\x12\x13\n\x0brecords_out\x18\x04 \x01(\x03\x12\x17\n\x0frecords_dropped\x18\x05 \x01(\x03\x12=\n\npartitions\x18\x06 \x03(\x0b\x32).herdmesh.api.worker.v1.PartitionProgress\x12\x1a\n\x12records_per_second\x18\x07 \x01(\x01\x12/\n\x0b\x63ommit_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\trun_count\x18\t \x01(\x03\x12\x0b\n\x03pid\x18\n \x01(\x05\x12\x15\n\rhas_committed\x18\x0b \x01(\x08\x12\x1a\n\rconfig_offset\x18\x0c \x01(\x03H\x00\x88\x01\x01\x12\x37\n\x08produced\x18\r \x03(\x0b\x32%.herdmesh.api.worker.v1.TopicProgress\x12\x35\n\x0crecords_rate\x18\x19 \x01(\x0b\x32\x1f.herdmesh.api.worker.v1.RateUse\x12\x33\n\nbytes_rate\x18\x1a \x01(\x0b\x32\x1f.herdmesh.api.worker.v1.RateUse\x12\x36\n\x08measures\x18\x14 \x01(\x0b\x32$.herdmesh.api.worker.v1.TaskMeasuresB\x10\n\x0e_config_offset\"\x80\x03\n\x0cTaskMeasures\x12\x35\n\rbatch_records\x18\x01 \x01(\x0b\x32\x1e.herdmesh.api.worker.v1.Spread\x12/\n\x07\x63\x61ll_ms\x18\x02 \x01(\x0b\x32\x1e.herdmesh.api.worker.v1.Spread\x12\x31\n\tcommit_ms\x18\x03 \x01(\x0b\x32\x1e.herdmesh.api.worker.v1.Spread\x12\x17\n\x0f\x63ommit_failures\x18\x04 \x01(\x03\x12;\n\x13transaction_records\x18\x05 \x01(\x0b\x32\x1e.herdmesh.api.worker.v1.Spread\x12\x36\n\x0e\x61\x63tive_records\x18\x06 \x01(\x0b\x32\x1e.herdmesh.api.worker.v1.Spread\x12\x1a\n\x12\x61\x63tive_records_now\x18\x07 \x01(\x03\x12\x17\n\x0flatency_buckets\x18\x08 \x03(\x03\x12\x12\n\nlatency_ms\x18\t \x01(\x01\"I\n\x06Spread\x12\r\n\x05\x63ount\x18\x01 \x01(\x03\x12\r\n\x05total\x18\x02 \x01(\x01\x12\x10\n\x08smallest\x18\x03 \x01(\x01\x12\x0f\n\x07largest\x18\x04 \x01(\x01\"P\n\x07RateUse\x12\x18\n\x10limit_per_second\x18\x01 \x01(\x01\x12\x17\n\x0fused_per_second\x18\x02 \x01(\x01\x12\x12\n\nwants_more\x18\x03 \x01(\x08\"3\n\rTopicProgress\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0brecords_out\x18\x02 \x01(\x03\"u\n\x11PartitionProgress\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x18\n\x10\x63ommitted_offset\x18\x03 \x01(\x03\x12\x10\n\x08position\x18\x04 \x01(\x03\x12\x12\n\nend_offset\x18\x05 \x01(\x03*\xcc\x01\n\x0cTaskActivity\x12\x1d\n\x19TASK_ACTIVITY_UNSPECIFIED\x10\x00\x12\x16\n\x12TASK_ACTIVITY_IDLE\x10\x01\x12\x1a\n\x16TASK_ACTIVITY_STARTING\x10\x02\x12\x19\n\x15TASK_ACTIVITY_RUNNING\x10\x03\x12\x1a\n\x16TASK_ACTIVITY_STOPPING\x10\x04\x12\x18\n\x14TASK_ACTIVITY_PAUSED\x10\x05\x12\x18\n\x14TASK_ACTIVITY_FAILED\x10\x06\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!herdmesh/api/worker/v1/task.proto\x12\x16herdmesh.api.worker.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\"\xb8\x05\n\x0cTaskProgress\x12,\n\x04task\x18\x01 \x01(\x0b\x32\x1e.herdmesh.api.common.v1.TaskId\x12\x36\n\x08\x61\x63tivity\x18\x02 \x01(\x0e\x32$.herdmesh.api.worker.v1.TaskActivity\x12\x12\n\nrecords_in\x18\x03 \x01(\x03\x12\x13\n\x0brecords_out\x18\x04 \x01(\x03\x12\x17\n\x0frecords_dropped\x18\x05 \x01(\x03\x12=\n\npartitions\x18\x06 \x03(\x0b\x32).herdmesh.api.worker.v1.PartitionProgress\x12\x1a\n\x12records_per_second\x18\x07 \x01(\x01\x12/\n\x0b\x63ommit_time\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\trun_count\x18\t \x01(\x03\x12\x0b\n\x03pid\x18\n \x01(\x05\x12\x15\n\rhas_committed\x18\x0b \x01(\x08\x12\x1a\n\rconfig_offset\x18\x0c \x01(\x03H\x00\x88\x01\x01\x12\x37\n\x08produced\x18\r \x03(\x0b\x32%.herdmesh.api.worker.v1.TopicProgress\x12\x35\n\x0crecords_rate\x18\x19 \x01(\x0b\x32\x1f.herdmesh.api.worker.v1.RateUse\x12\x33\n\nbytes_rate\x18\x1a \x01(\x0b\x32\x1f.herdmesh.api.worker.v1.RateUse\x12\x36\n\x08measures\x18\x14 \x01(\x0b\x32$.herdmesh.api.worker.v1.TaskMeasures\x12\x32\n\x06\x65rrors\x18\x1b \x01(\x0b\x32\".herdmesh.api.worker.v1.TaskErrorsB\x10\n\x0e_config_offset\"\xaa\x01\n\nTaskErrors\x12\x10\n\x08\x66\x61ilures\x18\x01 \x01(\x03\x12\x0e\n\x06\x65rrors\x18\x02 \x01(\x03\x12\x0f\n\x07skipped\x18\x03 \x01(\x03\x12\x0f\n\x07retries\x18\x04 \x01(\x03\x12\x0e\n\x06logged\x18\x05 \x01(\x03\x12\x14\n\x0c\x64\x65\x61\x64_letters\x18\x06 \x01(\x03\x12\x1b\n\x13\x64\x65\x61\x64_letters_failed\x18\x07 \x01(\x03\x12\x15\n\rlast_error_ms\x18\x08 \x01(\x03\"\x80\x03\n\x0cTaskMeasures\x12\x35\n\rbatch_records\x18\x01 \x01(\x0b\x32\x1e.herdmesh.api.worker.v1.Spread\x12/\n\x07\x63\x61ll_ms\x18\x02 \x01(\x0b\x32\x1e.herdmesh.api.worker.v1.Spread\x12\x31\n\tcommit_ms\x18\x03 \x01(\x0b\x32\x1e.herdmesh.api.worker.v1.Spread\x12\x17\n\x0f\x63ommit_failures\x18\x04 \x01(\x03\x12;\n\x13transaction_records\x18\x05 \x01(\x0b\x32\x1e.herdmesh.api.worker.v1.Spread\x12\x36\n\x0e\x61\x63tive_records\x18\x06 \x01(\x0b\x32\x1e.herdmesh.api.worker.v1.Spread\x12\x1a\n\x12\x61\x63tive_records_now\x18\x07 \x01(\x03\x12\x17\n\x0flatency_buckets\x18\x08 \x03(\x03\x12\x12\n\nlatency_ms\x18\t \x01(\x01\"I\n\x06Spread\x12\r\n\x05\x63ount\x18\x01 \x01(\x03\x12\r\n\x05total\x18\x02 \x01(\x01\x12\x10\n\x08smallest\x18\x03 \x01(\x01\x12\x0f\n\x07largest\x18\x04 \x01(\x01\"P\n\x07RateUse\x12\x18\n\x10limit_per_second\x18\x01 \x01(\x01\x12\x17\n\x0fused_per_second\x18\x02 \x01(\x01\x12\x12\n\nwants_more\x18\x03 \x01(\x08\"3\n\rTopicProgress\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x13\n\x0brecords_out\x18\x02 \x01(\x03\"u\n\x11PartitionProgress\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x18\n\x10\x63ommitted_offset\x18\x03 \x01(\x03\x12\x10\n\x08position\x18\x04 \x01(\x03\x12\x12\n\nend_offset\x18\x05 \x01(\x03*\xcc\x01\n\x0cTaskActivity\x12\x1d\n\x19TASK_ACTIVITY_UNSPECIFIED\x10\x00\x12\x16\n\x12TASK_ACTIVITY_IDLE\x10\x01\x12\x1a\n\x16TASK_ACTIVITY_STARTING\x10\x02\x12\x19\n\x15TASK_ACTIVITY_RUNNING\x10\x03\x12\x1a\n\x16TASK_ACTIVITY_STOPPING\x10\x04\x12\x18\n\x14TASK_ACTIVITY_PAUSED\x10\x05\x12\x18\n\x14TASK_ACTIVITY_FAILED\x10\x06\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.worker.v1.task_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TASKACTIVITY']._serialized_start=1498
-  _globals['_TASKACTIVITY']._serialized_end=1702
+  _globals['_TASKACTIVITY']._serialized_start=1723
+  _globals['_TASKACTIVITY']._serialized_end=1927
   _globals['_TASKPROGRESS']._serialized_start=135
-  _globals['_TASKPROGRESS']._serialized_end=779
-  _globals['_TASKMEASURES']._serialized_start=782
-  _globals['_TASKMEASURES']._serialized_end=1166
-  _globals['_SPREAD']._serialized_start=1168
-  _globals['_SPREAD']._serialized_end=1241
-  _globals['_RATEUSE']._serialized_start=1243
-  _globals['_RATEUSE']._serialized_end=1323
-  _globals['_TOPICPROGRESS']._serialized_start=1325
-  _globals['_TOPICPROGRESS']._serialized_end=1376
-  _globals['_PARTITIONPROGRESS']._serialized_start=1378
-  _globals['_PARTITIONPROGRESS']._serialized_end=1495
+  _globals['_TASKPROGRESS']._serialized_end=831
+  _globals['_TASKERRORS']._serialized_start=834
+  _globals['_TASKERRORS']._serialized_end=1004
+  _globals['_TASKMEASURES']._serialized_start=1007
+  _globals['_TASKMEASURES']._serialized_end=1391
+  _globals['_SPREAD']._serialized_start=1393
+  _globals['_SPREAD']._serialized_end=1466
+  _globals['_RATEUSE']._serialized_start=1468
+  _globals['_RATEUSE']._serialized_end=1548
+  _globals['_TOPICPROGRESS']._serialized_start=1550
+  _globals['_TOPICPROGRESS']._serialized_end=1601
+  _globals['_PARTITIONPROGRESS']._serialized_start=1603
+  _globals['_PARTITIONPROGRESS']._serialized_end=1720
 # @@protoc_insertion_point(module_scope)

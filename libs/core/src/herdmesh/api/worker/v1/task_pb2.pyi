@@ -83,6 +83,7 @@ class TaskProgress(_message.Message):
     RECORDS_RATE_FIELD_NUMBER: _builtins.int
     BYTES_RATE_FIELD_NUMBER: _builtins.int
     MEASURES_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
     activity: Global___TaskActivity.ValueType
     """activity of the task: what it does now."""
     records_in: _builtins.int
@@ -129,6 +130,10 @@ class TaskProgress(_message.Message):
     def measures(self) -> Global___TaskMeasures:
         """measures of a run since its report before, for the metrics of its worker. Unset between worker and herder."""
 
+    @_builtins.property
+    def errors(self) -> Global___TaskErrors:
+        """errors counts the records that failed."""
+
     def __init__(
         self,
         *,
@@ -148,16 +153,67 @@ class TaskProgress(_message.Message):
         records_rate: Global___RateUse | None = ...,
         bytes_rate: Global___RateUse | None = ...,
         measures: Global___TaskMeasures | None = ...,
+        errors: Global___TaskErrors | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "bytes_rate", b"bytes_rate", "commit_time", b"commit_time", "config_offset", b"config_offset", "measures", b"measures", "records_rate", b"records_rate", "task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "bytes_rate", b"bytes_rate", "commit_time", b"commit_time", "config_offset", b"config_offset", "errors", b"errors", "measures", b"measures", "records_rate", b"records_rate", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "activity", b"activity", "bytes_rate", b"bytes_rate", "commit_time", b"commit_time", "config_offset", b"config_offset", "has_committed", b"has_committed", "measures", b"measures", "partitions", b"partitions", "pid", b"pid", "produced", b"produced", "records_dropped", b"records_dropped", "records_in", b"records_in", "records_out", b"records_out", "records_per_second", b"records_per_second", "records_rate", b"records_rate", "run_count", b"run_count", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "activity", b"activity", "bytes_rate", b"bytes_rate", "commit_time", b"commit_time", "config_offset", b"config_offset", "errors", b"errors", "has_committed", b"has_committed", "measures", b"measures", "partitions", b"partitions", "pid", b"pid", "produced", b"produced", "records_dropped", b"records_dropped", "records_in", b"records_in", "records_out", b"records_out", "records_per_second", b"records_per_second", "records_rate", b"records_rate", "run_count", b"run_count", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__config_offset: _TypeAlias = _typing.Literal["config_offset"]  # noqa: Y015
     _WhichOneofArgType__config_offset: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__config_offset) -> _WhichOneofReturnType__config_offset | None: ...
 
 Global___TaskProgress: _TypeAlias = TaskProgress  # noqa: Y015
+
+@_typing.final
+class TaskErrors(_message.Message):
+    """TaskErrors are Connect's task-error-metrics."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FAILURES_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    SKIPPED_FIELD_NUMBER: _builtins.int
+    RETRIES_FIELD_NUMBER: _builtins.int
+    LOGGED_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_FAILED_FIELD_NUMBER: _builtins.int
+    LAST_ERROR_MS_FIELD_NUMBER: _builtins.int
+    failures: _builtins.int
+    """failures are attempts that failed, those that were made again among them."""
+    errors: _builtins.int
+    """errors are operations that ended failed."""
+    skipped: _builtins.int
+    """skipped records, which were given up."""
+    retries: _builtins.int
+    """retries are attempts made again."""
+    logged: _builtins.int
+    """logged failures."""
+    dead_letters: _builtins.int
+    """dead_letters put on their way to the dead letter queue."""
+    dead_letters_failed: _builtins.int
+    """dead_letters_failed of these, which Kafka did not take."""
+    last_error_ms: _builtins.int
+    """last_error_ms is the epoch time of the last failure. 0 = none."""
+    def __init__(
+        self,
+        *,
+        failures: _builtins.int = ...,
+        errors: _builtins.int = ...,
+        skipped: _builtins.int = ...,
+        retries: _builtins.int = ...,
+        logged: _builtins.int = ...,
+        dead_letters: _builtins.int = ...,
+        dead_letters_failed: _builtins.int = ...,
+        last_error_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "dead_letters_failed", b"dead_letters_failed", "errors", b"errors", "failures", b"failures", "last_error_ms", b"last_error_ms", "logged", b"logged", "retries", b"retries", "skipped", b"skipped"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TaskErrors: _TypeAlias = TaskErrors  # noqa: Y015
 
 @_typing.final
 class TaskMeasures(_message.Message):
