@@ -64,6 +64,7 @@ class WorkerProcess:
             "HERDMESH_BOOTSTRAP_SERVERS": self.bootstrap,
             "HERDMESH_OFFSET_STORAGE_REPLICATION_FACTOR": "1",
             "HERDMESH_METRICS": "false",
+            "HERDMESH_STALLED_MS": "1000",
             "HERDMESH_LOG_LEVEL": os.environ.get("HERDMESH_LOG_LEVEL", "warning"),
         }
         begun = time.monotonic()
@@ -209,6 +210,34 @@ async def test_a_failing_task_is_failed_with_its_trace_while_others_run(
     assert status[0].trace
     held = {task.task.connector: task.state for task in await worker.tasks()}
     assert (held["bad"], held["one"]) == (FAILED, RUNNING)
+
+
+async def test_a_task_whose_put_does_not_return_is_shown_killed_and_starts_anew(
+    worker: WorkerProcess, tmp_topic: Callable[..., str]
+) -> None:
+    """Its file is a pipe that nobody empties, and its record more than a pipe takes."""
+    path, topic = worker.folder / "stuck", create_topic(worker.bootstrap, tmp_topic())
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        produce(worker.bootstrap, topic, ["x" * 200_000])
+        worker.start_sink("stuck", topic, **{"consumer.override.max.poll.interval.ms": "3000"})
+        begun = time.monotonic()
+        stalled = await until(lambda: [s for s in worker.store.of("stuck") if s.conditions], "shown as STALLED")
+        assert (stalled[0].state, stalled[0].conditions[0].type) == (RUNNING, "STALLED")
+        assert "3 s" in stalled[0].conditions[0].message
+        report = await worker.herder.until_report("stuck", FAILED)
+        print(f"killed {time.monotonic() - begun:.2f} s after StartUnit")
+    finally:
+        os.close(reader)
+    assert report.failure.error_class == connector_pb2.ERROR_CLASS_RETRIABLE
+    assert "3 s (max.poll.interval.ms)" in report.failure.message
+    failed = await until(lambda: [s for s in worker.store.of("stuck") if s.state == FAILED], "written as FAILED")
+    assert not failed[0].conditions
+    path.unlink()
+    config = worker.sink("stuck", topic)
+    worker.herder.send(start_task("stuck", config, config, generation=2))
+    await until(lambda: worker.lines("stuck") == ["x" * 200_000], "the record it was stuck with")
 
 
 async def test_a_connector_makes_task_configs(worker: WorkerProcess, tmp_topic: Callable[..., str]) -> None:

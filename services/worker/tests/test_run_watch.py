@@ -1,0 +1,90 @@
+"""How a run's process measures that its loop stands still, and where its stacks go."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from herdmesh.engine import pulse
+from herdmesh.worker.effects.run_watch import STUCK_S, RunWatch
+
+#: The main thread hangs and keeps the interpreter's lock, so that no other thread of Python can run.
+HANGS = """
+import ctypes, time
+from herdmesh.worker.effects.run_watch import RunWatch
+
+def a_call_that_does_not_return():
+    ctypes.PyDLL(None).usleep(900_000)
+
+watch = RunWatch(400, 10_000, time.monotonic())
+a_call_that_does_not_return()
+"""
+
+
+class Timer:
+    """Stands for faulthandler's: the seconds asked for last, None = cancelled."""
+
+    def __init__(self) -> None:
+        self.asked: list[float | None] = []
+
+    def dump_traceback_later(self, timeout: float) -> None:
+        self.asked.append(timeout)
+
+    def cancel_dump_traceback_later(self) -> None:
+        self.asked.append(None)
+
+
+def test_silence_grows_until_the_loop_moves() -> None:
+    watch = RunWatch(30_000, 300_000, 0.0, Timer())
+    assert watch.interval_s == 2.0
+    assert watch.wait_s(0.5) == 1.5
+    pulse.moved()
+    assert watch.look(2.0) == 0
+    assert [watch.look(now_s) for now_s in (4.0, 6.0, 8.0)] == [2_000, 4_000, 6_000]
+    pulse.moved()
+    assert watch.look(10.0) == 0
+    assert watch.look(12.0) == 2_000
+
+
+def test_time_in_which_the_whole_process_stood_still_counts_for_little() -> None:
+    watch = RunWatch(30_000, 300_000, 0.0, Timer())
+    assert watch.look(600.0) == 4_000
+
+
+def test_it_looks_often_enough_for_short_bounds() -> None:
+    assert RunWatch(1_000, 300_000, 0.0, Timer()).interval_s == 0.25
+    assert RunWatch(30_000, 2_000, 0.0, Timer()).interval_s == 0.5
+
+
+def test_stacks_are_written_when_it_stalls_and_before_it_is_ended() -> None:
+    timer = Timer()
+    watch = RunWatch(30_000, 300_000, 0.0, timer)
+    assert timer.asked == [29.0], "armed before anything hangs"
+    pulse.moved()
+    watch.look(2.0)
+    assert timer.asked == [29.0, 29.0], "put off while it moves"
+    for look in range(2, 16):
+        watch.look(look * 2.0)
+    assert timer.asked == [29.0, 29.0], "now it fires"
+    watch.look(32.0)
+    assert timer.asked[2:] == [269.0], "again at 299 s of silence"
+    watch.look(34.0)
+    assert len(timer.asked) == 3
+
+
+def test_the_timer_of_a_run_that_was_told_to_stop_is_not_put_off() -> None:
+    timer = Timer()
+    watch = RunWatch(30_000, 300_000, 0.0, timer)
+    watch.told_to_stop()
+    pulse.moved()
+    watch.look(2.0)
+    assert timer.asked == [29.0, STUCK_S]
+    watch.over()
+    pulse.moved()
+    watch.look(4.0)
+    assert timer.asked == [29.0, STUCK_S, None]
+
+
+def test_a_hang_that_keeps_the_interpreters_lock_leaves_its_stacks_too() -> None:
+    ended = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=True)
+    assert "in a_call_that_does_not_return" in ended.stderr

@@ -1,0 +1,172 @@
+"""Runs that stand still, in milliseconds: what is said of them, when they are ended, and what is never taken for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.engine.contract import ErrorClass, RunEnd
+from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
+from herdmesh.worker.state.model import Condition, Phase, RunState, TargetState
+from herdmesh.worker.state.watchdog import CONFIRM_S
+from services.worker.tests.test_state_tasks import MOVED, TASK, assignment, none_of, only, start
+
+MOVED_MS = 1_790_000_000_000
+STALLED_S, END_S = 30.0, 100.0
+
+
+def running(conditions: tuple[Condition, ...] = ()) -> tuple[WorkerState, str]:
+    """A task that is RUNNING, heard at 0.0; its run."""
+    state = WorkerState("life", Limits(TaskLimits(stalled_ms=int(STALLED_S * 1000))))
+    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    run_id = only(instructions.SubmitRun, state.handle(replace(start(), conditions=conditions), 0.0)).run_id
+    state.handle(events.RunHello(run_id, 42, int(END_S * 1000)), 0.0)
+    state.handle(events.RunProgress(run_id, MOVED), 0.0)
+    return state, run_id
+
+
+def pulse(state: WorkerState, run_id: str, silent_s: float, now: float) -> Sequence[instructions.Instruction]:
+    return state.handle(events.RunPulse(run_id, int(silent_s * 1000), MOVED_MS), now)
+
+
+def conditions(out: Sequence[instructions.Instruction]) -> list[str]:
+    return [one.type for one in only(instructions.WriteStatus, out).conditions]
+
+
+def test_a_run_that_stands_still_is_shown_until_it_moves() -> None:
+    state, run_id = running((Condition("RESTARTS", "1 restart"),))
+    assert pulse(state, run_id, 0, 2.0) == []
+    assert pulse(state, run_id, 29.9, 31.9) == []
+    out = pulse(state, run_id, 30, 32.0)
+    status = only(instructions.WriteStatus, out)
+    assert len(out) == 1, "it is RUNNING all the time: no report"
+    assert (status.state, conditions(out)) == (RunState.RUNNING, ["RESTARTS", "STALLED"])
+    said = status.conditions[1]
+    assert said.since_ms == MOVED_MS
+    for wanted in (
+        "2026-09-21T14:13:20Z",
+        "100 s",
+        "consumer.override.max.poll.interval.ms",
+        "herd restart c --task 0",
+    ):
+        assert wanted in said.message
+    assert pulse(state, run_id, 32, 34.0) == [], "said once"
+    assert conditions(pulse(state, run_id, 0, 36.0)) == ["RESTARTS"]
+    assert pulse(state, run_id, 0, 38.0) == []
+
+
+def test_progress_is_movement() -> None:
+    state, run_id = running()
+    pulse(state, run_id, 30, 32.0)
+    assert conditions(state.handle(events.RunProgress(run_id, MOVED), 33.0)) == []
+
+
+def test_one_that_never_moves_again_is_ended_and_its_task_fails_so_that_it_is_restarted() -> None:
+    state, run_id = running()
+    pulse(state, run_id, 30, 32.0)
+    assert pulse(state, run_id, 99.9, 101.9) == []
+    (cancel,) = pulse(state, run_id, 100, 102.0)
+    assert cancel == instructions.CancelRun(run_id, "it did nothing for 100 s (max.poll.interval.ms)")
+    assert pulse(state, run_id, 102, 104.0) == [], "ended once"
+    task = state.tasks.get(TASK)
+    assert task is not None
+    assert task.phase is Phase.STOPPING
+    assert state.next_deadline() is None
+    out = state.handle(events.RunEnded(run_id, "killed"), 105.0)
+    failure = only(instructions.SendReport, out).failure
+    assert failure is not None
+    assert failure.error_class is ErrorClass.RETRIABLE
+    assert "100 s (max.poll.interval.ms)" in failure.message
+    assert "2026-09-21T14:13:20Z" in failure.message
+    status = only(instructions.WriteStatus, out)
+    assert (status.state, status.conditions) == (RunState.FAILED, ())
+
+
+def test_a_process_that_says_nothing_is_as_silent_as_one_that_says_so() -> None:
+    """A loop that hangs with the interpreter's lock silences every thread."""
+    state, run_id = running()
+    pulse(state, run_id, 0, 2.0)
+    assert state.next_deadline() == 2.0 + STALLED_S
+    assert state.handle(events.Tick(), 32.0) == [], "the first look"
+    assert state.next_deadline() == 32.0 + CONFIRM_S
+    assert conditions(state.handle(events.Tick(), 32.0 + CONFIRM_S)) == ["STALLED"]
+    assert state.next_deadline() == 2.0 + END_S
+    assert state.handle(events.Tick(), 102.0) == []
+    (cancel,) = state.handle(events.Tick(), 102.0 + CONFIRM_S)
+    assert isinstance(cancel, instructions.CancelRun)
+
+
+def test_a_worker_that_stood_still_itself_hears_first_and_ends_nothing() -> None:
+    state, run_id = running()
+    pulse(state, run_id, 0, 2.0)
+    assert state.handle(events.Tick(), 900.0) == []
+    assert pulse(state, run_id, 0, 900.1) == []
+    assert state.handle(events.Tick(), 900.0 + CONFIRM_S) == []
+
+
+def test_one_that_was_told_to_stop_has_no_longer_than_that() -> None:
+    state, run_id = running()
+    pulse(state, run_id, 30, 32.0)
+    assert state.handle(events.SetUnitTargetState(1, TASK, TargetState.PAUSED), 40.0) == [
+        instructions.StopRun(run_id, "paused")
+    ]
+    assert pulse(state, run_id, 38, 40.0) == []
+    (cancel,) = state.handle(events.Tick(), 45.0)
+    assert isinstance(cancel, instructions.CancelRun)
+    out = state.handle(events.RunEnded(run_id, "killed"), 45.5)
+    assert only(instructions.SendReport, out).state is RunState.PAUSED
+    assert conditions(out) == []
+
+
+@pytest.mark.parametrize("error", [None, "killed"])
+def test_a_run_that_ends_takes_its_condition_along(error: str | None) -> None:
+    state, run_id = running()
+    pulse(state, run_id, 30, 32.0)
+    if error is None:
+        state.handle(events.RunFinished(run_id, RunEnd.QUIET, MOVED, 0), 33.0)
+    out = state.handle(events.RunEnded(run_id, error), 33.0)
+    assert conditions(out) == [], "the task is RUNNING on, idle or in another run"
+
+
+def test_a_task_that_never_became_running_has_no_condition_and_is_ended_all_the_same() -> None:
+    state = WorkerState("life", Limits(TaskLimits(stalled_ms=int(STALLED_S * 1000))))
+    state.handle(events.SessionOpened(1, frozenset()), 0.0)
+    run_id = only(instructions.SubmitRun, state.handle(start(), 0.0)).run_id
+    assert state.next_deadline() is None, "a run that waits for its process is not watched"
+    assert state.handle(events.RunPulse(run_id, 50_000, MOVED_MS), 1.0) == []
+    state.handle(events.RunHello(run_id, 42, int(END_S * 1000)), 1.0)
+    assert none_of(instructions.WriteStatus, pulse(state, run_id, 50, 51.0))
+    assert only(instructions.CancelRun, pulse(state, run_id, 100, 101.0))
+    out = state.handle(events.RunEnded(run_id, "killed"), 102.0)
+    assert only(instructions.SendReport, out).state is RunState.FAILED
+
+
+def test_a_task_given_up_while_it_stood_still_is_given_up() -> None:
+    state, run_id = running()
+    pulse(state, run_id, 100, 102.0)
+    state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 103.0)
+    assert none_of(instructions.CancelRun, state.handle(events.Tick(), 110.0)), "it is being killed"
+    out = state.handle(events.RunEnded(run_id, "killed"), 111.0)
+    assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
+
+
+@given(st.lists(st.tuples(st.floats(0, 20), st.booleans()), max_size=40))
+def test_no_run_that_was_heard_to_move_within_the_bound_is_touched(steps: list[tuple[float, bool]]) -> None:
+    state, run_id = running()
+    now = moved = 0.0
+    for wait_s, moves in steps:
+        now += wait_s
+        out = state.handle(events.Tick(), now)
+        if any(isinstance(one, instructions.CancelRun) for one in out):
+            assert now - moved >= END_S
+            return
+        if any(one.conditions for one in out if isinstance(one, instructions.WriteStatus)):
+            assert now - moved >= STALLED_S
+        if moves:
+            moved = now
+            out = pulse(state, run_id, 0, now)
+            assert not any(one.conditions for one in out if isinstance(one, instructions.WriteStatus))
