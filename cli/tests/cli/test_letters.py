@@ -200,7 +200,7 @@ def test_a_listed_document_is_what_replay_takes(herd: Herd, herder: Herder, tmp_
     code, text, _ = herd(command.replay, **options, files=[str(tmp_path / "letters.json")])
     assert (code, text.strip()) == (0, "5 dead letters of a put back")
     sent = herder.asked[-1]
-    assert ([one.offset for one in sent.letters], sent.letters[0].mended) == ([4, 3, 2, 1, 0], True)
+    assert ([one.offset for one in sent.letters], sent.letters[0].mended) == ([0, 1, 2, 3, 4], True)
     assert sent.request_id
 
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import Message, Producer
+from confluent_kafka import IsolationLevel, Message, Producer, TopicPartition
+from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as pb
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.engine import clients
+from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFenced
+from herdmesh.engine.failure import classify
 from herdmesh.engine.fence import Fence
 from herdmesh.worker.effects import letter_log, letter_replay
 from herdmesh.worker.effects.dead_letters import DeadLetters
@@ -77,6 +81,7 @@ class Here:
         if transactional_id:
             producer.commit_transaction()
         producer.flush()
+        self.settle(self.queue, 1)
 
     def list(self, **more: Any) -> pb.ListDeadLettersResponse:
         request = pb.ListDeadLettersRequest(name=self.name, **more)
@@ -91,8 +96,20 @@ class Here:
         question = ReplayDeadLetters(config or self.config, request)
         return asyncio.run(DeadLetters(self.specs, self.offset_file).replayed(question))
 
+    def settle(self, topic: str, partitions: int) -> None:
+        """Wait until every transaction has its end in the topic: a commit is answered before that."""
+        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+
+        def ends(level: IsolationLevel) -> list[int]:
+            found = self.kafka.admin.list_offsets(asked, isolation_level=level)
+            return [future.result().offset for future in found.values()]
+
+        while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED):
+            time.sleep(0.01)
+
     def put_back(self) -> list[Message]:
-        """What is in the topic now, by partition."""
+        """What is in the topic now, in the order of offsets."""
+        self.settle(self.topic, 3)
         return sorted(self.kafka.messages(self.topic, 3), key=lambda message: message.offset() or 0)
 
 
@@ -133,7 +150,8 @@ def test_a_letter_tells_everything_and_a_brief_one_what_a_list_needs(here: Here)
     assert letter.error_headers[f"{PREFIX}exception.stacktrace"] == "Trace\n\tat x\n"
     brief = here.list(view=pb.DEAD_LETTER_VIEW_BRIEF).letters[1]
     assert brief.error_headers[f"{PREFIX}stage"] == "VALUE_CONVERTER"
-    assert not (brief.key or brief.value or brief.headers or f"{PREFIX}exception.stacktrace" in brief.error_headers)
+    assert (brief.key, brief.value, list(brief.headers)) == (b"", b"", [])
+    assert f"{PREFIX}exception.stacktrace" not in brief.error_headers
 
 
 def test_pages_go_back_from_the_newest_and_do_not_move_when_letters_come(
@@ -309,6 +327,33 @@ def test_a_replay_that_was_cut_off_by_a_later_one_puts_nothing_back(here: Here) 
         stale.commit()
     stale.close()
     assert [message.value() for message in here.put_back()] == [b"v0"]
+
+
+async def _both(here: Here) -> list[pb.ReplayDeadLettersResponse | BaseException]:
+    """The same replay on two workers at once, as when one was frozen and another was asked."""
+    question = ReplayDeadLetters(here.config, pb.ReplayDeadLettersRequest(name="a", request_id="r"))
+    workers = [DeadLetters(here.specs, None), DeadLetters(here.specs, None)]
+    return await asyncio.gather(*(worker.replayed(question) for worker in workers), return_exceptions=True)
+
+
+def test_two_workers_at_once_put_every_letter_back_once(here: Here) -> None:
+    values = [b"v%d" % number for number in range(50)]
+    here.letters(*values)
+    found = asyncio.run(_both(here))
+    told = [one.replayed_count for one in found if not isinstance(one, BaseException)]
+    assert set(told) == {50}
+    cut_off = [one for one in found if isinstance(one, BaseException)]
+    assert [classify(error)[2] for error in cut_off] in ([], [ErrorClass.FENCED], [ErrorClass.RETRIABLE]), cut_off
+    assert [message.value() for message in here.put_back()] == values
+
+
+def test_a_letter_that_a_crash_doubled_goes_back_once(here: Here) -> None:
+    here.letters(b"v0")
+    here.letters(b"v0")
+    here.letters(b"v1")
+    assert here.replay().replayed_count == 3
+    assert here.places() == []
+    assert [message.value() for message in here.put_back()] == [b"v0", b"v1"]
 
 
 def test_a_queue_that_was_deleted_and_made_anew_is_another_one(here: Here) -> None:

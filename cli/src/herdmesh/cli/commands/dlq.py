@@ -155,6 +155,7 @@ def replay(
         named = [_named(place) for place in places or ()]
         for file in files or ():
             named += letters.read(name, file, _read(file))
+        named.sort(key=lambda letter: (letter.partition, letter.offset))
         base = admin.ReplayDeadLettersRequest(name=name, again=again, dry_run=dry_run)
         done: Json = {"connector": name, "dry_run": dry_run, "replayed_count": 0, "replayed": [], "refused": []}
         steps = _steps(client, base) if everything else _chunks(client, base, named)

@@ -119,7 +119,7 @@ class TopicLog:
         self._consumer.assign([TopicPartition(self.topic, partition, first)])
         heard_s = time.monotonic()
         while time.monotonic() - heard_s < _STALLED_S:
-            for message in self._consumer.consume(_CONSUME_MAX, _POLL_S):
+            for message in self._next():
                 error, offset = message.error(), message.offset()
                 heard_s = time.monotonic()
                 if error is None:
@@ -133,6 +133,13 @@ class TopicLog:
                 elif not error.retriable():
                     raise KafkaException(error)
         raise TaskFailed(f"Kafka delivers no records of {self.topic}-{partition}", ErrorClass.RETRIABLE)
+
+    def _next(self) -> list[Message]:
+        """What is there, or the first to come. (`consume` would wait for the whole time; a tombstone is falsy.)"""
+        if found := self._consumer.consume(_CONSUME_MAX, 0):
+            return found
+        first = self._consumer.poll(_POLL_S)
+        return [] if first is None else [first]
 
     def letters(self, partition: int, first: int, end: int) -> Iterator[Letter]:
         """As `read`."""

@@ -8,6 +8,7 @@ Invariant: after a take-over nothing that an earlier owner of the id put back is
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from functools import partial
@@ -27,6 +28,9 @@ from herdmesh.worker.state import replays
 from herdmesh.worker.state.replays import Replays
 
 _COMPACTED: Final = {"cleanup.policy": "compact"}
+_SETTLE_S: Final = 2.0
+"""How long a transaction may take to end for who only looks; it takes milliseconds, unless its owner died in it."""
+_PAUSE_S: Final = 0.02
 
 
 class Memory:
@@ -40,6 +44,9 @@ class Memory:
         self._log = log
         self._in_file = in_file
         self._owner = replays.owner(spec.connector)
+        access = access_of(spec, "consumer", "producer")
+        self._consumer = partial(clients.consumer, spec, f"connect-{spec.connector}", access)
+        self._unstable = partial(self._consumer, isolation_level="read_uncommitted")
         own = source_settings(spec).offsets_topic if spec.kind is TaskKind.SOURCE else spec.offset_storage_topic
         self.topic: str | None = None if in_file is not None else own
         """The offsets topic; None = a file."""
@@ -52,12 +59,27 @@ class Memory:
             return self._taken(found, self._of_file(self._in_file, offsets))
         assert self.topic is not None
         with closing(TopicLog(self._spec, self.topic)) as stored:
-            ranges = stored.ranges()
+            count = stored.partition_counts([self.topic]).get(self.topic, 0)
             keys = [offsets_topic.encode_key(self._owner, found.source_partition(one)) for one in self._parts()]
-            for number in {partition_of(key, len(ranges)) for key in keys} if ranges else ():
-                for message in stored.read(number, *ranges[number]):
-                    offsets.apply(message.key(), message.value())
+            read = {partition_of(key, count): 0 for key in keys} if count else {}
+            until_s = time.monotonic() + _SETTLE_S
+            while read and self._read_on(stored, read, offsets) and time.monotonic() < until_s:
+                time.sleep(_PAUSE_S)
         return self._taken(found, offsets)
+
+    def _read_on(self, stored: TopicLog, read: dict[int, int], offsets: SourceOffsets) -> bool:
+        """Read partitions of the offsets topic from where they were read to; True when there will be more: a commit is
+        answered before its end is in the topic, and whoever looks then is to see it."""
+        assert self.topic is not None
+        for number, (beginning, end) in stored.ranges().items():
+            if number in read:
+                for message in stored.read(number, max(beginning, read[number]), end):
+                    offsets.apply(message.key(), message.value())
+                read[number] = end
+        beyond = Beyond(self.topic, self._owner, stored.admin, self._unstable)
+        ends = beyond.ends(read)
+        held = {number: end for number, end in read.items() if end < ends[number]}
+        return bool(held and beyond.own_ends(held, ends))
 
     def read_fenced(self, fence: Fence) -> Replays:
         """What is remembered, once `fence` has taken over; makes the offsets topic when there is none."""
@@ -67,11 +89,9 @@ class Memory:
         assert self.topic is not None
         spec, topic, admin = self._spec, self.topic, self._log.admin
         source_offsets.ensure_topic(admin, topic, *offsets_topic_settings(spec), _COMPACTED)
-        access, group = access_of(spec, "consumer", "producer"), f"connect-{spec.connector}"
-        unstable = partial(clients.consumer, spec, group, access, isolation_level="read_uncommitted")
-        with closing(clients.consumer(spec, group, access)) as consumer:
-            beyond = Beyond(topic, self._owner, admin, unstable)
-            hung = OffsetsFinisher(topic, self._owner, spec.transactional_id, fence, unstable)
+        with closing(self._consumer()) as consumer:
+            beyond = Beyond(topic, self._owner, admin, self._unstable)
+            hung = OffsetsFinisher(topic, self._owner, spec.transactional_id, fence, self._unstable)
             return self._taken(found, source_offsets.read(consumer, topic, self._owner, beyond, hung))
 
     def records(self, found: Replays, partitions: Iterable[int]) -> dict[bytes, bytes | None]:

@@ -24,8 +24,8 @@ from herdmesh.connect.client_settings import client_settings
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import clients
 from herdmesh.engine.contract import ErrorClass, RunSpec
-from herdmesh.engine.errors import TaskFailed
-from herdmesh.engine.failure import classify_kafka
+from herdmesh.engine.errors import TaskFailed, TaskFenced
+from herdmesh.engine.failure import classify_kafka, is_fenced
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.settings import access_of
 from herdmesh.worker.effects.letter_log import Ranges, TopicLog, picked, positions, token_of
@@ -136,15 +136,22 @@ class Replay:
         return plan.response(), remembered if self._memory.topic is None else {}
 
     def _plan(self, known: Replays, to: Targets) -> _Plan:
-        """What goes where. Raises ConfigError when a letter that was named cannot be put back."""
+        """What goes where. Raises ConfigError when a letter that was named cannot be put back.
+
+        A sink that dies between a letter and its offsets' commit writes the letter again: of all letters of a step, one
+        for each record goes back.
+        """
         ranges = self._log.ranges()
         plan = _Plan(self._named(ranges, known) if self._request.letters else self._step(ranges, known))
+        twins: set[object] = set()
         for letter in plan.chosen.letters:
-            found = to.put(letter)
+            twin = None if self._request.letters else letter.original
+            found = [] if twin in twins else to.put(letter)
             if isinstance(found, Refused):
                 plan.refused.append(found)
             else:
                 plan.puts += found
+                twins |= {twin} - {None}
         self._refuse_named(plan.refused)
         return plan
 
@@ -246,6 +253,7 @@ def _produced(producer: Producer, plan: _Plan) -> list[Refused]:
 
     Raises:
         KafkaException: nobody's record goes through.
+        TaskFenced: a later replay has taken over.
         TaskFailed: RETRIABLE, when Kafka does not answer in time.
     """
     failed: list[tuple[Put, KafkaError]] = []
@@ -264,6 +272,8 @@ def _produced(producer: Producer, plan: _Plan) -> list[Refused]:
     if left:
         raise TaskFailed(f"{left} records wait for Kafka for {_FLUSH_S:.0f} s", ErrorClass.RETRIABLE)
     for _, error in failed:
+        if is_fenced(error):
+            raise TaskFenced("another replay of this connector's letters has begun")
         if classify_kafka(error) is not ErrorClass.FATAL:
             raise KafkaException(error)
     if not failed:

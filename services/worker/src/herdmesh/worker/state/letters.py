@@ -59,6 +59,12 @@ class Letter:
         headers = sum(len(name) + len(value or b"") for name, value in (*self.headers, *self.errors))
         return len(self.key or b"") + len(self.value or b"") + headers
 
+    @property
+    def original(self) -> object | None:
+        """Equal for letters of the same record; None where that cannot be told."""
+        place = self.error(TOPIC), self.error(PARTITION), self.error(OFFSET)
+        return (*place, self.key, self.value) if (place[2] or "").isdecimal() else None
+
     def belongs_to(self, connector: str) -> bool:
         """True when it is the connector's, and when it does not say whose it is."""
         return self.error(CONNECTOR) in (None, connector)
