@@ -33,3 +33,16 @@ def test_a_sink_with_a_login_of_its_own_runs_on(config: dict[str, str], continuo
     specs = RunSpecs(WorkerSettings(), PluginRegistry.discover())
     spec = specs.without_class(UnitId("c", 0), TaskSpec(dict(config), dict(config), 1))
     assert spec.continuous is continuous
+
+
+@pytest.mark.parametrize(
+    ("properties", "says"),
+    [
+        ("producer.linger.ms=soon,consumer.sasl.password=hush-hush", "producer.linger.ms: Not a number of type LONG"),
+        ("consumer.sasl.password=hush-hush,=x", "this is not name=value,name=value"),
+    ],
+)
+def test_a_worker_that_cannot_start_says_why_without_its_passwords(properties: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says) as refused:
+        WorkerSettings(worker_properties=properties)  # pyright: ignore[reportArgumentType] - as text
+    assert "hush-hush" not in str(refused.value)

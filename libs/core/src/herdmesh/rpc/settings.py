@@ -4,7 +4,7 @@ Owns how they are read (`HERDMESH_<NAME>`, `--name value` or `--name=value`, a d
 and how they are shown. Owns no setting of any service but the ones all have.
 
 Invariant: flags win over the environment, the environment over the file, the file over defaults; a secret
-(`pydantic.SecretStr`) never appears in `redacted()`.
+(`pydantic.SecretStr`) appears neither in `redacted()` nor in an error.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class ServiceSettings(BaseSettings):
         extra="ignore",
         cli_avoid_json=True,
         cli_hide_none_type=True,
+        hide_input_in_errors=True,  # what is wrong may be a part of a secret
     )
 
     listen: str = Field(description="host:port to serve gRPC on; port 0 = any free port")
