@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
@@ -81,6 +82,15 @@ def _one_trace_from_the_call_to_the_batch(exported: Collector, traceparent: str)
     exported.until("metrics of tasks", lambda: {lag, counts} <= exported.metrics)
 
 
+def _every_line_says_whose_it_is(log: Path) -> None:
+    lines = [msgspec.json.decode(line) for line in log.read_bytes().splitlines() if line.startswith(b"{")]
+    begun = {one["unit"] for one in lines if one["event"].endswith(" begins")}
+    assert begun == {f"[{SOURCE}|task-0]", f"[{SINK}|task-0]"}
+    assert {f"[{SOURCE}|worker]", f"[{SINK}|worker]"} <= {one.get("unit") for one in lines}
+    assert not [one for one in lines if one.get("logger", "").startswith("librdkafka.") and "unit" not in one]
+    assert not [line for line in log.read_text().splitlines() if line.startswith("%")], "librdkafka's own form"
+
+
 def test_connects_samples_run_and_go_on_after_a_kill(
     guarded: GuardedBroker, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -90,6 +100,7 @@ def test_connects_samples_run_and_go_on_after_a_kill(
     source.write_text("".join(f"line {number}\n" for number in range(100)))
     traceparent = tracing.new_traceparent()
     traced = {"TRACEPARENT": traceparent, "OTEL_BSP_SCHEDULE_DELAY": "100", "OTEL_METRIC_EXPORT_INTERVAL": "500"}
+    traced["HERDMESH_LOG_LEVEL"] = "info"
     with (
         collector() as exported,
         herd_run(tmp_path, files, **traced, OTEL_EXPORTER_OTLP_ENDPOINT=exported.endpoint) as first,
@@ -102,6 +113,7 @@ def test_connects_samples_run_and_go_on_after_a_kill(
         until_lines(sink, 200)
         assert asyncio.run(_names(first.address, add=True)) == ["extra", SINK, SOURCE]
         first.kill()
+    _every_line_says_whose_it_is(tmp_path / "run.log")
     with source.open("a") as more:
         more.writelines(f"line {number}\n" for number in range(200, 300))
     _log_in(guarded, topic, tmp_path / files[0])
