@@ -98,7 +98,7 @@ def test_a_sink_keeps_to_its_rate(
 ) -> None:
     """200 records a second of 100 bytes: a key of up to 4 and a value of 98 weigh about 101."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
-    length_s = soak_or(2, 10)
+    length_s = soak_or(1, 10)
     kafka_topics.produce(topic, [value] * int(per_second * (length_s + 3)))
     TimedSink.forget()
     deadline: list[float] = []
@@ -114,7 +114,7 @@ def test_a_sink_keeps_to_its_rate(
     first_s = TimedSink.taken[0][0]
     count = sum(count for at_s, count in TimedSink.taken if at_s < first_s + length_s)
     weight = (len(value) + 3) / 100 if "bytes" in next(iter(limit)) else 1.0
-    assert count * weight == pytest.approx(per_second * length_s, rel=0.05 if length_s == 10 else 0.12)
+    assert count * weight == pytest.approx(per_second * length_s, rel=0.05 if length_s == 10 else 0.25)
     last = link.reports[-1]
     use = last.records_rate or last.bytes_rate
     assert use is not None
@@ -129,13 +129,13 @@ def test_a_source_keeps_to_its_rate(kafka_topics: Kafka, tmp_topic: Callable[...
     def say(progress: Progress) -> list[Command]:
         if progress.records_in and not begun_s:
             begun_s.append(time.monotonic())
-        return [Stop()] if begun_s and time.monotonic() - begun_s[0] >= 2.0 else []
+        return [Stop()] if begun_s and time.monotonic() - begun_s[0] >= 1.0 else []
 
     spec = make_spec(
         kafka_topics.bootstrap, name, f"{PATH}:CountingSource", config, kind=TaskKind.SOURCE, linger_ms=60_000
     )
     outcome = run_here(spec, Link(say))
-    assert outcome.progress.records_in == pytest.approx(200, abs=45), "ten at once, every tenth of a second"
+    assert outcome.progress.records_in == pytest.approx(100, abs=35), "ten at once, every tenth of a second"
 
 
 def test_a_transaction_of_a_source_ends_at_its_bytes(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:

@@ -5,7 +5,7 @@ it begins with an equal one, and the leading herder tells another level as soon 
 (`state/rates.py` of the herder). Time is passed in (seconds of a monotonic clock), so it is tested without waiting.
 
 Invariants: without any word from outside, all tasks of a connector together stay within its limit; a task that was
-quiet takes no more than its equal part at first, and at most twice of what it last used, until its use has been told.
+quiet takes no more than its equal part until its use is known to the others.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ SLICE_S = 0.2
 """A limited task takes at once what it may take in this time: a fifth of a second's worth, at least one record."""
 CREDIT_S = 0.2
 """Time lost by waking late is made up for, so that the rate comes out exact; at most so much."""
-WINDOW_S = 0.5
+WINDOW_S = 0.25
 """Over this time it is found whether a task would take more if it were let."""
+KNOWN_S = 1.5
+"""So long after it was quiet, its use is known to all who are to leave it room: a window, a heartbeat, two calls, and
+then some."""
 _IDLE_PART = 0.1
 """A task that had nothing to take for more than this part of the window does not want more."""
 
@@ -34,6 +37,7 @@ class Bucket:
         self._free_at_s = now_s
         self._seen_s = now_s
         self._window_s = now_s
+        self._quiet_s = now_s
         self._taken = 0.0
         self._idle_s = 0.0
         self._used = 0.0
@@ -47,7 +51,7 @@ class Bucket:
     def tell(self, level: float) -> None:
         """The herder's word; 0 = it says nothing any more."""
         self._level = min(level, self._whole) if level > 0 else self._equal
-        self._allowed = self._ramped()
+        self._allowed = min(self._allowed, self._level) if level > 0 else self._equal
 
     def took(self, amount: float, now_s: float) -> None:
         """So much was taken."""
@@ -68,8 +72,10 @@ class Bucket:
             return False
         self._see(now_s)
         before, self._wants_more = self._wants_more, self._idle_s <= _IDLE_PART * length_s
-        self._used = (self._used + self._taken / length_s) / 2
-        self._allowed = self._ramped()
+        self._used += (self._taken / length_s - self._used) / 3
+        if not self._wants_more and self._taken < self._equal * length_s:
+            self._quiet_s = now_s
+        self._allowed = self._allowed_at(now_s)
         self._window_s, self._taken, self._idle_s = now_s, 0.0, 0.0
         return before is not self._wants_more
 
@@ -82,8 +88,8 @@ class Bucket:
         self._idle_s += max(0.0, now_s - max(self._free_at_s, self._seen_s))
         self._seen_s = now_s
 
-    def _ramped(self) -> float:
-        return min(self._level, max(self._equal, 2 * self._used))
+    def _allowed_at(self, now_s: float) -> float:
+        return self._level if now_s - self._quiet_s >= KNOWN_S else min(self._level, self._equal)
 
 
 class Limits:
