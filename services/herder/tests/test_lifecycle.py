@@ -8,7 +8,7 @@ import pytest
 
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.instructions import SetUnitTarget
-from herdmesh.herder.state.model import ErrorClass, Failure, RunState, TargetState, UnitId
+from herdmesh.herder.state.model import Condition, ErrorClass, Failure, RunState, StatusEntry, TargetState, UnitId
 from herdmesh.herder.state.requests import (
     CreateConnector,
     DeleteConnector,
@@ -288,3 +288,26 @@ def test_a_pause_that_ends_after_its_worker_dialled_in_again_is_taken_back(world
     world.advance(1_000)
     assert held.state is RunState.RUNNING
     assert states(world, "c") == [RunState.RUNNING] * 2
+
+
+def test_what_a_worker_says_of_a_task_that_stands_still_is_shown_as_long_as_it_says_so(world: World) -> None:
+    world.ask(CreateConnector("c", sink(1)))
+    world.advance(1_000)
+    unit = UnitId("c", 0)
+
+    def shown_after(*said: StatusEntry) -> tuple[list[str], str]:
+        for one in said:
+            world.post(ev.StatusPut(one))
+        world.run()
+        view = world.herder.connector("c")
+        assert view is not None
+        status = view.tasks[0].status
+        return [one.type for one in status.conditions], status.explanation
+
+    assert shown_after() == ([], "")
+    runs = world.statuses[unit]
+    stalled = replace(runs, conditions=(Condition("STALLED", "its run has done nothing since ..."),))
+    why = "its run does nothing: the connector's code or a call to Kafka does not return"
+    assert shown_after(stalled) == (["STALLED"], why)
+    assert shown_after(replace(stalled, generation=runs.generation - 1)) == ([], ""), "of an earlier claim"
+    assert shown_after(stalled, runs) == ([], "")

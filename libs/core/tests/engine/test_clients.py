@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Producer, TopicPartition
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine import TaskKind, clients
+from herdmesh.engine import TaskKind, clients, pulse
+from herdmesh.engine.fence import Fence
 from herdmesh.engine.settings import sink_settings, source_settings
 from libs.core.tests.engine.harness import make_spec
 
@@ -80,3 +83,26 @@ def test_what_a_client_logs_goes_to_its_logger(level: int, shown: bool, caplog: 
     found = [line for line in caplog.records if line.name == "librdkafka.consumer"]
     assert any(line.levelno >= logging.WARNING and "FAIL" in line.getMessage() for line in found)
     assert any(line.levelno == logging.DEBUG for line in found) is shown
+
+
+def test_a_question_to_kafka_that_is_repeated_is_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka being away has an end of its own; the watchdog of runs is for what does not come back."""
+    monkeypatch.setattr(clients, "_RETRY_PAUSE_S", 0.0)
+    answers: list[Callable[[], int]] = [_not_ready, _not_ready, lambda: 7]
+    moves = [pulse.moves()]
+
+    def ask() -> int:
+        moves.append(pulse.moves())
+        return answers.pop(0)()
+
+    assert clients.retried(ask) == 7
+    assert moves[0] == moves[1] < moves[2] < moves[3]
+    answers += [_not_ready, lambda: 0]
+    # The producer is asked nothing: a transaction's calls are repeated by the same rule.
+    Fence(cast("Producer", None), "id")._until_done(ask, "asking")  # pyright: ignore[reportPrivateUsage]
+    assert moves[4] < moves[5]
+
+
+def _not_ready() -> int:
+    # Whether it may be repeated: librdkafka says so of a transaction's errors.
+    raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR, "not yet", retriable=True))
