@@ -65,6 +65,11 @@ def test_a_letter_that_is_taken_back_unedited_is_the_same(
     assert dict(back.error_headers) == {letters.PREFIX + "topic": "orders", letters.PREFIX + "partition": "2"}
 
 
+def test_what_a_sources_record_has_not_is_not_there() -> None:
+    shown = letters.brief("a", "dlq", letter(0, partition="-1", offset="-1"))
+    assert shown["original"] == {"topic": "orders", "partition": None, "offset": None}
+
+
 def test_a_value_may_be_written_as_json_and_the_place_left_open() -> None:
     edited = {"letter": "0:1", "value": {"id": 7, "name": "é"}, "original": {"topic": "t", "partition": None}}
     (back,) = letters.read("a", "f", json.dumps({"letters": [edited]}))

@@ -187,7 +187,8 @@ def _error(letter: admin.DeadLetter, name: str) -> str | None:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and text.removeprefix("-").isdecimal() else None
+    """None also for -1, which Connect writes for what a source's record has not."""
+    return int(text) if text is not None and text.isdecimal() else None
 
 
 def _unusable(source: str, what: str) -> CommandError:
