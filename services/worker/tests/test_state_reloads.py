@@ -77,12 +77,37 @@ def test_no_ttl_is_shorter_than_a_second() -> None:
     assert state.next_deadline() == 1.0
 
 
-def test_a_run_that_is_over_is_not_asked_about() -> None:
-    """The next run of the task resolves them anyway."""
+def test_an_idle_task_is_woken_for_new_values() -> None:
+    """What it is watched for, a topic or a file, may be one of them."""
     state = machine()
     run_id = running(state, 0, 5_000)
     state.handle(events.RunFinished(run_id, RunEnd.QUIET, Progress(), 0), 1.0)
     assert only(instructions.WatchTask, state.handle(events.RunEnded(run_id), 1.0))
+    assert state.handle(events.Tick(), 5.0) == [instructions.CheckValues(UnitId("c", 0), run_id)]
+    assert state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=False, ttl_ms=1_000), 5.1) == []
+    state.handle(events.Tick(), 6.1)
+    out = state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=1_000), 6.2)
+    assert out[0] == instructions.UnwatchTask(UnitId("c", 0))
+    assert only(instructions.SubmitRun, out).run_id != run_id
+
+
+def test_a_run_that_is_about_to_end_is_left_alone_and_its_task_looked_at_again() -> None:
+    state = machine()
+    run_id = running(state, 0, 5_000)
+    state.handle(events.Tick(), 5.0)
+    state.handle(events.RunFinished(run_id, RunEnd.QUIET, Progress(), 0), 5.1)
+    assert state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=5_000), 5.2) == []
+    state.handle(events.RunEnded(run_id), 5.3)
+    assert only(instructions.CheckValues, state.handle(events.Tick(), 10.2)).made_by == run_id
+
+
+def test_a_task_that_neither_runs_nor_is_idle_is_not_asked_about() -> None:
+    """Its next run resolves everything anyway."""
+    state = machine()
+    run_id = running(state, 0, 5_000)
+    state.handle(events.SetUnitTargetState(1, UnitId("c", 0), TargetState.PAUSED), 1.0)
+    state.handle(events.RunFinished(run_id, RunEnd.STOPPED, Progress(), 0), 1.1)
+    state.handle(events.RunEnded(run_id), 1.2)
     assert state.handle(events.Tick(), 5.0) == []
     assert state.next_deadline() is None
     assert state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=1_000), 6.0) == []

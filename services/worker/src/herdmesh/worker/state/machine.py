@@ -203,7 +203,7 @@ class WorkerState:
     def _in_use(self, unit: UnitId, made_by: str) -> bool:
         if unit.task is None:
             return self.connectors.is_started_by(unit.connector, made_by)
-        return self.tasks.is_run_by(unit, made_by)
+        return self.tasks.has_values_of(unit, made_by)
 
     # --- session
 

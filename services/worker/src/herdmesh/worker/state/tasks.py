@@ -69,6 +69,8 @@ class Task:
     progress: Progress = field(default_factory=Progress)
     run: Run | None = None
     run_count: int = 0
+    values_of: str = ""
+    """The last run: what its configs refer to was resolved for that one."""
     confirmed: bool = False
     """A run under this assignment took over and began: only then it is RUNNING."""
     lost_runs: int = 0
@@ -106,11 +108,12 @@ class Tasks:
         """The task, None when it is not held."""
         return self._tasks.get(unit)
 
-    def is_run_by(self, unit: UnitId, run_id: str) -> bool:
-        """True while that run is the task's, and was not told to stop."""
+    def has_values_of(self, unit: UnitId, run_id: str) -> bool:
+        """True while the task runs, or is idle, with what that run was given."""
         task = self._tasks.get(unit)
-        run = task.run if task is not None else None
-        return run is not None and run.run_id == run_id and run.stop_by is None and run.outcome is None
+        if task is None or task.values_of != run_id:
+            return False
+        return task.run is not None or task.phase is Phase.IDLE
 
     def start_count(self, unit: UnitId) -> int:
         """How often the worker was told to start it, also before it was last given up."""
@@ -281,9 +284,14 @@ class Tasks:
 
     def reload(self, unit: UnitId, run_id: str, now: float) -> list[Instruction]:
         """Values that the run was given have changed: the task goes on in a run that gets the new ones."""
-        if not self.is_run_by(unit, run_id):
+        if not self.has_values_of(unit, run_id):
             return []
-        return self._stop_run(self._tasks[unit], "values that its config refers to have changed", now)
+        task = self._tasks[unit]
+        if task.run is None:
+            return [instructions.UnwatchTask(unit), *self._to_queued(task, now)]
+        if task.run.outcome is not None:
+            return []  # it ends by itself; idle, it will be looked at again
+        return self._stop_run(task, "values that its config refers to have changed", now)
 
     def hold_runs(self, until: float) -> None:
         """Begin no run before `until` or `release_runs`: whether the tasks are still ours is not known now."""
@@ -463,6 +471,7 @@ class Tasks:
         task.run_count += 1
         run_id = f"{self._prefix}-{self._runs_made}"
         task.run = Run(run_id, now, task.progress)
+        task.values_of = run_id
         task.phase = Phase.STARTING
         self._by_run[run_id] = task
         self._moved[task.unit] = None
