@@ -53,6 +53,7 @@ class Fence:
         """
         self._until_done(lambda: connect(self.producer), "connecting")
         self._until_done(lambda: self.producer.init_transactions(CALL_TIMEOUT_S), "taking over")
+        self.producer.poll(0)  # what it has to log of this, before anything else
 
     def begin(self) -> None:
         """Open a transaction. Raises TaskFenced."""

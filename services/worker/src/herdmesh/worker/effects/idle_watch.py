@@ -19,7 +19,7 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
-from herdmesh.engine.clients import offset_of
+from herdmesh.engine.clients import LOGGERS, offset_of
 from herdmesh.engine.contract import TaskKind
 from herdmesh.engine.ownership import owns
 from herdmesh.engine.settings import SinkSettings, sink_settings
@@ -244,12 +244,15 @@ class IdleWatch:
                     "client.id": "herdmesh-idle-watch",
                     "reconnect.backoff.max.ms": 500,
                     **self._access,
-                }
+                },
+                logger=LOGGERS["admin"],
             )
         return self._admin
 
     def _list_topics(self) -> dict[str, int]:
-        metadata: Any = self._client().list_topics(timeout=_CALL_TIMEOUT_S)
+        client = self._client()
+        client.poll(0)  # what it has to log
+        metadata: Any = client.list_topics(timeout=_CALL_TIMEOUT_S)
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
 
     def _ends(self, wanted: Iterable[PartitionId]) -> dict[PartitionId, int]:

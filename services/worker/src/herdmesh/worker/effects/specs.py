@@ -85,7 +85,7 @@ class RunSpecs:
             connector = self.plugin(spec.connector_config).load()
             return connector.sign(spec.task_config) if isinstance(connector, SourceConnector) else None
         except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then tells what is wrong
-            _log.exception("no_sign", connector=spec.connector_config.get("name"))
+            _log.exception("no_sign", unit=str(unit))
             return None
 
     def transactional_id(self, connector: str, task: int) -> str:
