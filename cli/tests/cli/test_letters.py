@@ -66,8 +66,8 @@ def test_a_letter_that_is_taken_back_unedited_is_the_same(
 
 
 def test_what_a_sources_record_has_not_is_not_there() -> None:
-    shown = letters.brief("a", "dlq", letter(0, partition="-1", offset="-1"))
-    assert shown["original"] == {"topic": "orders", "partition": None, "offset": None}
+    shown = letters.brief("a", "dlq", letter(0, partition="-1"))
+    assert shown["original"] == {"topic": "orders", "partition": None, "offset": 991}
 
 
 def test_a_value_may_be_written_as_json_and_the_place_left_open() -> None:
