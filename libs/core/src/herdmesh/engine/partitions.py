@@ -148,7 +148,7 @@ class _Stable:
 def ranges(
     admin: AdminClient, offsets: Mapping[PartitionId, tuple[int | None, str]]
 ) -> dict[PartitionId, PartitionRange]:
-    """Beginning and end of each partition beside its committed offset."""
+    """Beginning and end of each partition beside its committed offset. Raises KafkaException where one is missing."""
     asked = [TopicPartition(topic, number) for topic, number in offsets]
     untyped: Any = admin
     if not asked:
@@ -168,12 +168,15 @@ def ranges(
         try:
             return answered()
         except KafkaException as error:
-            if error.args[0].code() == KafkaError._NOENT:
-                # Of partitions that were added since, the client knows no leader, and never asks for one by itself.
-                admin.list_topics(timeout=CALL_TIMEOUT_S)
-            raise
+            if error.args[0].code() != KafkaError._NOENT:
+                raise
+            # Of partitions that were added since, the client knows no leader, and never asks for one by itself.
+            known = admin.list_topics(timeout=CALL_TIMEOUT_S).topics
+            if all(topic in known and number in known[topic].partitions for topic, number in offsets):
+                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)) from error
+            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION)) from error
 
-    beginnings, ends = retried(with_leaders, also=KafkaError._NOENT)
+    beginnings, ends = retried(with_leaders)
     return {
         partition: PartitionRange(offset, beginnings[partition], ends[partition])
         for partition, (offset, _) in offsets.items()
