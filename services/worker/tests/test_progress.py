@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from herdmesh.engine.contract import PRODUCED_MAX, Progress
+from herdmesh.engine.contract import PRODUCED_MAX, ErrorCounts, Progress
 from herdmesh.worker.state.progress import added
 from herdmesh.worker.wire import progress_from, progress_to
 
@@ -19,3 +19,10 @@ def test_a_source_of_very_many_topics_names_a_bounded_number() -> None:
     half = tuple((f"a{number:04}", 1) for number in range(PRODUCED_MAX))
     other = tuple((f"b{number:04}", 1) for number in range(PRODUCED_MAX))
     assert added(Progress(produced=half), Progress(produced=other)).produced == half
+
+
+def test_records_that_failed_are_counted_over_runs() -> None:
+    first, second = ErrorCounts(1, 2, 3, 4, 5, 6, 7, 80), ErrorCounts(failures=1, last_error_ms=70)
+    total = added(Progress(errors=first), Progress(errors=second))
+    assert total.errors == ErrorCounts(2, 2, 3, 4, 5, 6, 7, 80)
+    assert progress_from(progress_to(total)) == total

@@ -180,7 +180,8 @@ def test_while_a_registry_is_away_only_the_record_in_hand_asks_for_it(monkeypatc
 
     monkeypatch.setattr(json_class, "read", away)
     monkeypatch.setattr(json_class, "read_many", away)
-    chain = chain_config.sink_chain({**CONFIG, "key.converter": "StringConverter", "header.converter": "StringConverter"})
+    strings = {"key.converter": "StringConverter", "header.converter": "StringConverter"}
+    chain = chain_config.sink_chain({**CONFIG, **strings})
     with pytest.raises(Stopped):
         chain.run(sink_batch(["good"] * 1_000), Stopping())
     assert len(asked) <= 3

@@ -179,7 +179,8 @@ class Kafka:
         return topic
 
     def produce(self, topic: str, values: Iterable[bytes | None], *, transactional_id: str = "", **at: Any) -> None:
-        """Records in order, spread over the partitions unless `partition` is given."""
+        """Records in order, spread over the partitions unless `partition` is given; with numbers as keys unless `key`
+        is given."""
         config: dict[str, Any] = {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "partitioner": "random"}
         if transactional_id:
             config["transactional.id"] = transactional_id
@@ -188,7 +189,8 @@ class Kafka:
             producer.init_transactions()
             producer.begin_transaction()
         for number, value in enumerate(values):
-            producer.produce(topic, value, str(number).encode(), **at)
+            with_key: dict[str, Any] = {"key": str(number).encode(), **at}
+            producer.produce(topic, value, **with_key)
         if transactional_id:
             producer.commit_transaction()
         producer.flush()

@@ -10,6 +10,7 @@ from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, 
 from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.connector import (
     Config,
+    ErrantRecordReporter,
     PartitionId,
     SinkBatch,
     SinkConnector,
@@ -22,7 +23,7 @@ from herdmesh.connect.connector import (
     TaskContext,
 )
 from herdmesh.connect.data import ConnectRecord, Schema
-from herdmesh.connect.errors import ConfigError, ConnectError, DataError
+from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import OffsetsLost, TaskFailed
 from herdmesh.engine.staging import Manifest, StagingFolder, publish
@@ -38,11 +39,14 @@ __all__ = [
     "ConnectError",
     "ConnectRecord",
     "DataError",
+    "ErrantRecordReporter",
     "ErrorClass",
     "Importance",
     "Manifest",
     "OffsetsLost",
     "PartitionId",
+    "RecordError",
+    "RetriableError",
     "Schema",
     "SinkBatch",
     "SinkConnector",

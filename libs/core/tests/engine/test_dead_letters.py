@@ -1,0 +1,413 @@
+"""A poison record in each stage, against a real broker: what is skipped, what ends the task, and what is in the dead
+letter queue, byte for byte (issue 6, point 4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import Message
+
+from herdmesh.connect.connector import SourceBatch
+from herdmesh.connect.converters import CONVERTERS as CONVERTER_CLASSES
+from herdmesh.connect.data import Header
+from herdmesh.connect.errors import RecordError, RetriableError
+from herdmesh.connect.schemas import OPTIONAL_STRING
+from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind, failure
+from herdmesh.engine.contract import Command
+from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
+from libs.core.tests.engine.sinks import PATH, GivenSource, ListSink
+
+pytestmark = pytest.mark.kafka
+JSON = "org.apache.kafka.connect.json.JsonConverter"
+MASK = "org.apache.kafka.connect.transforms.MaskField$Value"
+DATA_ERROR = b"org.apache.kafka.connect.errors.DataException"
+NO_JSON = b"Converting byte[] to Kafka Connect data failed due to serialization error: "
+PREFIX = "__connect.errors."
+RECORDS = 2_000
+CONVERTERS = {
+    f"{part}.converter{name}": value for part in ("key", "value", "header")
+    for name, value in (("", JSON), (".schemas.enable", "false"))
+}  # fmt: skip
+CHAIN = {**CONVERTERS, "transforms": "mask", "transforms.mask.type": MASK, "transforms.mask.fields": "secret"}
+#: Stage, what is other of the poison record, and the class and message of the error.
+SINK_POISONS: list[tuple[str, dict[str, Any], str, bytes]] = [
+    ("KEY_CONVERTER", {"key": b"{"}, JSON, NO_JSON),
+    ("VALUE_CONVERTER", {"value": b'{"id":'}, JSON, NO_JSON),
+    ("HEADER_CONVERTER", {"headers": [("own", b"1"), ("bad", b"{")]}, JSON, NO_JSON),
+    (
+        "TRANSFORMATION", {"value": b"7"}, MASK,
+        b"Only Map objects supported in absence of schema for [mask fields], found: java.lang.Long",
+    ),
+]  # fmt: skip
+EACH_STAGE = pytest.mark.parametrize(
+    ("stage", "poison", "class_name", "message"), SINK_POISONS, ids=[one[0] for one in SINK_POISONS]
+)
+
+
+@pytest.fixture(scope="module")
+def kafka_topics(kafka_bootstrap: str) -> Kafka:
+    return Kafka(kafka_bootstrap)
+
+
+def letters_of(kafka: Kafka, topic: str) -> list[Message]:
+    return kafka.messages(topic, 1)
+
+
+def told(headers: Any) -> dict[str, bytes | None]:
+    """The context headers of a letter; their order is checked here."""
+    own = [(name, value) for name, value in headers if name.startswith(PREFIX)]
+    assert [name.removeprefix(PREFIX) for name, _ in own] == [
+        "topic", "partition", "offset", "connector.name", "task.id", "stage", "class.name", "exception.class.name",
+        "exception.message", "exception.stacktrace",
+    ]  # fmt: skip
+    return {name.removeprefix(PREFIX): value for name, value in own}
+
+
+# --- sinks
+
+
+def sink_spec(kafka: Kafka, name: str, topic: str, config: Mapping[str, str], *, task: str = "ListSink") -> RunSpec:
+    queue = {
+        "errors.deadletterqueue.topic.name": f"{name}-dlq",
+        "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true",
+    }
+    return make_spec(kafka.bootstrap, name, f"{PATH}:{task}", {"topics": topic, **CHAIN, **queue, **config})
+
+
+def poisoned(kafka: Kafka, topic: str, poison: dict[str, Any], at: int = RECORDS // 2) -> None:
+    """Good records with ids, and one that is not."""
+    good = [b'{"id":%d,"secret":"x"}' % number for number in range(RECORDS)]
+    kafka.produce(topic, good[:at], partition=0)
+    whole: dict[str, Any] = {"key": b'"k"', "value": b'{"id":-1,"secret":"x"}', "headers": [("own", b"1")], **poison}
+    kafka.produce(topic, [whole["value"]], key=whole["key"], headers=whole["headers"], timestamp=1_234, partition=0)
+    kafka.produce(topic, good[at:], partition=0)
+
+
+@EACH_STAGE
+def test_a_tolerated_poison_record_costs_one_record(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], stage: str, poison: dict[str, Any], class_name: str,
+    message: bytes, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    poisoned(kafka_topics, topic, poison)
+    logged = {"errors.log.enable": "true", "errors.log.include.messages": "true"}
+    outcome = run_here(sink_spec(kafka_topics, name, topic, {"errors.tolerance": "all", **logged}))
+    assert [value["id"] for value in ListSink.values] == list(range(RECORDS)), "nothing else lost, and in order"
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [RECORDS + 1]
+    progress, errors = outcome.progress, outcome.progress.errors
+    assert (progress.records_in, progress.records_out, progress.records_dropped) == (RECORDS + 1, RECORDS, 1)
+    assert (errors.failures, errors.errors, errors.skipped, errors.retries) == (1, 1, 1, 0)
+    assert (errors.logged, errors.dead_letters, errors.dead_letters_failed) == (1, 1, 0)
+    assert errors.last_error_ms > 1_600_000_000_000
+    [letter] = letters_of(kafka_topics, f"{name}-dlq")
+    original = {"key": b'"k"', "value": b'{"id":-1,"secret":"x"}', "headers": [("own", b"1")], **poison}
+    headers: list[Any] = cast("list[Any]", letter.headers())
+    assert (letter.key(), letter.value(), letter.timestamp()[1]) == (original["key"], original["value"], 1_234)
+    assert headers[: len(original["headers"])] == original["headers"]
+    found = told(headers[len(original["headers"]) :])
+    trace = found.pop("exception.stacktrace")
+    assert found == {
+        "topic": topic.encode(), "partition": b"0", "offset": b"%d" % (RECORDS // 2),
+        "connector.name": name.encode(), "task.id": b"0", "stage": stage.encode(),
+        "class.name": class_name.encode(), "exception.class.name": DATA_ERROR, "exception.message": message,
+    }  # fmt: skip
+    assert trace is not None
+    assert trace.startswith(DATA_ERROR + b": " + message + b"\n\tat ")
+    assert (
+        f"Error encountered in task {name}-0. Executing stage '{stage}' with class '{class_name}', where consumed "
+        f"record is {{topic='{topic}', partition=0, offset={RECORDS // 2}, timestamp=1234, timestampType=CreateTime}}."
+    ) in caplog.text
+
+
+@EACH_STAGE
+def test_a_poison_record_that_is_not_tolerated_ends_the_task_before_its_batch(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], stage: str, poison: dict[str, Any], class_name: str,
+    message: bytes,
+) -> None:  # fmt: skip
+    """The queue gets the fatal record too, as Connect's does."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    poisoned(kafka_topics, topic, poison, at=RECORDS - 10)
+    with pytest.raises(RecordError, match=f"Error in stage {stage}") as ended:
+        run_here(sink_spec(kafka_topics, name, topic, {}))
+    assert class_name in str(ended.value)
+    assert failure.classify(ended.value)[2] is ErrorClass.FATAL
+    [done] = kafka_topics.committed(f"connect-{name}", (topic, 0))
+    assert 0 < done <= RECORDS - 10
+    assert [value["id"] for value in ListSink.values] == list(range(done))
+    [letter] = letters_of(kafka_topics, f"{name}-dlq")
+    found = told([one for one in cast("list[Any]", letter.headers()) if one[0].startswith(PREFIX)])
+    assert (found["stage"], found["exception.message"]) == (stage.encode(), message)
+
+
+def test_without_context_headers_a_letter_is_the_record_alone(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.produce(topic, [b"{"], key=b"1", partition=0)
+    plain = {"errors.tolerance": "all", "errors.deadletterqueue.context.headers.enable": "false"}
+    run_here(sink_spec(kafka_topics, name, topic, plain))
+    [letter] = letters_of(kafka_topics, f"{name}-dlq")
+    assert (letter.key(), letter.value(), letter.headers()) == (b"1", b"{", None)
+    assert ListSink.values == []
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [1]
+
+
+def test_a_letter_of_a_letter_keeps_the_headers_it_had(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.produce(topic, [b"{"], key=b"1", partition=0)
+    run_here(sink_spec(kafka_topics, name, topic, {"errors.tolerance": "all"}))
+    plain = {"header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter"}
+    again = tmp_topic("again")
+    run_here(sink_spec(kafka_topics, again, f"{name}-dlq", {"errors.tolerance": "all", **plain}))
+    [letter] = letters_of(kafka_topics, f"{again}-dlq")
+    headers = cast("list[Any]", letter.headers())
+    assert [told(headers[at : at + 10])["topic"] for at in (0, 10)] == [topic.encode(), f"{name}-dlq".encode()]
+
+
+@pytest.mark.parametrize("swallow", ["false", "true"])
+@pytest.mark.parametrize("tolerance", ["all", "none"])
+def test_records_a_task_reports(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], tolerance: str, swallow: str
+) -> None:
+    """TASK_PUT: the record as it was read, though the task was given another topic, value and place."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    values = [b'{"id":1}', None, b'{"id":-2}', b'{"id":3}']
+    kafka_topics.produce(topic, values, partition=0)
+    config = {
+        **CONVERTERS, "errors.tolerance": tolerance, "swallow": swallow, "transforms": "drop,route",
+        "transforms.drop.type": "org.apache.kafka.connect.transforms.Filter", "transforms.drop.predicate": "p",
+        "predicates": "p", "predicates.p.type": "org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+        "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.route.regex": ".*", "transforms.route.replacement": "elsewhere",
+    }  # fmt: skip
+    spec = sink_spec(kafka_topics, name, topic, config, task="PickySink")
+    if tolerance == "all":
+        outcome = run_here(spec)
+        assert [value["id"] for value in ListSink.values] == [1, 3]
+        assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [4]
+        assert (outcome.progress.errors.failures, outcome.progress.errors.skipped) == (1, 0)
+    else:
+        with pytest.raises(RecordError, match=r"TASK_PUT .*offset 2: no negative id: -2"):
+            run_here(spec)
+        assert kafka_topics.committed(f"connect-{name}", (topic, 0)) < [3]
+    [letter] = letters_of(kafka_topics, f"{name}-dlq")
+    assert letter.value() == b'{"id":-2}'
+    found = told(letter.headers())
+    assert (found["topic"], found["offset"], found["stage"]) == (topic.encode(), b"2", b"TASK_PUT")
+    assert found["class.name"] == b"org.apache.kafka.connect.sink.SinkTask"
+    assert (found["exception.class.name"], found["exception.message"]) == (b"ValueError", b"no negative id: -2")
+
+
+def test_no_offset_is_committed_before_the_letters_are_safe(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from herdmesh.engine import dead_letters
+    from herdmesh.engine.fence import Fence
+
+    order: list[str] = []
+    settle, commit = dead_letters.SinkDeadLetters.settle, Fence.commit_offsets
+
+    def settled(self: dead_letters.SinkDeadLetters) -> None:
+        settle(self)
+        assert len(self.producer) == 0
+        order.append("settled")
+
+    def committed(self: Fence, *args: Any) -> None:
+        order.append("committed")
+        commit(self, *args)
+
+    monkeypatch.setattr(dead_letters.SinkDeadLetters, "settle", settled)
+    monkeypatch.setattr(Fence, "commit_offsets", committed)
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.produce(topic, [b"{"] * 100, partition=0)
+    run_here(sink_spec(kafka_topics, name, topic, {"errors.tolerance": "all"}))
+    assert len(letters_of(kafka_topics, f"{name}-dlq")) == 100
+    assert order
+    assert order == ["settled", "committed"] * (len(order) // 2)
+
+
+def test_a_queue_that_cannot_be_made_fails_the_task_with_what_to_change(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    config = {"errors.deadletterqueue.topic.replication.factor": "3"}
+    says = (
+        rf"Could not initialize dead letter queue with topic={name}-dlq: .*replication\.factor \(it is 3\) to at most"
+    )
+    with pytest.raises(TaskFailed, match=says) as ended:
+        run_here(sink_spec(kafka_topics, name, topic, config))
+    assert ended.value.error_class is ErrorClass.BAD_CONFIG
+
+
+def test_a_letter_the_queue_does_not_take_is_counted_and_ends_nothing(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.create_topic(f"{name}-dlq", 1, **{"max.message.bytes": "100"})
+    kafka_topics.produce(topic, [b'{"id":1}', b"{" * 200, b'{"id":2}'], partition=0)
+    errors = run_here(sink_spec(kafka_topics, name, topic, {"errors.tolerance": "all"})).progress.errors
+    assert (errors.skipped, errors.dead_letters, errors.dead_letters_failed) == (1, 1, 1)
+    assert [value["id"] for value in ListSink.values] == [1, 2]
+
+
+def test_a_stop_ends_a_wait_for_a_retry_and_the_record_is_read_again(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a registry that is away: the records before its batch are committed, and it is not given up."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.produce(topic, [b'{"id":0}', b'{"id":1}', b'{"away":1}', b'{"id":2}'], partition=0)
+    converter: Any = CONVERTER_CLASSES["JsonConverter"]
+    read, read_many = converter.read, converter.read_many
+
+    def reached(data: Any) -> bool:
+        if data is not None and b"away" in data:
+            raise RetriableError("the registry is away")
+        return True
+
+    def one(self: Any, data: Any) -> Any:
+        return reached(data) and read(self, data)
+
+    def many(self: Any, data: Any) -> Any:
+        return all(map(reached, data)) and read_many(self, data)
+
+    monkeypatch.setattr(converter, "read", one)
+    monkeypatch.setattr(converter, "read_many", many)
+
+    def say(progress: Progress) -> list[Command]:
+        return [Stop()] if progress.errors.failures else []
+
+    spec = sink_spec(kafka_topics, name, topic, {"errors.retry.timeout": "-1", "errors.tolerance": "all"})
+    link = Link(say)
+    assert run_here(spec, link).reason is RunEnd.STOPPED
+    assert link.reports[-1].errors.skipped == 0
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) < [3]
+    assert letters_of(kafka_topics, f"{name}-dlq") == []
+    monkeypatch.undo()
+    run_here(spec)
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [4]
+
+
+# --- sources
+
+
+def source_spec(kafka: Kafka, name: str, config: Mapping[str, str], *batches: SourceBatch) -> RunSpec:
+    GivenSource.batches = list(batches)
+    more = {
+        "errors.deadletterqueue.topic.name": f"{name}-dlq",
+        "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true",
+        "topic.creation.default.partitions": "1",
+    }
+    return make_spec(
+        kafka.bootstrap, name, f"{PATH}:GivenSource", {**CHAIN, **more, **config},
+        kind=TaskKind.SOURCE, offset_storage_topic=f"{name}-offsets",
+    )  # fmt: skip
+
+
+def given(topic: str, count: int, first: int = 0, **poison: Any) -> SourceBatch:
+    """Good records with one that is not in their middle, if there is to be one."""
+    ids = range(first, first + count)
+    batch = SourceBatch(
+        topic, [{"id": one} for one in ids], None, None, keys=[str(one) for one in ids],
+        timestamps_ms=[1_234] * count, headers=[[Header("own", 1)] for _ in ids],
+    )  # fmt: skip
+    for column, value in poison.items():
+        cast("list[Any]", getattr(batch, column)).insert(count // 2, value)
+    if poison:
+        for column, value in (
+            ("values", {"id": -1}),
+            ("keys", "k"),
+            ("headers", [Header("own", 1)]),
+            ("timestamps_ms", 5),
+        ):
+            if column not in poison:
+                cast("list[Any]", getattr(batch, column)).insert(count // 2, value)
+    return batch
+
+
+SOURCE_POISONS: list[tuple[str, dict[str, Any], str]] = [
+    ("KEY_CONVERTER", {"keys": object()}, JSON),
+    ("VALUE_CONVERTER", {"values": {"id": object()}}, JSON),
+    ("HEADER_CONVERTER", {"headers": [Header("own", 1), Header("bad", object())]}, JSON),
+    ("TRANSFORMATION", {"values": "text"}, MASK),
+    ("KAFKA_PRODUCE", {"values": {"id": -1, "big": "x" * 2_000}}, "org.apache.kafka.clients.producer.KafkaProducer"),
+]
+SMALL = {"producer.override.max.request.size": "1500"}
+SOURCE_STAGES = pytest.mark.parametrize(
+    ("stage", "poison", "class_name"), SOURCE_POISONS, ids=[one[0] for one in SOURCE_POISONS]
+)
+
+
+@SOURCE_STAGES
+def test_a_tolerated_poison_record_of_a_source_is_a_letter_in_its_transaction(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], stage: str, poison: dict[str, Any], class_name: str
+) -> None:
+    topic, name = tmp_topic(), tmp_topic("source")
+    config = {"errors.tolerance": "all", **(SMALL if stage == "KAFKA_PRODUCE" else {})}
+    outcome = run_here(source_spec(kafka_topics, name, config, given(topic, 500, **poison), given(topic, 500, 500)))
+    ids = [json.loads(value or b"")["id"] for _, value in kafka_topics.records(topic, 1)]
+    assert ids == list(range(1_000)), "nothing else lost, and in order"
+    progress, errors = outcome.progress, outcome.progress.errors
+    assert (progress.records_in, progress.records_out) == (1_001, 1_000)
+    assert (errors.failures, errors.dead_letters) == (1, 1)
+    letters = letters_of(kafka_topics, f"{name}-dlq")
+    if stage == "KAFKA_PRODUCE":
+        assert errors.dead_letters_failed == 1, "too large for the topic, too large for the queue"
+        assert letters == []
+        return
+    assert errors.skipped == 1
+    [letter] = letters
+    headers = cast("list[Any]", letter.headers())
+    found = told(headers[1:] if stage != "HEADER_CONVERTER" else headers[2:])
+    assert headers[0] == ("own", b'{"schema":null,"payload":1}')
+    assert (found["topic"], found["partition"], found["offset"]) == (topic.encode(), b"-1", b"-1")
+    assert (found["stage"], found["class.name"]) == (stage.encode(), class_name.encode())
+    if stage == "TRANSFORMATION":
+        assert (letter.key(), letter.value()) == (b'{"schema":null,"payload":"k"}', b'{"schema":null,"payload":"text"}')
+        assert letter.timestamp()[1] == 5
+    assert GivenSource.commits[-1] == 2
+
+
+@SOURCE_STAGES
+def test_a_poison_record_of_a_source_that_is_not_tolerated_ends_the_task_before_its_batch(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], stage: str, poison: dict[str, Any], class_name: str
+) -> None:
+    topic, name = tmp_topic(), tmp_topic("source")
+    spec = source_spec(
+        kafka_topics, name, SMALL if stage == "KAFKA_PRODUCE" else {}, given(topic, 10), given(topic, 10, 10, **poison)
+    )
+    with pytest.raises(RecordError, match=f"Error in stage {stage}") as ended:
+        run_here(spec)
+    assert class_name in str(ended.value)
+    assert GivenSource.commits == [], "what was polled last is not in Kafka"
+    ids = [json.loads(value or b"")["id"] for _, value in kafka_topics.records(topic, 1)]
+    assert ids == ([] if stage == "KAFKA_PRODUCE" else list(range(10)))
+    assert len(letters_of(kafka_topics, f"{name}-dlq")) == (0 if stage == "KAFKA_PRODUCE" else 1)
+    GivenSource.batches[1] = given(topic, 10, 10)
+    run_here(spec)
+    ids = [json.loads(value or b"")["id"] for _, value in kafka_topics.records(topic, 1)]
+    assert ids == list(range(20)), "and once it is mended, the task goes on where it was"
+
+
+def test_a_sources_record_with_a_schema_is_a_letter_with_that_schema(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    topic, name = tmp_topic(), tmp_topic("source")
+    batch = SourceBatch(topic, ["text"], None, None, value_schema=OPTIONAL_STRING, partition=3)
+    run_here(source_spec(kafka_topics, name, {"errors.tolerance": "all"}, batch))
+    [letter] = letters_of(kafka_topics, f"{name}-dlq")
+    assert letter.key() is None
+    assert letter.value() == b'{"schema":{"type":"string","optional":true},"payload":"text"}'
+    assert told(letter.headers())["partition"] == b"3"
+
+
+def test_a_source_without_errors_waits_for_nobody(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """No `errors.*`: no queue's topic is made, and counts are zero."""
+    topic, name = tmp_topic(), tmp_topic("source")
+    spec = source_spec(kafka_topics, name, {"errors.deadletterqueue.topic.name": ""}, given(topic, 10))
+    assert run_here(spec, Link(lambda _progress: ())).progress.errors.failures == 0
+    assert f"{name}-dlq" not in kafka_topics.admin.list_topics(timeout=WAIT_S).topics
