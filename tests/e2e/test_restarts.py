@@ -17,6 +17,7 @@ from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import StatusReadS
 from herdmesh.cli.views import Json
 from herdmesh.rpc.client import connect
 from tests.support.mesh import Mesh, assert_exact, parquet_sink
+from tests.support.pages import until_pages
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session")]
 
@@ -62,6 +63,17 @@ def foreign_member(mesh: Mesh, group: str, topic: str) -> Consumer:
     raise AssertionError(f"no member of {group} after 10 s")
 
 
+async def _counted_on_a_page(mesh: Mesh, name: str) -> None:
+    """One worker's page has the task, with all that it did; and none has it once the connector is gone."""
+    reads = "kafka_connect_sink_task_metrics_sink_record_read_total"
+    found = await until_pages(mesh, name, lambda pages: pages.get(reads) == [50.0], "all records on one page")
+    assert found["kafka_connect_connector_task_metrics_status running"] == [1.0]
+    assert found["herdmesh_task_lag_records"] == [0.0]
+    assert found["herdmesh_task_end_to_end_latency_ms_count"] == [50.0]
+    await mesh.delete(name)
+    await until_pages(mesh, name, lambda pages: not pages, "off all pages")
+
+
 async def test_a_task_that_fails_three_times_and_then_runs(
     mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]
 ) -> None:
@@ -103,3 +115,4 @@ async def test_a_task_that_fails_three_times_and_then_runs(
         assert all("has live members" in one.trace for one in statuses if told(one)[1]), "the trace stays readable"
         account = next(one.message for one in statuses[-1].conditions if one.type == "RESTARTS")
         assert account.startswith(f"{len(under_way)} restart"), "what the next leader goes on with"
+    await _counted_on_a_page(mesh, name)
