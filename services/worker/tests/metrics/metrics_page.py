@@ -93,7 +93,7 @@ that is told to start or stop until all have answered (docs/operating-the-herder
 _ABSENT_TEXT = """\
 ## Connect's that are not here
 
-`-percentage` and the rest are all above; these have no meaning without what they measure:"""
+All other attributes of its groups are above. These have no meaning here:"""
 _LEADER_ROW = (
     "| `connect-worker-rebalance-metrics` | `connect-protocol`, `leader-name` | workers speak no rebalance protocol; "
     "the leader is the label `leader_name` |"
