@@ -15,13 +15,17 @@ from confluent_kafka import IsolationLevel, Message, Producer, TopicPartition
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as pb
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.data import Batch, Header, Int32
+from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.schemas import INT32, OPTIONAL_STRING
 from herdmesh.engine import clients
 from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.dead_letters import SourceDeadLetters
 from herdmesh.engine.errors import TaskFenced
 from herdmesh.engine.failure import classify
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.tolerance import Counts, Failure, SourceRecord, error_settings
 from herdmesh.worker.effects import letter_log, letter_replay
 from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.letter_replay import replay_spec
@@ -380,25 +384,33 @@ def test_a_standalone_worker_remembers_in_its_offsets_file(here: Here, tmp_path:
 
 
 def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> None:
+    """Letters as a source's run writes them (`engine.dead_letters`), of three records; two are good by now."""
     config: Config = {
         "name": "a", "connector.class": "FileStreamSource", "topic": here.topic, "file": "/nowhere",
         "key.converter": TEXT, "value.converter": JSON, "value.converter.schemas.enable": "false",
-        "errors.deadletterqueue.topic.name": here.queue, "transforms": "n",
-        "transforms.n.type": "org.apache.kafka.connect.transforms.Cast$Value", "transforms.n.spec": "int32",
+        "errors.deadletterqueue.topic.name": here.queue, "errors.deadletterqueue.context.headers.enable": "true",
+        "transforms": "n", "transforms.n.spec": "int32",
+        "transforms.n.type": "org.apache.kafka.connect.transforms.Cast$Value",
     }  # fmt: skip
-    number = b'{"schema":{"type":"string","optional":false},"payload":"%s"}'
-    own = {"stage": "TRANSFORMATION", "partition": "-1", "offset": "-1"}
+    spec = here.specs.without_class(UnitId("a", 0), TaskSpec(config, config, 1))
+    written = SourceDeadLetters(spec, error_settings(config), Counts())
+    headers = [[Header("h", Int32(7), INT32)], [], []]
+    batch = Batch(
+        here.topic, 2, ["k", None, None], ["17", "many", None], timestamps_ms=[1_700_000_000_000, None, None],
+        key_schema=OPTIONAL_STRING, value_schema=OPTIONAL_STRING, headers=headers,
+    )  # fmt: skip
+    for at in range(3):
+        failure = Failure("TRANSFORMATION", "Cast", DataError("bad"), SourceRecord(batch, at, None, None))
+        written.report(failure)
     producer = Producer({"bootstrap.servers": here.kafka.bootstrap})
-    for value in (number % b"17", number % b"many"):
-        headers: list[Any] = [("h", number % b"1")]
-        headers += [(PREFIX + "topic", here.topic), (PREFIX + "connector.name", "a")]
-        headers += [(PREFIX + name, told) for name, told in own.items()]
-        producer.produce(here.queue, value, None, headers=headers)
+    written.send(producer)
     producer.flush()
+    assert here.places(stage="transformation") == ["0:2", "0:1", "0:0"]
     reply = here.replay(config=config)
-    assert reply.replayed_count == 1
+    assert reply.replayed_count == 2
     assert "TRANSFORMATION" in reply.refused[0].reason
-    (message,) = here.put_back()
-    assert (message.key(), message.value()) == (None, b"17")
-    assert headers_of(message) == [("h", b"1"), (REPLAYED, f"{here.queue}-0@0".encode())]
+    first, null = here.put_back()
+    assert (first.partition(), first.key(), first.value(), null.value()) == (2, b"k", b"17", b"null")
+    assert first.timestamp()[1] == 1_700_000_000_000
+    assert headers_of(first) == [("h", b"7"), (REPLAYED, f"{here.queue}-0@0".encode())]
     assert here.places() == ["0:1"]
