@@ -83,3 +83,18 @@ def test_random_bytes_and_values_give_a_value_or_a_connect_error(name: str) -> N
 def test_a_date_of_any_year_is_text_as_java_prints_it(milliseconds: int, text: bytes) -> None:
     made = make_converter("value.converter", {"value.converter": "String"}, role="value")
     assert made.write(JavaDate(milliseconds), None) == text
+
+
+_TEXTS = st.text(st.characters(codec="utf-8"), max_size=4) | st.sampled_from(["", "\0", "a\0b", "\n"])
+
+
+@given(st.lists(st.none() | _TEXTS.map(str.encode) | st.binary(max_size=4), max_size=6))
+def test_a_column_of_texts_reads_as_each_of_them(column: list[bytes | None]) -> None:
+    made = make_converter("value.converter", {"value.converter": "String"}, role="value")
+    assert made.read_many(column)[1] == [made.read(data)[1] for data in column]
+
+
+@given(st.lists(st.none() | _TEXTS | st.just("\ud800") | st.integers(0, 9), max_size=6))
+def test_a_column_of_texts_is_written_as_each_of_them(column: list[Any]) -> None:
+    made = make_converter("value.converter", {"value.converter": "String"}, role="value")
+    assert made.write_many(column, None) == [made.write(value, None) for value in column]

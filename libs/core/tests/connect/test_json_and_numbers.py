@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect import jackson
+from herdmesh.connect import jackson, javanumbers
 from herdmesh.connect._jackson_reader import JsonSyntaxError, read
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javanumbers import double_text, float_text, wrap_int32, wrap_int64
@@ -224,3 +224,32 @@ def test_long_numbers_wrap_wherever_they_are() -> None:
     value = {"a": [-(2**63), {"b": 2**63 - 1}], "c": "12345678901234567890", "d": 1.5}
     assert jackson.loads(data) == value
     assert jackson.loads_many([data, b"{}", None]) == [value, {}, None]
+
+
+_MANY_DIGITS = st.one_of(
+    st.floats(1e-3, 1e7),
+    st.integers(0, 10**9).map(lambda cents: cents * 0.01),
+    st.integers(10**16, 10**17).flatmap(lambda digits: st.integers(10, 19).map(lambda scale: digits / 10.0**scale)),
+    st.integers(-9, 22).flatmap(lambda two: st.integers(-3, 3).map(lambda ulps: 2.0**two * (1 + ulps * 2.0**-52))),
+)
+
+
+def _never(_value: float) -> bool:
+    return False
+
+
+@given(st.lists(_MANY_DIGITS, min_size=20, max_size=20), st.booleans())
+def test_doubles_of_many_digits_print_as_digit_by_digit(values: list[float], negative: bool) -> None:
+    values = [-value for value in values] if negative else values
+    quick = [double_text(value) for value in values]
+    same = [value for value in values if jackson.same_double_text(value)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(javanumbers, "_is_shortest", _never)
+        assert quick == [double_text(value) for value in values]
+    assert [msgspec.json.encode(value).decode() for value in same] == [double_text(value) for value in same]
+
+
+def test_most_doubles_of_many_digits_take_the_quick_way() -> None:
+    values = [value for cents in range(50_000) if len(repr(value := cents * 0.01)) > 16]
+    assert len(values) > 1_000
+    assert sum(map(jackson.same_double_text, values)) > 0.8 * len(values)

@@ -53,6 +53,15 @@ def test_complete_lines_are_sent_and_the_position_is_after_them(tmp_path: Path) 
     task.stop()
 
 
+@pytest.mark.parametrize("data", ["\u00e9\n\nb\n", "a\r\nb\rc\r\r\n\n", "a\x0bb\x85\u2028c\n"])
+def test_lines_are_texts_without_their_ends(tmp_path: Path, data: str) -> None:
+    path = tmp_path / "in.txt"
+    path.write_bytes(b"bad \xe2\x82\n" + data.encode())
+    values, position = everything(source(path))
+    assert values == ["bad \ufffd", *re.split("\r\n|\r|\n", data)[:-1]]
+    assert position == path.stat().st_size
+
+
 def test_a_source_goes_on_from_its_position(tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_text("a\nb\nc\n")
@@ -124,6 +133,7 @@ def test_a_line_is_text_as_it_is_and_json_otherwise() -> None:
     assert lines_of([{"a": 1.0, "b": None}, {"é": [True]}]) == '{"a":1.0,"b":null}\n{"é":[true]}\n'.encode()
     assert lines_of(["té", None, 5, b"raw", {"a": 1}]) == 'té\nnull\n5\nraw\n{"a":1}\n'.encode()
     assert lines_of([{"lone": "\ud800"}]) == b'{"lone":"\\uD800"}\n'
+    assert lines_of(["té", "", "a\nb", "lone \ud800"]) == "té\n\na\nb\nlone ?\n".encode()
     assert lines_of([]) == b""
 
 

@@ -20,7 +20,7 @@ import msgspec
 
 from herdmesh.connect import _jackson_reader
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.javanumbers import double_text, float_text, wrap_int64
+from herdmesh.connect.javanumbers import double_text, float_text, prints_shortest, wrap_int64
 from herdmesh.connect.javavalues import java_class, schema_type, type_of
 
 INVALID_JSON = "Converting byte[] to Kafka Connect data failed due to serialization error: "
@@ -40,7 +40,6 @@ _encode = msgspec.json.Encoder().encode
 # Types msgspec writes as Jackson does. float is one for some values only: Java prints 1.0E7, msgspec 10000000.0.
 _SAME_TEXT = frozenset((str, int, bool, type(None)))
 _TEXT_ONLY = frozenset((str,))
-_SAME_DOUBLE_LENGTH = 16  # characters
 _CONTAINERS = frozenset((dict, list))
 _DEPTH_CHECKED = 3
 _SAME_TEXT_WITHIN = _SAME_TEXT | _CONTAINERS
@@ -192,8 +191,8 @@ def _msgspec_may_write(value: Any, depth: int = 0) -> bool:
 
 
 def same_double_text(value: float) -> bool:
-    """True when msgspec, Python and Java print the double alike: in Java's plain range, of up to 15 digits."""
-    return value == 0 or ((1e-3 <= value < 1e7 or -1e7 < value <= -1e-3) and len(repr(value)) <= _SAME_DOUBLE_LENGTH)
+    """True when msgspec, Python and Java print the double alike."""
+    return value == 0 or prints_shortest(value)
 
 
 def differs(data: bytes) -> bool:

@@ -9,10 +9,13 @@ do.
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 
 _FRACTION_BITS = 52  # stored bits of a double's significand
+_STEPS_MAX = 18
+_TEXT_MAX = 16  # characters
 _SMALL_EXPONENTS = range(-21, 63)  # binary exponents for which Java tries plain long arithmetic first
 
 
@@ -28,17 +31,20 @@ def wrap_int32(value: int) -> int:
 
 def double_text(value: float) -> str:
     """`Double.toString(value)`: `1.0`, `1.0E300`, `NaN`, `-Infinity`, `-0.0`."""
-    if 1e-3 <= value < 1e7 or -1e7 < value <= -1e-3:
-        # In Java's plain range both algorithms agree on values of up to 15 digits (checked over millions), and repr has
-        # Java's layout; "-1234567.12345678" is the longest text of 15 digits.
-        text = repr(value)
-        if len(text) <= 16:
-            return text
+    if prints_shortest(value):
+        return repr(value)
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     bits: int = struct.unpack(">Q", struct.pack(">d", value))[0]
     fraction, exponent = bits & ((1 << _FRACTION_BITS) - 1), (bits >> _FRACTION_BITS) & 0x7FF
     return _text(bits >> 63 != 0, fraction, exponent, 1023, _FRACTION_BITS)
+
+
+def prints_shortest(value: float) -> bool:
+    """True when `repr` and msgspec print the double as Java does: in Java's plain range, where its layout is theirs, of
+    up to 15 digits (both algorithms agree there, checked over millions; "-1234567.12345678" is the longest such text)
+    or of more where Java finds the shortest digits."""
+    return (1e-3 <= value < 1e7 or -1e7 < value <= -1e-3) and (len(repr(value)) <= _TEXT_MAX or _is_shortest(value))
 
 
 def float_text(value: float) -> str:
@@ -76,18 +82,26 @@ def _digits(exponent2: int, fraction: int, significant_bits: int) -> tuple[str, 
     `fraction` is normalised (bit 52 set); the value is fraction / 2**52 * 2**exponent2.
     """
     tail_zeros = (fraction & -fraction).bit_length() - 1
-    fraction_bits = _FRACTION_BITS + 1 - tail_zeros
-    tiny_bits = max(0, fraction_bits - exponent2 - 1)  # significant bits right of the point
+    tiny_bits = max(0, _FRACTION_BITS - tail_zeros - exponent2)  # significant bits right of the point
     if tiny_bits == 0 and exponent2 in _SMALL_EXPONENTS:
         return _whole_digits(fraction, exponent2, significant_bits)
     exponent10 = _estimate_exponent10(fraction, exponent2)
-    # The value is b / s, half a unit in the last place m / s; all scaled by common powers of 2 and 5.
+    factor, s, m, fits_long = _scaled(exponent2, exponent10, tail_zeros, significant_bits)
+    return _generate((fraction >> tail_zeros) * factor, s, m, exponent10, fits_long)
+
+
+@functools.lru_cache(4096)
+def _scaled(exponent2: int, exponent10: int, tail_zeros: int, significant_bits: int) -> tuple[int, int, int, bool]:
+    """The value is b / s, half a unit in the last place m / s, where b is the fraction without its zeros, times the
+    first of what is returned; then s, m and whether Java has them in longs."""
+    fraction_bits = _FRACTION_BITS + 1 - tail_zeros
+    tiny_bits = max(0, fraction_bits - exponent2 - 1)
+    # All are scaled by common powers of 2 and 5.
     five_b = max(0, -exponent10)
     two_b = five_b + tiny_bits + exponent2
     five_s = max(0, exponent10)
     two_s = five_s + tiny_bits
     two_m = two_b - significant_bits
-    fraction >>= tail_zeros
     two_b -= fraction_bits - 1
     common = min(two_b, two_s)
     two_b, two_s, two_m = two_b - common, two_s - common, two_m - common
@@ -96,7 +110,31 @@ def _digits(exponent2: int, fraction: int, significant_bits: int) -> tuple[str, 
     if two_m < 0:
         two_b, two_s, two_m = two_b - two_m, two_s - two_m, 0
     bits = max(_bits_needed(fraction_bits + two_b, five_b), _bits_needed(two_s + 1, five_s + 1))
-    return _generate(fraction * 5**five_b << two_b, 5**five_s << two_s, 5**five_b << two_m, exponent10, bits < 64)
+    return 5**five_b << two_b, 5**five_s << two_s, 5**five_b << two_m, bits < 64
+
+
+def _is_shortest(value: float) -> bool:
+    """True when Java's digits of a double of 16 or 17 digits in its plain range are the shortest ones, which `repr`
+    finds: always, but for powers of two (of which Java forgets that the lower neighbour is nearer, or not) and where
+    its longs overflow. An end of the interval is no decimal number of so few digits, so that it does not matter whether
+    the ends belong to it."""
+    bits: int = struct.unpack(">Q", struct.pack(">d", abs(value)))[0]
+    fraction, exponent2 = bits & ((1 << _FRACTION_BITS) - 1), (bits >> _FRACTION_BITS) - 1023
+    if fraction == 0:
+        return False
+    fraction |= 1 << _FRACTION_BITS
+    exponent10 = _estimate_exponent10(fraction, exponent2)
+    tail_zeros = (fraction & -fraction).bit_length() - 1
+    return _stays_exact(exponent2, exponent10, tail_zeros)
+
+
+@functools.lru_cache(4096)
+def _stays_exact(exponent2: int, exponent10: int, tail_zeros: int) -> bool:
+    """Whether nothing overflows up to the 18th step: 17 digits, behind a zero when the estimate was one too high."""
+    if tail_zeros >= _FRACTION_BITS - exponent2:
+        return False  # a whole number
+    _, s, m, fits_long = _scaled(exponent2, exponent10, tail_zeros, _FRACTION_BITS + 1)
+    return not fits_long or 10 * s + m * 10**_STEPS_MAX < 1 << 63
 
 
 def _bits_needed(twos: int, fives: int) -> int:

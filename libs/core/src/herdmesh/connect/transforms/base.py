@@ -28,6 +28,8 @@ from herdmesh.connect.schemas import Schema
 
 Column = Literal["key", "value", "topic", "partition", "offset", "timestamp", "headers"]
 Part = Literal["key", "value"]
+MADE = "made"
+"""The name of the list of a struct just made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,14 @@ class Shape:
         return replace(self, key=schema) if part == "key" else replace(self, value=schema)
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What is known of a struct the loop made: its schema, and the places of the fields that are not null."""
+
+    schema: Schema
+    filled: frozenset[int] = frozenset()
+
+
 class Code:
     """Python source in the making, with the constants it refers to."""
 
@@ -59,8 +69,8 @@ class Code:
         self.writes: set[Column] = set()
         self.owned: set[Column] = set()
         """Variables whose map, if they hold one, is the record's own and may be changed in place."""
-        self.made: dict[Column, Schema] = {}
-        """Variables that hold a struct of this schema which the loop itself has just made, and nobody else holds."""
+        self.made: dict[Column, Made] = {}
+        """Variables that hold a struct which the loop itself has just made, and nobody else holds."""
         self.drops = False
         self._drop = drop
         self._indent = indent
@@ -81,7 +91,7 @@ class Code:
             self.line("pass")
         self._indent -= 1
         self.owned &= owned
-        self.made = {column: schema for column, schema in made.items() if self.made.get(column) is schema}
+        self.made = {column: known for column, known in made.items() if self.made.get(column) is known}
 
     def bind(self, value: Any) -> str:
         """A name for a constant."""
@@ -104,23 +114,11 @@ class Code:
 
     def make(self, column: Column, schema: Schema, values: str) -> None:
         """Assign a new struct to the variable; `values`: an expression for its list."""
-        self.line(f"made = {values}")
+        self.line(f"{MADE} = {values}")
         self.write(column, f"{self.bind(Struct.__new__)}({self.bind(Struct)})")  # its constructor takes twice as long
         self.line(f"{column}.schema = {self.bind(schema)}")
-        self.line(f"{column}.values = made")
-        self.made[column] = schema
-
-    def remake(self, column: Column, schema: Schema, values: str) -> None:
-        """`make` where the struct in the variable, if there is one, has had its day: one that the loop made itself is
-        used again."""
-        before = self.made.get(column)
-        if before is None:
-            self.make(column, schema, values)
-            return
-        self.line(f"{column}.values = {values}")
-        if before is not schema:
-            self.line(f"{column}.schema = {self.bind(schema)}")
-            self.made[column] = schema
+        self.line(f"{column}.values = {MADE}")
+        self.made[column] = Made(schema)
 
     def own(self, column: Column) -> str:
         """Make the map in the variable the record's own, so that it may be changed in place; returns its name. Only

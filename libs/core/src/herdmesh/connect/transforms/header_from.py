@@ -60,10 +60,12 @@ class HeaderFrom(PartTransformation):
                 return  # nothing comes this far
             if self._moves:
                 kept = [schema.fields[schema.places[field.name]] for field in after.fields]
+                code.line(f"old = {self.part}.values")
                 emit_struct(
                     code, self.part, after,
                     [field_value(code, field, null_to_default=self._null_to_default) for field in kept],
                 )  # fmt: skip
+                code.line(f"{OLD} = old")
             else:
                 code.line(f"{OLD} = {self.part}.values")
             made: list[str] = []
