@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _PROGRESS = Progress(records_in=1, has_committed=True, partitions=(PartitionProgress("t", 0, 1, 1, 1),))
 _QUIET_MS = 5_000
+#: a fifth as often as a real one, to keep histories short; a third of what a worker calls STALLED.
+_PULSE_MS = 10_000
 
 
 class Fate(Enum):
@@ -123,9 +125,15 @@ class Run:
         if not self._reaches_broker(self._begin):
             return
         self._say(events.RunHello(self.run_id, 1))
+        self._pulse()
         self.world.dataplane.take_over(self)
         rng = self.world.rng
         self._later(rng.randint(1, 15) if rng.random() < 0.9 else rng.randint(15, 800), self._verify)
+
+    def _pulse(self) -> None:
+        """Its loop moves, also while it waits for a broker (`engine.pulse`)."""
+        self._say(events.RunPulse(self.run_id, 0, 0))
+        self._later(_PULSE_MS, self._pulse)
 
     def _verify(self) -> None:
         """What `engine.claims` does: read the config topic from the claim's place to its end."""

@@ -143,6 +143,10 @@ class WorkerProcess(Node):
     def cancel(self, run_id: str, reason: str) -> None:
         self.runs[run_id].kill()
 
+    def unit_of(self, run_id: str) -> str:
+        """For log lines, which nobody reads here."""
+        return run_id
+
     # --- effects.idle_watch
 
     def _watch(self, instruction: instructions.WatchTask) -> None:
