@@ -1,0 +1,1 @@
+"""Records through Herdmesh and through Java Connect, side by side."""

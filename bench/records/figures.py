@@ -1,0 +1,76 @@
+"""The rows of the table that come of what was measured.
+
+Owns the goals and their direction: records per second are better when higher, all else when lower. A ratio is that of
+one round, both sides measured one after the other; the median of the rounds is told, with the least and the greatest.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from bench.records.idle import Idle
+from bench.records.jobs import NOT_COMPARED, Job, Sink
+from bench.records.latency import Latencies, at
+from bench.records.moving import Moved
+from bench.table import Row
+
+Rounds = Sequence[tuple[Moved, Moved]]
+"""Ours and Java's, of each round."""
+
+
+def moved_rows(job: Job, tasks: int, rounds: Rounds) -> list[Row]:
+    """Of one job with so many tasks."""
+    figure = f"{job.figure}, {tasks} task{'s' if tasks > 1 else ''}"
+    rows = [_rates(f"{figure}: total", rounds, lambda one: one.total, job.goal)]
+    if isinstance(job, Sink):  # a source's first transaction is seen whole
+        rows.append(_rates(f"{figure}: from the first record on", rounds, lambda one: one.steady, 0.0))
+    ours, java = [one.cpu_per_million_s for one, _ in rounds], [one.cpu_per_million_s for _, one in rounds]
+    ratios = [mine / theirs for mine, theirs in zip(ours, java, strict=True)]
+    ratio = statistics.median(ratios)
+    cells = f"{statistics.median(ours):.2f} s", f"{statistics.median(java):.2f} s"
+    spread = min(ratios), max(ratios)
+    rows.append(Row(f"{figure}: processor time a million", *cells, ratio, "< 1x", ratio < 1, spread))
+    return rows
+
+
+def _rates(figure: str, rounds: Rounds, rate: Callable[[Moved], float], goal: float) -> Row:
+    ours, java = [rate(one) for one, _ in rounds], [rate(one) for _, one in rounds]
+    ratios = [mine / theirs for mine, theirs in zip(ours, java, strict=True)]
+    ratio = statistics.median(ratios)
+    cells = f"{statistics.median(ours):,.0f}/s", f"{statistics.median(java):,.0f}/s"
+    wanted = (f">= {goal:g}x", ratio >= goal) if goal else ("", None)
+    return Row(figure, *cells, ratio, *wanted, (min(ratios), max(ratios)))
+
+
+def rows_not_compared() -> list[Row]:
+    """What has no figure, and why."""
+    return [Row(f"{figure}: {why}", "-", "-", None) for figure, why in NOT_COMPARED]
+
+
+def latency_rows(ours: Latencies, java: Latencies) -> list[Row]:
+    """Of records at 1,000 a second."""
+    found: list[Row] = []
+    for figure, mine, theirs in (
+        ("1,000 records/s, steady", ours.steady_ms, java.steady_ms),
+        ("first record after a pause", ours.first_ms, java.first_ms),
+        ("the seconds after it", ours.burst_ms, java.burst_ms),
+    ):
+        for label, point in (("p50", 0.5), ("p99", 0.99)):
+            found.append(_lower(f"{figure}: {label}", at(mine, point), at(theirs, point), "ms", 1))
+    return found
+
+
+def idle_rows(ours: Mapping[int, Idle], java: Mapping[int, Idle]) -> list[Row]:
+    """Of tasks without records: all of a side's processes, the broker's not."""
+    found: list[Row] = []
+    for count, mine in ours.items():
+        theirs = java[count]
+        found.append(_lower(f"{count:,} idle tasks: processor", mine.cores, theirs.cores, "cores", 3))
+        found.append(_lower(f"{count:,} idle tasks: memory", mine.memory_mb, theirs.memory_mb, "MB", 0))
+    return found
+
+
+def _lower(figure: str, ours: float, java: float, unit: str, digits: int) -> Row:
+    ratio = ours / java if java else float("inf")
+    return Row(figure, f"{ours:,.{digits}f} {unit}", f"{java:,.{digits}f} {unit}", ratio, "< 1x", ratio < 1)

@@ -1,0 +1,155 @@
+"""One job on one side, timed from the create call until the last record is at the other end.
+
+Owns the clock and the looking. `first_s` and `last_s` are when a reader of the file, or of committed records of the
+topic, sees the first and the last record. Processor time is all of the side's processes', not the broker's.
+
+Invariant: a timing is only given of a run whose output was checked to be complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
+
+from bench.records import workload
+from bench.records.jobs import Job, Sink, Source
+from bench.sides import Side
+from bench.usage import cpu_s
+
+_TIMEOUT_S = 300.0
+_FILE_PAUSE_S = 0.01
+_TOPIC_PAUSE_S = 0.01
+_MARKERS_MAX = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Seconds from the create call to the first and to the last record, and seconds of processor time."""
+
+    records: int
+    first_s: float
+    last_s: float
+    cpu_s: float
+
+    @property
+    def total(self) -> float:
+        """Records per second from the create call on."""
+        return self.records / self.last_s
+
+    @property
+    def steady(self) -> float:
+        """Records per second from the first record on."""
+        return self.records / max(self.last_s - self.first_s, 1e-6)
+
+    @property
+    def cpu_per_million_s(self) -> float:
+        """Seconds of processor time for a million records, the start included."""
+        return self.cpu_s / self.records * 1e6
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a bench runs."""
+
+    bootstrap: str
+    folder: Path
+    records: int
+
+    @property
+    def input_file(self) -> Path:
+        """What the sources read."""
+        return self.folder / "input.txt"
+
+
+async def move(side: Side, job: Job, tasks: int, name: str, place: Place) -> Moved:
+    """Run the job on that side under that name and check what it made. Raises AssertionError when that is not right."""
+    if isinstance(job, Sink):
+        return await _sink(side, job, tasks, name, place)
+    return await _source(side, job, name, place)
+
+
+async def _sink(side: Side, job: Sink, tasks: int, name: str, place: Place) -> Moved:
+    file = place.folder / f"{name}.txt"
+    moved = await _timed(side, name, job.config(file, tasks), place, lambda begun_s: _lines(file, place, begun_s))
+    await asyncio.to_thread(workload.check_file, file, place.records, job.expected)
+    await asyncio.to_thread(file.unlink)
+    return moved
+
+
+async def _source(side: Side, job: Source, name: str, place: Place) -> Moved:
+    topic = f"bench-records-out-{name}"
+    await asyncio.to_thread(workload.create_topic, place.bootstrap, topic, 1)
+    expected = await asyncio.to_thread(workload.digest_of_file, place.input_file, job.form)
+    last = job.form(workload.text(place.records - 1))
+    moved = await _timed(
+        side, name, job.config(place.input_file, topic), place, lambda begun_s: _committed(topic, last, place, begun_s)
+    )
+    await asyncio.to_thread(workload.check_topic, place.bootstrap, topic, place.records, expected)
+    await asyncio.to_thread(workload.delete_topic, place.bootstrap, topic)
+    return moved
+
+
+async def _timed(
+    side: Side, name: str, config: dict[str, str], place: Place, look: Callable[[float], tuple[float, float]]
+) -> Moved:
+    used_s = cpu_s(side.everything())
+    begun_s = time.monotonic()
+    looking = asyncio.create_task(asyncio.to_thread(look, begun_s))
+    await side.put(name, config)
+    first_s, last_s = await looking
+    used_s = cpu_s(side.everything()) - used_s
+    await side.delete(name)
+    await side.until_gone(name)
+    return Moved(place.records, first_s, last_s, used_s)
+
+
+def _lines(file: Path, place: Place, begun_s: float) -> tuple[float, float]:
+    """Count lines as the file grows. Blocking."""
+    first_s, found = 0.0, 0
+    while not file.exists():
+        _check_time(begun_s, found, place)
+        time.sleep(0.005)
+    with file.open("rb") as reader:
+        while found < place.records:
+            chunk = reader.read(4 << 20)
+            if chunk:
+                first_s = first_s or time.monotonic() - begun_s
+                found += chunk.count(b"\n")
+            else:
+                _check_time(begun_s, found, place)
+                time.sleep(_FILE_PAUSE_S)
+    return first_s, time.monotonic() - begun_s
+
+
+def _committed(topic: str, last: bytes, place: Place, begun_s: float) -> tuple[float, float]:
+    """Look where committed records end until the last of them is the last line. Blocking."""
+    admin: Any = AdminClient({"bootstrap.servers": place.bootstrap})
+    partition = TopicPartition(topic, 0)
+    first_s, end = 0.0, 0
+    while True:
+        futures = admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
+        found = futures[partition].result().offset
+        now_s = time.monotonic() - begun_s
+        if found and not first_s:
+            first_s = now_s
+        # Markers of transactions have offsets too, so only the record itself tells that it is there.
+        if found > end and found >= place.records:
+            *_, latest = workload.committed_values(place.bootstrap, topic, max(0, found - _MARKERS_MAX))
+            if latest == last:
+                return first_s, now_s
+        end = found
+        _check_time(begun_s, found, place)
+        time.sleep(_TOPIC_PAUSE_S)
+
+
+def _check_time(begun_s: float, found: int, place: Place) -> None:
+    if time.monotonic() - begun_s > _TIMEOUT_S:
+        raise TimeoutError(f"{found} of {place.records} records after {_TIMEOUT_S:g} s")

@@ -1,0 +1,218 @@
+"""The records that both sides move, and the proof that all of them arrived.
+
+Owns what a record is (the 166 bytes of the design's feasibility figures), its forms in topics and in a file, and what
+must be found at the other end. Knows neither side.
+
+Invariant: a check passes only when every record arrived exactly once; contents are compared whole where both sides
+must write the same bytes, else in a sample (each side has its own text for a map).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+JSON_TOPIC = "bench-records-json"
+SCHEMA_TOPIC = "bench-records-schema"
+PARTITIONS = 2
+_SAMPLE = 997  # every so manieth line is compared whole
+_AT_ONCE = 10_000
+_TIMEOUT_S = 120.0
+_FIELDS = (("id", "int64"), ("name", "string"), ("email", "string"), ("amount", "double"), ("ts", "int64"),
+           ("note", "string"))  # fmt: skip
+_SCHEMA = {
+    "type": "struct",
+    "fields": [{"type": kind, "optional": False, "field": name} for name, kind in _FIELDS],
+    "optional": False,
+    "name": "bench.Record",
+}
+_HEAD = b'{"schema":' + json.dumps(_SCHEMA).encode() + b',"payload":'
+#: In JSON, in the text of a Java map and in that of a Struct.
+_ID = re.compile(rb'(?:"id": ?|[{, ]id=)(\d+)')
+
+Expected = Callable[[int], Mapping[str, Any]]
+"""The fields of a record, by its number."""
+
+
+def record(number: int) -> dict[str, Any]:
+    """One record."""
+    return {
+        "id": number,
+        "name": f"user{number % 1000}",
+        "email": f"user{number}@example.com",
+        "amount": number * 0.01,
+        "ts": 1_700_000_000_000 + number,
+        "note": "the quick brown fox jumps over the lazy dog",
+    }
+
+
+def transformed(number: int) -> dict[str, Any]:
+    """The record after the sinks' three transformations."""
+    fields = record(number)
+    fields["comment"] = fields.pop("note")
+    return {**fields, "email": "", "source": "x"}
+
+
+def text(number: int) -> bytes:
+    """The record as it is in the topic and in the file."""
+    return json.dumps(record(number)).encode()
+
+
+def hoisted(line: bytes) -> bytes:
+    """A line of the file after the sources' three transformations and JsonConverter."""
+    return json.dumps({"text": line.decode(), "source": "x"}, separators=(",", ":")).encode()
+
+
+def enveloped(number: int) -> bytes:
+    """The record with its schema, as JsonConverter has it."""
+    return _HEAD + text(number) + b"}"
+
+
+# --- input
+
+
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
+    """Make a topic."""
+    admin: Any = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+        future.result()
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    """Delete a topic."""
+    admin: Any = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.delete_topics([topic]).values():
+        future.result()
+
+
+def write_topic(bootstrap: str, topic: str, records: int, value: Callable[[int], bytes]) -> None:
+    """A topic of so many records, compressed with lz4."""
+    create_topic(bootstrap, topic, PARTITIONS)
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 20,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 500_000,
+            "compression.type": "lz4",
+        }
+    )
+    for start in range(0, records, _AT_ONCE):
+        numbers = range(start, min(start + _AT_ONCE, records))
+        left: list[dict[str, Any]] = [{"value": value(number), "key": str(number).encode()} for number in numbers]
+        while left:
+            producer.produce_batch(topic, left)
+            left = [message for message in left if message.pop("_error", None) is not None]
+            producer.poll(0.05 if left else 0)
+    assert producer.flush(_TIMEOUT_S) == 0
+
+
+def write_file(path: Path, records: int) -> None:
+    """A file of so many lines."""
+    with path.open("wb") as file:
+        file.writelines(text(number) + b"\n" for number in range(records))
+
+
+# --- output
+
+
+def check_file(file: Path, records: int, expected: Expected) -> None:
+    """Every record is in one line of the file, and those of the sample have the fields they must have. Raises
+    AssertionError."""
+    found = bytearray(records)
+    lines = 0
+    for chunk in _chunks(file):
+        for number in map(int, _ID.findall(chunk)):
+            found[number] += 1
+        for line in itertools.islice(chunk.splitlines(), 0, None, _SAMPLE):
+            fields = _fields(line)
+            number = int(fields["id"])
+            _compare(fields, expected(number))
+        lines += chunk.count(b"\n")
+    assert lines == records, f"{lines} lines, not {records}"
+    assert found.count(1) == records, f"{records - found.count(1)} records are missing or there twice"
+
+
+def _chunks(file: Path) -> Iterator[bytes]:
+    """Whole lines."""
+    with file.open("rb") as reader:
+        while chunk := reader.read(8 << 20):
+            yield chunk + reader.readline()
+
+
+def _fields(line: bytes) -> dict[str, Any]:
+    """Of JSON, `{id=1, ...}` or `Struct{id=1,...}`; the two last give texts."""
+    if line.startswith(b'{"'):
+        return json.loads(line)
+    inner = line.decode().removeprefix("Struct").strip("{}")
+    pairs = (part.strip().partition("=") for part in inner.split(","))
+    return {name: value for name, _, value in pairs}
+
+
+def _compare(fields: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    assert fields.keys() == expected.keys(), f"{sorted(fields)}, not {sorted(expected)}"
+    for name, value in expected.items():
+        same = float(fields[name]) == value if isinstance(value, int | float) else fields[name] == value
+        assert same, f"{name} is {fields[name]!r}, not {value!r}"
+
+
+def digest(values: Iterable[bytes]) -> str:
+    """Of all values in order."""
+    made = hashlib.sha256()
+    for value in values:
+        made.update(value)
+        made.update(b"\n")
+    return made.hexdigest()
+
+
+def digest_of_file(path: Path, form: Callable[[bytes], bytes]) -> str:
+    """The digest of the file's lines, each in that form."""
+    with path.open("rb") as reader:
+        return digest(form(line.rstrip(b"\n")) for line in reader)
+
+
+def check_topic(bootstrap: str, topic: str, records: int, expected: str) -> None:
+    """The committed records of the topic's only partition are those, and in that order. Raises AssertionError."""
+    values = list(committed_values(bootstrap, topic, 0))
+    assert len(values) == records, f"{len(values)} records, not {records}"
+    assert digest(values) == expected, "the records are not those of the file, or not in its order"
+
+
+def committed_values(bootstrap: str, topic: str, start: int) -> Iterator[bytes]:
+    """The values from that offset of partition 0 to its end."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench-records-check",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 20,
+        }
+    )
+    deadline_s = time.monotonic() + _TIMEOUT_S
+    try:
+        consumer.assign([TopicPartition(topic, 0, start)])
+        while time.monotonic() < deadline_s:
+            first = consumer.poll(0.1)
+            for message in [*([] if first is None else [first]), *consumer.consume(_AT_ONCE, 0)]:
+                error = message.error()
+                if error is None:
+                    yield message.value() or b""
+                elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
+                    return
+                else:
+                    raise AssertionError(error.str())
+    finally:
+        consumer.close()
+    raise TimeoutError(f"{topic} has no end")
