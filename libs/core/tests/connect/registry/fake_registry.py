@@ -64,6 +64,8 @@ class FakeRegistry:
                         return 200, {**body, "subject": subject, "version": at, "id": known}
                 return 404, {"error_code": 40403, "message": "Schema not found"}
             case "POST", ["subjects", subject, "versions"]:
+                if body.get("schemaType", "AVRO") != "PROTOBUF" and not _is_json(body["schema"]):
+                    return 422, {"error_code": 42201, "message": "Invalid schema"}
                 return self._register(subject, body)
             case "POST", ["compatibility", "subjects", subject, "versions", version]:
                 ids = self._subjects[subject]
@@ -143,6 +145,14 @@ def _incompatible(reader: Any, writer: Any) -> list[str]:
         elif "default" not in field:
             reasons.append(f"{field['name']} has no default")
     return reasons
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _members(schema: Any) -> list[Any]:

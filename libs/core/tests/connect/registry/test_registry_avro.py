@@ -12,6 +12,7 @@ import itertools
 import json
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -289,3 +290,46 @@ def test_bytes_that_mean_nothing(shared: FakeRegistry, payload: bytes) -> None:
             made.read(data)
         except DataError:
             continue
+
+
+def test_chosen_schema(registry: FakeRegistry) -> None:
+    wider = FLIGHT.replace(fields=[("id", INT64), ("to", OPTIONAL_STRING), ("seats", OPTIONAL_INT64)])
+    converter(registry.url).for_topic("t").write(Struct(wider, [1, "a", 2]), wider)
+    chosen = {"auto_register_schemas": "false", "use_schema_id": "1"}
+    made = converter(registry.url, **chosen).for_topic("t")
+    assert made.read(made.write(flight(3), FLIGHT))[1].values == [3, "OSL", None]
+    with pytest.raises(DataError, match=r"Schema id 1 of use\.schema\.id is not registered under subject 'other-value'"):
+        converter(registry.url, **chosen).for_topic("other").write(flight(3), FLIGHT)
+    loose = converter(registry.url, **chosen, id_compatibility_strict="false").for_topic("other")
+    assert schema_id_of(loose.write(flight(3), FLIGHT) or b"") == 1
+
+
+def test_tls_is_read_from_pem(registry: FakeRegistry, tmp_path: Path) -> None:
+    store = {"schema_registry_ssl_truststore_location": str(tmp_path / "ca")}
+    with pytest.raises(ConfigError, match=r"read as PEM here") as raised:
+        converter(registry.url, **store)
+    assert "keytool" in raised.value.fix
+    made = converter(registry.url.replace("http:", "https:"), **store, schema_registry_ssl_truststore_type="PEM")
+    with pytest.raises(ConfigError, match=r"schema\.registry\.ssl\.truststore\.location cannot be used"):
+        made.for_topic("t").write(flight(1), FLIGHT)
+
+
+def test_proxy(registry: FakeRegistry) -> None:
+    """The fake answers for the proxy: it takes paths as a proxy is asked for them."""
+    host, port = registry.url.removeprefix("http://").split(":")
+    made = converter("http://registry.invalid", proxy_host=host, proxy_port=port).for_topic("t")
+    assert made.read(made.write(flight(1), FLIGHT))[1].get("id") == 1
+    assert registry.requests[0].startswith("POST http://registry.invalid/subjects/t-value")
+    with pytest.raises(ConfigError, match=r"proxy\.host needs a port"):
+        converter("http://registry.invalid", proxy_host=host)
+
+
+def test_closed_with_its_chain(registry: FakeRegistry) -> None:
+    root = converter(registry.url)
+    made = root.for_topic("t")
+    data = made.write(flight(1), FLIGHT)
+    made.read(data)
+    root.close()
+    assert made.read(made.write(flight(2), FLIGHT))[1].get("id") == 2
+    with pytest.raises(RetriableError):
+        made.write(1, INT64)

@@ -19,6 +19,7 @@ from herdmesh.connect.converters.quick_checks import quick_check
 from herdmesh.connect.converters.registered import UNFIT, Reader, RegisteredConverter, Writer
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.registry.client import RegisteredSchema
+from herdmesh.connect.registry.schemas import Remembered
 from herdmesh.connect.registry.wire import HEAD_BYTES, frame, schema_id_of
 from herdmesh.connect.schemas import Schema
 
@@ -37,6 +38,7 @@ class ProtobufConverter(RegisteredConverter):
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         self._options = ProtobufOptions.of(settings)
+        self._files = Remembered[RegisteredSchema, "ProtobufFile"](settings["schemas.cache.config"])
         super()._set_up(settings)
 
     def _head(self, data: bytes) -> bytes:
@@ -55,9 +57,11 @@ class ProtobufConverter(RegisteredConverter):
         return _ProtobufReader(message, self._options, connect_schema(message, self._options, version), len(head))
 
     def _file(self, found: RegisteredSchema) -> ProtobufFile:
+        """Compiled once, also for a message index that leads nowhere, and for all its messages and topics."""
         from herdmesh.connect.converters.protobuf_files import compiled
 
-        return compiled(found.text, {reference.name: one.text for reference, one in self._used(found.references)})
+        used = {reference.name: one.text for reference, one in self._used(found.references)}
+        return self._files.get(found, lambda: compiled(found.text, used))
 
     def _make_writer(self, schema: Schema | None) -> Writer:
         from herdmesh.connect.converters.protobuf_files import encode_indexes, in_pool, text_of
