@@ -53,13 +53,15 @@ def test_our_keys_come_after_connects() -> None:
 
 def test_connects_errors_stay_as_they_are_and_ours_join_them_at_other_keys() -> None:
     result = answered(
-        {**SOURCE, "tasks.max": "0", "offsets.storage.topic": "o", "herdmesh.linger.ms": "x", "transforms": "a,b",
+        {**SOURCE, "tasks.max": "0", "producer.override.bootstrap.servers": "e:1", "herdmesh.linger.ms": "x",
+         "transforms": "a,b",
          "transforms.a.type": _CAST, "transforms.a.spec": "int8", "transforms.b.type": _CAST}
     )  # fmt: skip
     assert errors(result) == {
         "tasks.max": ["Invalid value 0 for configuration tasks.max: Value must be at least 1"],
-        "offsets.storage.topic": [
-            "Invalid value o for configuration offsets.storage.topic: offsets topics of single connectors are not built yet"
+        "producer.override.bootstrap.servers": [
+            "Invalid value e:1 for configuration producer.override.bootstrap.servers: writing to another cluster than "
+            "the workers' is not built yet"
         ],
         "transforms.b.spec": [
             'Missing required configuration "transforms.b.spec" which has no default value.',
@@ -68,7 +70,7 @@ def test_connects_errors_stay_as_they_are_and_ours_join_them_at_other_keys() -> 
         "herdmesh.linger.ms": ["Invalid value x for configuration herdmesh.linger.ms: Not a number of type LONG",
                                "Invalid value null for configuration herdmesh.linger.ms: Value must be non-null"],
     }  # fmt: skip
-    (field,) = (one for one in result.fields if one.name == "offsets.storage.topic")
+    (field,) = (one for one in result.fields if one.name == "producer.override.bootstrap.servers")
     assert list(field.fixes) == ["leave it out"]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind
 from herdmesh.engine.contract import Command
 from herdmesh.topicstore.partitioner import partition_of
@@ -139,3 +141,32 @@ def test_killed_and_stale_owners_leave_each_record_visible_once(
                 assert ended.get("error_class", point) in ("FENCED", "after-offset-commit"), ended
         for _, _, topic, _ in cases:
             assert numbers(kafka_topics, topic) == list(range(50))
+
+
+def test_a_connector_may_keep_its_offsets_in_a_topic_of_its_own(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """What was committed before there was one counts until the own topic says something; the worker's has a copy."""
+    topic, name, own = tmp_topic(), tmp_topic("source"), tmp_topic("own-offsets")
+    run_here(counting(kafka_topics, name, topic, 25))
+    with_own = counting(kafka_topics, name, topic, 40)
+    with_own = replace(with_own, connector_config={**with_own.connector_config, "offsets.storage.topic": own})
+    assert run_here(with_own).progress.records_in == 15
+    assert kafka_topics.topic_config(own, "cleanup.policy") == "compact"
+    last = [kafka_topics.messages(where, 2)[-1] for where in (own, f"{name}-offsets")]
+    assert [message.value() for message in last] == [b'{"next":40}'] * 2
+    assert last[0].key() == last[1].key()
+    key = last[0].key() or b""
+    producer = Producer({"bootstrap.servers": kafka_topics.bootstrap})
+    producer.produce(own, b'{"next":30}', key, partition_of(key, 2))
+    assert producer.flush(30) == 0
+    assert run_here(with_own).progress.records_in == 10, "the own topic counts"
+    assert run_here(counting(kafka_topics, name, topic, 45)).progress.records_in == 5, "and leaves no gap when it goes"
+
+
+def test_offsets_are_not_kept_in_a_topic_that_forgets(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    name, own = tmp_topic("source"), kafka_topics.create_topic(tmp_topic())
+    spec = counting(kafka_topics, name, tmp_topic(), 5)
+    with pytest.raises(ConfigError, match=r"cleanup\.policy=delete") as refused:
+        run_here(replace(spec, connector_config={**spec.connector_config, "offsets.storage.topic": own}))
+    assert refused.value.field == "offsets.storage.topic"

@@ -41,7 +41,7 @@ def refusals(config: RawConfig, plugin: PluginDescriptor, worker: RawConfig) -> 
     ]
     found += [
         *chain_config.violations(config, worker=worker),
-        *_not_built(config, worker),
+        *_not_built(config),
         *_only_javas(config, plugin.kind),
     ]
     found += [*_restart_rules(config), *_poll_records(config)]
@@ -52,11 +52,9 @@ def refusals(config: RawConfig, plugin: PluginDescriptor, worker: RawConfig) -> 
     return found
 
 
-def _not_built(config: RawConfig, worker: RawConfig) -> list[FieldViolation]:
+def _not_built(config: RawConfig) -> list[FieldViolation]:
     found: list[FieldViolation] = []
     for field, accepted, what in _NOT_BUILT:
-        if field == "offsets.storage.topic" and worker.get("offset.storage.file.filename"):
-            continue  # in standalone mode it has no effect, as in Connect: offsets are in the worker's file
         value = config.get(field)
         if value is not None and str(value).strip().lower() not in accepted:
             fix = f"leave it out or write {accepted[0]}" if accepted[0] else "leave it out"
@@ -67,7 +65,6 @@ def _not_built(config: RawConfig, worker: RawConfig) -> list[FieldViolation]:
 
 _NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("transaction.boundary", ("poll", "interval"), "boundaries set by the connector are"),
-    ("offsets.storage.topic", ("",), "offsets topics of single connectors are"),
     # Fences, offsets and topics are looked after in the worker's cluster: records in another would part from them.
     ("consumer.override.bootstrap.servers", ("",), "reading from another cluster than the workers' is"),
     ("producer.override.bootstrap.servers", ("",), "writing to another cluster than the workers' is"),

@@ -80,6 +80,9 @@ class SourceSettings:
     """What a source run needs to know."""
 
     offsets_topic: str
+    """Where the connector's offsets are: the worker's topic, or its own (`offsets.storage.topic`)."""
+    offsets_copy: str | None
+    """With a topic of its own: the worker's, which has a copy, and what was committed before there was the other."""
     transaction_interval_ms: int
     """A transaction is committed after so long, or as soon as the source has nothing more."""
     transaction_bytes_max: int | None
@@ -146,8 +149,10 @@ def source_settings(spec: RunSpec) -> SourceSettings:
     if (_text(config, "transaction.boundary") or "poll").lower() == "interval":
         flush_ms = _number(spec.worker_config, "offset.flush.interval.ms", OFFSET_FLUSH_INTERVAL_MS_DEFAULT, minimum=1)
         interval_ms = _number(config, "transaction.boundary.interval.ms", flush_ms, minimum=0)
+    own_offsets = _text(config, "offsets.storage.topic")
     return SourceSettings(
-        offsets_topic=_text(config, "offsets.storage.topic") or spec.offset_storage_topic,
+        offsets_topic=own_offsets or spec.offset_storage_topic,
+        offsets_copy=spec.offset_storage_topic if own_offsets not in ("", spec.offset_storage_topic) else None,
         transaction_interval_ms=interval_ms,
         transaction_bytes_max=_number(config, "herdmesh.transaction.max.bytes", 0, minimum=1) or None,
         rate=_rate(config),

@@ -179,9 +179,17 @@ class SourceLoop:
             for key, value in self._spec.source_offsets.items():
                 offsets.apply(key, value)
             return offsets
-        topic = self._settings.offsets_topic
+        offsets = source_offsets.SourceOffsets(self._spec.connector)
+        if self._settings.offsets_copy is not None:
+            self._read_topic(self._settings.offsets_copy, offsets)
+        self._read_topic(self._settings.offsets_topic, offsets)  # the last, so that what it says counts
+        return offsets
+
+    def _read_topic(self, topic: str, offsets: source_offsets.SourceOffsets) -> None:
         partitions, replication_factor = offsets_topic_settings(self._spec)
         source_offsets.ensure_topic(self._admin, topic, partitions, replication_factor, _OFFSETS_TOPIC_CONFIG)
+        if topic != self._spec.offset_storage_topic:
+            source_offsets.refuse_forgetful(self._admin, topic)
         group = f"connect-{self._spec.connector}"
         access = self._settings.offsets_consumer
         consumer = clients.consumer(self._spec, group, access)
@@ -189,7 +197,7 @@ class SourceLoop:
         try:
             beyond = Beyond(topic, self._spec.connector, self._admin, unstable)
             hung = OffsetsFinisher(topic, self._spec.connector, self._spec.transactional_id, self._fence, unstable)
-            return source_offsets.read(consumer, topic, self._spec.connector, beyond, hung)
+            source_offsets.read(consumer, topic, self._spec.connector, beyond, hung, offsets)
         finally:
             consumer.close()
 
@@ -333,8 +341,9 @@ class SourceLoop:
     def _commit_transaction(self) -> None:
         """Commit it, with the offsets, or hand them to the worker after it."""
         if self._spec.source_offsets is None:
-            offsets = [{"key": key, "value": value} for key, value in self._pending.items()]
-            producing.produce_all(self._fence.producer, self._settings.offsets_topic, offsets)
+            for topic in filter(None, (self._settings.offsets_topic, self._settings.offsets_copy)):
+                offsets = [{"key": key, "value": value} for key, value in self._pending.items()]
+                producing.produce_all(self._fence.producer, topic, offsets)
         try:
             self._fence.commit()
         except TaskFenced:

@@ -14,6 +14,8 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource  # the package re-exports both, but not for type checkers
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.connect import offsets_topic
@@ -27,6 +29,7 @@ from herdmesh.engine.hung_offsets import OffsetsFinisher
 
 OffsetMap = Mapping[str, Any]
 
+_POLICY = "cleanup.policy"
 _POLL_S = 0.1
 _UNSTABLE_S = 1.0
 """How long a decided transaction may lack its marker before it counts as hung; it takes milliseconds."""
@@ -71,15 +74,23 @@ class SourceOffsets:
         return offsets_topic.encode_key(self._connector, partition), offsets_topic.encode_value(offset)
 
 
-def read(consumer: Consumer, topic: str, connector: str, beyond: Beyond, hung: OffsetsFinisher) -> SourceOffsets:
-    """All committed offsets of a connector: reads the topic to the end it has now. Where a transaction is open, only
-    what lies before it is readable: when records of the connector lie behind that, they are waited for, since an older
-    offset would send records again.
+def read(
+    consumer: Consumer,
+    topic: str,
+    connector: str,
+    beyond: Beyond,
+    hung: OffsetsFinisher,
+    over: SourceOffsets | None = None,
+) -> SourceOffsets:
+    """All committed offsets of a connector: reads the topic to the end it has now, over what `over` has already.
+
+    Where a transaction is open, only what lies before it is readable: when records of the connector lie behind that,
+    they are waited for, since an older offset would send records again.
 
     Raises:
         TaskFailed: RETRIABLE when the end is not reached in time.
     """
-    offsets = SourceOffsets(connector)
+    offsets = SourceOffsets(connector) if over is None else over
     waiting = _partitions(consumer, topic)
     ends = beyond.ends(waiting)
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in waiting])
@@ -180,3 +191,22 @@ def ensure_topic(
             ) from error
         if cause.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
+
+
+def refuse_forgetful(admin: AdminClient, topic: str) -> None:
+    """Offsets are lost in a topic that is not only compacted. Raises ConfigError naming `offsets.storage.topic`."""
+    untyped: Any = admin
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+
+    def policy() -> str:
+        return untyped.describe_configs([resource], request_timeout=CALL_TIMEOUT_S)[resource].result()[_POLICY].value
+
+    found = retried(policy, also=KafkaError.UNKNOWN_TOPIC_OR_PART)
+    if found != "compact":
+        raise ConfigError(
+            f"Topic '{topic}' supplied via the 'offsets.storage.topic' property is required to have "
+            f"'{_POLICY}=compact' to guarantee consistency and durability of source connector offsets, but found the "
+            f"topic currently has '{_POLICY}={found}'.",
+            field="offsets.storage.topic",
+            fix=f"give the topic {_POLICY}=compact, or name another",
+        )

@@ -73,4 +73,3 @@ def _group(
         default.replication_factor if replicas is None else replicas,
         own,
     )
-

@@ -148,7 +148,11 @@ def _write_records(spec: RunSpec, records: Mapping[bytes, bytes | None], given_u
     settings = source_settings(spec)
     count, replication_factor = offsets_topic_settings(spec)
     admin = clients.admin(spec, settings.admin)
-    source_offsets.ensure_topic(admin, settings.offsets_topic, count, replication_factor, _COMPACTED)
+    topics = (
+        [settings.offsets_topic] if settings.offsets_copy is None else [settings.offsets_topic, settings.offsets_copy]
+    )
+    for topic in topics:
+        source_offsets.ensure_topic(admin, topic, count, replication_factor, _COMPACTED)
     failures = DeliveryFailures()
     fence = Fence(clients.producer(spec, settings.producer, failures.add), spec.transactional_id)
     try:
@@ -156,7 +160,8 @@ def _write_records(spec: RunSpec, records: Mapping[bytes, bytes | None], given_u
         claims.ask(spec, admin).verify()
         fence.begin()
         for key, value in records.items():
-            fence.producer.produce(settings.offsets_topic, value, key)
+            for topic in topics:
+                fence.producer.produce(topic, value, key)
         try:
             fence.commit()
         except (TaskFailed, KafkaException):
