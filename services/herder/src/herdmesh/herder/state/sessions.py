@@ -205,8 +205,8 @@ def reported(mesh: Mesh, event: UnitReported) -> None:
         return  # it is being stopped; only the acknowledgement counts
     hold.failure = event.failure
     holds.said(mesh, connector, unit, event.state)
-    # What it has done is the last that it was told, as far as we can know: it may have begun to pause before it dialled in
-    # as RUNNING. Anything else that it should do it is told again.
+    # What it has done is the last that it was told, as far as we can know: it may have begun to pause before it dialled
+    # in as RUNNING. Anything else that it should do it is told again.
     hold.target = _TOLD.get(event.state, hold.target)
     mesh.touch(connector.name)
 
