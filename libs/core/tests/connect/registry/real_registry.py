@@ -29,7 +29,6 @@ _NAME, _VERSION = "apicurio-registry-app", "3.0.9"
 _ARTIFACT = f"io.apicurio:{_NAME}:{_VERSION}:tar.gz:all"
 _FETCH_S = 600.0
 _STARTS_S = 90.0
-_POLL_S = 0.25
 
 
 @contextmanager
@@ -90,5 +89,5 @@ def _wait(process: subprocess.Popen[bytes], address: str, log: Path) -> None:
                 return
         except httpx.TransportError:
             pass  # not yet
-        time.sleep(_POLL_S)
+        time.sleep(0.25)
     raise TimeoutError(f"the registry did not come up: {log.read_text(errors='replace')[-2_000:]}")

@@ -298,7 +298,7 @@ def test_chosen_schema(registry: FakeRegistry) -> None:
     chosen = {"auto_register_schemas": "false", "use_schema_id": "1"}
     made = converter(registry.url, **chosen).for_topic("t")
     assert made.read(made.write(flight(3), FLIGHT))[1].values == [3, "OSL", None]
-    with pytest.raises(DataError, match=r"Schema id 1 of use\.schema\.id is not registered under subject 'other-value'"):
+    with pytest.raises(DataError, match="Schema id 1 .* is not registered under subject 'other-value'"):
         converter(registry.url, **chosen).for_topic("other").write(flight(3), FLIGHT)
     loose = converter(registry.url, **chosen, id_compatibility_strict="false").for_topic("other")
     assert schema_id_of(loose.write(flight(3), FLIGHT) or b"") == 1
