@@ -149,14 +149,14 @@ def test_after_enough_good_batches_they_are_tried_whole_again(monkeypatch: pytes
 
     monkeypatch.setattr(json_class, "read_many", counted)
     chain = chain_config.sink_chain({**CONFIG, "key.converter": "StringConverter"})
-    chain.run(sink_batch(["value"] + ["good"] * 99), Noted())
+    chain.run(sink_batch(["value"] + ["good"] * 999), Noted())
     for _ in range(CAREFUL_BATCHES):
         sizes.clear()
-        chain.run(sink_batch(["good"] * 100), Noted())
-        assert max(sizes) < 100
+        chain.run(sink_batch(["good"] * 1_000), Noted())
+        assert max(sizes) < 1_000
     sizes.clear()
-    chain.run(sink_batch(["good"] * 100), Noted())
-    assert sizes == [100]
+    chain.run(sink_batch(["good"] * 1_000), Noted())
+    assert sizes == [1_000]
 
 
 def test_while_a_registry_is_away_only_the_record_in_hand_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,8 +17,9 @@ from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.schemas import Schema
 
 T = TypeVar("T")
-PIECE_RECORDS = 32
-"""Records converted in vain for one that is bad."""
+PIECE_RECORDS = 128
+"""Records converted in vain, at most, for one that is bad. Measured with one bad JSON value in each 1,000 records and
+three transformations: 1.52 microseconds of CPU a record with 16, 1.45 with 32, 1.36 with 128; 1.03 with none bad."""
 CAREFUL_BATCHES = 8
 """Good batches after a bad one before a batch is tried as a whole again: where one record in a thousand is bad, one
 batch in three has none."""
