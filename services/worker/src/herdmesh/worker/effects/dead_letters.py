@@ -92,6 +92,10 @@ class DeadLetters:
             else:
                 size = request.page_size or _PAGE_SIZE
                 wanted = _wanted(request)
+                if not wanted.replayed:  # nothing below is left
+                    ranges = {
+                        number: (max(first, replays.of(number).next), end) for number, (first, end) in ranges.items()
+                    }
 
                 def keep(letter: Letter) -> Letter | None:
                     marked = _marked(letter, replays)
