@@ -99,6 +99,7 @@ class Limits:
         """The connector's limits; 0 = none."""
         self.records = Bucket(records_per_second, task_count, now_s)
         self.bytes = Bucket(bytes_per_second, task_count, now_s)
+        self._is_limited = records_per_second > 0 or bytes_per_second > 0
         self.counts_bytes = bytes_per_second > 0
         """Whether `took` wants to know bytes: counting them costs."""
         self._record_bytes = 0.0
@@ -111,6 +112,8 @@ class Limits:
     def batch_size(self, wanted: int) -> int:
         """How many records to take at once so that the limit is felt evenly. Of bytes it goes by what records weighed
         so far; the first one is taken alone."""
+        if not self._is_limited:
+            return wanted
         room = float(wanted)
         if self.records.allowed > 0:
             room = min(room, self.records.allowed * SLICE_S)
@@ -120,6 +123,8 @@ class Limits:
 
     def took(self, records: int, byte_count: int, now_s: float) -> None:
         """So many records of so many bytes were taken."""
+        if not self._is_limited:
+            return
         self.records.took(records, now_s)
         if self.counts_bytes and records:
             weight = byte_count / records
@@ -128,9 +133,11 @@ class Limits:
 
     def wait_s(self, now_s: float) -> float:
         """How long to take nothing."""
-        return max(self.records.wait_s(now_s), self.bytes.wait_s(now_s))
+        return max(self.records.wait_s(now_s), self.bytes.wait_s(now_s)) if self._is_limited else 0.0
 
     def roll(self, now_s: float) -> bool:
         """Look back; True when there is something new to tell."""
+        if not self._is_limited:
+            return False
         changed = [bucket.roll(now_s) for bucket in (self.records, self.bytes)]
         return any(changed)
