@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from herdmesh.connect.chain_config import sink_chain, source_chain
 from herdmesh.connect.converters.avro_from_connect import avro_schema
 from herdmesh.connect.converters.avro_options import AvroOptions
 from herdmesh.connect.converters.avro_schemas import AvroTree, text_of
 from herdmesh.connect.converters.avro_to_connect import connect_schema
 from herdmesh.connect.converters.base import Converter
-from herdmesh.connect.data import Float32, Int32, Struct
-from herdmesh.connect.errors import ConfigError, DataError, RetriableError
+from herdmesh.connect.data import Batch, Float32, Header, Int32, Struct
+from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
 from herdmesh.connect.registry.wire import frame, schema_id_of
 from herdmesh.connect.schemas import (
     BYTES,
@@ -298,7 +300,7 @@ def test_chosen_schema(registry: FakeRegistry) -> None:
     chosen = {"auto_register_schemas": "false", "use_schema_id": "1"}
     made = converter(registry.url, **chosen).for_topic("t")
     assert made.read(made.write(flight(3), FLIGHT))[1].values == [3, "OSL", None]
-    with pytest.raises(DataError, match="Schema id 1 .* is not registered under subject 'other-value'"):
+    with pytest.raises(DataError, match=r"Schema id 1 .* is not registered under subject 'other-value'"):
         converter(registry.url, **chosen).for_topic("other").write(flight(3), FLIGHT)
     loose = converter(registry.url, **chosen, id_compatibility_strict="false").for_topic("other")
     assert schema_id_of(loose.write(flight(3), FLIGHT) or b"") == 1
@@ -333,3 +335,27 @@ def test_closed_with_its_chain(registry: FakeRegistry) -> None:
     assert made.read(made.write(flight(2), FLIGHT))[1].get("id") == 2
     with pytest.raises(RetriableError):
         made.write(1, INT64)
+
+
+def test_through_chains(registry: FakeRegistry) -> None:
+    """A source's records to two topics, transformed on the way, and back in a sink: the topic's subject each time."""
+    config = {
+        "key.converter": "Avro", "key.converter.schema.registry.url": registry.url,
+        "value.converter": "Avro", "value.converter.schema.registry.url": registry.url,
+        "transforms": "r", "transforms.r.type": "org.apache.kafka.connect.transforms.ReplaceField$Value",
+        "transforms.r.renames": "to:via",
+    }  # fmt: skip
+    source, sink = source_chain(config), sink_chain({**config, "transforms": ""})
+    for topic in ("a", "b"):
+        given = Batch(topic, None, [1, 2], [flight(1), flight(2)], key_schema=INT64, value_schema=FLIGHT,
+                      headers=[[Header("h", "x", STRING)], []])  # fmt: skip
+        (written,) = source.run(given)
+        (read,) = sink.run(replace(written, partition=0, offsets=[0, 1]))
+        assert (list(read.keys), [one.get("via") for one in read.values]) == ([1, 2], ["OSL", "OSL"])
+        assert [[one.value for one in headers] for headers in read.headers] == [["x"], []]
+        with pytest.raises(RecordError, match=f"topic '{topic}', partition 0, offset 7: Unknown magic byte"):
+            sink.run(Batch(topic, 0, [None], [b"{...}"], offsets=[7]))
+    subjects = {one.split("/")[2].split("?")[0] for one in registry.requests if "/subjects/" in one}
+    assert subjects == {f"{topic}-{part}" for topic in "ab" for part in ("key", "value")}
+    source.close()
+    sink.close()
