@@ -1,7 +1,6 @@
-"""Counting records, measuring what is done with them, and holding a run to its limits.
+"""Counting records, and measuring what is done with them.
 
-Owns the counters, the rate over the last seconds, the measures for the worker's metrics, and the limit the worker may
-set. Time is passed in (seconds of a monotonic clock), so it is tested without waiting.
+Owns the counters, the rate over the last seconds, and the measures for the worker's metrics. Time is passed in (seconds of a monotonic clock), so it is tested without waiting.
 
 Invariant: counts never go down; the rate covers at most the last `WINDOW_S` seconds; nothing here is called per record:
 a batch costs the same, however many records it has.
@@ -143,26 +142,3 @@ class Meter:
         self._ages = [0] * _BUCKETS
         self._ages_ms = 0.0
         self._aged = False
-
-
-class Limit:
-    """Records per second the worker allows; 0 = unlimited."""
-
-    def __init__(self) -> None:
-        self.records_per_second = 0.0
-        self._free_at_s = 0.0
-
-    def batch_size(self, wanted: int) -> int:
-        """How many records to take at once so that the limit is felt evenly: a fifth of a second's worth."""
-        if self.records_per_second <= 0:
-            return wanted
-        return max(1, min(wanted, int(self.records_per_second / 5)))
-
-    def took(self, records: int, now_s: float) -> None:
-        """So many records were taken."""
-        if self.records_per_second > 0:
-            self._free_at_s = max(self._free_at_s, now_s) + records / self.records_per_second
-
-    def wait_s(self, now_s: float) -> float:
-        """How long to take nothing."""
-        return max(0.0, self._free_at_s - now_s) if self.records_per_second > 0 else 0.0
