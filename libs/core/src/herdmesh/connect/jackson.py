@@ -117,7 +117,7 @@ def beyond_limits(data: bytes) -> bool:
 
 def has_negative_zero(data: bytes) -> bool:
     """True when a number (or what looks like one in a text) is a negative zero that is not whole."""
-    return _NEGATIVE_ZERO.search(data) is not None
+    return b"-" in data and _NEGATIVE_ZERO.search(data) is not None
 
 
 def loads_properties(data: bytes) -> dict[str, str | None] | None:
