@@ -1,6 +1,7 @@
 """Counting records, and measuring what is done with them.
 
-Owns the counters, the rate over the last seconds, and the measures for the worker's metrics. Time is passed in (seconds of a monotonic clock), so it is tested without waiting.
+Owns the counters, the rate over the last seconds, and the measures for the worker's metrics. Time is passed in (seconds
+of a monotonic clock), so it is tested without waiting.
 
 Invariant: counts never go down; the rate covers at most the last `WINDOW_S` seconds; nothing here is called per record:
 a batch costs the same, however many records it has.
