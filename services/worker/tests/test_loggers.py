@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 from collections.abc import Iterator
 
@@ -110,8 +111,7 @@ def test_runs_take_over_what_was_changed(here: Loggers) -> None:
 
 def test_the_kafka_clients_of_runs_have_loggers_before_any_run(here: Loggers) -> None:
     """`herd set-logger` refuses a name that no worker has."""
-    import herdmesh.worker.effects.commands  # noqa: F401 - what every worker imports
-
+    importlib.import_module("herdmesh.worker.effects.commands")  # what every worker imports
     assert [entry.logger for entry in here.listed("librdkafka.")] == [
         "librdkafka.admin",
         "librdkafka.consumer",
