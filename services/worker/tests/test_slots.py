@@ -14,6 +14,7 @@ from herdmesh.engine.contract import PartitionProgress, Progress, Rate, RunEnd
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Assignment, Phase, TargetState, TaskSpec, UnitId
 from herdmesh.worker.state.slots import Queue
+from tests.support.sizes import soak_or
 
 SHARE_S = 2.0
 HANDOVER_S = 0.2
@@ -124,7 +125,7 @@ def test_more_busy_connectors_than_slots_take_turns() -> None:
     assert min(used) == pytest.approx(max(used), rel=0.15)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=soak_or(12, 300), deadline=None)
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=6), st.integers(1, 8))
 def test_every_busy_task_gets_its_turn_within_a_bound(sizes: list[int], slots: int) -> None:
     worker = Busy(slots)
