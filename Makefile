@@ -75,10 +75,10 @@ fix: .venv/.check-tools protos ## What check complains about and a tool can mend
 protos: .venv/.ready ## Generate libs/core/src/herdmesh/api from protos/
 	@$(BIN)/python protos/generate.py
 
-.PHONY: bench
-bench: setup ## Herdmesh against Java Connect on one broker, side by side
+.PHONY: bench-records
+bench-records: setup ## Records through Herdmesh and Java Connect on one broker, side by side (ARGS="--quick --only string")
 	@$(BIN)/python -m herdmesh.devstack.jars connect
-	@$(BIN)/python -m bench $(ARGS)
+	@$(BIN)/python -m bench.records $(ARGS)
 
 .PHONY: bench-stores
 bench-stores: setup ## The two stores against Java Connect's backing stores on one broker, side by side
