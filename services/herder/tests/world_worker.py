@@ -181,8 +181,8 @@ class Worker:
                 reply = self._answer(ev.CommandReplied(session, command_id), question)
                 if reply is not None and command_id:
                     self.say(reply)
-            case ins.Heartbeat():
-                pass
+            case ins.Heartbeat() | ins.SetRate():
+                pass  # nothing moves here that could be limited
             case ins.Released():
                 self.released = True
 
