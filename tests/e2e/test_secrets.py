@@ -194,7 +194,8 @@ def _topics(mesh: Mesh) -> dict[str, str]:
     configs = _env(mesh, "CONFIG")
     names = [configs, f"{configs}-audit", _env(mesh, "STATUS"), _env(mesh, "OFFSET"), "__consumer_offsets"]
     client = {"group.id": "herdmesh-tests", "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
-    consumer = Consumer({**client, "bootstrap.servers": mesh.bootstrap, "enable.partition.eof": True})
+    ends = {"enable.partition.eof": True, "fetch.wait.max.ms": 20}
+    consumer = Consumer({**client, **ends, "bootstrap.servers": mesh.bootstrap})
     try:
         return {f"topic {name}": b"\n".join(_bytes(consumer, name)).decode("latin-1") for name in names}
     finally:

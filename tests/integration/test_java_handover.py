@@ -177,6 +177,7 @@ class Way:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,  # how long the client waits for more before it tells the end: 500 by default
             }
         )
         try:

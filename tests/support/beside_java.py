@@ -95,6 +95,7 @@ class RawTopics:
                 "enable.auto.commit": False,
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
+                "fetch.wait.max.ms": 20,  # how long the client waits for more before it tells the end: 500 by default
             }
         )
         topics = self._consumer.list_topics(timeout=10).topics

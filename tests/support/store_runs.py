@@ -349,6 +349,7 @@ def _committed(bootstrap: str, topic: str) -> list[StoredRecord]:
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,  # how long the client waits for more before it tells the end: 500 by default
         }
     )
     records: list[StoredRecord] = []

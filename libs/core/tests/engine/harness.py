@@ -231,6 +231,8 @@ class Kafka:
                 "isolation.level": "read_committed",
                 "enable.partition.eof": True,
                 "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 20,  # the end is told when a fetch has waited for more, 500 ms by default
+                "reconnect.backoff.ms": 20,
             }
         )
         found: list[Message] = []

@@ -12,7 +12,7 @@ import signal
 from collections import deque
 from collections.abc import Sequence
 from types import ModuleType
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.markup import escape
@@ -32,7 +32,9 @@ from herdmesh.rpc.process import EXIT_FORCED, configure_logging
 from herdmesh.rpc.request_ids import new_request_id
 from herdmesh.standalone.errors import BadFiles, PartEnded, Problem
 from herdmesh.standalone.files import ConnectorFile, not_latin, read_connectors, read_properties
-from herdmesh.standalone.worker_properties import WorkerPlan, plan_worker
+
+if TYPE_CHECKING:
+    from herdmesh.standalone.worker_properties import WorkerPlan
 
 _EXIT_CONFIG: Final = 5
 #: Wrappers such as timeout and make send a signal twice; that is one wish.
@@ -185,6 +187,9 @@ class _Progress:
 
 def _read(worker: str, connectors: Sequence[str], output: Format) -> tuple[WorkerPlan, list[ConnectorFile]]:
     """Everything in the files; tells the warnings. Raises CommandError with everything wrong."""
+    # It knows converters and all their options: half the time that any command takes to start.
+    from herdmesh.standalone.worker_properties import plan_worker
+
     try:
         plan = plan_worker(worker, read_properties(worker))
         files = read_connectors(connectors)

@@ -9,13 +9,12 @@ Invariant: a converter can be named by its short name and by its Java class name
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 
 from herdmesh.connect.config import RawConfig
-from herdmesh.connect.converters.avro import AvroConverter
 from herdmesh.connect.converters.base import Converter, HeaderConverter, Role
 from herdmesh.connect.converters.byte_array import ByteArrayConverter
 from herdmesh.connect.converters.json import JsonConverter
-from herdmesh.connect.converters.json_schema import JsonSchemaConverter
 from herdmesh.connect.converters.numbers import (
     BooleanConverter,
     DoubleConverter,
@@ -24,7 +23,6 @@ from herdmesh.connect.converters.numbers import (
     LongConverter,
     ShortConverter,
 )
-from herdmesh.connect.converters.protobuf import ProtobufConverter
 from herdmesh.connect.converters.simple_header import SimpleHeaderConverter
 from herdmesh.connect.converters.string import StringConverter
 from herdmesh.connect.errors import ConfigError
@@ -32,14 +30,25 @@ from herdmesh.connect.errors import ConfigError
 _SIMPLE = (SimpleHeaderConverter.java_class, "SimpleHeaderConverter", "Simple")
 _CLASSES: tuple[type[Converter], ...] = (
     StringConverter, JsonConverter, ByteArrayConverter, BooleanConverter, ShortConverter, IntegerConverter,
-    LongConverter, FloatConverter, DoubleConverter, AvroConverter,
-    JsonSchemaConverter, ProtobufConverter,
+    LongConverter, FloatConverter, DoubleConverter,
 )  # fmt: skip
 
 CONVERTERS: Mapping[str, type[Converter]] = {
     name: cls for cls in _CLASSES for name in (cls.java_class, cls.__name__, cls.__name__.removesuffix("Converter"))
 }
-"""Every accepted name -> class (Java class name, simple name, simple name without `Converter`)."""
+"""Every accepted name -> class (Java class name, simple name, simple name without `Converter`); of those that need no
+schema registry."""
+
+_REGISTERED: Mapping[str, tuple[str, str]] = {
+    name: (module, simple)
+    for package, module, simple in (
+        ("avro", "avro", "AvroConverter"), ("json", "json_schema", "JsonSchemaConverter"),
+        ("protobuf", "protobuf", "ProtobufConverter"),
+    )
+    for name in (f"io.confluent.connect.{package}.{simple}", simple, simple.removesuffix("Converter"))
+}  # fmt: skip
+"""Those that do -> module and class. Imported when one is named: what they need takes longer to import than all else
+that a command of `herd` needs."""
 
 
 def converter_class(field: str, name: str) -> type[Converter]:
@@ -48,9 +57,12 @@ def converter_class(field: str, name: str) -> type[Converter]:
     Raises:
         ConfigError: unknown name; lists the known ones.
     """
+    if name in _REGISTERED:
+        module, simple = _REGISTERED[name]
+        return getattr(import_module(f"{__name__}.{module}"), simple)
     found = CONVERTERS.get(name)
     if found is None:
-        known = ", ".join(cls.__name__ for cls in _CLASSES)
+        known = ", ".join((*(cls.__name__ for cls in _CLASSES), *dict.fromkeys(one for _, one in _REGISTERED.values())))
         message = f"Invalid value {name} for configuration {field}: Class {name} could not be found."
         raise ConfigError(message, field=field, fix=f"use one of: {known} (or its Java class name)")
     return found

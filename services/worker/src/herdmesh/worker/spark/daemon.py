@@ -19,6 +19,9 @@ PRELOADED = (
     "msgspec.json",
     "grpc",
     "herdmesh.worker.spark.entry",
+    "herdmesh.connect.converters.avro",
+    "herdmesh.connect.converters.json_schema",
+    "herdmesh.connect.converters.protobuf",
     "herdmesh.worker.connectors.file_stream",
     "herdmesh.worker.connectors.parquet_task",
 )
