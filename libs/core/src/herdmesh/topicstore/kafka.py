@@ -89,6 +89,8 @@ class KafkaLog:
 
     async def take_over(self) -> None:
         await self._writer_thread.call(self._writer.take_over)
+        if self._reader is not None:
+            self._reader.read_anew()
 
     async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
         loop = asyncio.get_running_loop()

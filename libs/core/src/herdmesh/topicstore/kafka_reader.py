@@ -56,6 +56,7 @@ class Reader:
         self._positions = list(beginnings)
         self._ahead = threading.Semaphore(_BATCHES_AHEAD)
         self._stop = threading.Event()
+        self._anew = threading.Event()
         self._stopped = asyncio.Event()
 
     def start(self, events: LogEvents) -> None:
@@ -68,6 +69,11 @@ class Reader:
             target=self._run, args=(events, tell), name=f"{self._settings.client_id_base}-reader", daemon=True
         ).start()
 
+    def read_anew(self) -> None:
+        """Go on with a new client where the reading is: one that lived through a broker's restart may never fetch again
+        (`make chaos`; a store then waited for its own topic's end for ever)."""
+        self._anew.set()
+
     async def stop(self) -> None:
         """End the thread. The caller bounds the time."""
         self._stop.set()
@@ -75,11 +81,14 @@ class Reader:
 
     def _run(self, events: LogEvents, tell: Callable[[Callable[[], object]], None]) -> None:
         try:
-            consumer = self._open()
-            try:
-                self._read(consumer, events, tell)
-            finally:
-                consumer.close()
+            while not self._stop.is_set():
+                self._anew.clear()
+                consumer = self._open()
+                try:
+                    self._read(consumer, events, tell)
+                finally:
+                    # A client that does not fetch may not close either, and nobody needs to wait for it.
+                    threading.Thread(target=consumer.close, name="old-reader", daemon=True).start()
         except Exception as error:  # the supervisor of this thread: nothing may end it silently
             _logger.exception("the reader failed")
             fault = self._fault(error)
@@ -127,7 +136,7 @@ class Reader:
 
     def _read(self, consumer: Consumer, events: LogEvents, tell: Callable[[Callable[[], object]], None]) -> None:
         told: Positions | None = None
-        while not self._stop.is_set():
+        while not self._stop.is_set() and not self._anew.is_set():
             records = self._take(consumer)
             positions = tuple(self._positions)
             if not records and positions == told:
