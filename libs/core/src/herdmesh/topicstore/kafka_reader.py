@@ -1,4 +1,4 @@
-"""The reader: one consumer on every shard, in a thread of its own.
+"""The reader: one consumer at a time on every shard, in a thread of its own.
 
 Owns the consumer and its thread; delivers batches to the event loop, at most a few ahead of it, so a slow loop
 slows the reader and never fills memory. Uses no consumer group: positions are the store's own.
