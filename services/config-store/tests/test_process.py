@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage]
 
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import leadership_service_pb2 as lead_pb
+from herdmesh.configstore.effects import connect_group
 from herdmesh.configstore.effects.connect_group import ConnectGroup
 from herdmesh.rpc.errors import ConnectorExists, HerdmeshError
 from herdmesh.topicstore import ForeignWriter, TopicSettings
@@ -118,3 +119,14 @@ async def test_a_live_member_of_connects_group_keeps_the_store_from_writing(
         with pytest.raises(ForeignWriter, match="java-worker"):
             await group.is_empty()
     assert await group.is_empty()  # it left as it closed
+
+
+@pytest.mark.filterwarnings("ignore:list_groups:DeprecationWarning")
+async def test_asking_a_broker_that_is_away_is_told_by_the_error_alone(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A client without a logger writes a line to standard error for each connection it could not make."""
+    monkeypatch.setattr(connect_group, "_TIMEOUT_S", 0.3)
+    with pytest.raises(KafkaException):
+        await ConnectGroup(TopicSettings("", "", "", bootstrap_servers="127.0.0.1:1"), "g").members()
+    assert "|FAIL|" not in capfd.readouterr().err

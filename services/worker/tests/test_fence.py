@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from herdmesh.engine import clients
+from herdmesh.engine import fence as engine_fence
 from herdmesh.engine.errors import TaskFenced
 from herdmesh.engine.fence import Fence
 from herdmesh.worker.effects import fence as fencing
@@ -17,9 +20,10 @@ async def test_every_id_is_taken_from_its_owner(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = tmp_topic()
+    broker: dict[str, Any] = {"bootstrap.servers": kafka_bootstrap}
     ids = [f"{topic}-{task}" for task in range(2)]
-    owners = [Fence(Producer({"bootstrap.servers": kafka_bootstrap, "transactional.id": one}), one) for one in ids]
-    consumer = Consumer({"bootstrap.servers": kafka_bootstrap, "group.id": topic})
+    owners = [Fence(clients.opened(Producer, "producer", {**broker, "transactional.id": one}), one) for one in ids]
+    consumer = Consumer({**broker, "group.id": topic})
     for owner in owners:
         owner.take_over()
     connected: list[Producer] = []
@@ -37,3 +41,14 @@ async def test_every_id_is_taken_from_its_owner(
             owner.commit_offsets([TopicPartition(topic, 0, 1)], consumer.consumer_group_metadata())
         owner.close()
     consumer.close()
+
+
+async def test_a_broker_that_is_away_is_told_by_the_error_alone(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A client without a logger writes a line to standard error for each connection it could not make."""
+    monkeypatch.setattr(engine_fence, "CALL_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(clients, "RETRY_TIMEOUT_S", 0.1)
+    with pytest.raises(KafkaException):
+        await fencing.fence("127.0.0.1:1", {}, ["of-nobody"])
+    assert "|FAIL|" not in capfd.readouterr().err

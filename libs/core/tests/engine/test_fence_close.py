@@ -16,7 +16,7 @@ from libs.core.tests.engine.harness import Kafka, make_spec
 
 
 def _producer(bootstrap: str) -> Producer:
-    return Producer({"bootstrap.servers": bootstrap, "transactional.id": "close-me"})
+    return clients.opened(Producer, "producer", {"bootstrap.servers": bootstrap, "transactional.id": "close-me"})
 
 
 def test_a_fenced_producer_closes_without_hiding_the_fence(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:

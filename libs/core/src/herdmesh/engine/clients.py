@@ -142,6 +142,16 @@ def admin(spec: RunSpec, access: ClientConfig) -> AdminClient:
     return _made(AdminClient, "admin", config)
 
 
+def opened(client: Callable[..., T], kind: str, config: Mapping[str, Any]) -> T:
+    """A client of this process, where every client of a worker and of its runs is made: what it has to say goes to its
+    logger of `LOGGERS` once it is polled, never to standard error. Raises KafkaException for a setting it refuses."""
+    logger = LOGGERS[kind]
+    given = {**config, "error_cb": note_error}
+    if any(0 < one.level <= logging.DEBUG for one in (logger, _ALL)):
+        given.setdefault("debug", _DEBUG)
+    return client(given, logger=logger)
+
+
 def _unless_fatal(on_failure: Callable[[KafkaError, Message], None]) -> Callable[[KafkaError, Message], None]:
     """Once the producer has a fatal error, being fenced above all, confluent-kafka 2.16 has that pending as an
     exception while it calls back for what was not delivered, and every call into it from there is a SystemError. What
@@ -168,12 +178,9 @@ def hear(producer: Producer, admin: AdminClient) -> None:
 
 
 def _made(client: Callable[..., T], kind: str, config: Mapping[str, Any]) -> T:
-    logger, prefix = LOGGERS[kind], f"{kind}.override."
-    given = {**config, "error_cb": note_error}
-    if any(0 < one.level <= logging.DEBUG for one in (logger, _ALL)):
-        given.setdefault("debug", _DEBUG)
+    prefix = f"{kind}.override."
     try:
-        return client(given, logger=logger)
+        return opened(client, kind, config)
     except KafkaException as error:
         cause = error.args[0] if error.args else None
         if not (isinstance(cause, KafkaError) and cause.code() == KafkaError._INVALID_ARG):

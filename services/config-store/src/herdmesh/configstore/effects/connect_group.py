@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.topicstore import ForeignWriter, TopicSettings
+from herdmesh.topicstore.calls import client_logger, on_client_error
 from herdmesh.topicstore.kafka_access import Need, refused
 from herdmesh.topicstore.kafka_topics import kafka_error
 
@@ -52,8 +53,7 @@ class ConnectGroup:
             **topic.client_configs,
             "bootstrap.servers": topic.bootstrap_servers,
             "client.id": f"herdmesh-config-store-{group_id}-group",
-            # What fails is raised by the call; the client's own lines would stand between ours in another format.
-            "log_level": 2,
+            "error_cb": on_client_error,
         }
         self._topic = topic
         self._group_id = group_id
@@ -63,7 +63,7 @@ class ConnectGroup:
         say."""
         # A client that stood idle while its broker went and came back times out on every description from then on
         # (librdkafka 2.16), and a broker's return is when this is asked: each question is a new client's.
-        admin = [cast(_AdminCalls, AdminClient(self._configs))]
+        admin = [cast(_AdminCalls, AdminClient(self._configs, logger=client_logger))]
         try:
             await self._require_described(admin[0])
             groups = await asyncio.to_thread(admin[0].list_groups, self._group_id, _TIMEOUT_S)

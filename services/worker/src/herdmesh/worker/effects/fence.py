@@ -12,7 +12,7 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from herdmesh.engine.clients import RECONNECT
+from herdmesh.engine.clients import RECONNECT, opened
 from herdmesh.engine.fence import connect
 from herdmesh.worker.effects.threads import in_thread
 
@@ -40,16 +40,16 @@ async def fence(bootstrap_servers: str, access: Mapping[str, str], transactional
 
 
 def _initialise(bootstrap_servers: str, access: Mapping[str, str], transactional_id: str) -> None:
-    producer = Producer(
+    producer = opened(
+        Producer,
+        "producer",
         {
             "bootstrap.servers": bootstrap_servers,
             "transactional.id": transactional_id,
             "client.id": f"fence-{transactional_id}",
             **RECONNECT,
-            # Being closed with its last event unread is worth a line to librdkafka at the default level.
-            "log_level": 5,
             **access,
-        }
+        },
     )
     connect(producer)
     # A commit under way by the old owner makes the coordinator say CONCURRENT_TRANSACTIONS for a moment; librdkafka

@@ -19,7 +19,7 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
-from herdmesh.engine.clients import LOGGERS, offset_of
+from herdmesh.engine.clients import offset_of, opened
 from herdmesh.engine.contract import TaskKind
 from herdmesh.engine.ownership import owns
 from herdmesh.engine.settings import SinkSettings, sink_settings
@@ -238,14 +238,15 @@ class IdleWatch:
 
     def _client(self) -> Any:
         if self._admin is None:
-            self._admin = AdminClient(
+            self._admin = opened(
+                AdminClient,
+                "admin",
                 {
                     "bootstrap.servers": self._bootstrap_servers,
                     "client.id": "herdmesh-idle-watch",
                     "reconnect.backoff.max.ms": 500,
                     **self._access,
                 },
-                logger=LOGGERS["admin"],
             )
         return self._admin
 
