@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import struct
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -28,6 +27,7 @@ from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, partition_of_group
 from herdmesh.worker.connectors.parquet_task import ParquetSinkTask
 from libs.core.tests.engine import sinks
 from libs.core.tests.engine.harness import JSON_VALUES, Kafka, make_spec, run_here
+from tests.support.broker_files import cut_marker
 
 pytestmark = pytest.mark.kafka
 
@@ -42,10 +42,6 @@ GROUP = f"connect-{SINK}"
 GROUP_PARTITIONS = 5
 RECORDS = 20
 
-_HEADER = struct.Struct(">qiibIh")
-_LENGTH_AFTER = 12
-_CONTROL = 0x20
-
 
 class UnpublishedOnce(ParquetSinkTask):
     """Fails between its first commit and its publishing, as a process that dies there."""
@@ -57,27 +53,6 @@ class UnpublishedOnce(ParquetSinkTask):
             UnpublishedOnce.failed = True
             raise OSError("the process dies here")
         super().publish(manifests)
-
-
-def cut_marker(data_dir: Path, topic: str, partition: int) -> None:
-    """Take the last batch, a transaction's marker, off the log of a stopped broker, and have the broker look at its log
-    anew when it starts."""
-    folder = data_dir / "kafka" / f"{topic}-{partition}"
-    segment = max(folder.glob("*.log"))
-    data, position, last, is_control = segment.read_bytes(), 0, -1, False
-    while position + _HEADER.size <= len(data):
-        _base, length, *_rest, attributes = _HEADER.unpack_from(data, position)
-        if length <= 0:
-            break
-        last, is_control = position, bool(attributes & _CONTROL)
-        position += _LENGTH_AFTER + length
-    assert is_control, "the last batch is no marker"
-    segment.write_bytes(data[:last])
-    for pattern in ("*.snapshot", "*.index", "*.timeindex", "*.txnindex"):
-        for path in folder.glob(pattern):
-            path.unlink()
-    for name in (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
-        (data_dir / "kafka" / name).unlink(missing_ok=True)
 
 
 def sink(kafka: Kafka, folder: Path) -> RunSpec:

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
+from herdmesh.connect.transaction_topic import Decision, decode
 from herdmesh.engine.hung import neighbour, partition_of_group
-from herdmesh.engine.hung_offsets import Decision, decode
 
 ID = "cluster-c-0"
 KEY = struct.pack(">hh", 0, len(ID)) + ID.encode()

@@ -30,6 +30,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaExcepti
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.transaction_topic import java_partition
 from herdmesh.engine import clients
 from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.fence import Fence
@@ -106,16 +107,6 @@ def _partition_count(consumer: Consumer) -> int:
 def partition_of_group(group: str, partition_count: int) -> int:
     """The partition of `__consumer_offsets` that keeps a group."""
     return java_partition(group, partition_count)
-
-
-def java_partition(text: str, partition_count: int) -> int:
-    """`Utils.abs(text.hashCode()) % partition_count` of Kafka."""
-    code = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(units), 2):
-        code = (31 * code + int.from_bytes(units[index : index + 2], "big")) & 0xFFFFFFFF
-    signed = code - (1 << 32) if code >> 31 else code
-    return 0 if signed == -(1 << 31) else abs(signed) % partition_count
 
 
 def neighbour(group: str, partition_count: int) -> str:
