@@ -113,7 +113,7 @@ def test_connects_own_worker_file_is_taken_whole() -> None:
 def test_prefixes_are_passed_on_and_the_rest_is_told() -> None:
     more = "producer.bootstrap.servers=b:1\nconsumer.fetch.min.bytes=7\nproducer.linger.ms=1\n"
     more += "admin.x=1\ngroup.id=g\nplugin.path=p\nlistneers=x\n"
-    found = plan(STOCK + more + "header.converter=SimpleHeaderConverter\n")
+    found = plan(STOCK + more)
     assert {key: value for key, value in found.passed.items() if "converter" not in key} == {
         "consumer.fetch.min.bytes": "7",
         "producer.linger.ms": "1",
@@ -121,6 +121,14 @@ def test_prefixes_are_passed_on_and_the_rest_is_told() -> None:
     }
     assert [one.key for one in found.warnings] == ["admin.x", "group.id", "plugin.path", "listneers"]
     assert found.warnings[-1].message.endswith("is it misspelt?")
+
+
+def test_a_header_converter_is_handed_on_with_its_settings() -> None:
+    more = "header.converter=JsonConverter\nheader.converter.schemas.enable=false\nheader.converter.plugin.version=1\n"
+    found = plan(STOCK + more)
+    header = {key: value for key, value in found.passed.items() if key.startswith("header.")}
+    assert header == {"header.converter": "JsonConverter", "header.converter.schemas.enable": "false"}
+    assert [one.key for one in found.warnings] == ["header.converter.plugin.version"]
 
 
 def test_references_are_resolved_before_anything_is_checked_and_passed_on_as_they_are(tmp_path: Path) -> None:
@@ -210,6 +218,7 @@ def test_certificates_of_a_rest_server_are_no_ones_here() -> None:
         ("bootstrap.servers=", "bootstrap.servers", 'Missing required configuration "bootstrap.servers"'),
         ("key.converter=Nope", "key.converter", "Class Nope could not be found. (use one of"),
         ("key.converter.schemas.enable=x", "key.converter.schemas.enable", "either true or false"),
+        ("header.converter=Nope", "header.converter", "Class Nope could not be found. (use one of"),
         ("consumer.bootstrap.servers=other:1", "consumer.bootstrap.servers", "another cluster than the worker's"),
     ],
 )
@@ -227,7 +236,7 @@ def test_every_property_of_connects_workers_is_used_or_told_and_in_the_table() -
     defined |= {one["name"]: one["owner"] for one in lines("configdef.jsonl") if one["owner"] == "StandaloneConfig"}
     assert len(defined) > 90
     text = DOC.read_text()
-    used = {*worker_properties.PASSED, *worker_properties.NUMBERS, *worker_properties.FIXED}
+    used = {*worker_properties.PASSED, *worker_properties.NUMBERS}
     used |= {*worker_properties.REQUIRED, *worker_properties.HERDER_FLAGS, PROTOCOL}
     for name, owner in defined.items():
         if name in used:

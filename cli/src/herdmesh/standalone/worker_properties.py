@@ -24,10 +24,13 @@ REQUIRED = ("bootstrap.servers", "key.converter", "value.converter", "offset.sto
 #: Handed to every run as they are, under their own names.
 PASSED = (
     "config.providers",
-    *("key.converter", "value.converter", "topic.creation.enable"),
+    *("key.converter", "value.converter", "header.converter", "topic.creation.enable"),
     *("connector.client.config.override.policy", "connector.client.config.override.allowlist"),
 )
-PASSED_PREFIXES = ("key.converter.", "value.converter.", "admin.", "consumer.", "producer.", "config.providers.")
+PASSED_PREFIXES = (
+    *("key.converter.", "value.converter.", "header.converter.", "config.providers."),
+    *("admin.", "consumer.", "producer."),
+)
 #: Whole numbers: property -> (our worker setting, least value).
 NUMBERS = {
     "offset.flush.interval.ms": ("offset_flush_interval_ms", 1),
@@ -37,13 +40,6 @@ NUMBERS = {
 HERDER_FLAGS = {
     "topic.tracking.enable": "topic_tracking_enable",
     "topic.tracking.allow.reset": "topic_tracking_allow_reset",
-}
-#: Taken when they say what is done anyway, else warned about: property -> (accepted values, lower case; why not more).
-FIXED = {
-    "header.converter": (
-        ("org.apache.kafka.connect.storage.simpleheaderconverter", "simpleheaderconverter"),
-        "header converters are not built yet: headers are not converted",
-    ),
 }
 
 _CLIENTS = ("admin", "consumer", "producer")
@@ -83,7 +79,6 @@ UNUSED_PREFIXES = {
     "metrics.context.": _METRICS,
     "internal.key.converter.": "Connect ignores it too",
     "internal.value.converter.": "Connect ignores it too",
-    "header.converter.": "header converters are not built yet",
 }
 #: Of Connect's distributed worker only.
 DISTRIBUTED = frozenset(
@@ -153,8 +148,8 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
                 _must_be_the_same(key, value, resolved)
             elif _is_passed(key) or _is_access(key, properties):
                 passed[key] = one.value
-            elif (why := _unused(key, value)) is not None:
-                warnings.append(Problem(path, one.line, key, why))
+            else:
+                warnings.append(Problem(path, one.line, key, _unused(key)))
         except ConfigError as error:
             problems.append(Problem(path, one.line, key, redacted(str(error))))
     used = {key: resolved[key] for key in passed}
@@ -213,11 +208,8 @@ def _is_access(key: str, properties: Mapping[str, Property]) -> bool:
     return is_access(key) and key not in UNUSED and (PROTOCOL in properties or f"admin.{PROTOCOL}" in properties)
 
 
-def _unused(key: str, value: str) -> str | None:
-    """Why a property has no effect; None = it says what is done anyway."""
-    if key in FIXED:
-        accepted, why = FIXED[key]
-        return None if value.lower() in accepted else why
+def _unused(key: str) -> str:
+    """Why a property has no effect."""
     if key in UNUSED:
         return UNUSED[key]
     if key in DISTRIBUTED or key.startswith(DISTRIBUTED_PREFIXES):
