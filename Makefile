@@ -48,7 +48,7 @@ up: setup ## Run the whole mesh in this terminal; Ctrl-C stops it
 .PHONY: test
 test: setup ## All tests (real broker, real Spark, real processes)
 	@$(BIN)/python -m herdmesh.devstack.jars connect
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
 
 .PHONY: test-fast
 test-fast: .venv/.ready ## Only the tests that need neither Kafka nor Spark

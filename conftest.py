@@ -22,12 +22,8 @@ from tests.support.topic_names import topic_names
 settings.register_profile("herdmesh", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("herdmesh")
 
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses the shared broker, so that no test is forgotten by `-m "not kafka"`."""
-    for item in items:
-        if {"kafka", "guarded"} & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.kafka)
+# Which test runs in which of the two processes of `make test`, and in what order.
+pytest_plugins = ["tests.support.halves"]
 
 
 @pytest.fixture(scope="session")

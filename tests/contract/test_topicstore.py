@@ -284,6 +284,7 @@ async def test_a_replica_reads_and_does_not_write(cluster: Cluster) -> None:
     assert replica.state.values() == {b"a": b"1", b"b": b"1"}
 
 
+@pytest.mark.timed
 async def test_another_replica_takes_over_at_once_from_one_that_closes(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     await store.write(put(b"a", b"1"))

@@ -15,7 +15,7 @@ from herdmesh.engine.ownership import owner
 from tests.support.mesh import Mesh
 from tests.support.sizes import SOAKING, soak_or
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timed, pytest.mark.asyncio(loop_scope="session")]
 
 STRING = "org.apache.kafka.connect.storage.StringConverter"
 LIMIT = 400

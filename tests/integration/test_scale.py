@@ -39,6 +39,8 @@ from tests.support.store_process import StoreProcess
 if TYPE_CHECKING:
     from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
 
+pytestmark = pytest.mark.timed
+
 CONNECTORS = soak_or(100, 1_000)
 TASKS = 4
 WORKERS = 20

@@ -21,6 +21,8 @@ from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
 from services.herder.tests.world_worker import Worker
 
+pytestmark = pytest.mark.timed
+
 CONNECTORS = 1_000
 TASKS = 4
 WORKERS = 20

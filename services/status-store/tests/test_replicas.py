@@ -27,7 +27,7 @@ from tests.support.sizes import soak_or
 from tests.support.statusstore_memory import put
 from tests.support.statusstore_process import StatusStoreProcess
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timed]
 
 RUNNING, UNASSIGNED = connector_pb2.RUN_STATE_RUNNING, connector_pb2.RUN_STATE_UNASSIGNED
 DEAD = identity_pb2.WorkerIdentity(worker_id="127.0.0.1:7204", incarnation="a")

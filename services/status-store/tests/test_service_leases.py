@@ -30,6 +30,7 @@ async def keeper() -> LeaseKeeper:
 # -- who is told
 
 
+@pytest.mark.timed
 def test_heartbeats_that_change_nothing_tell_nobody_and_cost_the_same_among_a_thousand() -> None:
     few_s, many_s = min(_beating_s(10) for _ in range(3)), min(_beating_s(WORKERS) for _ in range(3))
     print(f"a heartbeat among 10 workers: {few_s * 1e6:.1f} us, among {WORKERS}: {many_s * 1e6:.1f} us")

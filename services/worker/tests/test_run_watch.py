@@ -5,8 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from herdmesh.engine import pulse
 from herdmesh.worker.effects.run_watch import STUCK_S, RunWatch
+
+pytestmark = pytest.mark.timed
 
 #: The main thread hangs and keeps the interpreter's lock, so that no other thread of Python can run.
 HANGS = """

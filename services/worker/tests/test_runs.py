@@ -44,6 +44,8 @@ from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.model import Assignment, TaskSpec, UnitId
 
+pytestmark = pytest.mark.timed
+
 PROGRAM = """
 import pickle, sys
 from herdmesh.worker.spark.entry import execute

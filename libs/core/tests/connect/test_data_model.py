@@ -167,9 +167,14 @@ NOT_FITTING: list[tuple[Schema, list[Any]]] = [
 ]
 
 
+def _named(value: object) -> str:
+    """A parameter in a test's name, which is the same in every process: a memoryview's repr has its address."""
+    return f"memoryview({value.tobytes()!r})" if isinstance(value, memoryview) else repr(value)
+
+
 class TestFit:
     @pytest.mark.parametrize(
-        ("schema", "value"), [(schema, value) for schema, values in FITTING for value in values], ids=repr
+        ("schema", "value"), [(schema, value) for schema, values in FITTING for value in values], ids=_named
     )
     def test_values_that_fit(self, schema: Schema, value: Any) -> None:
         assert fits(schema, value)

@@ -18,7 +18,7 @@ from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_h
 from libs.core.tests.engine.sinks import PATH, ListSink
 from tests.support.sizes import soak_or
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timed]
 
 LIST_SINK = f"{PATH}:ListSink"
 
