@@ -1,0 +1,207 @@
+"""`herd get connectors` of more connectors than fit on a page, and `herd describe connector` as a whole: what is asked
+of the herder, and what is printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from typer import Exit
+
+from herdmesh.api.common.v1 import connector_pb2 as common
+from herdmesh.api.herder.v1 import config_messages_pb2 as messages
+from herdmesh.api.herder.v1 import connector_pb2 as connectors
+from herdmesh.api.worker.v1 import task_pb2
+from herdmesh.cli.commands import describe, get
+from herdmesh.cli.errors import from_reason
+from herdmesh.cli.output import Format
+from herdmesh.cli.runner import run
+
+MANY = 1_200
+PAGE = 1_000
+FAILING = 40
+RUNNING, FAILED = common.RUN_STATE_RUNNING, common.RUN_STATE_FAILED
+
+
+def connector(number: int) -> connectors.Connector:
+    """One task; every fortieth has failed; each lags by its number."""
+    name = f"sink-{number:04}"
+    made = connectors.Connector(name=name, type=common.CONNECTOR_TYPE_SINK, lag_records=number)
+    made.status.state, made.status.worker_id = RUNNING, "w1"
+    task = made.tasks.add(id=common.TaskId(connector=name, task=0))
+    task.status.state, task.status.worker_id = RUNNING, f"w{number % 3}"
+    task.progress.records_out = 10 * number
+    if number % FAILING == 0:
+        task.status.state = FAILED
+        task.status.failure.message = f"disk full\nof {name}"
+    return made
+
+
+class Herder:
+    """Has so many connectors, and gives them as the real one does."""
+
+    ListConnectors = GetConnector = None
+
+    def __init__(self, count: int) -> None:
+        self.shown = [connector(number) for number in range(count)]
+        self.views: list[int] = []
+
+    async def call(self, _method: Any, request: Any) -> Any:
+        if isinstance(request, messages.GetConnectorRequest):
+            found = [one for one in self.shown if one.name == request.name]
+            if not found:
+                raise from_reason("CONNECTOR_NOT_FOUND", "there is none")
+            return messages.GetConnectorResponse(connector=found[0])
+        self.views.append(request.view)
+        left = [one for one in self.shown if one.name > request.page_token]
+        page = messages.ListConnectorsResponse(connectors=left[: request.page_size or PAGE])
+        if len(left) > PAGE:
+            page.next_page_token = left[PAGE - 1].name
+        if request.view == messages.CONNECTOR_VIEW_STATUS:
+            for one in page.connectors:
+                for task in one.tasks:
+                    task.ClearField("progress")
+        return page
+
+
+Herd = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def herd(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Herd:
+    """Runs a command on a herder: exit code, standard output, standard error."""
+
+    def ran(herder: Herder, which: Callable[..., None], *arguments: Any, **options: Any) -> tuple[int, str, str]:
+        def with_herder(output: Format, _: str | None, work: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+            run(output, lambda: work(herder))
+
+        monkeypatch.setattr(get, "with_herder", with_herder)
+        monkeypatch.setattr(describe, "with_herder", with_herder)
+        code = 0
+        try:
+            which(*arguments, **options)
+        except Exit as end:
+            code = end.exit_code
+        told = capfd.readouterr()
+        return code, told.out, told.err
+
+    return ran
+
+
+def test_a_thousand_are_a_line_each_and_are_asked_for_without_what_is_not_shown(herd: Herd) -> None:
+    herder = Herder(MANY)
+    code, out, err = herd(herder, get.connectors)
+    header, *lines = out.splitlines()
+    assert (code, err) == (0, "")
+    assert header.split() == ["NAME", "TYPE", "STATE", "TASKS", "LAG", "ATTENTION"]
+    assert len(lines) == MANY
+    assert lines[-1].split()[0] == "sink-1199"
+    assert lines[40].split() == [
+        *("sink-0040", "sink", "RUNNING", "0/1", "running,", "1", "failed", "40"), *("task", "0:", "disk", "full"),
+    ]  # fmt: skip
+    assert herder.views == [messages.CONNECTOR_VIEW_STATUS] * 2, "two pages of states, and nothing besides"
+
+
+def test_few_are_listed_with_what_they_moved(herd: Herd) -> None:
+    herder = Herder(3)
+    _, out, _ = herd(herder, get.connectors)
+    header, *lines = out.splitlines()
+    assert header.split() == ["NAME", "TYPE", "STATE", "TASKS", "LAG", "RECORDS", "REC/S", "ATTENTION"]
+    assert lines[2].split() == ["sink-0002", "sink", "RUNNING", "1/1", "running", "2", "20", "0"]
+    assert herder.views == [messages.CONNECTOR_VIEW_STATUS, messages.CONNECTOR_VIEW_FULL]
+
+
+def test_pages_follow_each_other_and_say_where_the_next_begins(herd: Herd) -> None:
+    herder, seen = Herder(MANY), list[str]()
+    for skip in (0, 12, 24):
+        _, out, err = herd(herder, get.connectors, state=["failed"], columns="name,failed", limit=12, skip=skip)
+        seen += [line.split()[0] for line in out.splitlines()[1:]]
+        count = 12 if skip < 24 else 6
+        more = f"; --skip {skip + 12} shows the next" if skip < 24 else ""
+        assert err.strip() == f"{count} of 30 that match, {MANY} in all{more}"
+    assert seen == [f"sink-{number:04}" for number in range(0, MANY, FAILING)]
+
+
+def test_the_worst_come_first_when_they_are_asked_for(herd: Herd) -> None:
+    _, out, _ = herd(Herder(MANY), get.connectors, columns="name,lag", sort="lag", reverse=True, limit=2, match="*0")
+    assert [line.split() for line in out.splitlines()[1:]] == [["sink-1190", "1,190"], ["sink-1180", "1,180"]]
+
+
+def test_what_only_a_look_at_all_shows_is_asked_for_when_it_is_sorted_by(herd: Herd) -> None:
+    herder = Herder(MANY)
+    _, out, _ = herd(herder, get.connectors, columns="name", sort="records", reverse=True, limit=1)
+    assert out.split() == ["NAME", "sink-1199"]
+    assert set(herder.views) == {messages.CONNECTOR_VIEW_FULL}
+
+
+def test_json_has_what_matches_and_nothing_besides(herd: Herd) -> None:
+    code, out, _ = herd(
+        Herder(MANY), get.connectors, output=Format.JSON, worker="w2", state=["FAILED"], kind="SINK", limit=3
+    )
+    assert code == 0
+    assert [one["name"] for one in json.loads(out)] == ["sink-0080", "sink-0200", "sink-0320"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"columns": "speed"}, "no column SPEED; there are: NAME"),
+        ({"sort": "speed"}, "no column SPEED; there are: NAME"),
+        ({"state": ["runing"]}, "no state RUNING; there are: FAILED"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_listed(herd: Herd, options: dict[str, Any], says: str) -> None:
+    herder = Herder(MANY)
+    code, out, err = herd(herder, get.connectors, **options)
+    assert (code, out, says in err) == (2, "", True)
+    assert herder.views == []
+
+
+def test_nothing_yet_and_a_name_that_is_not_there(herd: Herd) -> None:
+    assert "no connectors yet" in herd(Herder(0), get.connectors)[1]
+    code, _, err = herd(Herder(MANY), get.connectors, "sink-004")
+    assert code == 3
+    assert "no connector sink-004; there are: 1200, such as sink-" in err
+
+
+def test_a_connector_is_described_with_all_that_an_operator_asks(herd: Herd) -> None:
+    herder = Herder(1)
+    (shown,) = herder.shown
+    shown.config.entries["topics"].text = "orders"
+    shown.status.generation = 17
+    task = shown.tasks[0]
+    task.status.generation, task.status.start_count = 23, 4
+    task.status.explanation = "failed (RETRIABLE); restart 3 of 10 follows at 2026-11-21T17:00:05Z"
+    task.status.failure.error_class = common.ERROR_CLASS_RETRIABLE
+    task.status.failure.message = "disk full [/data]"
+    task.status.failure.trace = (
+        "Traceback (most recent call last):\n  File [sink.py], line 7\nOSError: disk full [/data]"
+    )
+    restart = task.status.auto_restart
+    restart.attempt, restart.attempts_max = 3, 10
+    restart.next_time.FromJsonString("2026-11-21T17:00:05Z")
+    restart.last_failure.message = "broker away"
+    task.progress.partitions.append(
+        task_pb2.PartitionProgress(topic="orders", partition=2, committed_offset=100, position=120, end_offset=1_600)
+    )
+    code, out, _ = herd(herder, describe.describe_connector, "sink-0000")
+    lines = [line.rstrip() for line in out.splitlines()]
+    assert code == 0
+    assert lines[0] == "sink-0000 (sink), wanted STARTED, lag 0"
+    assert lines[1] == "connector RUNNING on w1, generation 17"
+    at = lines.index("tasks")
+    assert lines[at + 1].split()[-3:] == ["STARTS", "GENERATION", "AGE"]
+    assert lines[at + 2].split()[-3:] == ["4", "23", "-"]
+    begin = lines.index("task 0 FAILED on w0, generation 23")
+    assert lines[begin + 1 : begin + 7] == [
+        "  failed (RETRIABLE); restart 3 of 10 follows at 2026-11-21T17:00:05Z",
+        "  restart 3 of 10 at 2026-11-21T17:00:05Z, last error: broker away",
+        "  disk full [/data] (retriable)",
+        "Traceback (most recent call last):",
+        "  File [sink.py], line 7",
+        "OSError: disk full [/data]",
+    ]
+    assert ["0", "orders", "2", "100", "1600", "1,500"] in [line.split() for line in lines]
+    assert ["topics", "orders"] in [line.split() for line in lines]
