@@ -63,12 +63,13 @@ def utf8_text(data: bytes) -> str:
 
 
 def _replace_as_java(error: UnicodeError) -> tuple[str, int]:
-    """Java takes an encoded surrogate (ED A0..BF xx) as one malformed character, Python as three."""
+    """Java takes an encoded surrogate (ED A0..BF xx), or one cut short, as one malformed character, Python as many."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     start, data = error.start, error.object
-    if data[start] == 0xED and len(data) >= start + 3 and data[start + 1] >= 0xA0 and 0x80 <= data[start + 2] < 0xC0:
-        return "\ufffd", start + 3
+    if data[start] == 0xED and 0xA0 <= int.from_bytes(data[start + 1 : start + 2], "big") < 0xC0:
+        followed = 0x80 <= int.from_bytes(data[start + 2 : start + 3], "big") < 0xC0
+        return "\ufffd", start + 2 + followed
     return "\ufffd", error.end
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.javavalues import hash_map_order
-from herdmesh.connect.schemas import Schema, SchemaBuilder
+from herdmesh.connect.javavalues import hash_map_order, java_class
+from herdmesh.connect.schemas import LOGICAL, Field, Schema, SchemaBuilder
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
 from herdmesh.connect.transforms.structs import emit_struct, field_value
@@ -42,7 +42,8 @@ class ReplaceField(PartTransformation):
                 builder.field(self._renames.get(field.name, field.name), field.schema)
         after = builder.build()
         # Java looks values up by the new name's old name, also when a field of that new name was there before.
-        old_names = {new: old for old, new in self._renames.items()}
+        # Of two old names of one new name the last counts, in the order of a HashMap.
+        old_names = {self._renames[old]: old for old in hash_map_order(self._renames)}
         origins = [old_names.get(field.name, field.name) for field in after.fields]
         missing = next((name for name in origins if name not in schema.places), None)
 
@@ -52,10 +53,11 @@ class ReplaceField(PartTransformation):
                 code.line(f"{code.bind(_refuse)}({missing!r})")
                 return
             fields = [schema.fields[schema.places[name]] for name in origins]
-            emit_struct(
-                code, self.part, after,
-                [field_value(code, field, null_to_default=self._null_to_default) for field in fields],
-            )  # fmt: skip
+            values = [field_value(code, field, null_to_default=self._null_to_default) for field in fields]
+            for place, (source, target) in enumerate(zip(fields, after.fields, strict=True)):
+                if _class_of(source.schema) != _class_of(target.schema):
+                    values[place] = f"{code.bind(_fitting(source.schema, target))}({values[place]})"
+            emit_struct(code, self.part, after, values)
 
         return after, emit
 
@@ -97,6 +99,26 @@ class ReplaceField(PartTransformation):
         for name, item in fields:
             if self._keeps(name):
                 value[self._renames.get(name, name)] = item
+
+
+def _class_of(schema: Schema) -> tuple[str, str | None]:
+    """What decides the Java class of a schema's values."""
+    return schema.type, schema.name if schema.name in LOGICAL else None
+
+
+def _fitting(source: Schema, target: Field) -> Callable[[Any], None]:
+    """Lets a null of another field through, and refuses any value of it, whose class is not the target's."""
+
+    def check(value: Any) -> None:
+        if value is None:
+            return
+        named = "" if target.schema.name is None else f' "{target.schema.name}"'
+        raise DataError(
+            f"Invalid Java object for schema{named} with type {target.schema.type}: class "
+            f'{java_class(value, source)} for field: "{target.name}"'
+        )
+
+    return check
 
 
 def _refuse(name: str) -> None:

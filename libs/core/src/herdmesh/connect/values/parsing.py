@@ -64,10 +64,9 @@ def _value(tokens: Tokens, *, embedded: bool) -> Parsed:
         return _quoted(tokens)
     for text, literal in _LITERALS.items():
         start = tokens.mark()
-        if tokens.consume(text):
-            if embedded or not tokens.has_next():
-                return literal
-            tokens.rewind(start)
+        if tokens.consume(text) and (embedded or not tokens.has_next()):
+            return literal
+        tokens.rewind(start)  # blanks that were passed over, too
     start = tokens.mark()
     try:
         if tokens.consume("["):
