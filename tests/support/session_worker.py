@@ -61,7 +61,6 @@ class SessionWorker:
         self._status_channel = connect(status_store)
         self._statuses: StatusWriteServiceAsyncStub = StatusWriteServiceStub(self._status_channel)
         self.draining = False
-        self.drain_request_ids: list[str] = []
         self._outbox: asyncio.Queue[pb.SessionRequest] = asyncio.Queue()
         self._background: list[asyncio.Task[None]] = []
 
@@ -115,7 +114,6 @@ class SessionWorker:
             holdings=self.held.values(),
             epoch_max=self.epoch_max,
             draining=self.draining,
-            drain_request_ids=self.drain_request_ids,
         )
         self._outbox.put_nowait(pb.SessionRequest(hello=hello))
         responses = aiter(stub.Session(self._requests()))
@@ -179,7 +177,6 @@ class SessionWorker:
                 self._outbox.put_nowait(pb.SessionRequest(reply=reply))
             case "set_draining":
                 self.draining = response.set_draining.draining
-                self.drain_request_ids.append(response.set_draining.request_id)
                 reply = pb.CommandReply(command_id=response.set_draining.command_id)
                 self._outbox.put_nowait(pb.SessionRequest(reply=reply))
             case "released":

@@ -18,6 +18,7 @@ from herdmesh.configstore.state.mutations import (
     PutLoggerLevel,
     PutSessionKey,
     PutTaskCount,
+    RecordDrain,
     RequestRestart,
     RestoreConnector,
     SetTargetState,
@@ -45,6 +46,7 @@ CONFIG = {"name": "c1", "v": "1"}
 RESTART = RequestRestart(RestartRecord("c1", include_tasks=True, only_failed=False))
 KEY = PutSessionKey(SessionKeyRecord(b"key", "HmacSHA256", 1))
 LEVEL = PutLoggerLevel(LoggerRecord("org", "DEBUG"))
+DRAIN = RecordDrain("w1:7204", draining=True)
 #: Each mutation with the attribute that its expected revision is of.
 COMPARED: list[tuple[Mutation, str]] = [
     (PutConnectorConfig("c1", CONFIG), "config_revision"),
@@ -91,9 +93,10 @@ def test_every_mutation_compares_with_its_own_object(topic: ConfigTopic, mutatio
     assert topic.write(mutation, leader=leader, expected_revision=revision(held[of])).records
 
 
-def test_a_logger_level_has_no_revision_to_expect(topic: ConfigTopic) -> None:
+@pytest.mark.parametrize("mutation", [LEVEL, DRAIN], ids=["level", "drain"])
+def test_what_is_not_kept_has_no_revision_to_expect(topic: ConfigTopic, mutation: Mutation) -> None:
     with pytest.raises(RequestInvalid) as refusal:
-        topic.write(LEVEL, expected_revision=revision(1))
+        topic.write(mutation, request_id="r1", expected_revision=revision(1))
     assert refusal.value.violations[0].field == "options.expected_revision"
 
 
@@ -121,6 +124,8 @@ OTHERS: list[tuple[Mutation, Mutation]] = [
     (RESTART, RequestRestart(RestartRecord("c1", include_tasks=False, only_failed=False))),
     (KEY, PutSessionKey(SessionKeyRecord(b"key", "HmacSHA256", 2))),
     (LEVEL, PutLoggerLevel(LoggerRecord("org", "INFO"))),
+    (DRAIN, RecordDrain("w1:7204", draining=False)),
+    (DRAIN, RecordDrain("w2:7204", draining=True)),
 ]
 
 

@@ -142,13 +142,11 @@ OPERATIONS: dict[str, Operation] = {
     "drain": Operation(
         DrainWorker("w3"),
         lambda world, answer: isinstance(answer, Draining) and world.workers["w3"].draining,
-        written=False,
     ),
     "undrain": Operation(
         UndrainWorker("w3"),
         lambda world, answer: isinstance(answer, Draining) and not world.workers["w3"].draining,
         before=lambda world: world.ask(DrainWorker("w3")),
-        written=False,
     ),
 }
 

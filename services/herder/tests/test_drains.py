@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from herdmesh.herder.state import Rules
 from herdmesh.herder.state import events as ev
+from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import Plugin, PluginKind, RunState, TargetState, UnitId
 from herdmesh.herder.state.plugin_versions import compare, meets
 from herdmesh.herder.state.requests import (
@@ -20,8 +21,9 @@ from herdmesh.herder.state.requests import (
     WriteOptions,
 )
 from herdmesh.herder.state.views import UnitView, WorkerState, WorkerView
-from herdmesh.rpc.errors import WorkerNotFound
+from herdmesh.rpc.errors import NoWorker, RequestInvalid, Unavailable, WorkerNotFound
 from services.herder.tests.world import World, sink
+from services.herder.tests.world_store import Outcome
 from services.herder.tests.world_worker import SINK, SOURCE
 
 
@@ -147,16 +149,102 @@ def test_a_retry_after_the_worker_left_is_told_the_first_outcome() -> None:
         world.advance(10_000)  # until nobody believes in its lease
         with pytest.raises(WorkerNotFound):
             world.ask(DrainWorker("w1"), options)
-    with pytest.raises(WorkerNotFound):
-        world.ask(DrainWorker("w9"), once)
+    for other in (DrainWorker("w9"), UndrainWorker("w1")):
+        with pytest.raises(RequestInvalid):
+            world.ask(other, once)
 
 
-def test_a_retry_drains_no_later_life_of_the_worker() -> None:
+def leader_changes(world: World) -> None:
+    world.kill_herder()
+    world.lead()
+
+
+def leases_end(world: World) -> None:
+    """Time passes until nobody believes any more in the leases of those that are gone."""
+    world.advance(10_000)
+    world.post(ev.LeasesChanged(world.leases()))
+    world.run()
+
+
+@pytest.mark.parametrize("first", ["worker", "leader"])
+def test_a_retry_after_the_worker_left_and_the_leader_changed_is_told_the_first_outcome(first: str) -> None:
+    world = mesh()
+    once = WriteOptions("drain-1")
+    world.ask(DrainWorker("w1"), once)
+    w1 = world.workers["w1"]
+    if first == "leader":
+        leader_changes(world)
+        world.advance(1_000)
+    assert w1.session is not None
+    w1.say(ev.WorkerLeft(w1.session))
+    world.run()
+    assert w1.released
+    if first == "worker":
+        leader_changes(world)
+    leases_end(world)
+    applied = list(world.config.applied)
+    assert world.ask(DrainWorker("w1"), once) == Draining("w1")
+    assert worker(world, "w1").state is WorkerState.DRAINED
+    assert [one.worker_id for one in world.herder.workers()] == ["w2", "w3"]
+    assert world.config.applied == applied, "recorded once"
+    for options in (WriteOptions("drain-2"), WriteOptions()):
+        with pytest.raises(WorkerNotFound):
+            world.ask(DrainWorker("w1"), options)
+
+
+def test_a_new_leader_does_not_call_a_worker_gone_that_may_still_dial_in() -> None:
+    world = mesh()
+    once = WriteOptions("drain-1")
+    world.ask(DrainWorker("w1"), once)
+    world.workers["w1"].frozen = True
+    leader_changes(world)
+    with pytest.raises(NoWorker):
+        world.ask(DrainWorker("w1"), once)
+    world.workers["w1"].thaw()
+    world.advance(1_000)
+    assert world.ask(DrainWorker("w1"), once) == Draining("w1")
+    assert worker(world, "w1").reason == "drained: `herd undrain` gives it work again"
+
+
+def test_what_a_worker_lost_while_it_drained_still_holds_is_not_called_drained() -> None:
+    world = mesh()
+    world.workers["w1"].stop_silently = True
+    world.ask(DrainWorker("w1"), WriteOptions("drain-1"))
+    for name in ("w1", "w2", "w3"):
+        world.kill(name)
+    leader_changes(world)
+    leases_end(world)  # nobody is there to take what it held
+    assert world.ask(DrainWorker("w1"), WriteOptions("drain-1")) == Draining("w1")
+    assert world.herder.worker("w1") is None
+
+
+def test_a_drain_that_could_not_be_recorded_is_not_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = mesh()
+    once, write = WriteOptions("drain-1"), world.config.write
+
+    def without_audit_topic(wanted: ins.Write) -> Outcome:
+        if isinstance(wanted, ins.RecordDrain) and not wanted.options.retry_only:
+            raise Unavailable("the audit topic cannot be written")
+        return write(wanted)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.config, "write", without_audit_topic)
+        with pytest.raises(Unavailable):
+            world.ask(DrainWorker("w1"), once)
+    assert world.ask(DrainWorker("w1"), once) == Draining("w1")
+    assert world.config.applied.count("drain-1") == 1
+
+
+@pytest.mark.parametrize("leaders", [1, 2])
+def test_a_retry_drains_no_later_life_of_the_worker(leaders: int) -> None:
     world = mesh()
     once = WriteOptions("drain-1")
     world.ask(DrainWorker("w1"), once)
     world.kill("w1")
     world.revive("w1")
+    if leaders == 2:
+        leader_changes(world)
+        world.advance(10_000)
     world.share()
     assert world.ask(DrainWorker("w1"), once) == Draining("w1")
     world.run()

@@ -45,6 +45,8 @@ def _asked(wanted: ins.Write) -> object:
             return (wanted.connector, wanted.target)
         case ins.RequestRestart():
             return (wanted.connector, wanted.include_tasks, wanted.only_failed, wanted.task)
+        case ins.RecordDrain():
+            return (wanted.worker_id, wanted.draining)
         case _:
             return (type(wanted), getattr(wanted, "connector", ""))
 
@@ -110,6 +112,8 @@ class ConfigStore:
         assert not isinstance(wanted, ins.RotateSessionKey | ins.DeleteStatuses | ins.PutStatus | ins.PutLogger), (
             "not written here"
         )
+        if isinstance(wanted, ins.RecordDrain):
+            return Outcome()
         before = self.entries.get(wanted.connector, ConnectorEntry(wanted.connector, has_config=False))
         match wanted:
             case ins.PutConfig():

@@ -81,7 +81,6 @@ class Worker:
     #: what it is giving up right now, told or by itself.
     stopping: set[UnitId] = field(default_factory=set[UnitId])
     draining: bool = False
-    drain_request_ids: tuple[str, ...] = ()
     released: bool = False
     fail_starts: Failure | None = None
     fence_failure: Failure | None = None
@@ -118,7 +117,6 @@ class Worker:
                 holdings,
                 self.epoch_max,
                 self.draining,
-                self.drain_request_ids,
             )
         )
 
@@ -194,9 +192,8 @@ class Worker:
                     return replace(reply, failure=self.fence_failure)
                 self.world.fenced_ms.update({(connector, task): self.world.now for task in range(task_count)})
                 return reply
-            case qu.SetDraining(draining=draining, request_id=request_id):
+            case qu.SetDraining(draining=draining):
                 self.draining = draining
-                self.drain_request_ids += (request_id,)
                 return reply
             case qu.ValidateOnWorker(config=config):
                 return replace(reply, validation=validation_of(config))

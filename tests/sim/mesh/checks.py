@@ -170,7 +170,8 @@ class Checker:
             self.counts["restarts acknowledged"] += 1
         if isinstance(operation.answer, Draining):
             worker = next(one for one in self._world.workers if one.name == operation.answer.worker_id)
-            if worker.alive:
+            # Of an earlier life a retry is told, and this one is not drained.
+            if worker.alive and worker.began_ms <= operation.begun_ms:
                 self.drained.setdefault(worker.incarnation, self._world.now)
 
     # --- sessions

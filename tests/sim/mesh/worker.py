@@ -63,6 +63,8 @@ class WorkerProcess(Node):
 
     def _wire(self) -> None:
         self.incarnation = f"{self.name}-{self.life}"
+        #: when this life began, in the world's time.
+        self.began_ms = self.world.now
         self.identity = identity_pb2.WorkerIdentity(worker_id=self.name, incarnation=self.incarnation)
         self.state = WorkerState(self.incarnation, Limits(TaskLimits(slots=64)))
         self.loop = WorkerLoop(self.state)
@@ -265,7 +267,6 @@ class Session:
             holdings=[wire.holding_to(one) for one in worker.loop.holdings()],
             epoch_max=worker.loop.epoch_max(),
             draining=worker.loop.draining(),
-            drain_request_ids=worker.loop.drain_request_ids(),
         )
         stream.send(stream.near, session_pb.SessionRequest(hello=hello))
         self._silence_ms, self._heard_ms = _WELCOME_MS, worker.now_ms

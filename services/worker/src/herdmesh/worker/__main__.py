@@ -135,7 +135,6 @@ async def serve_on(
             holdings=[wire.holding_to(one) for one in loop.holdings()],
             epoch_max=loop.epoch_max(),
             draining=loop.draining(),
-            drain_request_ids=loop.drain_request_ids(),
         )
 
     def given(unit: UnitId) -> Values | None:

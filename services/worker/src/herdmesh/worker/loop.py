@@ -87,10 +87,6 @@ class WorkerLoop:
         """True when the worker wants no work."""
         return self._state.draining
 
-    def drain_request_ids(self) -> tuple[str, ...]:
-        """Of the last requests that made the worker drain or end it, oldest first."""
-        return self._state.drain_request_ids
-
     def holdings(self) -> list[Holding]:
         """What hello tells."""
         return self._state.holdings()

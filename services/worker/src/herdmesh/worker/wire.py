@@ -150,7 +150,7 @@ def command_from(response: session_pb2.SessionResponse) -> events.Command | None
 
 
 def _drain_from(epoch: int, message: session_pb2.SetDraining) -> events.SetDraining:
-    return events.SetDraining(epoch, message.draining, message.command_id, message.request_id)
+    return events.SetDraining(epoch, message.draining, message.command_id)
 
 
 def _asked_from(epoch: int, response: session_pb2.SessionResponse) -> events.Asked | None:

@@ -122,6 +122,11 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
         applied = await self._apply("PutLoggerLevel", mutation, "", request.options)
         return pb.PutLoggerLevelResponse(meta=revisions.meta(applied.revision))
 
+    async def RecordDrain(self, request: pb.RecordDrainRequest, context: _Context) -> pb.RecordDrainResponse:
+        mutation = mutations.RecordDrain(request.worker_id, request.draining)
+        applied = await self._apply("RecordDrain", mutation, "", request.options)
+        return pb.RecordDrainResponse(meta=revisions.meta(applied.revision))
+
     async def RestoreConnector(
         self, request: pb.RestoreConnectorRequest, context: _Context
     ) -> pb.RestoreConnectorResponse:

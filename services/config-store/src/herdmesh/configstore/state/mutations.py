@@ -168,6 +168,17 @@ class PutLoggerLevel:
         return [self.level.namespace, self.level.level]
 
 
+@dataclass(frozen=True, slots=True)
+class RecordDrain:
+    """Keep that a worker has taken note of a drain, or of its end: for whoever asks again."""
+
+    worker_id: str
+    draining: bool
+
+    def asked(self) -> Any:
+        return [self.worker_id, self.draining]
+
+
 Mutation = (
     PutConnectorConfig
     | RestoreConnector
@@ -178,4 +189,5 @@ Mutation = (
     | RequestRestart
     | PutSessionKey
     | PutLoggerLevel
+    | RecordDrain
 )

@@ -6,7 +6,8 @@ knows an offset before the transaction is in the topic.
 
 What `expected_revision` is of: the config (PutConnectorConfig, RestoreConnector, DeleteConnector, RequestRestart), the
 target state (SetTargetState), the task set (CommitTaskConfigs; PutTaskCount, which counts the producers of a set), the
-session key (PutSessionKey). A logger level has no revision of its own, so PutLoggerLevel refuses one.
+session key (PutSessionKey). Logger levels and drains have no revision of their own, so PutLoggerLevel and RecordDrain
+refuse one.
 
 A plan is made on the scratch state of the group commit, so everything decided before it is already in there, and it
 may be made again on a later state if it refused; it must therefore depend on nothing but its arguments.
@@ -40,6 +41,7 @@ from herdmesh.configstore.state.mutations import (
     PutLoggerLevel,
     PutSessionKey,
     PutTaskCount,
+    RecordDrain,
     RequestRestart,
     RestoreConnector,
     SetTargetState,
@@ -170,6 +172,12 @@ def _decide(state: ConfigState, mutation: Mutation, context: WriteContext) -> _D
             if not level.namespace or not level.level:
                 raise RequestInvalid("logger and level must not be empty", "logger_level")
             return _Decided([_encoded(level)], {"logger": level.namespace, "level": level.level})
+        case RecordDrain(worker_id=worker_id, draining=draining):
+            if context.expected_revision is not None:
+                raise errors.no_revision("drains have none of their own")
+            if not worker_id or not context.request_id:
+                raise RequestInvalid("a drain is kept for a worker and under a request id", "worker_id")
+            return _Decided([], {"worker": worker_id, "draining": draining})
 
 
 def _put_config(state: ConfigState, mutation: PutConnectorConfig, context: WriteContext) -> _Decided:
@@ -304,7 +312,7 @@ def _encoded(record: ConfigRecord | Tombstone) -> NewRecord:
 def _connector_of(mutation: Mutation) -> str:
     if isinstance(mutation, RequestRestart):
         return mutation.request.connector
-    return "" if isinstance(mutation, PutSessionKey | PutLoggerLevel) else mutation.connector
+    return "" if isinstance(mutation, PutSessionKey | PutLoggerLevel | RecordDrain) else mutation.connector
 
 
 def _named(state: ConfigState, name: str) -> ConnectorState:

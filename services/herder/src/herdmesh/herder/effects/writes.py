@@ -42,7 +42,7 @@ WRITE_S_MAX: Final = 20.0
 DRAIN_S: Final = 1.0
 
 #: Writes under a request id of their caller.
-_OfCallers = ins.PutConfig | ins.DeleteConfig | ins.PutTarget | ins.RequestRestart | ins.PutLogger
+_OfCallers = ins.PutConfig | ins.DeleteConfig | ins.PutTarget | ins.RequestRestart | ins.PutLogger | ins.RecordDrain
 #: Writes whose instruction says all that is to be written.
 _Told = (
     ins.PutConfig
@@ -52,6 +52,7 @@ _Told = (
     | ins.CommitTasks
     | ins.PutTaskCount
     | ins.PutLogger
+    | ins.RecordDrain
     | ins.DeleteStatuses
     | ins.PutStatus
 )
@@ -113,7 +114,7 @@ class StoreWrites:
             with tracing.within(wanted.options.traceparent if isinstance(wanted, _OfCallers) else ""):
                 response = await retrying(send, WRITE_S_MAX, retry_on=(*RETRIABLE, WriteOutcomeUnknown))
         except HerdmeshError as error:
-            of_nobody = isinstance(wanted, ins.RotateSessionKey | ins.PutLogger)
+            of_nobody = isinstance(wanted, ins.RotateSessionKey | ins.PutLogger | ins.RecordDrain)
             unit = "" if of_nobody else UnitId(wanted.connector).log_context
             looked_back = isinstance(wanted, _OfCallers) and wanted.options.retry_only
             what = "no_earlier_request" if looked_back else "write_failed"
@@ -152,6 +153,8 @@ class StoreWrites:
                 return self._config.PutTaskCount(wire.put_task_count(wanted, request_id, self._leader_id))
             case ins.PutLogger():
                 return self._config.PutLoggerLevel(wire.put_logger(wanted, request_id))
+            case ins.RecordDrain():
+                return self._config.RecordDrain(wire.record_drain(wanted, request_id))
             case ins.PutStatus():
                 return self._status.PutStatuses(wire.put_status(wanted, request_id))
             case ins.DeleteStatuses():

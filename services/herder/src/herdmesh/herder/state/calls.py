@@ -111,7 +111,7 @@ def _begin(mesh: Mesh, call: Call) -> None:
             call.name = given_name(name)
             _write(mesh, call)
         case DrainWorker() | UndrainWorker():
-            _reply_if_known(mesh, call, drains.begin(mesh, call, call.request))
+            drains.begin(mesh, call, call.request)
         case _:
             _reply_if_known(mesh, call, queries.begin(mesh, call))
 
@@ -128,7 +128,7 @@ def answered(mesh: Mesh, call_id: int, command: Command, reply: CommandReplied) 
         if isinstance(call.request, queries.QUERIES):
             _reply_if_known(mesh, call, queries.answered(mesh, call, command, reply))
         elif isinstance(call.request, DrainWorker | UndrainWorker):
-            _reply(mesh, call, drains.confirmed(mesh, call, command.worker_id))
+            _reply_if_known(mesh, call, drains.confirmed(mesh, call, call.request))
         elif not isinstance(command.question, ValidateOnWorker):
             if initial_offsets.answered(mesh, call, command, reply):
                 _write(mesh, call)
@@ -174,6 +174,12 @@ def written(mesh: Mesh, call_id: int, event: WriteDone) -> None:
     call = mesh.calls.get(call_id)
     if call is None:
         return
+    if isinstance(call.request, DrainWorker | UndrainWorker):
+        try:
+            _reply(mesh, call, drains.recorded(mesh, call.request))
+        except HerdmeshError as error:
+            _reply(mesh, call, error)
+        return
     call.stage = Stage.READING_BACK
     call.revision, call.created, call.restarted = event.revision, event.created, event.restarted
     mesh.reading_back.add(call.id)
@@ -192,11 +198,27 @@ def write_failed(mesh: Mesh, call_id: int, error: HerdmeshError) -> None:
     if isinstance(error, StaleEpoch):
         _reply(mesh, call, reign.refusal(mesh) or NoLeader("another herder was elected meanwhile; try again"))
         return
+    if isinstance(call.request, DrainWorker | UndrainWorker):
+        _not_recorded(mesh, call, call.request, error)
+        return
     raced = isinstance(call.request, PatchConnector) and isinstance(error, RevisionMismatch)
     if raced and call.options.expected_revision is None:
         _merge_anew(mesh, call, error)
         return
     _reply(mesh, call, error)
+
+
+def _not_recorded(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker, error: HerdmeshError) -> None:
+    """A drain was not recorded: told, or, when only an earlier request of its id was looked for, carried out."""
+    try:
+        if call.stage is not Stage.LOOKING_BACK or not isinstance(error, RequestIdExpired):
+            raise error
+        refused = reign.refusal(mesh)
+        if refused is not None:
+            raise refused
+        drains.tell(mesh, call, request)
+    except HerdmeshError as refusal:
+        _reply(mesh, call, refusal)
 
 
 def answer_applied(mesh: Mesh) -> None:

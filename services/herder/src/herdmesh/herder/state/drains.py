@@ -3,66 +3,86 @@
 Owns who drains, and the words for how far it is. Moving the units is placement's work (`placement.py`): a draining
 worker takes nothing, and each unit leaves it as soon as somebody else can take it; what nobody else can take runs on.
 
-A drain belongs to one life of a worker. The leader tells the worker, which says so in every later hello, with the ids
-of the last requests: so the next leader knows it, and a retry from anew, though nothing is stored. Of a worker that is
-gone the leader of that time alone remembers what it confirmed: a retry is told so, and drains no later life.
+A drain belongs to one life of a worker. The leader tells the worker, which says so in every later hello: so the next
+leader knows it. What the worker has confirmed is recorded with the config store under the request's id before the
+caller is told; every request with an id begins by asking for that record. So a retry is told by whoever leads that it
+was done, also when the worker has left since, and drains neither what was undrained meanwhile nor a later life. A
+request that nobody was told the outcome of is carried out when it comes again.
 
 Invariant: what this leader was asked last about a life of a worker holds, whatever its next hello says.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from herdmesh.herder.state import commands
+from herdmesh.herder.state import commands, reign
 from herdmesh.herder.state.events import WorkerHello
-from herdmesh.herder.state.instructions import Ask
+from herdmesh.herder.state.instructions import Ask, RecordDrain
 from herdmesh.herder.state.mesh import Mesh
+from herdmesh.herder.state.model import HELD_STATES
 from herdmesh.herder.state.questions import SetDraining
-from herdmesh.herder.state.records import Call, Member, Stage
+from herdmesh.herder.state.records import Call, Member, Op, OpKind, Stage
 from herdmesh.herder.state.requests import Draining, DrainWorker, UndrainWorker
 from herdmesh.rpc.errors import NoWorker, WorkerNotFound
 
-#: As many as a worker remembers (`worker.state.machine`).
-REQUESTS_MAX: Final = 16
 DEPARTED_MAX: Final = 100
-OUTCOMES_MAX: Final = 1_000
 
 
-def begin(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker) -> Draining | None:
-    """Begin or end a drain. It is answered when the worker has confirmed it: then the next leader hears of it too.
+def begin(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker) -> None:
+    """Begin or end a drain, or look whether that was done before. Raises as `tell` does."""
+    if call.options.request_id:
+        call.stage = Stage.LOOKING_BACK
+        _record(mesh, call, request, retry_only=True)
+    else:
+        tell(mesh, call, request)
 
-    A request that this life of the worker was told before is only waited for, and changes nothing anew. Raises
-    WorkerNotFound for a worker that is not there, NoWorker for one that cannot be told now.
+
+def tell(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker) -> None:
+    """Tell the worker. The caller is answered when it has confirmed it: then the next leader hears of it too.
+
+    Raises WorkerNotFound for a worker that is not there, NoWorker for one that cannot be told now.
     """
-    member, request_id = mesh.members.get(request.worker_id), call.options.request_id
-    if mesh.drain_outcomes.get(request_id) == request.worker_id:
-        return Draining(request.worker_id)
+    member = mesh.members.get(request.worker_id)
     if member is None:
-        lease = mesh.leases.get(request.worker_id)
-        if not mesh.leases_known or (lease is not None and lease.live):
-            raise NoWorker(f"worker {request.worker_id} has not dialled in to this leader yet; try again")
+        _require_known(mesh, request.worker_id)
         raise WorkerNotFound(request.worker_id)
-    if member.drain_requests.get(request_id):
-        return Draining(member.worker_id)
     if member.session is None:
         raise NoWorker(f"the stream of worker {member.worker_id} broke a moment ago; try again")
-    if request_id not in member.drain_requests:
-        member.drain_asked = isinstance(request, DrainWorker)
-        member.draining = member.drain_asked or member.leaving
-        mesh.place_again = True
-        mesh.show_worker(member.worker_id)
-        _remember(member, request_id, confirmed=False)
+    member.drain_asked = isinstance(request, DrainWorker)
+    member.draining = member.drain_asked or member.leaving
+    mesh.place_again = True
+    mesh.show_worker(member.worker_id)
     call.stage = Stage.DRAINING
-    commands.ask(mesh, call, member, SetDraining(bool(member.drain_asked), request_id))
+    commands.ask(mesh, call, member, SetDraining(member.drain_asked))
+
+
+def confirmed(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker) -> Draining | None:
+    """The worker has taken note: the answer, or None while that is recorded."""
+    if not call.options.request_id:
+        return Draining(request.worker_id)
+    call.stage = Stage.WRITING
+    _record(mesh, call, request, retry_only=False)
     return None
 
 
-def confirmed(mesh: Mesh, call: Call, worker_id: str) -> Draining:
-    """The worker has taken note."""
-    member = mesh.members.get(worker_id)
-    if member is not None:
-        _remember(member, call.options.request_id, confirmed=True)
+def recorded(mesh: Mesh, request: DrainWorker | UndrainWorker) -> Draining:
+    """The record is there, of now or of an earlier request of this id. Raises NoLeader or NotLeader when somebody else
+    is to say how the worker is by now, and NoWorker while nobody can."""
+    refused = reign.refusal(mesh)
+    if refused is not None:
+        raise refused
+    worker_id = request.worker_id
+    if worker_id not in mesh.members and worker_id not in mesh.departed:
+        _require_known(mesh, worker_id)
+        held = any(
+            status.worker_id == worker_id and status.state in HELD_STATES
+            for of_connector in mesh.statuses.values()
+            for status in of_connector.values()
+        )
+        if isinstance(request, DrainWorker) and not held:
+            _departs(mesh, Member(worker_id, "", "", 0, (), None, mesh.now, mesh.now, draining=True))
     return Draining(worker_id)
 
 
@@ -71,22 +91,13 @@ def greet(mesh: Mesh, member: Member, before: Member | None, hello: WorkerHello)
     if before is not None and before.incarnation == member.incarnation:
         member.drain_asked = before.drain_asked
         member.leaving = before.leaving
-        member.drain_requests = before.drain_requests
     member.draining = member.leaving or (hello.draining if member.drain_asked is None else member.drain_asked)
-    for request_id in hello.drain_request_ids:
-        _remember(member, request_id, confirmed=True)
 
 
 def gone(mesh: Mesh, member: Member, *, held_nothing: bool) -> None:
     """A life of a worker is over; `held_nothing` = nothing had to be taken from it."""
-    outcomes, departed = mesh.drain_outcomes, mesh.departed
-    outcomes.update((request_id, member.worker_id) for request_id, known in member.drain_requests.items() if known)
-    while len(outcomes) > OUTCOMES_MAX:
-        del outcomes[next(iter(outcomes))]
     if member.draining and held_nothing:
-        departed[member.worker_id] = member
-        while len(departed) > DEPARTED_MAX:
-            del departed[next(iter(departed))]
+        _departs(mesh, member)
 
 
 def remind(mesh: Mesh, member: Member, says_draining: bool) -> None:
@@ -95,11 +106,23 @@ def remind(mesh: Mesh, member: Member, says_draining: bool) -> None:
         mesh.tell(member.worker_id, Ask("", SetDraining(member.drain_asked)))
 
 
-def _remember(member: Member, request_id: str, *, confirmed: bool) -> None:
-    if request_id:
-        member.drain_requests[request_id] = confirmed
-        while len(member.drain_requests) > REQUESTS_MAX:
-            del member.drain_requests[next(iter(member.drain_requests))]
+def _record(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker, *, retry_only: bool) -> None:
+    op, draining = mesh.op(Op(OpKind.CALL, call=call.id)), isinstance(request, DrainWorker)
+    options = replace(call.options, retry_only=retry_only)
+    mesh.out.append(RecordDrain(op, request.worker_id, draining, options))
+
+
+def _require_known(mesh: Mesh, worker_id: str) -> None:
+    """Raises NoWorker while it is not known whether a worker that did not dial in is there."""
+    lease = mesh.leases.get(worker_id)
+    if not mesh.leases_known or (lease is not None and lease.live):
+        raise NoWorker(f"worker {worker_id} has not dialled in to this leader yet; try again")
+
+
+def _departs(mesh: Mesh, member: Member) -> None:
+    mesh.departed[member.worker_id] = member
+    while len(mesh.departed) > DEPARTED_MAX:
+        del mesh.departed[next(iter(mesh.departed))]
 
 
 def reason(mesh: Mesh, member: Member) -> str:

@@ -192,7 +192,6 @@ class WorkerHello:
     holdings: tuple[Holding, ...] = ()
     epoch_max: int = 0
     draining: bool = False
-    drain_request_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,6 +217,16 @@ class PutLogger:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordDrain:
+    """`ConfigWriteService.RecordDrain`: a worker has taken note of a drain, or of its end."""
+
+    op: int
+    worker_id: str
+    draining: bool
+    options: WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteStatuses:
     """`StatusWriteService.DeleteConnectorStatuses`; `tasks_from` None = the connector, its tasks and its topics.
 
@@ -261,6 +271,7 @@ Write = (
     | PutTaskCount
     | RotateSessionKey
     | PutLogger
+    | RecordDrain
     | DeleteStatuses
 )
 

@@ -87,8 +87,6 @@ class Mesh:
         self.members: dict[str, Member] = {}
         #: the last life of workers that drained and then went, by worker, oldest first.
         self.departed: dict[str, Member] = {}
-        #: drains and their ends that lives which are over confirmed: the worker, by request id, oldest first.
-        self.drain_outcomes: dict[str, str] = {}
         self.sessions: dict[int, str] = {}
         self.connectors: dict[str, Connector] = {}
         self.traces = Traces()

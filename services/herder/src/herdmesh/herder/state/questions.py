@@ -69,10 +69,9 @@ class PlanTaskConfigs:
 
 @dataclass(frozen=True, slots=True)
 class SetDraining:
-    """Want no work, or work again, and say so in every later hello, with the id of the request."""
+    """Want no work, or work again, and say so in every later hello."""
 
     draining: bool
-    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

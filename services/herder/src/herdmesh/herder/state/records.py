@@ -50,8 +50,6 @@ class Member:
     draining: bool = False
     #: what this leader was asked last: to drain it, or not to. None = nothing.
     drain_asked: bool | None = None
-    #: by request id of drains and their ends, oldest first: whether the worker has confirmed it.
-    drain_requests: dict[str, bool] = field(default_factory=dict[str, bool])
     leaving: bool = False
     connectors: dict[str, Plugin] = field(default_factory=dict[str, Plugin])
     #: the versions of each connector, by class and alias.

@@ -200,7 +200,8 @@ def worker_view(mesh: Mesh, worker_id: str) -> WorkerView | None:
     member, departed = mesh.members.get(worker_id), mesh.departed.get(worker_id)
     if member is not None or departed is None:
         return _worker_view(mesh, member) if member is not None else None
-    return replace(_worker_view(mesh, departed), state=WorkerState.DRAINED, reason="drained, and it left")
+    reason = "drained, and it left" if departed.incarnation else "drained, and gone; it holds nothing any more"
+    return replace(_worker_view(mesh, departed), state=WorkerState.DRAINED, reason=reason)
 
 
 def cluster_view(mesh: Mesh) -> ClusterView:

@@ -176,9 +176,8 @@ def _ask(result: pb.SessionResponse, command_id: str, question: qu.Question) -> 
             if question.revision is not None:
                 alter.revision.CopyFrom(revisions.to_proto(question.revision))
             result.alter_offsets.CopyFrom(alter)
-        case qu.SetDraining(draining=draining, request_id=request_id):
-            drain = pb.SetDraining(draining=draining, command_id=command_id, request_id=request_id)
-            result.set_draining.CopyFrom(drain)
+        case qu.SetDraining(draining=draining):
+            result.set_draining.CopyFrom(pb.SetDraining(draining=draining, command_id=command_id))
         case qu.AskDeadLetters() | qu.AskReplay():
             _ask_dead_letters(result, command_id, question)
         case qu.PlanTaskConfigs(config=config, tasks_max=tasks_max):
@@ -222,7 +221,6 @@ def _hello(session: int, message: pb.WorkerHello) -> ev.WorkerHello:
         holdings=tuple(_holding(holding) for holding in message.holdings),
         epoch_max=message.epoch_max,
         draining=message.draining,
-        drain_request_ids=tuple(message.drain_request_ids),
     )
 
 

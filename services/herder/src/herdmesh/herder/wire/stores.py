@@ -130,6 +130,11 @@ def put_logger(wanted: ins.PutLogger, request_id: str) -> write_pb.PutLoggerLeve
     )
 
 
+def record_drain(wanted: ins.RecordDrain, request_id: str) -> write_pb.RecordDrainRequest:
+    options = _options(wanted.options, request_id)
+    return write_pb.RecordDrainRequest(options=options, worker_id=wanted.worker_id, draining=wanted.draining)
+
+
 def request_restart(wanted: ins.RequestRestart, request_id: str, leader_id: str) -> write_pb.RequestRestartRequest:
     options = _options(wanted.options, request_id)
     options.leader.CopyFrom(leader_token(wanted.epoch, leader_id))

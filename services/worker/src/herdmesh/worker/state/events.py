@@ -103,13 +103,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class SetDraining:
-    """Want no work, or work again: the leader moves what is held, and every later hello says it, with the last
-    `request_id`s. Answered by a reply with `command_id` where there is one."""
+    """Want no work, or work again: the leader moves what is held, and every later hello says it. Answered by a reply
+    with `command_id` where there is one."""
 
     epoch: int
     draining: bool
     command_id: str = ""
-    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,6 @@ from herdmesh.worker.state.model import (
 from herdmesh.worker.state.reloads import Reloads
 from herdmesh.worker.state.tasks import TaskLimits, Tasks
 
-DRAIN_REQUESTS_MAX = 16
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -57,8 +55,6 @@ class WorkerState:
         self.session_open = False
         self._beat_at: float | None = None
         self.draining = False
-        #: of the last requests that made the worker drain or end it, oldest first.
-        self.drain_request_ids: tuple[str, ...] = ()
         self._exit_code: int | None = None
         self._leave_by: float | None = None
         self._exit_by: float | None = None
@@ -125,10 +121,8 @@ class WorkerState:
                 return self.tasks.set_rate(connector, rate)
             case events.Asked(command_id=command_id, question=question):
                 return [instructions.Answer(command_id, question)]
-            case events.SetDraining(draining=draining, command_id=command_id, request_id=request_id):
+            case events.SetDraining(draining=draining, command_id=command_id):
                 self.draining = draining
-                if request_id and request_id not in self.drain_request_ids:
-                    self.drain_request_ids = (*self.drain_request_ids, request_id)[-DRAIN_REQUESTS_MAX:]
                 return [instructions.SendReply(command_id)] if command_id else []
             case events.Released():
                 return self._stop_all("released", now) if self._exit_code is not None else []

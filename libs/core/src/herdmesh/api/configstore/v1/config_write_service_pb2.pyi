@@ -595,6 +595,62 @@ class PutLoggerLevelResponse(_message.Message):
 Global___PutLoggerLevelResponse: _TypeAlias = PutLoggerLevelResponse  # noqa: Y015
 
 @_typing.final
+class RecordDrainRequest(_message.Message):
+    """RecordDrainRequest tells of a drain that was carried out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.str
+    """worker_id of the worker."""
+    draining: _builtins.bool
+    """draining is true for a drain, false for its end."""
+    @_builtins.property
+    def options(self) -> Global___WriteOptions:
+        """options of the write; request_id is required; expected_revision is refused with REQUEST_INVALID, because drains are not kept."""
+
+    def __init__(
+        self,
+        *,
+        options: Global___WriteOptions | None = ...,
+        worker_id: _builtins.str = ...,
+        draining: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["draining", b"draining", "options", b"options", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordDrainRequest: _TypeAlias = RecordDrainRequest  # noqa: Y015
+
+@_typing.final
+class RecordDrainResponse(_message.Message):
+    """RecordDrainResponse confirms."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    META_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def meta(self) -> _revision_pb2.ResponseMeta:
+        """meta with the revision after the write."""
+
+    def __init__(
+        self,
+        *,
+        meta: _revision_pb2.ResponseMeta | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordDrainResponse: _TypeAlias = RecordDrainResponse  # noqa: Y015
+
+@_typing.final
 class RestoreConnectorRequest(_message.Message):
     """RestoreConnectorRequest restores an earlier config."""
 

@@ -75,6 +75,11 @@ class ConfigWriteServiceStub:
                 request_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.PutLoggerLevelRequest.SerializeToString,
                 response_deserializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.PutLoggerLevelResponse.FromString,
                 _registered_method=True)
+        self.RecordDrain = channel.unary_unary(
+                '/herdmesh.api.configstore.v1.ConfigWriteService/RecordDrain',
+                request_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordDrainRequest.SerializeToString,
+                response_deserializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordDrainResponse.FromString,
+                _registered_method=True)
         self.RestoreConnector = channel.unary_unary(
                 '/herdmesh.api.configstore.v1.ConfigWriteService/RestoreConnector',
                 request_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RestoreConnectorRequest.SerializeToString,
@@ -142,6 +147,14 @@ class ConfigWriteServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecordDrain(self, request, context):
+        """RecordDrain keeps that a worker has taken note of a drain, or of its end, in the audit topic alone: a retry is told
+        so, whoever leads by then and whether or not the worker is still there. It changes nothing that is stored.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RestoreConnector(self, request, context):
         """RestoreConnector writes the config of an earlier revision again.
         """
@@ -191,6 +204,11 @@ def add_ConfigWriteServiceServicer_to_server(servicer, server):
                     servicer.PutLoggerLevel,
                     request_deserializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.PutLoggerLevelRequest.FromString,
                     response_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.PutLoggerLevelResponse.SerializeToString,
+            ),
+            'RecordDrain': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordDrain,
+                    request_deserializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordDrainRequest.FromString,
+                    response_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordDrainResponse.SerializeToString,
             ),
             'RestoreConnector': grpc.unary_unary_rpc_method_handler(
                     servicer.RestoreConnector,
@@ -415,6 +433,33 @@ class ConfigWriteService:
             '/herdmesh.api.configstore.v1.ConfigWriteService/PutLoggerLevel',
             herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.PutLoggerLevelRequest.SerializeToString,
             herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.PutLoggerLevelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordDrain(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herdmesh.api.configstore.v1.ConfigWriteService/RecordDrain',
+            herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordDrainRequest.SerializeToString,
+            herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordDrainResponse.FromString,
             options,
             channel_credentials,
             insecure,

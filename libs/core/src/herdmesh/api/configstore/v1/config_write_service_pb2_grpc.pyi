@@ -49,6 +49,10 @@ class ConfigWriteServiceStub:
     """PutSessionKey stores the key that signs internal requests. Needs the current epoch."""
     PutLoggerLevel: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.PutLoggerLevelRequest, _config_write_service_pb2.PutLoggerLevelResponse]
     """PutLoggerLevel stores a cluster-wide logger level."""
+    RecordDrain: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.RecordDrainRequest, _config_write_service_pb2.RecordDrainResponse]
+    """RecordDrain keeps that a worker has taken note of a drain, or of its end, in the audit topic alone: a retry is told
+    so, whoever leads by then and whether or not the worker is still there. It changes nothing that is stored.
+    """
     RestoreConnector: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.RestoreConnectorRequest, _config_write_service_pb2.RestoreConnectorResponse]
     """RestoreConnector writes the config of an earlier revision again."""
 
@@ -73,6 +77,10 @@ class ConfigWriteServiceAsyncStub(ConfigWriteServiceStub):
     """PutSessionKey stores the key that signs internal requests. Needs the current epoch."""
     PutLoggerLevel: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.PutLoggerLevelRequest, _config_write_service_pb2.PutLoggerLevelResponse]  # type: ignore[assignment]
     """PutLoggerLevel stores a cluster-wide logger level."""
+    RecordDrain: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.RecordDrainRequest, _config_write_service_pb2.RecordDrainResponse]  # type: ignore[assignment]
+    """RecordDrain keeps that a worker has taken note of a drain, or of its end, in the audit topic alone: a retry is told
+    so, whoever leads by then and whether or not the worker is still there. It changes nothing that is stored.
+    """
     RestoreConnector: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.RestoreConnectorRequest, _config_write_service_pb2.RestoreConnectorResponse]  # type: ignore[assignment]
     """RestoreConnector writes the config of an earlier revision again."""
 
@@ -142,6 +150,16 @@ class ConfigWriteServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_config_write_service_pb2.PutLoggerLevelResponse, _abc.Awaitable[_config_write_service_pb2.PutLoggerLevelResponse]]:
         """PutLoggerLevel stores a cluster-wide logger level."""
+
+    @_abc_1.abstractmethod
+    def RecordDrain(
+        self,
+        request: _config_write_service_pb2.RecordDrainRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_config_write_service_pb2.RecordDrainResponse, _abc.Awaitable[_config_write_service_pb2.RecordDrainResponse]]:
+        """RecordDrain keeps that a worker has taken note of a drain, or of its end, in the audit topic alone: a retry is told
+        so, whoever leads by then and whether or not the worker is still there. It changes nothing that is stored.
+        """
 
     @_abc_1.abstractmethod
     def RestoreConnector(

@@ -123,7 +123,6 @@ class WorkerHello(_message.Message):
     HOLDINGS_FIELD_NUMBER: _builtins.int
     EPOCH_MAX_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
-    DRAIN_REQUEST_IDS_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """address is the host:port of the worker's gRPC server."""
     slots: _builtins.int
@@ -144,12 +143,6 @@ class WorkerHello(_message.Message):
     def holdings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Holding]:
         """holdings are what it holds; the leader adopts exact matches and stops the rest."""
 
-    @_builtins.property
-    def drain_request_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """drain_request_ids are those of the last SetDraining messages carried out, oldest first, at most 16: a retry of one
-        finds its outcome here, whoever leads by then.
-        """
-
     def __init__(
         self,
         *,
@@ -160,11 +153,10 @@ class WorkerHello(_message.Message):
         holdings: _abc.Iterable[Global___Holding] | None = ...,
         epoch_max: _builtins.int = ...,
         draining: _builtins.bool = ...,
-        drain_request_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "drain_request_ids", b"drain_request_ids", "draining", b"draining", "epoch_max", b"epoch_max", "holdings", b"holdings", "plugins", b"plugins", "slots", b"slots", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "epoch_max", b"epoch_max", "holdings", b"holdings", "plugins", b"plugins", "slots", b"slots", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -749,23 +741,19 @@ class SetDraining(_message.Message):
 
     DRAINING_FIELD_NUMBER: _builtins.int
     COMMAND_ID_FIELD_NUMBER: _builtins.int
-    REQUEST_ID_FIELD_NUMBER: _builtins.int
     draining: _builtins.bool
     """draining is true when the worker is to get no more work."""
     command_id: _builtins.str
     """command_id for the reply. Empty = no reply is wanted."""
-    request_id: _builtins.str
-    """request_id of the caller. Empty = none."""
     def __init__(
         self,
         *,
         draining: _builtins.bool = ...,
         command_id: _builtins.str = ...,
-        request_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "draining", b"draining", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "draining", b"draining"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
