@@ -196,6 +196,25 @@ async def test_a_watch_of_some_is_told_how_far_it_is_while_others_change(writer:
     assert event.meta.revision.next_offsets[0] >= begun.meta.revision.next_offsets[0] + 100
 
 
+async def test_a_watch_of_some_is_told_of_their_restarts_and_of_what_concerns_the_cluster(writer: Replica) -> None:
+    options = _Write.WriteOptions(leader=await writer.epoch())
+    events = aiter(writer.read.Watch(_Read.WatchRequest(connectors=["wanted"])))
+    while not (await anext(events)).HasField("snapshot_complete"):
+        pass
+    for name in ("other", "wanted"):
+        await writer.put(name)
+        restart = config_pb2.RestartRequest(connector=name, include_tasks=True)
+        await writer.write.RequestRestart(_Write.RequestRestartRequest(options=options, restart=restart))
+    level = config_pb2.LoggerLevel(logger="a.b", level="DEBUG")
+    await writer.write.PutLoggerLevel(_Write.PutLoggerLevelRequest(logger_level=level))
+    restarted: list[str] = []
+    async with asyncio.timeout(WAIT_S):
+        while not (event := await anext(events)).HasField("logger_level_changed"):
+            if event.HasField("restart_requested"):
+                restarted.append(event.restart_requested.connector)
+    assert restarted == ["wanted"]
+
+
 async def _changes(
     events: AsyncIterator[config_read_service_pb2.WatchResponse], at_most: int
 ) -> AsyncIterator[config_read_service_pb2.WatchResponse]:

@@ -26,6 +26,7 @@ from herdmesh.configstore.state.changes import (
     ConnectorChanged,
     LeadershipChanged,
     LoggerLevelChanged,
+    RestartRequested,
     SessionKeyChanged,
 )
 from herdmesh.configstore.state.config import ConfigState
@@ -139,4 +140,13 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
 
 
 def _is_wanted(change: Change, wanted: frozenset[str]) -> bool:
-    return not wanted or not isinstance(change, ConnectorChanged) or change.name in wanted
+    """What is about one connector is for those who watch it; what is about the cluster is for everybody."""
+    if not wanted:
+        return True
+    match change:
+        case ConnectorChanged():
+            return change.name in wanted
+        case RestartRequested():
+            return change.request.connector in wanted
+        case _:
+            return True

@@ -320,7 +320,7 @@ Global___RestartItem: _TypeAlias = RestartItem  # noqa: Y015
 
 @_typing.final
 class LoggerLevel(_message.Message):
-    """LoggerLevel is one cluster-wide logger level; never replayed at start."""
+    """LoggerLevel is one cluster-wide logger level. Java replays none at start; here the newest of each logger is kept."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -208,7 +208,7 @@ class WatchRequest(_message.Message):
 
     @_builtins.property
     def connectors(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """connectors to watch. Empty = all."""
+        """connectors to watch, their restart requests included. Empty = all. What is about the cluster is told in any case."""
 
     @_builtins.property
     def at_least(self) -> _revision_pb2.Revision:
