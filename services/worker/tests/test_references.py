@@ -7,9 +7,13 @@ from pathlib import Path
 import pytest
 
 from herdmesh.connect import redaction
+from herdmesh.connect.builtin import registered_converters
+from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.config_providers.resolver import ConfigProviders
+from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.redaction import redacted_value
 from herdmesh.engine.failure import classify
 from herdmesh.worker import wire
 from herdmesh.worker.connectors.file_stream import FileStreamSource
@@ -119,3 +123,53 @@ def test_what_the_herder_reads_is_to_be_written_out(tmp_path: Path, key: str) ->
     (field,) = (one for one in answer.fields if one.name == key)
     assert field.value == config[key]
     assert answer.class_name == config["connector.class"]
+
+
+class WithPassword(FileStreamSource):
+    """A connector with a password of its own, which says it aloud."""
+
+    aliases = ("WithPassword",)
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return super().config_def().extended(ConfigKey("login", Type.PASSWORD, "", Importance.LOW, "."))
+
+    def start(self, config: Config) -> None:
+        raise RuntimeError(f"login {config['login']} refused at {config.get('file')}")
+
+
+def test_passwords_that_a_config_writes_out_are_secrets_of_its_runs() -> None:
+    made = RunSpecs(WorkerSettings(), PluginRegistry([describe(WithPassword)]))
+    config: dict[str, str | None] = {
+        "connector.class": "WithPassword", "topic": "t", "file": "http://u:ur%40l-pw@h/f", "login": "lo-gin-pw",
+        "value.converter": "Avro", "value.converter.schema.registry.url": "http://a:first-pw@h,https://b:se@cond@h:1/x",
+    }  # fmt: skip
+    run = made.run_spec(UnitId("c", 0), TaskSpec(config, config, 1), "r", has_committed=False)
+    assert set(run.secrets) == {"ur%40l-pw", "ur@l-pw", "lo-gin-pw", "first-pw", "se@cond"}
+    with pytest.raises(RuntimeError) as refused:
+        planned_task_configs(made, config, 1)
+    message, trace, _ = classify(refused.value)
+    assert "login *** refused at http://u:***@h/f" in message
+    assert "-pw" not in trace
+
+
+def test_validation_shows_no_password_that_a_config_writes_out() -> None:
+    """As Connect hides those of type PASSWORD; it shows those in URLs."""
+    plugins = PluginRegistry([describe(WithPassword)], registered_converters())
+    config: dict[str, str | None] = {
+        "name": "c", "connector.class": "WithPassword", "topic": "t", "value.converter.max.retries": "many-pw",
+        "file": "http://u:pw@h/f?me@there", "login": "many-pw",
+        "value.converter": "Avro", "value.converter.schema.registry.url": "http://a:url-pw@h,https://b:x@h:1/x",
+        "value.converter.basic.auth.user.info": "me:info-pw", "value.converter.bearer.auth.token": "bear-pw",
+    }  # fmt: skip
+    answer = validate(config, plugins, WorkerSettings().worker_config(), ConfigProviders({}))
+    fields = {one.name: one for one in answer.fields}
+    assert fields["file"].value == "http://u:***@h/f?me@there"
+    assert fields["login"].value == "[hidden]"
+    assert fields["value.converter.schema.registry.url"].value == "http://a:***@h,https://b:***@h:1/x"
+    assert fields["value.converter.basic.auth.user.info"].value == "[hidden]"
+    as_written = 'value: "many-pw"'
+    assert "-pw" not in str(answer).replace(as_written, ""), "of a key that is no password a value is shown"
+    assert "Invalid value *** for configuration max.retries" in str(fields["value.converter.max.retries"].errors)
+    logged = redacted_value({"config": [*config.values()]})
+    assert "-pw" not in str(logged)

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connect import redaction
+from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.redaction import redacted_value
+from herdmesh.connect.redaction import redacted, redacted_value, url_passwords, without_url_passwords
 
 _JAVA = "org.apache.kafka.common.config.provider."
 
@@ -189,3 +190,39 @@ def test_values_that_change_all_the_time_do_not_fill_the_memory(monkeypatch: pyt
     for number in range(10):
         known.keep([f"goes-{number}", "stays-1"])
     assert known.hidden_in("stays-1 goes-9 goes-8 goes-7") == "*** *** *** goes-7"
+
+
+@pytest.mark.parametrize(
+    ("text", "passwords", "shown"),
+    [
+        ("http://ann:s%40cret@h:8081/p@q", {"s%40cret", "s@cret"}, "http://ann:***@h:8081/p@q"),
+        ("http://a:one-@-pw@h,https://:two-pw@h2/x", {"one-@-pw", "two-pw"}, "http://a:***@h,https://:***@h2/x"),
+        ("jdbc:postgresql://u:pw@h/db?me=a:b@c", {"pw"}, "jdbc:postgresql://u:***@h/db?me=a:b@c"),
+        ("http://ann@h:80/x:y@z", set[str](), "http://ann@h:80/x:y@z"),
+        ("http://ann:${env:PW}@h", set[str](), "http://ann:${env:PW}@h"),
+        ("mail ann:pw@h", set[str](), "mail ann:pw@h"),
+    ],
+)
+def test_passwords_within_urls_are_secrets_also_where_no_reference_is(
+    text: str, passwords: set[str], shown: str
+) -> None:
+    assert url_passwords(text) == passwords
+    assert without_url_passwords(text) == shown
+    resolved = ConfigProviders({}).resolve({"url": "".join(text.split("${env:PW}"))})
+    assert passwords <= resolved.secrets
+    for password in passwords:
+        assert redacted(f"no {password}.") == (f"no {password}." if len(password) < 4 else "no ***.")
+
+
+def test_a_resolved_password_within_a_url_is_a_secret_of_its_own() -> None:
+    resolved = ConfigProviders({"v": Known({"url": "http://u:from-vault@h"})}).resolve({"url": "${v:url}"})
+    assert resolved.secrets == {"http://u:from-vault@h", "from-vault"}
+
+
+def test_a_value_of_type_password_is_known_to_redaction_once_it_was_parsed() -> None:
+    definition = ConfigDef(ConfigKey("login", Type.PASSWORD, "", Importance.LOW, "."))
+    assert definition.parse({"login": " parsed-login "}) == {"login": "parsed-login"}
+    assert redacted("login parsed-login") == "login ***"
+    definition.validate({"login": "validated-login"})
+    assert redacted("login validated-login") == "login ***"
+    assert definition.passwords({"login": "validated-login", "other": "x"}) == {"validated-login"}

@@ -3,7 +3,7 @@
 Owns `ConfigDef` and value parsing (reference data-model 4). Validators live in `validators`. Knows no particular key.
 
 Invariant: `parse` raises exactly where Java's `ConfigDef.parse` does, with its text; `validate` says of every key what
-Java's `ConfigDef.validateAll` says.
+Java's `ConfigDef.validateAll` says. Whoever gets a value of type PASSWORD: `redaction` knows it already.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar, cast
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javanumbers import double_text
+from herdmesh.connect.redaction import keep_secret
 
 _R = TypeVar("_R")
 RawConfig = Mapping[str, Any]
@@ -199,6 +200,11 @@ class ConfigDef:
         """The groups in the order they first appear."""
         return list(dict.fromkeys(key.group for key in self._keys.values() if key.group is not None))
 
+    def passwords(self, config: RawConfig) -> frozenset[str]:
+        """The values that keys of type PASSWORD have in the config."""
+        found = (config.get(key.name) for key in self._keys.values() if key.type is Type.PASSWORD)
+        return frozenset(str(value) for value in found if value)
+
     def extended(self, *keys: ConfigKey) -> ConfigDef:
         """A new definition with more keys; one of a name that exists takes its place."""
         return ConfigDef(*{**self._keys, **{key.name: key for key in keys}}.values())
@@ -329,6 +335,8 @@ def parse_value(field: str, value: Any, kind: Type, classes: FindClass | None = 
     if value is None:
         return None
     if isinstance(value, str):
+        if kind is Type.PASSWORD:
+            keep_secret((value, value.strip(_JAVA_TRIM)))
         if kind is Type.CLASS and classes is not None:
             found = classes(value.strip(_JAVA_TRIM))
             if found is None:

@@ -1,8 +1,8 @@
-"""What may leave a process: texts without the secrets that were resolved in it.
+"""What may leave a process: texts without the secrets that it came to know.
 
-Owns the secrets of this process and their replacement. Everything that speaks to the outside asks `redacted`: failures,
-traces, log lines, answers, and what is printed. Does not know where a secret comes from (`config_providers`, a run's
-order).
+Owns the secrets of this process and their replacement, and what a password within a URL is. Everything that speaks to
+the outside asks `redacted`: failures, traces, log lines, answers, and what is printed. Does not know where a secret
+comes from (`config_providers`, values of type PASSWORD in `config`, a run's order).
 
 Invariant: once `keep_secret` has returned, no text that went through `redacted` contains the secret.
 """
@@ -16,11 +16,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final, TextIO, cast
+from urllib.parse import unquote
 
 HIDDEN: Final = "***"
 #: Shorter values are found in every text, and hiding them would make nonsense of it.
 LENGTH_MIN: Final = 4
 KEPT_MAX: Final = 20_000
+#: `//user:password@` of a URL, up to the last @ before its path; not where a reference is the password.
+_URL_PASSWORD = re.compile(r"(?<=//)([^\s/?#:@]*):(?!\$\{[^{}]*\}@)([^\s/?#]+)@")
 
 
 class Secrets:
@@ -67,6 +70,17 @@ def keep_secret(values: Iterable[str]) -> None:
 def redacted(text: str) -> str:
     """The text with `***` for every secret in it."""
     return _secrets.hidden_in(text)
+
+
+def url_passwords(text: str) -> frozenset[str]:
+    """The passwords within the URLs of a text, as they are written and as they are meant (`%40` is an @)."""
+    found = {match[2] for match in _URL_PASSWORD.finditer(text)} if "@" in text else set[str]()
+    return frozenset(found | {unquote(one) for one in found})
+
+
+def without_url_passwords(text: str) -> str:
+    """The text with `***` for each of them, however short it is and whether it is kept or not."""
+    return _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", text) if "@" in text else text
 
 
 def redacted_value(value: Any) -> Any:

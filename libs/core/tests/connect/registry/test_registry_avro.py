@@ -28,6 +28,7 @@ from herdmesh.connect.converters.avro_to_connect import connect_schema
 from herdmesh.connect.converters.base import Converter
 from herdmesh.connect.data import Batch, Float32, Header, Int32, Struct
 from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
+from herdmesh.connect.redaction import redacted
 from herdmesh.connect.registry.wire import frame, schema_id_of
 from herdmesh.connect.schemas import (
     BYTES,
@@ -165,6 +166,7 @@ def test_credentials(registry: FakeRegistry) -> None:
     with pytest.raises(RetriableError) as failed:
         within.for_topic("u").write(flight(1), FLIGHT)
     assert "s3cret" not in str(failed.value)
+    assert redacted("ann:s3cret, or s3cret alone") == "***, or *** alone"
 
 
 def test_unknown_id_and_foreign_bytes(registry: FakeRegistry) -> None:

@@ -4,7 +4,7 @@ Owns the syntax, the instances, and the way back: what an author's code returns 
 with the references. Java leaves a reference that it cannot resolve as it is, and the connector then tries to log in
 with `${file:...}`; here it is a ConfigError that names provider, path, key and the fix.
 
-Invariant: every resolved value is known to `redaction` before anybody gets it.
+Invariant: every resolved value, and every password within a URL, is known to `redaction` before anybody gets it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from herdmesh.connect.config import RawConfig
 from herdmesh.connect.config_providers.base import ENTRY_POINT_GROUP, ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.builtin import BUILTIN
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.redaction import LENGTH_MIN, keep_secret, redacted
+from herdmesh.connect.redaction import LENGTH_MIN, keep_secret, redacted, url_passwords
 
 PROVIDERS = "config.providers"
 TTL_MS = "ttl.ms"
@@ -97,13 +97,18 @@ class ConfigProviders:
         Raises:
             ConfigError: a reference that cannot be resolved; `field` is the key it stands at. No text has a value.
         """
+        found = self._found(config)
+        keep_secret(found.secrets)
+        return found
+
+    def _found(self, config: RawConfig) -> Resolved:
         raw: Properties = {key: None if value is None else str(value) for key, value in config.items()}
         wanted: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
         for name, value in raw.items():
             for reference in _references(value):
                 wanted[reference.provider, reference.path].setdefault(reference.key, name)
         if not wanted:
-            return Resolved(raw, raw)
+            return Resolved(raw, raw, _in_urls(raw))
         values: dict[Reference, str] = {}
         ttls: list[int] = []
         for (provider, path), keys in wanted.items():
@@ -116,8 +121,7 @@ class ConfigProviders:
         secrets = frozenset(values.values()) | {
             value for name, value in resolved.items() if value is not None and value != raw[name]
         }
-        keep_secret(secrets)
-        return Resolved(resolved, raw, secrets, min(ttls, default=None), values)
+        return Resolved(resolved, raw, secrets | _in_urls(resolved), min(ttls, default=None), values)
 
     def _get(self, provider: str, path: str, keys: Mapping[str, str]) -> ConfigData:
         """`keys` with the config's key each stands at."""
@@ -151,6 +155,11 @@ def has_reference(value: str | None) -> bool:
 def _references(value: str | None) -> Iterable[Reference]:
     for match in _REFERENCE.finditer(value or ""):
         yield Reference(match[1], match[2] or "", match[3])
+
+
+def _in_urls(config: Properties) -> frozenset[str]:
+    """The passwords that URLs have in them, written there or resolved."""
+    return frozenset[str]().union(*(url_passwords(value) for value in config.values() if value is not None))
 
 
 def _replaced(value: str, values: Mapping[Reference, str]) -> str:

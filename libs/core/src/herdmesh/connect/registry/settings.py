@@ -3,7 +3,8 @@
 Owns the definitions and what they come to (`RegistrySettings`). The options of a format are beside its converter.
 Names, types and defaults are those of Confluent's `AbstractKafkaSchemaSerDeConfig` and `SchemaRegistryClientConfig`.
 
-Invariant: what cannot be done is refused here, with the key to change; nothing is taken and then not done.
+Invariant: what cannot be done is refused here, with the key to change; nothing is taken and then not done. Passwords
+are known to `redaction` before a request is made, and stand in no address that a text may show.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 
 from herdmesh.connect.config import REQUIRED, ConfigKey, Importance, Type, Validator
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.redaction import keep_secret
 from herdmesh.connect.registry.subjects import DEFAULT, STRATEGIES, Strategy
 from herdmesh.connect.registry.tls import TLS_KEYS, TlsSettings, tls_settings
 from herdmesh.connect.validators import at_least, one_of
@@ -111,6 +113,7 @@ def registry_settings(parsed: dict[str, Any]) -> RegistrySettings:
                 field="basic.auth.user.info", fix="write user:password",
             )  # fmt: skip
         user = name, password
+    keep_secret(user[1:] if user is not None else ())
     token = parsed["bearer.auth.token"]
     if token and user is not None:
         raise ConfigError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from herdmesh.connect.config_providers.resolver import Resolved
 from herdmesh.connect.connector import TASK_CLASS, Connector, SinkConnector
+from herdmesh.connect.redaction import keep_secret
 from herdmesh.engine.contract import Properties
 from herdmesh.worker.effects.specs import RunSpecs
 
@@ -25,6 +26,7 @@ def started(specs: RunSpecs, config: Properties) -> Started:
     """A started instance. Raises ConfigError, and what the author's `start` raises."""
     resolved = specs.providers.resolve(config)
     instance = specs.plugin(resolved.config).load()
+    keep_secret(instance.config_def().passwords(resolved.config))
     instance.start(resolved.config)
     return Started(instance, resolved)
 

@@ -111,12 +111,22 @@ class RunSpecs:
         self._known.move_to_end(unit)
         if len(self._known) > _KNOWN_MAX:
             self._known.popitem(last=False)
-        task_class = self.plugin(known.resolved.connector_config).load().task_class()
+        connector = self.plugin(known.resolved.connector_config).load()
+        task_class = connector.task_class()
         bare = self.without_class(unit, spec)
+        definition, configs = connector.config_def(), (bare.connector_config, bare.task_config)
+        secrets = frozenset(bare.secrets).union(*map(definition.passwords, configs))
         offsets: Mapping[bytes, bytes] | None = None
         if self._source_offsets is not None and bare.kind is TaskKind.SOURCE:
             offsets = self._source_offsets(unit.connector)
-        return replace(bare, run_id=run_id, task_class=task_class, has_committed=has_committed, source_offsets=offsets)
+        return replace(
+            bare,
+            run_id=run_id,
+            task_class=task_class,
+            has_committed=has_committed,
+            source_offsets=offsets,
+            secrets=tuple(sorted(secrets)),
+        )
 
     def without_class(self, unit: UnitId, spec: TaskSpec) -> RunSpec:
         """The spec of no run in particular, made without calling the author's code. Raises ConfigError.

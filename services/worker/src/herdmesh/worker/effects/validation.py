@@ -21,7 +21,7 @@ from herdmesh.connect.enrichment import WorkerFacts
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugin_fields import fields_of_plugin
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.connect.redaction import redacted
+from herdmesh.connect.redaction import redacted, without_url_passwords
 from herdmesh.connect.refusals import refusals
 from herdmesh.engine.contract import Properties
 
@@ -34,7 +34,8 @@ def validate(
 ) -> worker_service_pb2.ConfigValidation:
     """Everything wrong with the config, by key. `worker` is what the worker adds, under Connect's names.
 
-    References are resolved first; the answer shows them as they were written, and no text of it has a secret.
+    References are resolved first; the answer shows them as they were written, and no text of it has a secret. Of a URL
+    with a password in it, it shows the rest.
 
     Raises what the author's `validate` raises beyond ConfigError.
 
@@ -65,7 +66,7 @@ def validate(
             message.warnings.add(name=one.field, message=redacted(one.message), fix=redacted(one.fix))
     for shown_field in message.fields:
         if has_reference(written := raw.get(shown_field.name)):
-            shown_field.value = written or ""
+            shown_field.value = without_url_passwords(written or "")
     return message
 
 
@@ -143,7 +144,7 @@ def _field(one: ValidatedField) -> worker_service_pb2.ConfigField:
     kind = None if one.key is None else one.key.type
     value = text_of(one.value.value, kind)
     if value is not None:
-        message.value = value
+        message.value = without_url_passwords(value)
     message.recommended_values.extend(redacted(text_of(offered, kind) or "") for offered in one.value.recommended)
     for problem in one.value.problems:
         message.errors.append(redacted(problem.message))
