@@ -95,7 +95,8 @@ async def test_topic_to_file_and_idle_tasks_wake(mesh: Mesh, tmp_path: Path, tmp
 
 
 async def test_source_resumes_where_it_was(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
-    """Stopped and resumed, a file source sends only what came since: its offset is in Connect's offsets topic."""
+    """Stopped and resumed, or deleted and made anew, a file source sends only what came since: its offset is in Connect's
+    offsets topic."""
     topic = mesh.create_topic(tmp_topic(), partitions=1)
     file, name = tmp_path / "in.txt", f"in-{topic}"
     file.write_text("".join(f"line {number}\n" for number in range(100)))
@@ -118,6 +119,12 @@ async def test_source_resumes_where_it_was(mesh: Mesh, tmp_path: Path, tmp_topic
     await _until_topics(mesh, name, [topic])
     await mesh.delete(name)
     await _until_topics(mesh, name, [])
+    # A deleted connector leaves its offsets: what is made anew under its name goes on from them.
+    with file.open("a") as more:
+        more.write("line 102\n")
+    await mesh.apply(name, _source(file, topic))
+    values = await asyncio.to_thread(mesh.consume_values, topic, 103)
+    assert values == [f"line {number}".encode() for number in range(103)]
 
 
 async def _until_topics(mesh: Mesh, name: str, topics: list[str]) -> None:
