@@ -95,8 +95,8 @@ async def test_topic_to_file_and_idle_tasks_wake(mesh: Mesh, tmp_path: Path, tmp
 
 
 async def test_source_resumes_where_it_was(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
-    """Stopped and resumed, or deleted and made anew, a file source sends only what came since: its offset is in Connect's
-    offsets topic."""
+    """Stopped and resumed, or deleted and made anew, a file source sends only what came since: its offset is in
+    Connect's offsets topic."""
     topic = mesh.create_topic(tmp_topic(), partitions=1)
     file, name = tmp_path / "in.txt", f"in-{topic}"
     file.write_text("".join(f"line {number}\n" for number in range(100)))
