@@ -45,7 +45,9 @@ demo: setup ## The main job: flights from Kafka to Parquet while a worker is kil
 up: setup ## Run the whole mesh in this terminal; Ctrl-C stops it
 	@$(BIN)/herd up $(ARGS)
 
+# Hundreds of processes start in a test run: Python keeps what it compiled, also where the environment forbids it.
 .PHONY: test
+test: export PYTHONDONTWRITEBYTECODE :=
 test: setup ## All tests (real broker, real Spark, real processes)
 	@$(BIN)/python -m herdmesh.devstack.jars connect
 	@$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
