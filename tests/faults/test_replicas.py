@@ -33,9 +33,12 @@ from tests.support.store_process import SHORT_SESSION, first_writer
 
 pytestmark = pytest.mark.kafka
 
-KILLED_S_MAX = 30.0  # the goal is 10: the session's 6 and what the take-over itself needs
-STOPPED_S_MAX = 3.0  # the goal is 1
-_EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "watch_connectors.py"
+KILLED_S_MAX = 10.0  # the session's 6 and what the take-over itself needs
+STOPPED_S_MAX = 1.0
+#: A clean hand-over is measured again when other work on the machine may have held it up.
+_STOPS_MAX = 3
+_ROOT = Path(__file__).parents[2]
+_EXAMPLE = _ROOT / "docs" / "examples" / "watch_connectors.py"
 _WAIT_S = 30.0
 
 
@@ -98,15 +101,21 @@ async def test_take_over_after_kill_and_after_a_clean_stop(stores: Stores) -> No
     print(f"take-over after kill -9: {took_s:.2f} s until a write is acknowledged")
     assert took_s < KILLED_S_MAX
 
-    await first.start(first.address)
-    await first.until_reading()
-    stopped_s = time.monotonic()
-    second.signal(signal.SIGTERM)
-    number = await caller.write()
-    took_s = time.monotonic() - stopped_s
-    print(f"take-over after a clean stop: {took_s:.2f} s until a write is acknowledged")
-    assert took_s < STOPPED_S_MAX
-    assert await first.configs() == {"counter": {"number": str(number)}}
+    gone, writer = first, second
+    stops_s: list[float] = []
+    while not stops_s or (stops_s[-1] >= STOPPED_S_MAX and len(stops_s) < _STOPS_MAX):
+        await gone.start(gone.address)
+        await gone.until_reading()
+        stopped_s = time.monotonic()
+        writer.signal(signal.SIGTERM)
+        await gone.until_writing()  # not only the one that stops may acknowledge
+        number = await caller.write()
+        stops_s.append(time.monotonic() - stopped_s)
+        print(f"take-over after a clean stop: {stops_s[-1]:.2f} s until a write is acknowledged")
+        await writer.ended()
+        gone, writer = writer, gone
+        assert await writer.configs() == {"counter": {"number": str(number)}}
+    assert stops_s[-1] < STOPPED_S_MAX, stops_s
     await caller.channel.close()
 
 
@@ -178,7 +187,10 @@ async def _until_told(printed: asyncio.Queue[dict[str, Any]], told: list[int], n
 
 
 def test_the_readmes_watch_has_ten_lines() -> None:
-    tree = ast.parse(_EXAMPLE.read_text(encoding="utf-8"))
-    (watch,) = (node for node in tree.body if isinstance(node, ast.AsyncFunctionDef))
+    """And it is the very code that is tested above."""
+    text = _EXAMPLE.read_text(encoding="utf-8")
+    (watch,) = (node for node in ast.parse(text).body if isinstance(node, ast.AsyncFunctionDef))
     assert watch.end_lineno is not None
     assert watch.end_lineno - watch.lineno == 10
+    shown = "\n".join(text.splitlines()[watch.lineno - 1 : watch.end_lineno])
+    assert f"```python\n{shown}\n```" in (_ROOT / "README.md").read_text(encoding="utf-8")
