@@ -146,6 +146,23 @@ async def test_a_transaction_spans_the_audit_topic(cluster: Cluster) -> None:
 
 
 @together
+async def test_a_write_may_be_of_the_audit_topic_alone(cluster: Cluster) -> None:
+    store = await writer_of(cluster)
+    first = await store.write(put(b"a", b"1"))
+    audit = NewRecord(
+        b"audit", b"?", cluster.settings.audit_topic, late=lambda revision: b"at %d" % revision.next_offsets
+    )
+    told = await store.write(lambda _: Decision([audit], lambda state, revision: (state.audited, revision)))
+    audited, revision = told
+    assert len(audited) == 1
+    assert revision.includes(first.revision)
+    again = await store.write(put(b"b", b"1"))
+    assert again.revision.includes(revision), "it takes no place in the store's own topic"
+    replica = await cluster.open()
+    assert replica.state == store.state
+
+
+@together
 async def test_a_record_the_state_cannot_apply_is_never_written(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     before, poisoned, after = await asyncio.gather(

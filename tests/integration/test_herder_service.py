@@ -44,6 +44,7 @@ from herdmesh.rpc.errors import (
     RevisionMismatch,
     TopicTrackingDisabled,
     Unavailable,
+    WorkerNotFound,
 )
 from herdmesh.statusstore.__main__ import make_store
 from herdmesh.statusstore.__main__ import serve as serve_status_store
@@ -471,6 +472,33 @@ async def test_what_one_herder_was_asked_another_knows_again(mesh: Mesh) -> None
         await until(mesh, all_running("a", 2))
         assert sum((one.starts + two.starts).values()) == before
         assert not two.draining
+
+
+async def test_a_drain_is_known_again_when_its_worker_left_and_another_herder_leads(mesh: Mesh) -> None:
+    second = free_address()
+    drain = admin_pb.DrainWorkerRequest(worker_id="w2:1", request_id="drain")
+    async with mesh.worker("w1") as stays:
+        async with mesh.worker("w2") as leaves, mesh.client() as client:
+            await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
+            await until(mesh, all_running("a", 2))
+            await retrying(lambda: client.DrainWorker(drain), WAIT_S)
+            async with asyncio.timeout(WAIT_S):
+                await leaves.leave()
+            await leaves.end_lease()
+        await mesh.start_herder(second)
+        stays.follow(second)
+        first, mesh.herder = mesh.herder, second
+        await mesh.stop_herder(first)
+        await until(mesh, all_running("a", 2))
+        async with mesh.client() as client:
+            told = await retrying(lambda: client.DrainWorker(drain), WAIT_S)
+            assert told.worker.state == connector_pb2.WORKER_STATE_DRAINED
+            assert told.worker.reason == "drained, and gone; it holds nothing any more"
+            assert [one.worker_id for one in (await client.ListWorkers(admin_pb.ListWorkersRequest())).workers] == [
+                "w1:1"
+            ]
+            with pytest.raises(WorkerNotFound):
+                await client.DrainWorker(admin_pb.DrainWorkerRequest(worker_id="w2:1", request_id="another"))
 
 
 async def test_topics_are_listed_and_reset(mesh: Mesh) -> None:

@@ -89,6 +89,11 @@ class SessionWorker:
         self._outbox.put_nowait(pb.SessionRequest(leaving=pb.WorkerLeaving()))
         await self.released.wait()
 
+    async def end_lease(self) -> None:
+        """The last heartbeat of a clean stop."""
+        await self.kill()
+        await self._statuses.Heartbeat(status_write_pb.HeartbeatRequest(worker=self.identity, leaving=True))
+
     async def _dial(self) -> None:
         while not self.released.is_set():
             search = self._search
