@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,11 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.connector import Config, SourceTaskContext
+from herdmesh.connect.connector import Config, SinkBatch, SourceTaskContext, TaskContext
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.worker.connectors.file_stream import (
     FileStreamSink,
+    FileStreamSinkTask,
     FileStreamSource,
     FileStreamSourceTask,
     lines_of,
@@ -151,3 +153,20 @@ def test_a_sink_file_must_be_writable(tmp_path: Path) -> None:
     for bad in (tmp_path, tmp_path / "no" / "file.txt"):
         (problem,) = connector.validate({"file": str(bad)})
         assert problem.field == "file"
+
+
+def test_a_sink_writes_to_a_pipe_also_when_it_is_flushed_before_the_first_record(tmp_path: Path) -> None:
+    """What is no file cannot be made durable: the system answers EINVAL, and a commit would fail the task."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    task = FileStreamSinkTask()
+    try:
+        task.start({"file": str(path)}, TaskContext("c", 0, 1, "connect-c", "run"))
+        task.flush()
+        task.put(SinkBatch("t", 0, 0, 1, ["a", "b"], [None, None], [0, 1], [None, None]))
+        task.flush()
+        assert os.read(reader, 100) == b"a\nb\n"
+    finally:
+        task.stop()
+        os.close(reader)

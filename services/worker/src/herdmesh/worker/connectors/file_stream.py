@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -282,6 +283,8 @@ class FileStreamSinkTask(SinkTask):
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115 - lasts as long as the task
         except OSError as error:
             raise ConfigError(f"the file {path} cannot be written: {error.strerror}", field="file") from error
+        #: A pipe or a terminal has nothing to make durable, and answers EINVAL when it is asked to.
+        self._is_on_disk = stat.S_ISREG(os.fstat(self._file.fileno()).st_mode)
 
     def put(self, batch: SinkBatch) -> None:
         schema = batch.value_schema
@@ -291,7 +294,8 @@ class FileStreamSinkTask(SinkTask):
             _write_all(self._file, lines_of(batch.values))
 
     def flush(self) -> None:
-        os.fsync(self._file.fileno())
+        if self._is_on_disk:
+            os.fsync(self._file.fileno())
 
     def stop(self) -> None:
         file = getattr(self, "_file", None)
