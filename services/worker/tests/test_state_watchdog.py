@@ -19,12 +19,12 @@ MOVED_MS = 1_790_000_000_000
 STALLED_S, END_S = 30.0, 100.0
 
 
-def running(conditions: tuple[Condition, ...] = ()) -> tuple[WorkerState, str]:
+def running(conditions: tuple[Condition, ...] = (), end_s: float = END_S) -> tuple[WorkerState, str]:
     """A task that is RUNNING, heard at 0.0; its run."""
     state = WorkerState("life", Limits(TaskLimits(stalled_ms=int(STALLED_S * 1000))))
     state.handle(events.SessionOpened(1, frozenset()), 0.0)
     run_id = only(instructions.SubmitRun, state.handle(replace(start(), conditions=conditions), 0.0)).run_id
-    state.handle(events.RunHello(run_id, 42, int(END_S * 1000)), 0.0)
+    state.handle(events.RunHello(run_id, 42, int(end_s * 1000)), 0.0)
     state.handle(events.RunProgress(run_id, MOVED), 0.0)
     return state, run_id
 
@@ -108,6 +108,28 @@ def test_a_worker_that_stood_still_itself_hears_first_and_ends_nothing() -> None
     assert state.handle(events.Tick(), 900.0 + CONFIRM_S) == []
 
 
+def test_one_that_was_heard_late_is_shown_before_it_is_ended() -> None:
+    state, run_id = running()
+    assert conditions(pulse(state, run_id, 100, 102.0)) == ["STALLED"]
+    assert only(instructions.CancelRun, pulse(state, run_id, 102, 104.0))
+
+
+def test_one_that_was_not_heard_at_all_is_shown_before_it_is_ended() -> None:
+    """The worker comes to its first look when the run's time is over already."""
+    state, run_id = running()
+    assert state.handle(events.Tick(), 500.0) == []
+    assert conditions(state.handle(events.Tick(), 500.0 + CONFIRM_S)) == ["STALLED"]
+    assert state.handle(events.Tick(), 500.0 + CONFIRM_S) == [], "looked at anew"
+    assert state.next_deadline() == 500.0 + 2 * CONFIRM_S
+    assert only(instructions.CancelRun, state.handle(events.Tick(), 500.0 + 2 * CONFIRM_S))
+
+
+@pytest.mark.parametrize("end_s", [STALLED_S, STALLED_S - 1])
+def test_one_whose_time_is_over_before_it_would_be_shown_is_ended_at_once(end_s: float) -> None:
+    state, run_id = running(end_s=end_s)
+    assert only(instructions.CancelRun, pulse(state, run_id, end_s, end_s))
+
+
 def test_one_that_was_told_to_stop_has_no_longer_than_that() -> None:
     state, run_id = running()
     pulse(state, run_id, 30, 32.0)
@@ -147,6 +169,7 @@ def test_a_task_that_never_became_running_has_no_condition_and_is_ended_all_the_
 
 def test_a_task_given_up_while_it_stood_still_is_given_up() -> None:
     state, run_id = running()
+    pulse(state, run_id, 30, 32.0)
     pulse(state, run_id, 100, 102.0)
     state.handle(events.StopUnit(1, TASK, assignment(), "moved"), 103.0)
     assert none_of(instructions.CancelRun, state.handle(events.Tick(), 110.0)), "it is being killed"
@@ -154,19 +177,32 @@ def test_a_task_given_up_while_it_stood_still_is_given_up() -> None:
     assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
 
 
-@given(st.lists(st.tuples(st.floats(0, 20), st.booleans()), max_size=40))
-def test_no_run_that_was_heard_to_move_within_the_bound_is_touched(steps: list[tuple[float, bool]]) -> None:
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 240), st.booleans(), st.sampled_from(("moves", "silent", "nothing"))), max_size=40
+    )
+)
+def test_no_run_is_touched_that_was_heard_to_move_within_the_bound_and_none_ended_unshown(
+    steps: list[tuple[int, bool, str]],
+) -> None:
     state, run_id = running()
     now = moved = 0.0
-    for wait_s, moves in steps:
-        now += wait_s
-        out = state.handle(events.Tick(), now)
-        if any(isinstance(one, instructions.CancelRun) for one in out):
-            assert now - moved >= END_S
-            return
-        if any(one.conditions for one in out if isinstance(one, instructions.WriteStatus)):
-            assert now - moved >= STALLED_S
-        if moves:
-            moved = now
-            out = pulse(state, run_id, 0, now)
-            assert not any(one.conditions for one in out if isinstance(one, instructions.WriteStatus))
+    shown = False
+    for quarters, ticks, heard in steps:
+        now += quarters / 4
+        for comes in ("tick", heard):
+            if comes == "tick":
+                out = state.handle(events.Tick(), now) if ticks else []
+            elif comes == "nothing":
+                continue
+            else:
+                moved = now if comes == "moves" else moved
+                out = pulse(state, run_id, now - moved, now)
+            for one in out:
+                if isinstance(one, instructions.CancelRun):
+                    assert now - moved >= END_S
+                    assert shown
+                    return
+                if isinstance(one, instructions.WriteStatus):
+                    shown = bool(one.conditions)
+                    assert not shown or now - moved >= STALLED_S

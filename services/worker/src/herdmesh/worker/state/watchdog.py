@@ -7,7 +7,10 @@ A run says how long its loop has been silent (`RunPulse`), and that is believed.
 as well: a loop can hang with the interpreter's lock, and then nothing of that process speaks. But a worker that itself
 stood still hears its runs late, so it acts on what it did not hear only at a second look, `CONFIRM_S` after the first.
 
-Invariant: nothing is done about a run that was heard to move less than the bound ago.
+Invariants: nothing is done about a run that was heard to move less than the bound ago; a run that may stand still for
+longer than what is shown (`end_ms` above `stalled_ms`) is never ended before it was found STALLED, however late it was
+heard: what is silent for too long at the first look is STALLED then, and over at the next. So a task that was RUNNING
+is said to stand still before it is FAILED for it. One that never became RUNNING (its start hangs) has no such status.
 """
 
 from __future__ import annotations
@@ -79,7 +82,8 @@ class Silence:
         return self._verdict(self._silent_s + now - self.heard, stalled_s)
 
     def _verdict(self, silent_s: float, stalled_s: float) -> Verdict:
-        if silent_s >= self.end_ms / 1000:
+        end_s = self.end_ms / 1000
+        if silent_s >= end_s and (self.stalled or end_s <= stalled_s):
             return Verdict.OVER
         was, self.stalled = self.stalled, silent_s >= stalled_s
         if was == self.stalled:
