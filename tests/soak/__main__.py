@@ -78,6 +78,10 @@ PARTS = {
             "services/status-store/tests",
         ),
     ),
+    "herder": Part(
+        "1,000 connectors of four tasks on 20 workers over real gRPC; 3,000 plans compared with what then happened",
+        ("tests/integration/test_scale.py", "services/herder/tests/test_plans.py"),
+    ),
     "data": Part(
         "tasks under load while every process in turn is killed or frozen, ten times over",
         ("tests/faults/test_kills.py", "tests/faults/test_failpoints.py"),
