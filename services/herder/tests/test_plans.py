@@ -247,6 +247,23 @@ def test_notes_about_a_new_name_and_the_restart_policy(world: World) -> None:
     assert any(note.startswith("Restart policy: off") for note in notes)
 
 
+def test_the_restart_policy_that_is_planned_is_the_one_in_force(world: World) -> None:
+    own = {"herdmesh.restart.attempts.max": "3", "herdmesh.restart.backoff.ms": "7000"}
+    planned = check(world, "a", sink(1, **own))
+    (note,) = [note for note in planned.notes if note.startswith("Restart policy")]
+    task = UnitId("a", 0)
+    holder = next(one for one in world.workers.values() if task in one.held)
+    world.fail(holder, task, Failure("it broke", error_class=ErrorClass.RETRIABLE))
+    view = world.herder.connector("a")
+    assert view is not None
+    restart = view.tasks[0].status.auto_restart
+    assert restart is not None
+    assert restart.next_ms is not None
+    assert f"at most {restart.attempts_max} restarts of a task" in note
+    assert "after 7000 to " in note
+    assert 0.8 * 7_000 <= restart.next_ms - world.now <= 7_000, "less what chance takes off"
+
+
 # --- when workers go
 
 
