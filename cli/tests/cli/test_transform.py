@@ -58,6 +58,13 @@ def test_a_record_that_fails_is_told_with_its_line_and_the_rest_goes_on(tmp_path
     assert summary == "4 read, 2 written, 1 left out by the chain, 1 failed"
 
 
+def test_a_key_that_is_not_there_is_read_by_its_converter_too(tmp_path: Path) -> None:
+    """As a sink task does: what is read of null has the schema of a string."""
+    config = {**_JSON, "key.converter": "String"}
+    [record] = lines(herd(tmp_path, b'{"value": 1}\n', "--typed", config=config))
+    assert (record["key"], record["keySchema"]) == (None, {"type": "string", "optional": True})
+
+
 def test_tolerance_and_fail_fast(tmp_path: Path) -> None:
     tolerated = herd(tmp_path, _GOOD + _BAD + _GOOD, "--tolerance", "all")
     assert (tolerated.exit_code, len(lines(tolerated))) == (0, 2)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from herdmesh.connect.data import Batch, Struct
+from herdmesh.connect.data import Batch, Int16, Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import utf8_text
-from herdmesh.connect.program import Loop, Step
+from herdmesh.connect.program import Loop, Single, Step
 from herdmesh.connect.schemas import BOOLEAN, INT32, INT64, STRING, Schema, SchemaBuilder
 from herdmesh.connect.transforms import make_transformation
 from herdmesh.connect.transforms.base import Shape
@@ -52,6 +52,30 @@ def test_a_value_of_another_type_is_not_put_under_a_schema_by_renaming() -> None
     )
     longs = struct_of(a=INT64, b=INT64.replace(optional=True), c=BOOLEAN)
     assert replaced(config, Struct(longs, [7, 1, True]), longs) == [7, True]
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "message"),
+    [
+        ("Cast", {"spec": "empty:float64,a.b:int32"}, "Value (dotted) was out of range for requested data type"),
+        (
+            "MaskField",
+            {"fields": "str,i16,bb", "replacement": "x"},
+            "Cannot mask value of type class java.nio.HeapByteBuffer with custom replacement.",
+        ),
+    ],
+)
+def test_of_two_fields_that_fail_the_first_of_a_hash_map_is_told(
+    name: str, config: dict[str, str], message: str
+) -> None:
+    value = {"str": "s", "i16": Int16(16), "bb": memoryview(b"ab"), "a.b": "dotted", "empty": {}}
+    made = make_transformation("type", f"org.apache.kafka.connect.transforms.{name}$Value")
+    made.configure(config)
+    with pytest.raises(DataError) as failed:
+        Single(Step("r", made), Shape(None, None, source=False)).run(
+            (None, value, "t", []), Batch("t", 0, [], [value]), 0
+        )
+    assert str(failed.value) == message
 
 
 def struct_of(**fields: Schema) -> Schema:

@@ -150,9 +150,10 @@ class Runner:
         for (source, topic, partition, key, value), group in groupby(given, _shape):
             members = list(group)
             records = [one.record for one in members]
+            keyed = not source or key is not None or any(one.key is not None for one in records)
             batch = Batch(
                 cast("str", topic), partition,
-                [one.key for one in records] if any(one.key is not None for one in records) or key else (),
+                [one.key for one in records] if keyed else (),
                 [one.value for one in records],
                 () if source else [cast("int", one.offset) for one in records],
                 [one.timestamp_ms for one in records], key, value,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from herdmesh.connect.javavalues import hash_map_order
 from herdmesh.connect.schemas import FLOAT64, INT64, STRING, Schema, SchemaBuilder
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
@@ -46,7 +47,8 @@ class Cast(PartTransformation):
             code.write(self.part, _schemaless(code, code.read(self.part), self._whole))
             return
         with self.map_only(code) as name:
-            for field, kind in self._fields.items():
+            for field in hash_map_order(self._fields):  # of several faults the first in Java's order is told
+                kind = self._fields[field]
                 code.line(f"{name}[{field!r}] = {_schemaless(code, f'{name}.get({field!r})', kind)}")
 
     def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:

@@ -13,7 +13,7 @@ from typing import Any
 from herdmesh.connect.data import BigInteger, Float32, Float64, Int8, Int16, Int32, Int64, JavaDate
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javareading import float32, narrow, read_big_integer, read_decimal
-from herdmesh.connect.javavalues import java_class, type_of
+from herdmesh.connect.javavalues import hash_map_order, java_class, type_of
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
@@ -69,7 +69,9 @@ class MaskField(PartTransformation):
         # A missing field comes out as null, as in Connect.
         mask, masks = code.bind(self._mask), code.bind(self._masks)
         with self.map_only(code) as name:
-            for field in self._fields:
+            for field in hash_map_order(
+                dict.fromkeys(self._fields)
+            ):  # of several faults the first in Java's order is told
                 code.line(f"old = {name}.get({field!r})")
                 code.line(f"{name}[{field!r}] = {masks}[type(old)] if type(old) in {masks} else {mask}(old)")
 
