@@ -129,10 +129,22 @@ async def test_a_new_value_reaches_the_task_that_was_given_the_old_one_and_no_ot
     assert [(one["id"], one["password"]) for one in written] == list(enumerate(expected))
     assert len((tmp_path / "other.txt").read_text().splitlines()) == 6
     assert mesh.board.connectors[other]["tasks"][0]["progress"]["run_count"] == 1
+    await _heals_once_the_file_is_back(mesh, concerned, secrets)
     logs = "".join(one.read_text() for one in _logs(mesh))
     told = [json.loads(line) for line in logs.splitlines() if "values_changed" in line]
     assert {one["unit"] for one in told} == {f"[{concerned}|worker]", f"[{concerned}|task-0]"}
     assert PASSWORD not in logs
+
+
+async def _heals_once_the_file_is_back(mesh: Mesh, name: str, secrets: Path) -> None:
+    """A start that meets no file FAILED for a reason that no restart policy tries again; nobody asks for another."""
+    away = secrets.rename(secrets.with_name("away"))
+    request = lifecycle.RestartTaskRequest(name=name, task=0)
+    await mesh.client.call(lambda stub: stub.RestartTask, request)
+    shown = await mesh.until(name, lambda one: one["tasks"][0]["state"] == "FAILED", "FAILED for want of the file")
+    assert "cannot be resolved" in shown["tasks"][0]["error"]
+    away.rename(secrets)
+    await mesh.until_running(name, 1)
 
 
 async def _answers(mesh: Mesh, name: str, config: dict[str, str]) -> AsyncIterator[tuple[str, Message]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from herdmesh.connect import redaction
 from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.config_providers.resolver import ConfigProviders
+from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.worker.connectors.file_stream import FileStreamSource
 from herdmesh.worker.effects.reloads import Reloads, Values
@@ -101,4 +103,28 @@ async def test_what_was_looked_up_is_told_without_the_values() -> None:
     assert await told.get() == events.ValuesUnknown(TASK, "r")
     reloads.check(instructions.CheckValues(UnitId("d", 0), "r"))
     assert await told.get() == events.ValuesUnknown(UnitId("d", 0), "r"), "no run of it is remembered"
+    await reloads.close()
+
+
+async def test_what_could_not_be_looked_up_is_told_as_changed_once_it_can(tmp_path: Path) -> None:
+    properties = "config.providers=file,config.providers.file.class=File,config.providers.file.param.ttl.ms=2000"
+    specs = RunSpecs(WorkerSettings(worker_properties=properties), PluginRegistry([describe(FileStreamSource)]))  # pyright: ignore[reportArgumentType] - as text
+    config: dict[str, str | None] = {**CONNECTOR, "password.one": f"${{file:{tmp_path}/s:pw}}"}
+    config = {key: value for key, value in config.items() if not str(value).startswith("${v")}
+    spec = TaskSpec(config, {}, 1)
+    with pytest.raises(ConfigError, match="Could not read properties"):
+        specs.run_spec(TASK, spec, "r", has_committed=False)
+    given = specs.values(TASK)
+    assert given is not None
+    assert given.ttl_ms == 2_000
+    told: asyncio.Queue[events.Event] = asyncio.Queue()
+    reloads = Reloads(specs.values, specs.values_now, told.put)
+    reloads.check(instructions.CheckValues(TASK, "r"))
+    assert await told.get() == events.ValuesUnknown(TASK, "r")
+    with pytest.raises(ConfigError):
+        specs.without_class(TASK, spec)
+    (tmp_path / "s").write_text("pw=there-at-last\n")
+    reloads.check(instructions.CheckValues(TASK, "r"))
+    assert await told.get() == events.ValuesChecked(TASK, "r", changed=True, ttl_ms=2_000)
+    assert specs.without_class(TASK, spec).connector_config["password.one"] == "there-at-last"
     await reloads.close()

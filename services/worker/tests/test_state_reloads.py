@@ -130,6 +130,52 @@ def test_a_task_that_fails_while_it_is_stopped_for_new_values_is_failed() -> Non
     assert only(instructions.SendReport, state.handle(events.RunEnded(run_id), 5.3)).state is RunState.FAILED
 
 
+def failed(state: WorkerState, run_id: str, now: float) -> None:
+    state.handle(events.RunFailed(run_id, Failure("the login is refused", error_class=ErrorClass.BAD_CONFIG)), now)
+    assert only(instructions.SendReport, state.handle(events.RunEnded(run_id), now)).state is RunState.FAILED
+
+
+def test_a_failed_task_is_given_up_for_a_new_start_once_its_values_are_others() -> None:
+    state = machine()
+    run_id = running(state, 0, 5_000)
+    failed(state, run_id, 1.0)
+    assert state.handle(events.Tick(), 5.0) == [instructions.CheckValues(UnitId("c", 0), run_id)]
+    assert state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=False, ttl_ms=1_000), 5.1) == []
+    assert state.handle(events.Tick(), 6.1) == [instructions.CheckValues(UnitId("c", 0), run_id)]
+    out = state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=1_000), 6.2)
+    report = only(instructions.SendReport, out)
+    assert (report.state, report.assignment) == (RunState.UNASSIGNED, ASSIGNED)
+    assert not any(isinstance(one, instructions.WriteStatus) for one in out), "what it failed on stays readable"
+    again = events.StartUnit(1, UnitId("c", 0), Assignment(1, 2), TargetState.STARTED, TaskSpec(CONFIG, {}, 2))
+    assert only(instructions.SubmitRun, state.handle(again, 6.3)).run_id != run_id
+
+
+def test_a_run_that_could_not_be_made_for_want_of_a_value_is_looked_at_again() -> None:
+    state = machine()
+    start = events.StartUnit(1, UnitId("c", 0), ASSIGNED, TargetState.STARTED, TaskSpec(CONFIG, {}, 1))
+    run_id = only(instructions.SubmitRun, state.handle(start, 0.0)).run_id
+    state.handle(events.ValuesResolved(UnitId("c", 0), run_id, 2_000), 0.1)
+    failed(state, run_id, 0.2)
+    assert only(instructions.CheckValues, state.handle(events.Tick(), 2.1)).made_by == run_id
+    assert state.handle(events.ValuesUnknown(UnitId("c", 0), run_id), 2.2) == []
+    state.handle(events.Tick(), 4.2)
+    out = state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=2_000), 4.3)
+    assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
+
+
+def test_a_failed_task_that_is_paused_waits_until_it_is_resumed() -> None:
+    state = machine()
+    run_id = running(state, 0, 1_000)
+    failed(state, run_id, 0.5)
+    state.handle(events.SetUnitTargetState(1, UnitId("c", 0), TargetState.PAUSED), 0.6)
+    state.handle(events.Tick(), 1.0)
+    assert state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=1_000), 1.1) == []
+    state.handle(events.SetUnitTargetState(1, UnitId("c", 0), TargetState.STARTED), 1.2)
+    assert only(instructions.CheckValues, state.handle(events.Tick(), 2.1)).made_by == run_id
+    out = state.handle(events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=1_000), 2.2)
+    assert only(instructions.SendReport, out).state is RunState.UNASSIGNED
+
+
 def test_a_connector_is_stopped_started_and_asked_for_task_configs_which_are_offered() -> None:
     state = machine()
     op_id = started(state, 2_000)

@@ -101,6 +101,14 @@ class ConfigProviders:
         keep_secret(found.secrets)
         return found
 
+    def unresolved(self, config: RawConfig) -> Resolved:
+        """The config as it is written, for one that could not be resolved. It is good for as long as the providers that
+        it names are configured to be: one that says so itself was not heard."""
+        raw: Properties = {key: None if value is None else str(value) for key, value in config.items()}
+        named = {reference.provider for value in raw.values() for reference in _references(value)}
+        ttls = (ttl_ms for provider, ttl_ms in self._ttls_ms.items() if provider in named)
+        return Resolved(raw, raw, ttl_ms=min(ttls, default=None))
+
     def _found(self, config: RawConfig) -> Resolved:
         raw: Properties = {key: None if value is None else str(value) for key, value in config.items()}
         wanted: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)

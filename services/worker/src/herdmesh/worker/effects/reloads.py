@@ -38,6 +38,8 @@ class Values:
 
     configs: tuple[Resolved, ...]
     """A connector's own, or a task's: its connector's and its own."""
+    complete: bool = True
+    """False = not all could be looked up, nobody was given any, and `configs` are as they are written."""
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -52,7 +54,9 @@ class Values:
         return min((one.ttl_ms for one in self.configs if one.ttl_ms is not None), default=None)
 
     def differ(self, now: Values) -> bool:
-        """True when the unit would be given something else now."""
+        """True when the unit would be given something else now, or anything at all."""
+        if not self.complete:
+            return True
         *of_connector, own = (one.config for one in self.configs)
         *of_connector_now, own_now = (one.config for one in now.configs)
         return own != own_now or [*map(_of_runs, of_connector)] != [*map(_of_runs, of_connector_now)]

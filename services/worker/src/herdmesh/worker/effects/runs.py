@@ -115,10 +115,12 @@ class Runs:
         run_id, unit = instruction.run_id, instruction.unit
         error: str | None = None
         try:
-            spec = await in_thread(f"spec of {run_id}", lambda: self._prepare(instruction))
-            values = self._specs.values(unit)
-            if values is not None and values.ttl_ms is not None:
-                await self._emit(events.ValuesResolved(unit, run_id, values.ttl_ms))
+            try:
+                spec = await in_thread(f"spec of {run_id}", lambda: self._prepare(instruction))
+            finally:  # what could not be looked up is looked up again as well
+                values = self._specs.values(unit)
+                if values is not None and values.ttl_ms is not None:
+                    await self._emit(events.ValuesResolved(unit, run_id, values.ttl_ms))
             await self._processes.execute(line, RunOrder(spec, self._log_levels(), self._specs.stalled_ms))
         except RunLost as lost:
             error = str(lost)

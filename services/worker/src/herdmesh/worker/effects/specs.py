@@ -106,11 +106,12 @@ class RunSpecs:
 
     def run_spec(self, unit: UnitId, spec: TaskSpec, run_id: str, has_committed: bool) -> RunSpec:
         """Everything a run needs. Raises ConfigError, and whatever the author's `task_class` raises."""
-        known = _Known(spec, self._resolved(spec))
-        self._known[unit] = known
-        self._known.move_to_end(unit)
-        if len(self._known) > _KNOWN_MAX:
-            self._known.popitem(last=False)
+        try:
+            known = _Known(spec, self._resolved(spec))
+        except ConfigError:
+            self._remember(unit, _Known(spec, self._written(spec)))
+            raise
+        self._remember(unit, known)
         connector = self.plugin(known.resolved.connector_config).load()
         task_class = connector.task_class()
         bare = self.without_class(unit, spec)
@@ -169,7 +170,7 @@ class RunSpecs:
         return self._settings.stalled_ms
 
     def values(self, unit: UnitId) -> Values | None:
-        """What the unit's last run was given; None = no run of it is remembered."""
+        """What the unit's last run was given, or could not be; None = no run of it is remembered."""
         known = self._known.get(unit)
         return None if known is None else known.values
 
@@ -180,7 +181,18 @@ class RunSpecs:
     def _last(self, unit: UnitId, spec: TaskSpec) -> _Known:
         """As the unit's last run knew these configs, else resolved now."""
         known = self._known.get(unit)
-        return known if known is not None and known.spec == spec else _Known(spec, self._resolved(spec))
+        if known is not None and known.spec == spec and known.values.complete:
+            return known
+        return _Known(spec, self._resolved(spec))
+
+    def _remember(self, unit: UnitId, known: _Known) -> None:
+        self._known[unit] = known
+        self._known.move_to_end(unit)
+        if len(self._known) > _KNOWN_MAX:
+            self._known.popitem(last=False)
+
+    def _written(self, spec: TaskSpec) -> Values:
+        return Values(tuple(map(self.providers.unresolved, (spec.connector_config, spec.task_config))), complete=False)
 
     def _resolved(self, spec: TaskSpec) -> Values:
         """Asks providers. Raises ConfigError."""

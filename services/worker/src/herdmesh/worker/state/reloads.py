@@ -1,7 +1,7 @@
 """When values that references were resolved to are to be looked up again (KIP-297's ttl, reference configs 8.3).
 
-Owns the times, one for each unit that runs with values of limited life. Looks nothing up, and restarts nothing
-(`tasks`, `connectors`).
+Owns the times, one for each unit that runs with values of limited life, or FAILED with them. Looks nothing up, and
+restarts nothing (`tasks`, `connectors`).
 
 Invariant: a unit has at most one look-up under way, and none more often than once a second, whatever ttl its provider
 gives; what a run or an instance that is gone was made with is never looked up.

@@ -109,11 +109,11 @@ class Tasks:
         return self._tasks.get(unit)
 
     def has_values_of(self, unit: UnitId, run_id: str) -> bool:
-        """True while the task runs, or is idle, with what that run was given."""
+        """True while the task runs or is idle with what that run was given, or FAILED with it."""
         task = self._tasks.get(unit)
         if task is None or task.values_of != run_id:
             return False
-        return task.run is not None or task.phase is Phase.IDLE
+        return task.run is not None or task.phase in (Phase.IDLE, Phase.FAILED)
 
     def start_count(self, unit: UnitId) -> int:
         """How often the worker was told to start it, also before it was last given up."""
@@ -283,10 +283,15 @@ class Tasks:
         return [instructions.UnwatchTask(unit), *self._to_queued(task, now)]
 
     def reload(self, unit: UnitId, run_id: str, now: float) -> list[Instruction]:
-        """Values that the run was given have changed: the task goes on in a run that gets the new ones."""
+        """Values that the run was given have changed, or could not be given: the task goes on in a run that gets them.
+
+        One that is FAILED is given up, for the leader to start it anew: it counts failures by assignment."""
         if not self.has_values_of(unit, run_id):
             return []
         task = self._tasks[unit]
+        if task.phase is Phase.FAILED:
+            started = task.target is TargetState.STARTED
+            return self._give_up(task, "values that its config refers to have changed", now) if started else []
         if task.run is None:
             return [instructions.UnwatchTask(unit), *self._to_queued(task, now)]
         if task.run.outcome is not None:
