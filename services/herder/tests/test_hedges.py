@@ -8,7 +8,7 @@ from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state import questions as qu
 from herdmesh.herder.state.hedges import HEDGE_MS, WORKERS_MAX
-from herdmesh.herder.state.model import TargetState
+from herdmesh.herder.state.model import OffsetEntry, TargetState, UnitId
 from herdmesh.herder.state.requests import (
     CreateConnector,
     GetPlugin,
@@ -16,6 +16,7 @@ from herdmesh.herder.state.requests import (
     Planned,
     PluginDescribed,
     Request,
+    UpdateConnector,
     ValidateConfig,
     Validated,
     Written,
@@ -121,6 +122,28 @@ def test_a_worker_that_goes_while_another_is_asked_too_is_not_replaced_by_a_thir
     world.kill("w2")
     world.advance(300)
     assert isinstance(world.answers[number], Validated)
+
+
+@pytest.mark.parametrize("silent_ms", [0, 2_500])
+def test_a_worker_that_is_silent_is_asked_only_when_all_are(world: Asking, silent_ms: int) -> None:
+    world.workers["w1"].frozen = True
+    world.advance(silent_ms)
+    number = world.call(CreateConnector("a", sink(1), None, (OffsetEntry("{}", "{}"),)))
+    world.advance(400)
+    assert (number in world.answers) is bool(silent_ms)
+    assert {worker for worker, _ in world.asked} == ({"w2"} if silent_ms else {"w1"})
+
+
+def test_an_old_set_is_fenced_by_a_worker_that_is_heard(world: Asking) -> None:
+    world.ask(CreateConnector("a", sink(3)))
+    first = world.worker("v1", (SINK,))  # the first by id, and it holds nothing
+    holder = next(one for one in world.workers.values() if one.held and UnitId("a") not in one.held)
+    holder.frozen = True
+    world.ask(UpdateConnector("a", sink(2)))
+    world.advance(3_000)
+    first.frozen = True
+    world.advance(3_500)  # the holder counts as lost, and was not heard to stop
+    assert [worker for worker, kind in world.asked if kind == "FenceTasks"] == ["w1"]
 
 
 def test_what_changes_something_is_asked_once(world: Asking) -> None:

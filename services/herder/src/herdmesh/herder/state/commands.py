@@ -8,6 +8,9 @@ taken once, and only over the session it was asked on.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Final
+
 from herdmesh.herder.state.configs import plugins_text
 from herdmesh.herder.state.events import CommandReplied
 from herdmesh.herder.state.instructions import Ask
@@ -24,11 +27,14 @@ from herdmesh.herder.state.questions import (
 from herdmesh.herder.state.records import Call, Command, Member
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, NoWorker
 
+#: A worker beats every second. One that was not heard for so long is asked only when there is no other.
+SILENT_MS: Final = 2_000
+
 
 def ask_able(
     mesh: Mesh, call: Call, question: ValidateOnWorker | PlanTaskConfigs | AlterOffsets | AskDeadLetters | AskReplay
 ) -> None:
-    """Ask a worker that has the class of the question's config; the least loaded, by id where equal.
+    """Ask a worker that has the class of the question's config (`preferred`).
 
     Raises NoWorker, or InvalidConfig when no worker has the class.
     """
@@ -87,9 +93,14 @@ def _send(mesh: Mesh, member: Member, question: Question, call: int | None = Non
     return command_id
 
 
-def least_loaded(member: Member) -> tuple[int, str]:
-    """Sorts workers: who holds least first, by id where equal."""
-    return len(member.load), member.worker_id
+def preferred(mesh: Mesh, able: Collection[Member]) -> Member:
+    """Whom to ask of those that are able: who is not silent, then who holds least, by id where equal."""
+    return min(able, key=lambda member: (is_silent(mesh, member), len(member.load), member.worker_id))
+
+
+def is_silent(mesh: Mesh, member: Member) -> bool:
+    """True when it may have stopped: what it is asked now may wait until it counts as lost, or be done much later."""
+    return mesh.now - member.heard_ms >= SILENT_MS
 
 
 def able(mesh: Mesh, config: Properties) -> list[Member]:
@@ -121,7 +132,7 @@ def _best(mesh: Mesh, config: Properties) -> Member:
             f"{class_name}; {plugins_text(mesh)}"
         )
         raise InvalidConfig([FieldViolation(CLASS_KEY, text)])
-    return min(found, key=least_loaded)
+    return preferred(mesh, found)
 
 
 def _text(config: Properties, key: str) -> str:

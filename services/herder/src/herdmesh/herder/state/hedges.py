@@ -4,7 +4,7 @@ Owns when a question is asked of one more worker, and of how many at most. A wor
 plugin's code, counts as lost much later or never; what others can answer as well is not to wait for it.
 
 Only questions that change nothing and that every worker with the plugin answers alike are asked twice. The first answer
-counts, whatever it says (`calls.answered` forgets the others).
+counts, whatever it says (`calls.answered` forgets the others). Why FenceTasks and AlterOffsets are not: docs/adr/0008.
 
 Invariant: a question is under way to `WORKERS_MAX` workers at most, each asked once.
 """
@@ -41,7 +41,7 @@ def _ask_another(mesh: Mesh, call: Call, asked: list[Command]) -> None:
     already = {command.worker_id for command in asked}
     others = [member for member in _able(mesh, question) if member.worker_id not in already]
     if others:
-        commands.ask(mesh, call, min(others, key=commands.least_loaded), question)
+        commands.ask(mesh, call, commands.preferred(mesh, others), question)
 
 
 def _able(mesh: Mesh, question: Question) -> list[Member]:

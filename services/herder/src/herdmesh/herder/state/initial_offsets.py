@@ -52,7 +52,7 @@ def hold(mesh: Mesh, call: Call) -> bool:
         members = [member for member in mesh.members.values() if member.session is not None]
         if not members:
             raise NoWorker("no worker is connected that could fence the tasks of an earlier connector; try again")
-        member = min(members, key=lambda item: (len(item.load), item.worker_id))
+        member = commands.preferred(mesh, members)
         commands.ask(mesh, call, member, FenceTasks(call.name, max(connector.unfenced) + 1))
     else:
         _write(mesh, call, request)

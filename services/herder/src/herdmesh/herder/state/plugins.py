@@ -27,7 +27,7 @@ def ask(mesh: Mesh, call: Call, request: GetPlugin) -> None:
     if not found:
         raise PluginNotFound(class_name, sorted({plugin.class_name for plugin in known_plugins(mesh)}))
     call.stage = Stage.DESCRIBING
-    commands.ask(mesh, call, min(found, key=commands.least_loaded), DescribePlugin(class_name))
+    commands.ask(mesh, call, commands.preferred(mesh, found), DescribePlugin(class_name))
 
 
 def able(mesh: Mesh, class_name: str) -> list[Member]:

@@ -228,8 +228,9 @@ def _overlaps(running: Collection[int | None], count: int) -> bool:
 
 
 def _fence(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> None:
-    def preference(member: Member) -> tuple[bool, bool, str]:
-        return (entry.class_name not in member.connectors, member.draining, member.worker_id)
+    def preference(member: Member) -> tuple[bool, bool, bool, str]:
+        silent, has_class = commands.is_silent(mesh, member), entry.class_name in member.connectors
+        return (silent, not has_class, member.draining, member.worker_id)
 
     able = [member for member in mesh.members.values() if member.session is not None]
     if not able:
