@@ -116,7 +116,7 @@ def test_one_that_was_heard_late_is_shown_before_it_is_ended() -> None:
 
 def test_one_that_was_not_heard_at_all_is_shown_before_it_is_ended() -> None:
     """The worker comes to its first look when the run's time is over already."""
-    state, run_id = running()
+    state, _ = running()
     assert state.handle(events.Tick(), 500.0) == []
     assert conditions(state.handle(events.Tick(), 500.0 + CONFIRM_S)) == ["STALLED"]
     assert state.handle(events.Tick(), 500.0 + CONFIRM_S) == [], "looked at anew"

@@ -30,7 +30,7 @@ from herdmesh.api.worker.v1 import task_pb2, worker_service_pb2, worker_service_
 from herdmesh.rpc import properties
 from herdmesh.rpc.server import Server
 from services.worker.tests import fakes
-from services.worker.tests.fakes import RememberingStatusStore, ScriptedHerder, assignment, start_task, unit
+from services.worker.tests.fakes import WAIT_S, RememberingStatusStore, ScriptedHerder, assignment, start_task, unit
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -111,13 +111,24 @@ class WorkerProcess:
 
         return await self.herder.until(found, f"{name} {task_pb2.TaskActivity.Name(activity)}")
 
+    async def until(self, name: str, condition: Callable[[], Any], what: str, *, generation: int = 1) -> Any:
+        """Poll what another process does for this task; over at once when the task is FAILED under that assignment."""
+
+        def found() -> Any:
+            for report in self.herder.reports():
+                if report.unit == unit(name) and report.assignment.generation == generation:
+                    assert report.state != FAILED, f"{name} not {what}, but FAILED: {report.failure.message}"
+            return condition()
+
+        return await until(found, f"{name} {what}")
+
     async def tasks(self) -> Sequence[worker_service_pb2.HeldTask]:
         async with grpc.aio.insecure_channel(self.herder.hellos[-1].address) as channel:
             stub = worker_service_pb2_grpc.WorkerServiceStub(channel)
             return (await stub.ListTasks(worker_service_pb2.ListTasksRequest())).tasks
 
 
-async def until(condition: Callable[[], Any], what: str, timeout_s: float = 30.0) -> Any:
+async def until(condition: Callable[[], Any], what: str, timeout_s: float = WAIT_S) -> Any:
     """Poll what another process does; the bound fails the test."""
     deadline = time.monotonic() + timeout_s
     while not (found := condition()):
@@ -126,17 +137,25 @@ async def until(condition: Callable[[], Any], what: str, timeout_s: float = 30.0
     return found
 
 
-def produce(bootstrap: str, topic: str, values: Sequence[str]) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
-    for number, value in enumerate(values):
-        producer.produce(topic, value, str(number))
-    assert producer.flush(20) == 0
+async def produce(bootstrap: str, topic: str, values: Sequence[str]) -> None:
+    """In a thread, as `create_topic`: the herder and the store that the worker talks to live on the loop."""
+
+    def write() -> int:
+        producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
+        for number, value in enumerate(values):
+            producer.produce(topic, value, str(number))
+        return producer.flush(WAIT_S)
+
+    assert await asyncio.to_thread(write) == 0
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int = 2) -> str:
-    admin: Any = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
-        future.result(20)
+async def create_topic(bootstrap: str, topic: str, partitions: int = 2) -> str:
+    def create() -> None:
+        admin: Any = AdminClient({"bootstrap.servers": bootstrap})
+        for future in admin.create_topics([NewTopic(topic, partitions, 1)]).values():
+            future.result(WAIT_S)
+
+    await asyncio.to_thread(create)
     return topic
 
 
@@ -152,11 +171,11 @@ async def worker(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory)
 
 
 async def test_a_sink_runs_goes_idle_and_is_woken(worker: WorkerProcess, tmp_topic: Callable[..., str]) -> None:
-    topic = create_topic(worker.bootstrap, tmp_topic())
-    produce(worker.bootstrap, topic, [f"a{i}" for i in range(500)])
+    topic = await create_topic(worker.bootstrap, tmp_topic())
+    await produce(worker.bootstrap, topic, [f"a{i}" for i in range(500)])
     begun = time.monotonic()
     worker.start_sink("one", topic)
-    await until(lambda: worker.lines("one"), "a first record")
+    await worker.until("one", lambda: worker.lines("one"), "writing")
     print(f"first record {time.monotonic() - begun:.2f} s after StartUnit")
     await worker.herder.until_report("one", RUNNING)
     progress = await worker.until_activity("one", IDLE)
@@ -165,13 +184,15 @@ async def test_a_sink_runs_goes_idle_and_is_woken(worker: WorkerProcess, tmp_top
         (p.topic, p.end_offset) for p in progress.partitions
     }
     assert sorted(worker.lines("one")) == sorted(f"a{i}" for i in range(500))
-    statuses = await until(lambda: [s for s in worker.store.of("one") if s.has_committed], "written as committed")
+    statuses = await worker.until(
+        "one", lambda: [s for s in worker.store.of("one") if s.has_committed], "written as committed"
+    )
     assert statuses[-1].state == RUNNING
     assert statuses[-1].version
 
     begun = time.monotonic()
-    produce(worker.bootstrap, topic, ["woken"])
-    await until(lambda: worker.lines("one")[-1:] == ["woken"], "woken")
+    await produce(worker.bootstrap, topic, ["woken"])
+    await worker.until("one", lambda: worker.lines("one")[-1:] == ["woken"], "woken")
     print(f"woken record {time.monotonic() - begun:.2f} s after it was produced")
     await worker.herder.until(lambda: worker.herder.progress("one").records_in == 501, "counted on")
     progress = await worker.until_activity("one", IDLE)
@@ -193,15 +214,15 @@ async def test_a_new_partition_and_a_new_topic_wake(worker: WorkerProcess, tmp_t
     worker.start_sink("many", "", **{"topics": "", "topics.regex": f"{stem}.*"})
     await worker.herder.until_report("many", RUNNING)
     await worker.until_activity("many", IDLE)
-    produce(worker.bootstrap, create_topic(worker.bootstrap, f"{stem}-later"), ["from a new topic"])
-    await until(lambda: "from a new topic" in worker.lines("many"), "read from the new topic")
+    await produce(worker.bootstrap, await create_topic(worker.bootstrap, f"{stem}-later"), ["from a new topic"])
+    await worker.until("many", lambda: "from a new topic" in worker.lines("many"), "reading the new topic")
 
 
 async def test_a_failing_task_is_failed_with_its_trace_while_others_run(
     worker: WorkerProcess, tmp_topic: Callable[..., str]
 ) -> None:
-    topic = create_topic(worker.bootstrap, tmp_topic())
-    produce(worker.bootstrap, topic, ["no json"])
+    topic = await create_topic(worker.bootstrap, tmp_topic())
+    await produce(worker.bootstrap, topic, ["no json"])
     worker.start_sink("bad", topic, **{"value.converter": "JsonConverter", "value.converter.schemas.enable": "false"})
     report = await worker.herder.until_report("bad", FAILED)
     assert topic in report.failure.message
@@ -215,29 +236,34 @@ async def test_a_failing_task_is_failed_with_its_trace_while_others_run(
 async def test_a_task_whose_put_does_not_return_is_shown_killed_and_starts_anew(
     worker: WorkerProcess, tmp_topic: Callable[..., str]
 ) -> None:
-    """Its file is a pipe that nobody empties, and its record more than a pipe takes."""
-    path, topic = worker.folder / "stuck", create_topic(worker.bootstrap, tmp_topic())
+    """Its file is a pipe that nobody empties, and its record more than a pipe takes. The time it has is long enough to
+    begin in, for the start of a run counts: a task that is ended before it is RUNNING is never shown."""
+    path, topic = worker.folder / "stuck", await create_topic(worker.bootstrap, tmp_topic())
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        produce(worker.bootstrap, topic, ["x" * 200_000])
-        worker.start_sink("stuck", topic, **{"consumer.override.max.poll.interval.ms": "3000"})
+        await produce(worker.bootstrap, topic, ["x" * 200_000])
+        worker.start_sink("stuck", topic, **{"consumer.override.max.poll.interval.ms": "6000"})
         begun = time.monotonic()
-        stalled = await until(lambda: [s for s in worker.store.of("stuck") if s.conditions], "shown as STALLED")
+        stalled = await worker.until(
+            "stuck", lambda: [s for s in worker.store.of("stuck") if s.conditions], "shown as STALLED"
+        )
         assert (stalled[0].state, stalled[0].conditions[0].type) == (RUNNING, "STALLED")
-        assert "3 s" in stalled[0].conditions[0].message
+        assert "6 s" in stalled[0].conditions[0].message
         report = await worker.herder.until_report("stuck", FAILED)
         print(f"killed {time.monotonic() - begun:.2f} s after StartUnit")
     finally:
         os.close(reader)
     assert report.failure.error_class == connector_pb2.ERROR_CLASS_RETRIABLE
-    assert "3 s (max.poll.interval.ms)" in report.failure.message
+    assert "6 s (max.poll.interval.ms)" in report.failure.message
     failed = await until(lambda: [s for s in worker.store.of("stuck") if s.state == FAILED], "written as FAILED")
     assert not failed[0].conditions
     path.unlink()
     config = worker.sink("stuck", topic)
     worker.herder.send(start_task("stuck", config, config, generation=2))
-    await until(lambda: worker.lines("stuck") == ["x" * 200_000], "the record it was stuck with")
+    await worker.until(
+        "stuck", lambda: worker.lines("stuck") == ["x" * 200_000], "past the record it was stuck with", generation=2
+    )
 
 
 async def test_a_connector_makes_task_configs(worker: WorkerProcess, tmp_topic: Callable[..., str]) -> None:
@@ -285,14 +311,14 @@ async def test_a_fence_and_a_validation_are_answered(worker: WorkerProcess) -> N
 async def test_tasks_run_on_without_herder_and_store_and_are_adopted(
     worker: WorkerProcess, tmp_topic: Callable[..., str]
 ) -> None:
-    topic = create_topic(worker.bootstrap, tmp_topic())
+    topic = await create_topic(worker.bootstrap, tmp_topic())
     worker.start_sink("steady", topic)
     await worker.herder.until_report("steady", RUNNING)
     await worker.until_activity("steady", IDLE)
     worker.store.away = True
     await worker.servers[0].stop(0)
-    produce(worker.bootstrap, topic, ["while they are away"])
-    await until(lambda: worker.lines("steady") == ["while they are away"], "written without a herder")
+    await produce(worker.bootstrap, topic, ["while they are away"])
+    await worker.until("steady", lambda: worker.lines("steady") == ["while they are away"], "writing without a herder")
     sessions = len(worker.herder.hellos)
     worker.herder.epoch = 2
     worker.servers[0], _ = await fakes.serve_herder(worker.herder, worker.herder_address)
@@ -309,7 +335,7 @@ async def test_tasks_run_on_without_herder_and_store_and_are_adopted(
 
 
 async def test_an_idle_source_is_woken_by_its_file(worker: WorkerProcess, tmp_topic: Callable[..., str]) -> None:
-    path, topic = worker.folder / "source.txt", create_topic(worker.bootstrap, tmp_topic())
+    path, topic = worker.folder / "source.txt", await create_topic(worker.bootstrap, tmp_topic())
     path.write_text("first\n")
     config: dict[str, str | None] = {
         "name": "tail",
@@ -322,7 +348,8 @@ async def test_an_idle_source_is_woken_by_its_file(worker: WorkerProcess, tmp_to
     worker.herder.send(start_task("tail", config, config, epoch=2))
     await worker.herder.until_report("tail", RUNNING)
     await worker.herder.until(
-        lambda: (p := worker.herder.progress("tail")).records_in == 1 and p.activity == IDLE, "idle after its line"
+        lambda: (p := worker.herder.progress("tail")) is not None and p.records_in == 1 and p.activity == IDLE,
+        "idle after its line",
     )
     with path.open("a") as file:
         file.write("second\n")
@@ -331,7 +358,7 @@ async def test_an_idle_source_is_woken_by_its_file(worker: WorkerProcess, tmp_to
 
 async def test_a_stale_status_stops_the_task(worker: WorkerProcess, tmp_topic: Callable[..., str]) -> None:
     worker.store.stale.add("late")
-    topic = create_topic(worker.bootstrap, tmp_topic())
+    topic = await create_topic(worker.bootstrap, tmp_topic())
     config = worker.sink("late", topic)
     worker.herder.send(start_task("late", config, config, epoch=2))
     await worker.herder.until_report("late", UNASSIGNED)
@@ -397,6 +424,8 @@ async def _start_busy(worker: WorkerProcess, topic: str) -> None:
     """A worker with a run that does not end by itself."""
     worker.folder.mkdir()
     await worker.start()
-    produce(worker.bootstrap, create_topic(worker.bootstrap, topic), [json.dumps({"id": i}) for i in range(100)])
+    await produce(
+        worker.bootstrap, await create_topic(worker.bootstrap, topic), [json.dumps({"id": i}) for i in range(100)]
+    )
     worker.start_sink(topic, topic, **{"herdmesh.trigger": "continuous"})
     await worker.herder.until_report(topic, RUNNING)
