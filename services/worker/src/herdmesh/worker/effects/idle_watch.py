@@ -1,14 +1,16 @@
 """The one watcher of all idle tasks: says TaskHasWork when a sink's partitions grew or a source wants to look again.
 
-Owns what it remembers per idle task. Does not decide what to do about work. Invariants: one batched question to Kafka
-per round, however many tasks are idle, and none when no sink is; a task is never forgotten because Kafka was away; the
-same end of a partition wakes a task once, and again only after `_REPEAT_S`, so that whatever a run cannot see (control
-records of another's transaction) does not run it for ever.
+Owns what it remembers per idle task. Does not decide what to do about work. A round comes at intervals, and at once
+when `Arrivals` hears of a record. Invariants: one batched question to Kafka per round, however many tasks are idle, and
+none when no sink is; a task is never forgotten because Kafka was away; the same end of a partition wakes a task once,
+and again only after `_REPEAT_S`, so that whatever a run cannot see (control records of another's transaction) does not
+run it for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -23,6 +25,7 @@ from herdmesh.engine.clients import offset_of, opened
 from herdmesh.engine.contract import TaskKind
 from herdmesh.engine.ownership import owns
 from herdmesh.engine.settings import SinkSettings, sink_settings
+from herdmesh.worker.effects.arrivals import PARTITIONS_MAX, Arrivals
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.state.events import TaskHasWork
@@ -87,6 +90,8 @@ class IdleWatch:
         self._sources: dict[UnitId, asyncio.Task[None]] = {}
         self._signs: dict[UnitId, str | None] = {}
         self._changed = asyncio.Event()
+        self._heard = asyncio.Event()
+        self._arrivals = Arrivals(bootstrap_servers, access, self._hear)
         self._admin: Any = None
         self._partitions: dict[str, int] = {}
         self._metadata_due = 0.0
@@ -94,6 +99,7 @@ class IdleWatch:
 
     def start(self) -> list[asyncio.Task[None]]:
         """Begin to watch. Returns what must not end before `close`."""
+        self._loop = asyncio.get_running_loop()
         self._task = asyncio.create_task(self._watch(), name="idle watch")
         return [self._task]
 
@@ -131,7 +137,9 @@ class IdleWatch:
         tasks = [*self._sources.values(), *([self._task] if self._task is not None else [])]
         for task in tasks:
             task.cancel()
+        self._arrivals.close()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await in_thread("arrivals end", self._arrivals.join)
 
     # --- sources: a look at the sign each, or a timer
 
@@ -160,14 +168,17 @@ class IdleWatch:
         away = False
         while True:
             if not self._sinks:
+                self._arrivals.listen({})
                 self._changed.clear()
                 await self._changed.wait()
+            self._heard.clear()
             try:
                 if loop.time() >= self._metadata_due:
                     await self._refresh(loop)
                 wanted = {partition for idle in self._sinks.values() for partition in self._owned(idle)}
                 ends = await in_thread("end offsets", lambda wanted=wanted: self._ends(wanted)) if wanted else {}
                 await self._compare(ends, loop.time())
+                self._arrivals.listen(self._listened(ends))
                 away = False
             except (KafkaException, TimeoutError) as error:
                 if not away:
@@ -177,7 +188,23 @@ class IdleWatch:
                 continue
             # Slower while nothing comes.
             self._interval_s = min(self._interval_s * _SLOWER, max(self._interval_s_min, _INTERVAL_S_MAX))
-            await asyncio.sleep(random.uniform(self._interval_s * 0.9, self._interval_s))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(random.uniform(self._interval_s * 0.9, self._interval_s)):
+                    await self._heard.wait()
+
+    def _hear(self) -> None:
+        """Called from another thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            self._loop.call_soon_threadsafe(self._heard.set)
+
+    def _listened(self, ends: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
+        """Where to listen for more: those that went idle last are the likeliest to have it."""
+        found: dict[PartitionId, int] = {}
+        for idle in reversed(self._sinks.values()):
+            found.update((partition, ends[partition]) for partition in self._owned(idle) if partition in ends)
+            if len(found) >= PARTITIONS_MAX:
+                return dict(list(found.items())[:PARTITIONS_MAX])
+        return found
 
     async def _refresh(self, loop: asyncio.AbstractEventLoop) -> None:
         """Which topics and partitions there are; less often the longer the answer takes."""

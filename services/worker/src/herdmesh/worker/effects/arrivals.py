@@ -1,0 +1,109 @@
+"""Hears that a record came behind the end of a partition, as soon as Kafka has it: the broker holds a fetch until then.
+
+Owns a consumer that is in no group and the thread that asks it. What is heard is only a hint to look now; `IdleWatch`
+looks, and decides. Invariants: records are dropped, and of a partition one batch at most is fetched for each end that
+is named; a hint that never comes costs time and nothing else, because `IdleWatch` looks without one, too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from herdmesh.connect.connector import PartitionId
+from herdmesh.engine.clients import opened
+
+_POLL_S: Final = 0.25
+"""So long until the thread sees that something else is to be listened to."""
+_CLOSE_TIMEOUT_S: Final = 2.0
+PARTITIONS_MAX: Final = 1_000
+"""At most so many are listened to: every fetch names them all."""
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+class Arrivals:
+    """Listens from the first `listen` to `close`. Both are called from one thread, and neither blocks."""
+
+    def __init__(self, bootstrap_servers: str, access: Mapping[str, str], heard: Callable[[], None]) -> None:
+        """`heard`: called from the listening thread, once for each end that a record came behind."""
+        self._config = {
+            "bootstrap.servers": bootstrap_servers,
+            "client.id": "herdmesh-arrivals",
+            "group.id": "herdmesh-arrivals",  # the client wants one; it is never joined
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            # A partition that is new here waits for the fetch that is out: not longer than between two looks at most.
+            "fetch.wait.max.ms": 500,
+            # Kafka answers with one batch whatever it weighs; more is not wanted.
+            "fetch.message.max.bytes": 1,
+            "queued.min.messages": 1,
+            "queued.max.messages.kbytes": 1,
+            "reconnect.backoff.max.ms": 500,
+            **access,
+        }
+        self._heard = heard
+        self._wanted: Mapping[PartitionId, int] = {}
+        self._changed = threading.Event()
+        self._over = False
+        self._thread: threading.Thread | None = None
+
+    def listen(self, ends: Mapping[PartitionId, int]) -> None:
+        """Listen behind these ends, and nowhere else. A partition that was heard of is not told again until another
+        end of it is named."""
+        self._wanted = ends
+        self._changed.set()
+        if ends and self._thread is None:
+            self._thread = threading.Thread(target=self._body, name="arrivals", daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        """Hear no more. The thread ends within a poll."""
+        self._over = True
+        self._changed.set()
+
+    def join(self) -> None:
+        """Wait for the thread, a bounded time. Blocking."""
+        if self._thread is not None:
+            self._thread.join(_CLOSE_TIMEOUT_S)
+
+    def _body(self) -> None:
+        try:
+            consumer: Any = opened(Consumer, "consumer", self._config)
+            try:
+                self._listen(consumer)
+            finally:
+                consumer.close()
+        except KafkaException as error:
+            _log.warning("arrivals_not_heard", error=str(error))  # idle tasks are woken by the looks alone
+
+    def _listen(self, consumer: Any) -> None:
+        assigned: dict[PartitionId, int] = {}
+        told: dict[PartitionId, int] = {}
+        while not self._over:
+            self._changed.clear()
+            wanted = self._wanted
+            told = {partition: end for partition, end in told.items() if wanted.get(partition) == end}
+            new = {p: end for p, end in wanted.items() if assigned.get(p) != end and p not in told}
+            old = [p for p in assigned if p not in wanted or p in new]
+            if old:
+                consumer.incremental_unassign([TopicPartition(*partition) for partition in old])
+            if new:
+                consumer.incremental_assign([TopicPartition(*partition, end) for partition, end in new.items()])
+            assigned = {p: end for p, end in {**assigned, **new}.items() if p in new or p not in old}
+            if not assigned:
+                self._changed.wait()
+                continue
+            message = consumer.poll(_POLL_S)
+            if message is None:
+                continue
+            partition = (message.topic() or "", message.partition())
+            if partition in assigned:
+                told[partition] = assigned.pop(partition)
+                consumer.incremental_unassign([TopicPartition(*partition)])
+                if message.error() is None:
+                    self._heard()
