@@ -138,12 +138,12 @@ async def test_a_new_value_reaches_the_task_that_was_given_the_old_one_and_no_ot
 
 async def _heals_once_the_file_is_back(mesh: Mesh, name: str, secrets: Path) -> None:
     """A start that meets no file FAILED for a reason that no restart policy tries again; nobody asks for another."""
-    away = secrets.rename(secrets.with_name("away"))
+    away = await asyncio.to_thread(secrets.rename, secrets.with_name("away"))
     request = lifecycle.RestartTaskRequest(name=name, task=0)
     await mesh.client.call(lambda stub: stub.RestartTask, request)
     shown = await mesh.until(name, lambda one: one["tasks"][0]["state"] == "FAILED", "FAILED for want of the file")
     assert "cannot be resolved" in shown["tasks"][0]["error"]
-    away.rename(secrets)
+    await asyncio.to_thread(away.rename, secrets)
     await mesh.until_running(name, 1)
 
 
