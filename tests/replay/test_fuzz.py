@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 from confluent_kafka import Producer
+from google.protobuf.message import Message
 
 from herdmesh.configstore.service import wire
 from herdmesh.configstore.state.changes import Change as ConfigChange
@@ -23,11 +24,13 @@ from herdmesh.configstore.state.writes import plan
 from herdmesh.connect import config_topic
 from herdmesh.connect.javavalues import utf8_text
 from herdmesh.connect.status_topic import State, TaskStatus
+from herdmesh.statusstore.service import wire as status_wire
+from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.statusstore.state.statuses import Change as StatusChange
 from herdmesh.statusstore.state.statuses import StatusState
 from herdmesh.statusstore.state.writes import Put, PutMode, decide_puts
 from herdmesh.topicstore import KafkaTopicStore, Role
-from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, Decision, StoredRecord
+from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, Decision, Revision, StoredRecord
 from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
 from tests.support import fuzz
 from tests.support.config_topic import TOPIC, revision
@@ -88,7 +91,16 @@ def test_what_cannot_be_read_changes_nothing_in_the_status_state() -> None:
             assert reads_as_java(state, java), offset
     assert reads_as_java(state, java)
     assert [one.offset for one in state.undecodable] == [offset for offset, _ in refused[-_LISTED:]]
+    assert _shown(state) > 0
     assert _PURE_RECORDS // 3 < len(refused) < _PURE_RECORDS * 2 // 3
+
+
+def _shown(state: StatusState) -> int:
+    """The bytes that readers are sent of all there is: no record keeps a message from being made."""
+    leases, at = LeaseTable(), Revision("store", (1,))
+    messages: list[Message] = [status_wire.status_to(stored, at, leases) for stored in state.statuses()]
+    messages += [status_wire.topic_to(topic) for connector in state.topics for topic in state.topics_of(connector)]
+    return sum(len(message.SerializeToString()) for message in messages)
 
 
 # Real topics.

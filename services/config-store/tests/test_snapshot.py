@@ -190,6 +190,7 @@ async def test_one_odd_record_hides_no_other(writer: Replica) -> None:
         ("connector-odd", {"properties": {"half": "\ud83d", "half \ud83d": "1", "n": 5, "list": ["\udc00"]}}),
         ("session-key", {"key": "YQ==", "algorithm": "\ud800", "creation-timestamp": 2**62}),
         ("commit-odd", {"tasks": -5}),
+        ("target-state-odd", {"state.v2": "\ud800"}),
     ):
         writer.broker.produce(SETTINGS.config_storage_topic, key.encode(), jackson.dumps(value))
     await writer.put("c1", {"a": "ä😀"})
@@ -202,6 +203,8 @@ async def test_one_odd_record_hides_no_other(writer: Replica) -> None:
     assert len(config) == 4
     assert odd.task_count == -5
     assert answer.session_key.create_time.ToDatetime().year == 9999
+    status = (await writer.read.GetStoreStatus(read_pb.GetStoreStatusRequest())).status
+    assert [one.key for one in status.undecodable] == ["target-state-odd"]
     events = aiter(writer.read.Watch(read_pb.WatchRequest()))
     async with asyncio.timeout(WAIT_S):
         while not (await anext(events)).HasField("snapshot_complete"):

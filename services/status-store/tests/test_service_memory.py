@@ -11,6 +11,7 @@ from herdmesh.api.common.v1 import connector_pb2, identity_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
+from herdmesh.connect import jackson
 from herdmesh.rpc import errors, revisions
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE
 from herdmesh.statusstore.effects.role import READ_SERVICE
@@ -35,6 +36,33 @@ from tests.support.statusstore_memory import (
 async def client() -> AsyncIterator[Client]:
     async with running(MemoryBroker()) as (made, _, _):
         yield made
+
+
+async def test_one_odd_record_hides_no_other() -> None:
+    """What a foreign writer may store and a message cannot carry as it is: Java may cut a trace within a character."""
+    broker = MemoryBroker()
+    half = {"state": "FAILED", "trace": "at \ud83d", "worker_id": "\ud800", "version": "\udc00", "generation": 1}
+    condition = {"type": "\ud800", "message": "\ud800", "since_ms": 2**62}
+    topic = {"name": "u", "connector": "odd", "task": 0, "discoverTimestamp": -(2**62)}
+    async with running(broker) as (client, store, _):
+        for key, value in (
+            ("status-connector-odd", half),
+            ("status-task-odd-0", {**half, "worker_incarnation": "\ud800", "conditions": [condition]}),
+            ("status-topic-t:connector-odd", {"topic": {**topic, "name": "\ud800", "discoverTimestamp": 2**62}}),
+            ("status-topic-u:connector-odd", {"topic": topic}),
+            ("status-task-odd-1", {**half, "state": "\ud800"}),
+        ):
+            broker.produce(store.topic, key.encode(), jackson.dumps(value))
+        await client.put(put("c"))
+        listed = await client.read.ListStatuses(read_pb2.ListStatusesRequest(linearizable=True), timeout=10)
+        assert [status.connector for status in listed.statuses] == ["c", "odd", "odd"]
+        assert listed.statuses[1].trace == "at \ufffd"
+        assert listed.statuses[2].conditions[0].since.ToDatetime().year == 9999
+        topics = (await client.read.ListTopics(read_pb2.ListTopicsRequest(connector="odd"), timeout=10)).topics
+        assert [topic.discover_time.ToDatetime().year for topic in topics] == [1, 9999]
+        assert len(await Watch(client).until("snapshot_complete")) == 6
+        status = (await client.read.GetStoreStatus(read_pb2.GetStoreStatusRequest(), timeout=10)).status
+        assert [one.key for one in status.undecodable] == ["status-task-odd-1"]
 
 
 async def test_what_is_put_is_got(client: Client) -> None:

@@ -30,7 +30,7 @@ from herdmesh.configstore.state.changes import (
     SessionKeyChanged,
 )
 from herdmesh.configstore.state.config import ConfigState
-from herdmesh.rpc import revisions
+from herdmesh.rpc import foreign, revisions
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.rpc.shared import SharedMessages
 from herdmesh.rpc.store_status import meta_if_open, store_status
@@ -115,7 +115,9 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
         refused = self._store.state.refused
         # Both topics have one partition: the topic store opens them with no other number.
         latest = [
-            store_pb2.UndecodableRecord(topic=one.topic, offset=one.offset, key=one.key, reason=one.reason)
+            store_pb2.UndecodableRecord(
+                topic=one.topic, offset=one.offset, key=one.key, reason=foreign.text(one.reason)
+            )
             for one in refused.latest
         ]
         return pb.GetStoreStatusResponse(

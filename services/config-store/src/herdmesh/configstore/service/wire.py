@@ -12,8 +12,6 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any, cast
 
-from google.protobuf.timestamp_pb2 import Timestamp
-
 from herdmesh.api.common.v1 import connector_pb2, identity_pb2, revision_pb2
 from herdmesh.api.configstore.v1 import config_pb2, config_read_service_pb2, config_write_service_pb2
 from herdmesh.configstore.state import changes
@@ -31,14 +29,13 @@ from herdmesh.connect.config_records import (
     TargetState,
 )
 from herdmesh.connect.errors import DataError
-from herdmesh.rpc import properties, revisions
+from herdmesh.rpc import foreign, properties, revisions
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, RequestInvalid
 from herdmesh.topicstore import Revision
 
 _Read = config_read_service_pb2
 
 _INT32_MAX = 2**31 - 1
-_TIME_MS_MIN, _TIME_MS_MAX = -62_135_596_800_000, 253_402_300_799_999
 _TARGET_STATES = {
     TargetState.STARTED: connector_pb2.TARGET_STATE_STARTED,
     TargetState.PAUSED: connector_pb2.TARGET_STATE_PAUSED,
@@ -65,7 +62,7 @@ def entry(state: ConnectorState, store_id: str) -> config_pb2.ConnectorEntry:
         task_digests=[task.digest for task in tasks],
         task_count=state.task_count or 0,
         inconsistent=state.inconsistent,
-        incarnation=_text(state.incarnation),
+        incarnation=foreign.text(state.incarnation),
         task_config_generation=state.task_config_generation,
         task_count_record=state.task_count_record,
         pending_fencing=state.pending_fencing,
@@ -99,8 +96,8 @@ def leadership(value: changes.Leadership | None) -> config_pb2.Leadership:
         return config_pb2.Leadership()
     return config_pb2.Leadership(
         epoch=value.epoch,
-        leader_id=_text(value.leader_id),
-        leader_address=_text(value.leader_address),
+        leader_id=foreign.text(value.leader_id),
+        leader_address=foreign.text(value.leader_address),
         generation_first=value.generation_first,
         generation_limit=value.generation_limit,
     )
@@ -110,8 +107,8 @@ def session_key(key: SessionKeyRecord, revision: int, store_id: str) -> config_p
     """A session key, `revision` being the offset after its record."""
     return config_pb2.SessionKey(
         key=key.key,
-        algorithm=_text(key.algorithm),
-        create_time=_timestamp(key.creation_timestamp_ms),
+        algorithm=foreign.text(key.algorithm),
+        create_time=foreign.timestamp(key.creation_timestamp_ms),
         revision=_revision(store_id, revision),
     )
 
@@ -187,7 +184,7 @@ def change(value: changes.Change, store_id: str) -> config_read_service_pb2.Watc
         case changes.SessionKeyChanged():
             return _Read.WatchResponse(session_key_changed=session_key(value.key, value.revision, store_id))
         case changes.LoggerLevelChanged():
-            level = config_pb2.LoggerLevel(logger=value.level.namespace, level=_text(value.level.level))
+            level = config_pb2.LoggerLevel(logger=value.level.namespace, level=foreign.text(value.level.level))
             return _Read.WatchResponse(logger_level_changed=level)
 
 
@@ -206,12 +203,12 @@ def history_entry(record: AuditRecord) -> config_read_service_pb2.HistoryEntry:
     config, changed, state = told.get("config"), told.get("changed"), told.get("target_state")
     count = told.get("tasks", told.get("task_count"))
     message = _Read.HistoryEntry(
-        time=_timestamp(record.time_ms),
-        caller=_text(record.caller),
-        operation=_text(record.operation),
-        request_id=_text(record.request_id),
+        time=foreign.timestamp(record.time_ms),
+        caller=foreign.text(record.caller),
+        operation=foreign.text(record.operation),
+        request_id=foreign.text(record.request_id),
         deleted=told.get("deleted") is True,
-        changed_properties=[_text(name) for name in _texts(changed)],
+        changed_properties=[foreign.text(name) for name in _texts(changed)],
         task_count=count if type(count) is int and 0 <= count <= _INT32_MAX else None,
     )
     with contextlib.suppress(ValueError):
@@ -221,7 +218,7 @@ def history_entry(record: AuditRecord) -> config_read_service_pb2.HistoryEntry:
     if isinstance(config, dict):
         properties_after = cast(Properties, config)
         message.config_after.CopyFrom(properties_to_proto(properties_after))
-        message.redacted_properties.extend(_text(name) for name in redacted_names(properties_after))
+        message.redacted_properties.extend(foreign.text(name) for name in redacted_names(properties_after))
     if state in TargetState.__members__:
         message.target_state_after = _TARGET_STATES[TargetState(state)]
     return message
@@ -232,8 +229,8 @@ def properties_to_proto(config: Properties) -> connector_pb2.Properties:
     for half a surrogate pair, UTF-8 has not)."""
     return properties.to_proto(
         {
-            _text(name): value
-            if value is None or (isinstance(value, str) and _text(value) == value)
+            foreign.text(name): value
+            if value is None or (isinstance(value, str) and foreign.text(value) == value)
             else properties.JsonValue(_json_text(value))
             for name, value in config.items()
         }
@@ -265,22 +262,10 @@ def _json_text(value: object) -> str:
     return jackson.dumps(value).decode()
 
 
-def _text(text: str) -> str:
-    """Text as a message can carry it: halves of surrogate pairs, which a foreign writer's JSON may have, replaced."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _texts(value: object) -> list[str]:
     """The texts of a JSON list; none of anything else."""
     items = cast("list[object]", value) if isinstance(value, list) else []
     return [item for item in items if isinstance(item, str)]
-
-
-def _timestamp(epoch_ms: int) -> Timestamp:
-    """A time, held within the years a message can carry (1 to 9999): a foreign writer's number may be any."""
-    timestamp = Timestamp()
-    timestamp.FromMilliseconds(min(max(epoch_ms, _TIME_MS_MIN), _TIME_MS_MAX))
-    return timestamp
 
 
 def _revision(store_id: str, offset: int) -> revision_pb2.Revision:

@@ -19,7 +19,7 @@ from herdmesh.api.common.v1 import revision_pb2, store_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as pb2_grpc
-from herdmesh.rpc import revisions
+from herdmesh.rpc import foreign, revisions
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.rpc.shared import SharedMessages
 from herdmesh.rpc.store_status import meta_if_open, store_status
@@ -107,7 +107,11 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
         state = self._store.state
         latest = [
             store_pb2.UndecodableRecord(
-                topic=self._store.topic, partition=one.partition, offset=one.offset, key=one.key, reason=one.reason
+                topic=self._store.topic,
+                partition=one.partition,
+                offset=one.offset,
+                key=one.key,
+                reason=foreign.text(one.reason),
             )
             for one in state.undecodable
         ]

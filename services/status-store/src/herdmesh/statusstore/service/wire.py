@@ -1,7 +1,8 @@
 """Between the protos of `statusstore.v1` and the types of `state`.
 
-Owns the translation and the checks a request must pass before any rule looks at it. Invariant: what `status_from`
-accepts, `herdmesh.connect.status_topic` can write and read back equal.
+Owns the translation and the checks a request must pass before any rule looks at it. Invariants: what `put_from`
+accepts, `herdmesh.connect.status_topic` can write and read back equal; nothing a foreign writer stored keeps a message
+from being made.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
 from herdmesh.connect.status_topic import Condition, ConnectorStatus, State, TaskStatus, TopicStatus
-from herdmesh.rpc import revisions
+from herdmesh.rpc import foreign, revisions
 from herdmesh.rpc.errors import RequestInvalid, RevisionForeign
 from herdmesh.statusstore.effects.leases import ShownLease
 from herdmesh.statusstore.state.leases import LeaseTable
@@ -169,21 +170,21 @@ def status_to(stored: StoredStatus, current: Revision, leases: LeaseTable) -> st
         connector=status.connector,
         task=stored.task,
         state=_STATES_OUT[status.state],
-        trace=status.trace,
-        worker_id=status.worker_id,
+        trace=None if status.trace is None else foreign.text(status.trace),
+        worker_id=foreign.text(status.worker_id),
         generation=status.generation,
-        version=status.version,
+        version=None if status.version is None else foreign.text(status.version),
         has_committed=status.has_committed,
-        worker_incarnation=status.worker_incarnation,
+        worker_incarnation=foreign.text(status.worker_incarnation),
         revision=revisions.to_proto(record_revision(stored, current)),
         effective_state=_STATES_OUT[effective],
         effective_reason=reason,
     )
     message.update_time.FromMilliseconds(max(stored.timestamp_ms, 0))
     for condition in status.conditions:
-        added = message.conditions.add(type=condition.type, message=condition.message)
+        added = message.conditions.add(type=foreign.text(condition.type), message=foreign.text(condition.message))
         if condition.since_ms:
-            added.since.FromMilliseconds(condition.since_ms)
+            added.since.CopyFrom(foreign.timestamp(condition.since_ms))
     return message
 
 
@@ -207,9 +208,12 @@ def topic_from(message: status_pb2.TopicStatus) -> TopicStatus:
 
 def topic_to(status: TopicStatus) -> status_pb2.TopicStatus:
     """A topic in use, under the names of its key."""
-    message = status_pb2.TopicStatus(topic=status.topic, connector=status.connector, task=status.task)
-    message.discover_time.FromMilliseconds(status.discover_timestamp_ms)
-    return message
+    return status_pb2.TopicStatus(
+        topic=foreign.text(status.topic),
+        connector=foreign.text(status.connector),
+        task=status.task,
+        discover_time=foreign.timestamp(status.discover_timestamp_ms),
+    )
 
 
 def leases_to(leases: Iterable[ShownLease]) -> read_pb2.LeaseTable:
@@ -219,6 +223,8 @@ def leases_to(leases: Iterable[ShownLease]) -> read_pb2.LeaseTable:
 
 def lease_to(lease: ShownLease) -> status_pb2.Lease:
     """One lease."""
-    message = status_pb2.Lease(worker_id=lease.worker_id, incarnation=lease.incarnation, live=lease.live)
+    message = status_pb2.Lease(
+        worker_id=foreign.text(lease.worker_id), incarnation=foreign.text(lease.incarnation), live=lease.live
+    )
     message.expire_time.FromMilliseconds(lease.expire_time_ms)
     return message

@@ -1,0 +1,26 @@
+"""Values that somebody else stored, as a message can carry them.
+
+Owns the two kinds that Java's topics can hold and a proto cannot: text with halves of surrogate pairs (Java cuts a
+stack trace anywhere) and times outside the years 1 to 9999. Owns no other translation.
+
+Invariant: neither function raises, and what a message can carry as it is stays as it is: one odd record must not hide
+all others.
+"""
+
+from __future__ import annotations
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+_TIME_MS_MIN, _TIME_MS_MAX = -62_135_596_800_000, 253_402_300_799_999
+
+
+def text(value: str) -> str:
+    """Halves of surrogate pairs replaced."""
+    return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def timestamp(epoch_ms: int) -> Timestamp:
+    """Held within the years 1 to 9999; epoch milliseconds."""
+    held = Timestamp()
+    held.FromMilliseconds(min(max(epoch_ms, _TIME_MS_MIN), _TIME_MS_MAX))
+    return held
