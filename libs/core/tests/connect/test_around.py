@@ -12,15 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect import chain_config
-from herdmesh.connect.chain import (
-    HEADER_CONVERTER,
-    KEY_CONVERTER,
-    TRANSFORMATION,
-    VALUE_CONVERTER,
-    RecordSkipped,
-    SinkChain,
-    SourceChain,
-)
+from herdmesh.connect.attempts import HEADER_CONVERTER, KEY_CONVERTER, TRANSFORMATION, VALUE_CONVERTER, RecordSkipped
+from herdmesh.connect.chain import SinkChain, SourceChain
 from herdmesh.connect.converters import CONVERTERS
 from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.errors import RetriableError

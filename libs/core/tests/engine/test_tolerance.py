@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
-from herdmesh.connect.chain import TRANSFORMATION, VALUE_CONVERTER, RecordSkipped
+from herdmesh.connect.attempts import TRANSFORMATION, VALUE_CONVERTER, RecordSkipped
 from herdmesh.connect.converters import make_converter
 from herdmesh.connect.data import Batch, Header, Struct
 from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError

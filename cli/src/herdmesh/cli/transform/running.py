@@ -17,7 +17,8 @@ from typing import Any, TypeVar, cast
 from herdmesh.cli.errors import EXIT_CODES, CommandError
 from herdmesh.cli.transform.chain_file import Config
 from herdmesh.cli.transform.reading import Direction, Given
-from herdmesh.connect.chain import RecordSkipped, SinkChain, SourceChain
+from herdmesh.connect.attempts import RecordSkipped
+from herdmesh.connect.chain import SinkChain, SourceChain
 from herdmesh.connect.chain_config import converters, transformations, violations
 from herdmesh.connect.config import ConfigDef, RawConfig
 from herdmesh.connect.converters.base import Converter, HeaderConverter
@@ -94,7 +95,7 @@ class _Carried(Converter):
 
 
 class Noting:
-    """Goes on without a record that fails, and keeps why (`chain.Attempts`)."""
+    """Goes on without a record that fails, and keeps why (`attempts.Attempts`)."""
 
     eager = True
 

@@ -14,152 +14,28 @@ gives all records that its steps let through, or raises for the first that fails
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, cast
 
 from herdmesh.connect import pieces
+from herdmesh.connect.attempts import (
+    HEADER_CONVERTER,
+    KEY_CONVERTER,
+    STRICT,
+    VALUE_CONVERTER,
+    Attempts,
+    RecordSkipped,
+)
+from herdmesh.connect.chain_steps import Steps, wanted_columns
 from herdmesh.connect.collected import Collected, by_topic, part_of, runs
 from herdmesh.connect.converters.base import Converter, HeaderConverter, Schemas
 from herdmesh.connect.data import Batch, Header
-from herdmesh.connect.errors import RecordError
 from herdmesh.connect.lazy import LazyColumn
-from herdmesh.connect.pieces import SHORT_RECORDS, Care, Converted, stretches
-from herdmesh.connect.program import Cells, Diverged, Halted, Loop, Single, Step
-from herdmesh.connect.transforms.base import Column, Shape
-
-T = TypeVar("T")
-
-KEY_CONVERTER, VALUE_CONVERTER, HEADER_CONVERTER = "KEY_CONVERTER", "VALUE_CONVERTER", "HEADER_CONVERTER"
-TRANSFORMATION = "TRANSFORMATION"
-
-
-class RecordSkipped(Exception):
-    """A record failed, and the batch goes on without it."""
-
-
-class Attempts(Protocol):
-    """Runs what may fail for one record."""
-
-    @property
-    def eager(self) -> bool:
-        """Every failure is to be known before a batch is given on. False lets values be decoded when a task looks at
-        them, for who ends at the first failure anyway and tells nobody of it."""
-        ...
-
-    def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
-        """The call's result. Raises RecordSkipped to go on without the record, anything else to stop."""
-        ...
-
-
-class _Strict:
-    """One try, and the first failure ends the batch."""
-
-    eager = False
-
-    def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
-        try:
-            return call()
-        except Exception as error:
-            raise record_error(stage, step, batch, at, error) from error
-
-
-STRICT: Attempts = _Strict()
-
-
-def record_error(stage: str, step: object, batch: Batch, at: int, error: Exception) -> RecordError:
-    """What is raised for a record that ends a batch."""
-    offset = batch.offsets[at] if batch.offsets else None
-    return RecordError(stage, str(step), batch.topic, batch.partition, offset, error)
-
-
-class _Steps:
-    """The steps of a chain, compiled for every shape of record that comes along."""
-
-    def __init__(self, steps: Sequence[Step], *, owned: bool) -> None:
-        self.steps = tuple(steps)
-        self._owned = owned
-        self._loops: dict[Shape, Loop | None] = {}
-        self._singles: list[dict[Shape, Single]] = [{} for _ in steps]
-
-    @property
-    def loops(self) -> Mapping[Shape, Loop | None]:
-        """What was compiled so far; None = records of that shape go one by one."""
-        return self._loops
-
-    def loop(self, shape: Shape) -> Loop:
-        """All steps at once for this shape. Raises Diverged when there can be no such thing, or what compiling raises:
-        one by one it is raised again, with its record."""
-        try:
-            found = self._loops[shape]
-        except KeyError:
-            try:
-                found = Loop(self.steps, shape, owned=self._owned)
-            except Diverged:
-                found = None
-            self._loops[shape] = found
-        if found is None:
-            raise Diverged
-        return found
-
-    def around(
-        self,
-        columns: Batch,
-        start: int,
-        stop: int,
-        shape: Shape,
-        take: Callable[[Batch], None],
-        alone: Callable[[int], None],
-    ) -> bool:
-        """Records `start` to `stop`, all of one shape, in order: `take` gets what several became together, `alone` the
-        place of one that is to go by itself. Returns whether there was one."""
-        halted = False
-        while start < stop:
-            try:
-                loop = self.loop(shape)
-            except Exception:  # noqa: BLE001 - alone each of them says what is wrong with its shape
-                place, start = start, stop
-            else:
-                try:
-                    take(loop.until(part_of(columns, start, stop)))
-                    break
-                except Halted as halt:
-                    take(halt.made)
-                    place = start + halt.place
-                    # Many bad ones in a row are not worth a new beginning each.
-                    start = place + 1 if halt.place >= SHORT_RECORDS else min(stop, place + SHORT_RECORDS)
-            halted = True
-            for at in range(place, start):
-                alone(at)
-        return halted
-
-    def one(self, cells: Cells, shape: Shape, batch: Batch, at: int, attempts: Attempts) -> tuple[Cells, Shape] | None:
-        """One record through all steps, one after the other; None = left out."""
-        for step, singles in zip(self.steps, self._singles, strict=True):
-            after = attempts.attempt(
-                partial(_step_one, step, singles, cells, shape, batch, at), TRANSFORMATION, step, batch, at
-            )
-            if after is None:
-                return None
-            cells, shape = after
-        return cells, shape
-
-    def close(self) -> None:
-        """Release the transformations."""
-        for step in self.steps:
-            step.transformation.close()
-
-
-def _step_one(
-    step: Step, singles: dict[Shape, Single], cells: Cells, shape: Shape, batch: Batch, at: int
-) -> tuple[Cells, Shape] | None:
-    if not step.applies(cells):
-        return cells, shape
-    single = singles.get(shape)
-    if single is None:
-        single = singles[shape] = Single(step, shape)
-    return single.run(cells, batch, at)
+from herdmesh.connect.pieces import Care, Converted, stretches
+from herdmesh.connect.program import Cells, Loop, Step
+from herdmesh.connect.transforms.base import Shape
 
 
 class SinkChain:
@@ -181,9 +57,9 @@ class SinkChain:
         headers: bool = True,
     ) -> None:
         self._key, self._value, self._header = key, value, header
-        self._steps = _Steps(steps, owned=True)
+        self._steps = Steps(steps, owned=True)
         self._care = Care()
-        wanted = _wanted(steps)
+        wanted = wanted_columns(steps)
         self._keyed = keys or "key" in wanted
         self._headed = headers or "headers" in wanted
         # Nobody looks at values of one schema on their way: they are decoded when, and if, the task does.
@@ -306,9 +182,9 @@ class SourceChain:
 
     def __init__(self, key: Converter, value: Converter, header: HeaderConverter, steps: Sequence[Step]) -> None:
         self._key, self._value, self._header = key, value, header
-        self._steps = _Steps(steps, owned=False)
+        self._steps = Steps(steps, owned=False)
         self._care = Care()
-        self._headed = "headers" in _wanted(steps)
+        self._headed = "headers" in wanted_columns(steps)
 
     @property
     def loops(self) -> Mapping[Shape, Loop | None]:
@@ -422,8 +298,3 @@ class SourceChain:
 def _cells(batch: Batch, at: int) -> Cells:
     headers = list(batch.headers[at]) if batch.headers else []
     return batch.keys[at] if batch.keys else None, batch.values[at], batch.topic, headers
-
-
-def _wanted(steps: Sequence[Step]) -> frozenset[Column]:
-    """The columns that steps look at or change, whatever the shape."""
-    return frozenset[Column]().union(*(step.touches for step in steps))

@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Message
 
-from herdmesh.connect.chain import RecordSkipped, record_error
+from herdmesh.connect.attempts import RecordSkipped, record_error
 from herdmesh.connect.connector_keys import ERRORS
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import ConfigError, RecordError, RetriableError

@@ -1,0 +1,111 @@
+"""The steps of a chain, compiled for every shape of record that comes along.
+
+Owns the compiled loops, and how records go through them: together, or one by one and step by step. Converts nothing.
+
+Invariant: both ways give the same; what cannot be compiled together goes one by one, where each record says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from herdmesh.connect.attempts import TRANSFORMATION, Attempts
+from herdmesh.connect.collected import part_of
+from herdmesh.connect.data import Batch
+from herdmesh.connect.pieces import SHORT_RECORDS
+from herdmesh.connect.program import Cells, Diverged, Halted, Loop, Single, Step
+from herdmesh.connect.transforms.base import Column, Shape
+
+
+class Steps:
+    """All steps of one chain. `owned`: maps among the values are the chain's own and may be changed."""
+
+    def __init__(self, steps: Sequence[Step], *, owned: bool) -> None:
+        self.steps = tuple(steps)
+        self._owned = owned
+        self._loops: dict[Shape, Loop | None] = {}
+        self._singles: list[dict[Shape, Single]] = [{} for _ in steps]
+
+    @property
+    def loops(self) -> Mapping[Shape, Loop | None]:
+        """What was compiled so far; None = records of that shape go one by one."""
+        return self._loops
+
+    def loop(self, shape: Shape) -> Loop:
+        """All steps at once for this shape. Raises Diverged when there can be no such thing, or what compiling raises:
+        one by one it is raised again, with its record."""
+        try:
+            found = self._loops[shape]
+        except KeyError:
+            try:
+                found = Loop(self.steps, shape, owned=self._owned)
+            except Diverged:
+                found = None
+            self._loops[shape] = found
+        if found is None:
+            raise Diverged
+        return found
+
+    def around(
+        self,
+        columns: Batch,
+        start: int,
+        stop: int,
+        shape: Shape,
+        take: Callable[[Batch], None],
+        alone: Callable[[int], None],
+    ) -> bool:
+        """Records `start` to `stop`, all of one shape, in order: `take` gets what several became together, `alone` the
+        place of one that is to go by itself. Returns whether there was one."""
+        halted = False
+        while start < stop:
+            try:
+                loop = self.loop(shape)
+            except Exception:  # noqa: BLE001 - alone each of them says what is wrong with its shape
+                place, start = start, stop
+            else:
+                try:
+                    take(loop.until(part_of(columns, start, stop)))
+                    break
+                except Halted as halt:
+                    take(halt.made)
+                    place = start + halt.place
+                    # Many bad ones in a row are not worth a new beginning each.
+                    start = place + 1 if halt.place >= SHORT_RECORDS else min(stop, place + SHORT_RECORDS)
+            halted = True
+            for at in range(place, start):
+                alone(at)
+        return halted
+
+    def one(self, cells: Cells, shape: Shape, batch: Batch, at: int, attempts: Attempts) -> tuple[Cells, Shape] | None:
+        """One record through all steps, one after the other; None = left out."""
+        for step, singles in zip(self.steps, self._singles, strict=True):
+            after = attempts.attempt(
+                partial(_step_one, step, singles, cells, shape, batch, at), TRANSFORMATION, step, batch, at
+            )
+            if after is None:
+                return None
+            cells, shape = after
+        return cells, shape
+
+    def close(self) -> None:
+        """Release the transformations."""
+        for step in self.steps:
+            step.transformation.close()
+
+
+def _step_one(
+    step: Step, singles: dict[Shape, Single], cells: Cells, shape: Shape, batch: Batch, at: int
+) -> tuple[Cells, Shape] | None:
+    if not step.applies(cells):
+        return cells, shape
+    single = singles.get(shape)
+    if single is None:
+        single = singles[shape] = Single(step, shape)
+    return single.run(cells, batch, at)
+
+
+def wanted_columns(steps: Sequence[Step]) -> frozenset[Column]:
+    """The columns that steps look at or change, whatever the shape."""
+    return frozenset[Column]().union(*(step.touches for step in steps))
