@@ -23,7 +23,11 @@ from herdmesh.herder.state.requests import (
     DeleteConnector,
     Draining,
     DrainWorker,
+    OffsetEntry,
     PatchConnector,
+    PlanAction,
+    PlanConfig,
+    Planned,
     Request,
     RestartConnector,
     Restarting,
@@ -83,6 +87,7 @@ def _fail_a_task(world: World) -> None:
 
 A, A0, A1 = UnitId("a"), UnitId("a", 0), UnitId("a", 1)
 B, B0 = UnitId("b"), UnitId("b", 0)
+AT_7 = (OffsetEntry('{"filename":"a.txt"}', '{"position":7}'),)
 OPERATIONS: dict[str, Operation] = {
     "create": Operation(
         CreateConnector("b", sink(1)),
@@ -93,6 +98,11 @@ OPERATIONS: dict[str, Operation] = {
         CreateConnector("b", sink(1), TargetState.STOPPED),
         lambda world, answer: isinstance(answer, Written) and world.config.entries["b"].target is TargetState.STOPPED,
         restarts=(B,),
+    ),
+    "create with offsets": Operation(
+        CreateConnector("b", sink(1), initial_offsets=AT_7),
+        lambda world, answer: isinstance(answer, Written) and answer.created and set(world.offsets["b"]) == {AT_7},
+        restarts=(B, B0),
     ),
     "update": Operation(
         UpdateConnector("a", sink(2, note="new")),
@@ -139,6 +149,13 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "restart a task": Operation(RestartTask("a", 0), _restarted, restarts=(A0,)),
     "validate": Operation(ValidateConfig(sink(1)), lambda _, answer: isinstance(answer, Validated), written=False),
+    "plan": Operation(
+        PlanConfig("a", sink(2, note="new")),
+        lambda _, answer: (
+            isinstance(answer, Planned) and {step.action for step in answer.steps} == {PlanAction.RESTART}
+        ),
+        written=False,
+    ),
     "drain": Operation(
         DrainWorker("w3"),
         lambda world, answer: isinstance(answer, Draining) and world.workers["w3"].draining,
