@@ -64,7 +64,7 @@ PARTS = {
     "fuzz": Part("random raw records into both topics", ("tests/replay/test_fuzz*.py",)),
     "records": Part(
         "100,000 random byte strings, and as many random values, through every converter",
-        ("tests/replay/test_records_fuzz.py",),
+        ("tests/replay/test_records_fuzz.py", "libs/core/tests/connect/registry/test_registry_fuzz.py"),
     ),
     "java": Part(
         "a live Java Connect worker on the same topics, in both directions", ("tests/integration/test_java_*.py",)

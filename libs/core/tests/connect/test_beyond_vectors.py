@@ -68,7 +68,7 @@ def test_a_value_of_another_type_is_not_put_under_a_schema_by_renaming() -> None
 def test_of_two_fields_that_fail_the_first_of_a_hash_map_is_told(
     name: str, config: dict[str, str], message: str
 ) -> None:
-    value = {"str": "s", "i16": Int16(16), "bb": memoryview(b"ab"), "a.b": "dotted", "empty": {}}
+    value: dict[str, Any] = {"str": "s", "i16": Int16(16), "bb": memoryview(b"ab"), "a.b": "dotted", "empty": {}}
     made = make_transformation("type", f"org.apache.kafka.connect.transforms.{name}$Value")
     made.configure(config)
     with pytest.raises(DataError) as failed:
