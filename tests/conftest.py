@@ -21,8 +21,10 @@ async def shared_mesh(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def mesh(shared_mesh: Mesh, tmp_path: Path) -> AsyncIterator[Mesh]:
-    """The shared mesh with every service serving; connectors made by the test are deleted afterwards."""
+    """The shared mesh with every service serving and every worker ready for tasks; connectors made by the test are
+    deleted afterwards."""
     await shared_mesh.until_serving()
+    await shared_mesh.until_workers()
     before = set(shared_mesh.board.connectors)
     yield shared_mesh
     for name in set(shared_mesh.board.connectors) - before:

@@ -169,6 +169,17 @@ class Mesh:
         wanted = list(names) or list(self.stack.processes)
         await asyncio.wait_for(asyncio.gather(*(self.stack.wait_serving(name) for name in wanted)), 90)
 
+    async def until_workers(self) -> None:
+        """Wait until every worker has told the herder of itself: it serves a moment before, and has no task so far."""
+        wanted = len(self.stack.addresses("worker"))
+        deadline_s = time.monotonic() + WAIT_S
+        while True:
+            states = [one["state"] for one in (await self.cluster())["workers"]]
+            if len([state for state in states if state != "LOST"]) >= wanted:
+                return
+            assert time.monotonic() < deadline_s, f"the herder has only these workers after {WAIT_S:g} s: {states}"
+            await asyncio.sleep(0.1)
+
     # -- harm
 
     def pid(self, service: str) -> int:
