@@ -1,0 +1,51 @@
+"""Tasks that always have records share the slots of a worker that has too few of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from herdmesh.cli.views import Json
+from herdmesh.devstack.broker import Broker
+from tests.support.mesh import Loader, running_mesh
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timed, pytest.mark.asyncio(loop_scope="session")]
+
+STRING = "org.apache.kafka.connect.storage.StringConverter"
+
+
+def _runs(shown: Json) -> list[int]:
+    return [task.get("progress", {}).get("run_count", 0) for task in shown["tasks"]]
+
+
+async def test_two_connectors_share_two_slots_and_the_tasks_of_one_take_turns(
+    kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three tasks of one connector and the only one of another, all with records all the time, in two slots: the three
+    take turns in one slot, again and again, and the one keeps the other."""
+    monkeypatch.setenv("HERDMESH_SHARE_MS", "300")
+
+    def sink(topic: str, tasks: int) -> dict[str, str]:
+        return {
+            "connector.class": "FileStreamSink", "tasks.max": str(tasks), "topics": topic,
+            "file": str(tmp_path / topic), "key.converter": STRING, "value.converter": STRING,
+        }  # fmt: skip
+
+    async with running_mesh(tmp_path / "stack", kafka, workers=1, slots=2) as mesh:
+        alone, many = mesh.create_topic(tmp_topic("alone"), 1), mesh.create_topic(tmp_topic("many"), 3)
+        await mesh.apply(alone, sink(alone, 1))
+        await mesh.apply(many, sink(many, 3))
+        with Loader(mesh, alone, 50), Loader(mesh, many, 150) as load:
+            begun = _runs(await mesh.until_running(alone, 1))
+            shown = await mesh.until(
+                many, lambda one: len(one["tasks"]) == 3 and min(_runs(one)) >= 3, "thrice in turn"
+            )
+            taken = _runs(mesh.board.connectors[alone])[0] - begun[0]
+            count = load.finish()
+        assert max(_runs(shown)) - min(_runs(shown)) <= 2, f"no turn is left out: {_runs(shown)}"
+        assert all(task["state"] == "RUNNING" for task in shown["tasks"]), "waiting for a slot is no trouble"
+        assert taken <= 2, "once both have a slot, nobody takes the one's"
+        await mesh.until_committed(many, many)
+        assert len((tmp_path / many).read_text().splitlines()) == count
