@@ -16,13 +16,15 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from confluent_kafka import Message
 
-from herdmesh.connect import record_json
+from herdmesh.connect import chain_config, record_json
 from herdmesh.connect.converters import CONVERTERS, Converter, make_converter
 from herdmesh.connect.converters.simple_header import SimpleHeaderConverter
-from herdmesh.connect.data import BigInteger, Float32, Header, Int8, Int16, Int32, Int64, JavaDate, Struct
+from herdmesh.connect.data import Batch, BigInteger, Float32, Header, Int8, Int16, Int32, Int64, JavaDate, Struct
 from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.schemas import DATE, DECIMAL, SCALE, TIME, TIMESTAMP, Schema
+from herdmesh.engine.tolerance import Counts, SourceRecord, Tolerance, error_settings
 from libs.core.tests.connect.golden_vectors import vectors
 from tests.support.sizes import soak_or
 from tests.support.tally import note
@@ -102,6 +104,39 @@ def test_headers_are_a_value_or_an_error_of_the_record() -> None:
         wanted = Header("h", value, schema)
         outcomes[f"written: {tried(lambda wanted=wanted: made.write_header(wanted), wanted)[0]}"] += 1
     note("headers both ways", runs=1, operations=2 * _TRIES, faults=outcomes)
+
+
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("name", _CASES)
+def test_a_task_that_tolerates_all_keeps_or_counts_every_record(name: str) -> None:
+    """Through a sink's chain in batches, and through a source's, with the errors.tolerance a run has."""
+    config = {f"value.converter.{key}": value for key, value in _CASES[name].items()}
+    config |= {"key.converter": "StringConverter", "value.converter": name.split()[0], "transforms": "route"}
+    config |= {
+        "transforms.route.type": "RegexRouter",
+        "transforms.route.regex": "t",
+        "transforms.route.replacement": "u",
+    }
+    chance = random.Random(f"chains {name}")
+    sink, counts, kept = chain_config.sink_chain(config), Counts(), 0
+    tolerance = Tolerance(error_settings({"errors.tolerance": "all"}), counts, [])
+    tolerance.origin = lambda batch, at: Message(topic="t", partition=0, offset=at, value=batch.values[at])
+    given = list(strings(chance, _TRIES))
+    for start in range(0, len(given), _TOGETHER):
+        part = given[start : start + _TOGETHER]
+        batch = Batch("t", 0, [None] * len(part), part, range(len(part)), [0] * len(part))
+        kept += sum(len(list(one.values)) for one in sink.run(batch, tolerance))
+    assert (kept + counts.skipped, counts.skipped) == (_TRIES, counts.errors)
+    source, told, sent = chain_config.source_chain(config), Counts(), 0
+    tolerance = Tolerance(error_settings({"errors.tolerance": "all"}), told, [])
+    tolerance.origin = lambda batch, at: SourceRecord(batch, at, None, None)
+    for _ in range(_TRIES):
+        schema, value = any_value(chance)
+        sent += sum(
+            len(one.values) for one in source.run(Batch("t", None, (), [value], value_schema=schema), tolerance)
+        )
+    assert (sent + told.skipped, told.skipped) == (_TRIES, told.errors)
+    note(f"chains of {name}", runs=2, operations=2 * _TRIES, faults=Counter(sink=counts.skipped, source=told.skipped))
 
 
 def converter(name: str) -> Converter:
