@@ -14,6 +14,7 @@ def test_the_config_store_neither_counts_nor_tells_it() -> None:
     state = ConfigState("topic-audit")
     for value in _VALUES:
         assert list(state.apply(StoredRecord("topic", 0, 7, KEEP_ALIVE_KEY, value, 1))) == []
+        assert list(state.apply(StoredRecord("topic-audit", 0, 7, KEEP_ALIVE_KEY, value, 1))) == []
     assert (state.refused.count, state.stored()) == (0, [])
     state.apply(_STRANGER)
     assert state.refused.count == 1

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.topicstore import Revision, StoredRecord
-from herdmesh.topicstore.applied import Applied, Flight
+from herdmesh.topicstore.applied import Applied, Flight, Outcome
 from herdmesh.topicstore.log import LogIdentity
 
 _IDENTITY = LogIdentity("id", "topic", 3, "audit")
@@ -111,8 +111,44 @@ def test_a_flight_lands_as_one_and_shards_keep_their_order(
         assert [len(seen) for seen in answered] == [sum(sizes[: i + 1]) for i in range(len(sizes))]
         assert published == [place for place in order if place[0] < 3]
         if decided:
-            assert await flight.outcome is True
+            assert await flight.outcome is Outcome.LANDED
         assert applied.wait(tuple(positions)).done()
+
+    asyncio.run(run())
+
+
+@given(landings(), st.integers(0, 3))
+def test_what_came_of_a_flight_is_applied_when_its_rest_never_comes(
+    landing: tuple[list[int], list[tuple[int, int]], list[list[tuple[int, int]]]], cut: int
+) -> None:
+    """The marker in shard `cut` was lost: what lies there from the first record of the flight on cannot be read."""
+    sizes, decided, batches = landing
+    hidden_from = min((offset for shard, offset in decided if shard == cut), default=7)
+
+    async def run() -> None:
+        applied, _ = opened()
+        flight = Flight(sizes, lambda _write, _revision: None)
+        if decided:
+            applied.expect(flight)
+            flight.place(decided)
+        positions, fed = [0, 0, 0, 0], list[tuple[int, int]]()
+        for batch in batches:
+            batch = [(shard, offset) for shard, offset in batch if shard != cut or offset < hidden_from]
+            fed += batch
+            for shard, offset in batch:
+                positions[shard] = offset + 1
+            applied.feed([record(*place) for place in batch], tuple(positions))
+        assert applied.read_to(tuple(positions)).done(), "a take-over waits for what is held back for ever"
+        applied.settle_at_end()
+        assert sorted(applied.state.records) == sorted(fed)
+        for shard in range(4):
+            offsets = [offset for of, offset in applied.state.records if of == shard]
+            assert offsets == sorted(offsets)
+        assert applied.wait(tuple(positions)).done()
+        if decided:
+            came = set(decided) & set(fed)
+            whole = len(came) == len(decided)
+            assert await flight.outcome is (Outcome.LANDED if whole else Outcome.PARTLY if came else Outcome.ABSENT)
 
     asyncio.run(run())
 
@@ -126,7 +162,7 @@ async def test_a_flight_the_reader_passes_by_was_aborted() -> None:
     applied.feed([record(0, 3)], (4, 0, 0, 0))
     assert not flight.outcome.done()
     applied.feed([record(1, 8)], (4, 9, 0, 0))
-    assert await flight.outcome is False
+    assert await flight.outcome is Outcome.ABSENT
     assert applied.state.records == [(0, 3), (1, 8)]
     assert landed == []
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum, auto, unique
 from typing import Any, Generic
 
 from herdmesh.topicstore.contract import ChangeT, Revision, StateT, StoredRecord
@@ -24,11 +25,23 @@ def settle(future: asyncio.Future[Any], error: Exception) -> None:
         future.exception()
 
 
+@unique
+class Outcome(Enum):
+    """What the log says of a transaction of this replica."""
+
+    #: All its records were read.
+    LANDED = auto()
+    #: The reader passed their places and found none.
+    ABSENT = auto()
+    #: It passed places of some and found others. It was committed then: a broker lost a marker (ADR 0006), or retention
+    #: took what nobody had read.
+    PARTLY = auto()
+
+
 class Flight:
     """One transaction of this replica on its way through the log.
 
-    `outcome` becomes True when all its records were read, False when the reader passed a place without finding its
-    record there: the log itself has answered, whatever the commit call said. `landing()` is called when all records
+    `outcome` is what the log itself has answered, whatever the commit call said. `landing()` is called when all records
     were read and none is applied, `completed(i, revision)` when the last record of write i was applied.
     """
 
@@ -38,7 +51,7 @@ class Flight:
         completed: Callable[[int, Revision], None],
         landing: Callable[[], None] = lambda: None,
     ) -> None:
-        self.outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._write_sizes = write_sizes
         self._completed = completed
         self._landing = landing
@@ -78,11 +91,16 @@ class Flight:
                 shard, offset = next(place)
                 apply(shard, self._found[shard, offset])
             self._completed(write, revision())
-        self.finish(True)
+        self.finish(Outcome.LANDED)
 
-    def finish(self, committed: bool) -> None:
+    def give_up(self) -> Mapping[Place, StoredRecord]:
+        """No more of it comes. What came is committed like any record, and returned."""
+        self.finish(Outcome.PARTLY if self._found else Outcome.ABSENT)
+        return self._found
+
+    def finish(self, outcome: Outcome) -> None:
         if not self.outcome.done():
-            self.outcome.set_result(committed)
+            self.outcome.set_result(outcome)
 
 
 class Applied(Generic[StateT, ChangeT]):
@@ -95,16 +113,18 @@ class Applied(Generic[StateT, ChangeT]):
         self._publish = publish
         self._identity = LogIdentity("", "", 0, None)
         self._positions: list[int] = []
-        self._waiters: dict[asyncio.Future[None], Positions] = {}
+        self._seen: list[int] = []  # as `_positions`, with what is held
+        #: Who waits for one of the two lists to reach an offset in every shard.
+        self._waiters: dict[asyncio.Future[None], tuple[list[int], Positions]] = {}
         self._flight: Flight | None = None
         self._held: list[deque[StoredRecord]] = []
-        self._held_positions: Positions = ()
         self._applied_records = 0
         self._snapshot: tuple[int, StateT] | None = None
 
     def open(self, identity: LogIdentity) -> None:
         self._identity = identity
         self._positions = [0] * identity.shards
+        self._seen = [0] * identity.shards
         self._held = [deque() for _ in range(identity.shards)]
 
     @property
@@ -136,10 +156,7 @@ class Applied(Generic[StateT, ChangeT]):
         if flight is not None and flight.passed_by(positions):
             self._drop(flight)
             flight = None
-        if flight is not None and flight.arriving:
-            self._held_positions = positions
-            return
-        self._advance(positions)
+        self._see(positions)
 
     def expect(self, flight: Flight) -> None:
         """The next transaction. There is one at a time."""
@@ -155,15 +172,23 @@ class Applied(Generic[StateT, ChangeT]):
         """The whole log was read after every earlier transaction was ended: a flight still open is not in it."""
         if self._flight is not None:
             self._drop(self._flight)
-            self._advance(self._held_positions)
+            self._see(self._seen)
+
+    def read_to(self, target: Sequence[int]) -> asyncio.Future[None]:
+        """As `wait`, of the moment when everything was read, though it may be held: of a transaction whose rest never
+        comes nothing is applied before `settle_at_end`."""
+        return self._wait(self._seen, tuple(target))
 
     def wait(self, target: Sequence[int]) -> asyncio.Future[None]:
         """A future of the moment when every shard that `target` names has reached its offset."""
+        return self._wait(self._positions, tuple(target))
+
+    def _wait(self, positions: list[int], target: Positions) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if self._reached(tuple(target)):
+        if _reached(positions, target):
             future.set_result(None)
         else:
-            self._waiters[future] = tuple(target)
+            self._waiters[future] = positions, target
             # Also of one who gives up: on a topic where nothing happens nobody else would forget it.
             future.add_done_callback(lambda done: self._waiters.pop(done, None))
         return future
@@ -194,7 +219,10 @@ class Applied(Generic[StateT, ChangeT]):
 
     def _drop(self, flight: Flight) -> None:
         self._flight = None
-        flight.finish(False)
+        for (shard, _), record in flight.give_up().items():
+            self._held[shard].append(record)
+        for shard, held in enumerate(self._held):
+            self._held[shard] = deque(sorted(held, key=lambda record: record.offset))
         self._apply_held()
 
     def _apply_held(self) -> None:
@@ -202,13 +230,17 @@ class Applied(Generic[StateT, ChangeT]):
             while held:
                 self._apply(shard, held.popleft())
 
-    def _advance(self, positions: Positions) -> None:
-        self._held_positions = ()
+    def _see(self, positions: Sequence[int]) -> None:
+        """The reader is there, and what it read is applied, except behind a flight that is arriving."""
+        holds = self._flight is not None and self._flight.arriving
         for shard, position in enumerate(positions):
-            self._positions[shard] = max(self._positions[shard], position)
-        for future, target in self._waiters.items():
-            if not future.done() and self._reached(target):
+            self._seen[shard] = max(self._seen[shard], position)
+            if not holds:
+                self._positions[shard] = max(self._positions[shard], position)
+        for future, (reached, target) in self._waiters.items():
+            if not future.done() and _reached(reached, target):
                 future.set_result(None)
 
-    def _reached(self, target: Positions) -> bool:
-        return all(position >= wanted for position, wanted in zip(self._positions, target, strict=False))
+
+def _reached(positions: Sequence[int], target: Positions) -> bool:
+    return all(position >= wanted for position, wanted in zip(positions, target, strict=False))

@@ -28,6 +28,8 @@ ResultT = TypeVar("ResultT")
 #: Key of a record the writer writes to the own topic once a day, so that Kafka never forgets its identity. A state
 #: knows it, changes nothing and tells nobody.
 KEEP_ALIVE_KEY = b"herdmesh-writer"
+#: An object, so that Connect's JSON converter reads it; Connect ignores the key.
+KEEP_ALIVE_VALUE = b'{"version":1}'
 
 
 @dataclass(frozen=True, slots=True)

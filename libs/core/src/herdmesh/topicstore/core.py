@@ -23,6 +23,7 @@ from herdmesh.topicstore.applied import Applied
 from herdmesh.topicstore.barrier import Barrier
 from herdmesh.topicstore.contract import (
     KEEP_ALIVE_KEY,
+    KEEP_ALIVE_VALUE,
     ChangeT,
     Decision,
     NewRecord,
@@ -58,8 +59,7 @@ _logger = logging.getLogger(__name__)
 
 _RETRY_S = 0.1
 
-#: The value is an object so that Connect's JSON converter reads it; Connect ignores the key.
-_KEEP_ALIVE = NewRecord(KEEP_ALIVE_KEY, b'{"version":1}')
+_KEEP_ALIVE = NewRecord(KEEP_ALIVE_KEY, KEEP_ALIVE_VALUE)
 
 #: Asked before each take-over; False = not now. To tell an operator why, it raises `ForeignWriter` (for the config
 #: store: members in Connect's own group) or `NotAuthorized`.
@@ -284,7 +284,8 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             if not await self._log.prove_ownership() or term != self._term or not await self._guard.allows_take_over():
                 return False
             await self._log.take_over()
-            await self._applied.wait(await self._log.end())
+            if not await self._read_to_end():
+                return False
         except LogUnavailable as unavailable:
             _logger.warning("taking over failed, trying again: %s", unavailable)
             self._health.note(Part.WRITING, self._guard.unreachable(unavailable))
@@ -299,6 +300,16 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._health.note(Part.WRITING, None)
         self._writes.open(self._identity)
         self._move(Role.WRITER)
+        return True
+
+    async def _read_to_end(self) -> bool:
+        """False when that takes so long that the end may not be there any more, as after a broker lost a marker."""
+        try:
+            async with asyncio.timeout(self._tuning.read_back_ms / 1000):
+                await self._applied.read_to(await self._log.end())
+        except TimeoutError:
+            _logger.warning("the end of %r was not read in time, taking over again", self.topic)
+            return False
         return True
 
     async def _allowed(self) -> bool:
@@ -410,7 +421,8 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._tasks.append(task)
 
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None and error is not self._closed_by:  # what waits when the store closes is told so
             _logger.critical("a task of the store failed", exc_info=error)
             self.on_fault(StoreClosed(f"internal error: {error!r}"))
 

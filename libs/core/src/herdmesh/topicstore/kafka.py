@@ -7,8 +7,9 @@ Owns the assembly of reader, election, writer and admin client into a `Log`. Wha
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic
 
 from herdmesh.topicstore.calls import CallThread, post
@@ -17,6 +18,7 @@ from herdmesh.topicstore.core import MayWrite, TopicStoreCore, always
 from herdmesh.topicstore.errors import NotAuthorized, TopicMisconfigured, TopicRecreated
 from herdmesh.topicstore.kafka_audit import AuditReader
 from herdmesh.topicstore.kafka_election import Election
+from herdmesh.topicstore.kafka_hanging import decisions
 from herdmesh.topicstore.kafka_reader import Reader
 from herdmesh.topicstore.kafka_topics import Shard, TopicAdmin
 from herdmesh.topicstore.kafka_writer import Writer
@@ -33,6 +35,9 @@ from herdmesh.topicstore.log import (
 )
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
 from herdmesh.topicstore.stages import OnStage, failpoints_of
+
+_logger = logging.getLogger(__name__)
+_WORDS: Mapping[bool | None, str] = {True: "to commit", False: "to abort", None: "decision unknown"}
 
 
 class KafkaLog:
@@ -89,8 +94,21 @@ class KafkaLog:
 
     async def take_over(self) -> None:
         await self._writer_thread.call(self._writer.take_over)
-        if self._reader is not None:
-            self._reader.read_anew()
+        if hanging := await self._admin.unstable(self._shards):
+            await self._writer_thread.call(lambda: self._end_what_hangs(hanging))
+
+    def _end_what_hangs(self, shards: Sequence[Shard]) -> None:
+        """What is open after a take-over is a foreign writer's, whom nothing of this harms, or hangs."""
+        decided = decisions(self._settings, shards)
+        _logger.warning(
+            "a transaction is open in %s: if it is one of %r whose marker the broker lost (it died at that moment, "
+            "docs/bugs.md), it is ended now",
+            ", ".join(f"{topic}-{partition} ({_WORDS[decided[topic, partition]]})" for topic, partition in shards),
+            self._settings.transactional_id,
+        )  # fmt: skip
+        # Of unknown decision it is taken back: then what is visible of it in another topic is told of as unknown.
+        self._writer.finish({shard: commit is True for shard, commit in decided.items()})
+        self._writer.take_over()
 
     async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The reader: one consumer at a time on every shard, in a thread of its own.
+"""The reader: one consumer on every shard, in a thread of its own.
 
 Owns the consumer and its thread; delivers batches to the event loop, at most a few ahead of it, so a slow loop
 slows the reader and never fills memory. Uses no consumer group: positions are the store's own.
@@ -56,7 +56,6 @@ class Reader:
         self._positions = list(beginnings)
         self._ahead = threading.Semaphore(_BATCHES_AHEAD)
         self._stop = threading.Event()
-        self._anew = threading.Event()
         self._stopped = asyncio.Event()
 
     def start(self, events: LogEvents) -> None:
@@ -69,11 +68,6 @@ class Reader:
             target=self._run, args=(events, tell), name=f"{self._settings.client_id_base}-reader", daemon=True
         ).start()
 
-    def read_anew(self) -> None:
-        """Go on with a new client where the reading is: one that lived through a broker's restart may never fetch again
-        (`make chaos`; a store then waited for its own topic's end for ever)."""
-        self._anew.set()
-
     async def stop(self) -> None:
         """End the thread. The caller bounds the time."""
         self._stop.set()
@@ -81,14 +75,11 @@ class Reader:
 
     def _run(self, events: LogEvents, tell: Callable[[Callable[[], object]], None]) -> None:
         try:
-            while not self._stop.is_set():
-                self._anew.clear()
-                consumer = self._open()
-                try:
-                    self._read(consumer, events, tell)
-                finally:
-                    # A client that does not fetch may not close either, and nobody needs to wait for it.
-                    threading.Thread(target=consumer.close, name="old-reader", daemon=True).start()
+            consumer = self._open()
+            try:
+                self._read(consumer, events, tell)
+            finally:
+                consumer.close()
         except Exception as error:  # the supervisor of this thread: nothing may end it silently
             _logger.exception("the reader failed")
             fault = self._fault(error)
@@ -136,7 +127,7 @@ class Reader:
 
     def _read(self, consumer: Consumer, events: LogEvents, tell: Callable[[Callable[[], object]], None]) -> None:
         told: Positions | None = None
-        while not self._stop.is_set() and not self._anew.is_set():
+        while not self._stop.is_set():
             records = self._take(consumer)
             positions = tuple(self._positions)
             if not records and positions == told:

@@ -243,17 +243,29 @@ class TopicAdmin:
             return default
         return int(str(cast(object, entries[setting].value)))
 
-    async def offsets(self, shards: Sequence[Shard], *, first: bool) -> Positions:
+    async def unstable(self, shards: Sequence[Shard]) -> list[Shard]:
+        """Those in which a transaction is open, or was a moment ago. Raises `LogUnavailable`."""
+        stable = await self.offsets(shards, first=False)
+        ends = await self.offsets(shards, first=False, isolation=IsolationLevel.READ_UNCOMMITTED)
+        return [shard for shard, first, end in zip(shards, stable, ends, strict=True) if first < end]
+
+    async def offsets(
+        self,
+        shards: Sequence[Shard],
+        *,
+        first: bool,
+        isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
+    ) -> Positions:
         """The first, or the end of the readable, offsets of each shard. Raises `LogUnavailable`.
 
-        The end is the last stable offset: beyond it are only records of transactions that have not ended, and nothing
-        acknowledged, because a writer acknowledges what its own reader has read.
+        The end is the last stable offset, unless asked otherwise: beyond it are only records of transactions that have
+        not ended, and nothing acknowledged, because a writer acknowledges what its own reader has read.
         """
         spec = OffsetSpec.earliest() if first else OffsetSpec.latest()
         try:
             futures = self._client.list_offsets(
                 {TopicPartition(topic, partition): spec for topic, partition in shards},
-                isolation_level=IsolationLevel.READ_COMMITTED,
+                isolation_level=isolation,
                 request_timeout=self._request_timeout_s,
             )
             found = {(key.topic, key.partition): await asyncio.wrap_future(future) for key, future in futures.items()}

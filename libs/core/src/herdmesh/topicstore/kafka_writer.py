@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, on_client_error
+from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, KEEP_ALIVE_VALUE
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
 from herdmesh.topicstore.kafka_topics import Shard, kafka_error
 from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, LogUnavailable, Place, Transaction
@@ -75,6 +76,26 @@ class Writer:
             if shard < len(self._ends):
                 self._ends[shard] = offset + 2  # the next but one: a marker ends the transaction in each partition
         self._on_stage(Stage.AFTER_COMMIT)
+
+    def finish(self, hanging: Mapping[Shard, bool]) -> None:
+        """End what an earlier transaction of our id left open in these partitions, by one that is committed where that
+        was to be (True) and aborted where it was not. `take_over` comes next: it waits for the markers.
+
+        Raises `LogUnavailable`.
+        """
+        producer = self._producer
+        if producer is None:
+            raise LogUnavailable("the writer was released")
+        for commit in sorted(set(hanging.values())):
+            try:
+                producer.begin_transaction()
+                for topic, partition in (shard for shard, decided in hanging.items() if decided is commit):
+                    producer.produce(topic, KEEP_ALIVE_VALUE, KEEP_ALIVE_KEY, partition)
+                if producer.flush(_CALL_S):  # an abort of what was not sent would write no marker
+                    raise LogUnavailable("cannot end an earlier transaction: a record was not acknowledged in time")
+                (producer.commit_transaction if commit else producer.abort_transaction)(_CALL_S)
+            except _CLIENT_ERRORS as failure:
+                raise LogUnavailable(f"cannot end an earlier transaction: {_reason(failure)}") from failure
 
     def release(self) -> None:
         """Throw the producer away, with its open transaction if there is one."""

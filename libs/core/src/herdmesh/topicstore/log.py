@@ -209,7 +209,7 @@ class Log(Protocol):
         ...
 
     async def take_over(self) -> None:
-        """Fence every earlier writer; their open transaction is ended when this returns.
+        """Fence every earlier writer; their open transaction is ended when this returns, as it was decided if it was.
 
         Raises `LogUnavailable`, `NotAuthorized`.
         """

@@ -74,6 +74,9 @@ class StoreTuning:
     group_commit_records: int = 500
     #: Writes waiting, in flight or being re-checked; one more is `QueueFull`.
     pending_writes_max: int = 10_000
+    #: How long a confirmed commit may stay unread, or the end of the log in a take-over, before this replica takes
+    #: over anew, which ends what a broker left without a marker (ADR 0006).
+    read_back_ms: int = 5_000
     #: After a commit whose answer was lost: how long to look for the outcome before `WriteOutcomeUnknown`.
     outcome_timeout_ms: int = 15_000
     #: Changes remembered for watches that resume.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, cast
 
-from herdmesh.topicstore.applied import Applied, Flight, settle
+from herdmesh.topicstore.applied import Applied, Flight, Outcome, settle
 from herdmesh.topicstore.barrier import Barrier
 from herdmesh.topicstore.contract import Decision, NewRecord, ResultT, Revision, StateT, StoredRecord
 from herdmesh.topicstore.errors import (
@@ -264,21 +264,39 @@ class GroupCommit(Generic[StateT]):
             self._cut_off(WriterFenced(str(failure)))
             await self._look_for(flight, group, str(failure))
         else:
-            if not await asyncio.shield(flight.outcome):
-                # Confirmed, and yet the reader passed it by: the log lost what it had promised.
-                _logger.error("a confirmed transaction is not in the log")
-                self._cut_off(WriterFenced("a confirmed transaction is not in the log"))
-                _fail(group, WriteOutcomeUnknown("confirmed, but not found in the log"))
+            await self._read_back(flight, group)
+
+    async def _read_back(self, flight: Flight, group: Sequence[_Pending]) -> None:
+        """Of a commit that was confirmed."""
+        wait_s = self._tuning.read_back_ms / 1000
+        try:
+            async with asyncio.timeout(wait_s):
+                outcome = await asyncio.shield(flight.outcome)
+        except TimeoutError:
+            # No broker, or one that lost the marker: nobody will ever read it, unless a take-over ends it anew.
+            reason = f"a confirmed transaction was not read back within {wait_s:g} s"
+            self._cut_off(WriterFenced(reason))
+            await self._look_for(flight, group, reason)
+            return
+        if outcome is not Outcome.LANDED:
+            # Confirmed, and yet the reader passed it by: the log lost what it had promised.
+            _logger.error("a confirmed transaction is not in the log: %s", outcome.name)
+            self._cut_off(WriterFenced("a confirmed transaction is not in the log"))
+            _fail(group, WriteOutcomeUnknown("confirmed, but not found in the log"))
 
     async def _look_for(self, flight: Flight, group: Sequence[_Pending], reason: str) -> None:
         """Wait until the reader found the records or passed their places. Taking over (by us or by another writer) ends
         the open transaction, so that the reader can pass; if nobody can, the broker aborts it by its timeout."""
         try:
             async with asyncio.timeout(self._tuning.outcome_timeout_ms / 1000):
-                if not await asyncio.shield(flight.outcome):
-                    _fail(group, WriterFenced(reason))
+                outcome = await asyncio.shield(flight.outcome)
         except TimeoutError:
             _fail(group, WriteOutcomeUnknown(reason))
+            return
+        if outcome is Outcome.ABSENT:
+            _fail(group, WriterFenced(reason))
+        elif outcome is Outcome.PARTLY:
+            _fail(group, WriteOutcomeUnknown(f"{reason}, and a part of it is in the log"))
 
     async def _confirm(self, pending: _Pending) -> None:
         """Decide again after a barrier; a refusal or no-op that still stands is the answer, else the write queues."""

@@ -106,6 +106,8 @@ class ConfigState:
 
     def apply(self, record: StoredRecord) -> Sequence[Change]:
         """Fold one record in; see `StoreState.apply`."""
+        if record.key == KEEP_ALIVE_KEY:
+            return ()
         if record.topic == self._audit_topic:
             return self._apply_audit(record)
         decoded = config_topic.decode(record.key, record.value)
@@ -113,7 +115,7 @@ class ConfigState:
             case Undecodable():
                 return self._apply_undecodable(record, decoded)
             case Unknown():
-                return () if record.key == KEEP_ALIVE_KEY else self._refuse(record, _UNKNOWN_KEY)
+                return self._refuse(record, _UNKNOWN_KEY)
             case RestartRecord():
                 return [RestartRequested(decoded)]
             case LoggerRecord():

@@ -1,0 +1,137 @@
+"""A store whose transaction Kafka left without a marker (ADR 0006), in one of its topics or in both: it goes on, its
+caller is told the truth, and its replicas have what was decided.
+
+The state is made in the broker's files, as in tests/faults/test_hung_transactions.py. One broker of this module's own
+is stopped once for all stores.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from herdmesh.devstack.broker import QUICK_JVM, Broker
+from herdmesh.topicstore import (
+    KEEP_ALIVE_KEY,
+    Decision,
+    NewRecord,
+    Revision,
+    Role,
+    Stage,
+    StoreTuning,
+    WriteOutcomeUnknown,
+    kafka,
+)
+from herdmesh.topicstore.kafka_hanging import decisions
+from herdmesh.topicstore.kafka_reader import Reader
+from herdmesh.topicstore.kafka_topics import Shard
+from herdmesh.topicstore.settings import TopicSettings
+from tests.contract.topicstore_harness import KafkaCluster, KeyValues, Store, suite_settings, until_role
+from tests.support.broker_files import cut_marker
+
+pytestmark = pytest.mark.kafka
+
+#: Its decisions may not be read.
+SECRETIVE = "secretive"
+#: Writes wait for a broker that takes its time.
+_TUNING = StoreTuning(read_back_ms=500, outcome_timeout_ms=60_000)
+
+
+@dataclass
+class Half:
+    """A store, and its write that the broker confirmed before it lost the marker in the topics `lost`."""
+
+    cluster: KafkaCluster
+    lost: list[str]
+    store: Store
+    write: asyncio.Task[Revision]
+
+    @classmethod
+    async def of(cls, bootstrap: str, topic: str, *lost: str) -> Half:
+        loop, confirmed = asyncio.get_running_loop(), asyncio.Event()
+
+        def on_stage(stage: Stage) -> None:
+            if stage is Stage.AFTER_COMMIT:
+                loop.call_soon_threadsafe(confirmed.set)
+
+        cluster = KafkaCluster(suite_settings(topic, bootstrap))
+        store = await cluster.open(on_stage=on_stage, tuning=_TUNING)
+        await until_role(store, Role.WRITER)
+        await store.write(audited(topic, b"a", b"1"))
+        confirmed.clear()
+        await cast(Any, store)._log._reader.stop()  # else it would have read the write before the broker is gone
+        write = asyncio.create_task(store.write(audited(topic, b"b", b"2")))
+        await confirmed.wait()
+        return cls(cluster, [f"{topic}{suffix}" for suffix in lost], store, write)
+
+    def read_on(self) -> None:
+        log = cast(Any, self.store)._log
+        log._reader = Reader(log._settings, log._shards, log._reader._positions)
+        log._reader.start(log._events)
+
+    async def states_after_one_more(self) -> list[KeyValues]:
+        """Of this replica and of one that reads the topics from the beginning."""
+        await until_role(self.store, Role.WRITER)
+        await self.store.write(audited(self.cluster.settings.topic, b"c", b"3"))
+        states = [self.store.state.copy(), (await self.cluster.open()).state.copy()]
+        for state in states:
+            state.entries.pop(KEEP_ALIVE_KEY, None)
+            state.audited = tuple(value for value in state.audited if value.isdigit())
+        return states
+
+
+def audited(topic: str, key: bytes, value: bytes) -> Callable[[KeyValues], Decision[Revision]]:
+    """A write of both topics."""
+
+    def decide(_: KeyValues) -> Decision[Revision]:
+        records = [NewRecord(key, value), NewRecord(key, value, f"{topic}-audit")]
+        return Decision(records, lambda _state, revision: revision)
+
+    return decide
+
+
+def _decisions(settings: TopicSettings, shards: list[Shard]) -> Any:
+    return dict.fromkeys(shards) if settings.topic == SECRETIVE else decisions(settings, shards)
+
+
+async def test_a_write_whose_marker_the_broker_lost_is_ended_as_it_was_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "decisions", _decisions)
+    broker = Broker(tmp_path, port=0, jvm=QUICK_JVM)
+    await broker.start()
+    begun: list[Half] = []
+    try:
+        begun += [
+            await Half.of(broker.bootstrap, "one", ""),
+            await Half.of(broker.bootstrap, "other", "-audit"),
+            await Half.of(broker.bootstrap, "both", "", "-audit"),
+            await Half.of(broker.bootstrap, SECRETIVE, "-audit"),
+        ]
+        await broker.stop()
+        for topic in (topic for half in begun for topic in half.lost):
+            cut_marker(tmp_path, topic, 0)
+        await broker.start()
+        for half in begun:
+            half.read_on()
+        for half in begun[:-1]:
+            await half.write
+            for state in await half.states_after_one_more():
+                assert state.values() == {b"a": b"1", b"b": b"2", b"c": b"3"}, half.lost
+                assert state.audited == (b"1", b"2", b"3"), half.lost
+        # What is visible of it stays; what is not is taken back.
+        with pytest.raises(WriteOutcomeUnknown, match="a part of it"):
+            await begun[-1].write
+        for state in await begun[-1].states_after_one_more():
+            assert state.values() == {b"a": b"1", b"b": b"2", b"c": b"3"}
+            assert state.audited == (b"1", b"3")
+    finally:
+        for half in begun:
+            half.write.cancel()
+            await half.cluster.close()
+        await broker.stop()
