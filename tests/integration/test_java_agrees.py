@@ -91,6 +91,7 @@ class Scene:
         assert_targets(entries, view)
         await self._read_raw()
         await self.ours.assert_told_what_is_stored(self.raw)
+        await self._read_raw()  # the watch may have been told of more meanwhile
         self._compare_with_records(title, entries)
         self._events_seen = len(followed.events)
         assert [kind for kind, _name in followed.events[first:]] == tells, title

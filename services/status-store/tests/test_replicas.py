@@ -156,8 +156,8 @@ async def test_replicas_serve_take_over_and_tell_who_is_alive(
     assert await _next_writer([third]) is third
     clean_s = time.monotonic() - stopped
     assert clean_s < CLEAN_TAKE_OVER_S
-    assert await stopping == 0
     assert (await _task(third, "d")).effective_state == RUNNING
+    assert await stopping == 0
     await _write(third, "f", LIVE)
     print(
         f"take-over after {end.name}: {took_s:.2f} s; a replica showed the dead worker for {dead_s:.2f} s; "
