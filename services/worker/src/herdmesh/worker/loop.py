@@ -25,8 +25,8 @@ from herdmesh.worker.effects.session import HerderSession
 from herdmesh.worker.effects.statuses import StatusClient
 from herdmesh.worker.metrics.collector import WorkerMetrics
 from herdmesh.worker.state import WorkerState, events, instructions
+from herdmesh.worker.state.held import Task
 from herdmesh.worker.state.model import Holding, UnitId
-from herdmesh.worker.state.tasks import Task
 
 _QUEUE_MAX: Final = 10_000
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)

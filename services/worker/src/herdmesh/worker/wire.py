@@ -21,6 +21,7 @@ from herdmesh.rpc import properties
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker.measures_wire import measures_from, measures_to
 from herdmesh.worker.state import events, questions
+from herdmesh.worker.state.held import Task
 from herdmesh.worker.state.model import (
     Assignment,
     Condition,
@@ -34,7 +35,6 @@ from herdmesh.worker.state.model import (
     TaskSpec,
     UnitId,
 )
-from herdmesh.worker.state.tasks import Task
 
 _ERROR_COUNTS = tuple(one.name for one in fields(contract.ErrorCounts))
 _ACTIVITIES = {

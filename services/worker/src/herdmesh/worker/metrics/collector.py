@@ -33,8 +33,8 @@ from herdmesh.worker.metrics.names import (
 from herdmesh.worker.metrics.tasks import TaskMeter
 from herdmesh.worker.state import WorkerState, events, instructions
 from herdmesh.worker.state.connectors import Connector
+from herdmesh.worker.state.held import Task
 from herdmesh.worker.state.model import Config, RunState, UnitId
-from herdmesh.worker.state.tasks import Task
 
 KEPT_S: Final = 600.0
 LEFT_MAX: Final = 10_000

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.connectors import Connectors
+from herdmesh.worker.state.held import TaskLimits
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import (
     ConnectorSpec,
@@ -23,7 +24,7 @@ from herdmesh.worker.state.model import (
     UnitId,
 )
 from herdmesh.worker.state.reloads import Reloads
-from herdmesh.worker.state.tasks import TaskLimits, Tasks
+from herdmesh.worker.state.tasks import Tasks
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Tasks: from the herder's start to the run, idleness, pause, failure and giving up.
 
-Owns every task the worker holds, its run, and the slots the runs share. Owns no session (`machine`) and no connector.
+Owns every task the worker holds and what leads from one phase to another. Owns no session (`machine`), no connector, no
+slot (`running`), and not the words that are said of a task (`held`).
 
 Invariant: a task has at most one run, from SubmitRun to RunEnded; a task is given up (reported UNASSIGNED) only without
 one, so a new owner that hears the report meets no old one. A run that will not end is cancelled after a deadline.
@@ -8,76 +9,19 @@ one, so a new owner that hears the report meets no old one. A run that will not 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
 
 from herdmesh.engine.contract import ErrorClass, Progress, Rate, RunEnd
 from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state.held import Task, TaskLimits, report, say, say_condition, status
 from herdmesh.worker.state.instructions import Instruction
-from herdmesh.worker.state.model import (
-    Assignment,
-    Condition,
-    Failure,
-    Phase,
-    PutMode,
-    RunState,
-    TargetState,
-    TaskSpec,
-    UnitId,
-)
+from herdmesh.worker.state.model import Failure, Phase, RunState, TargetState, TaskSpec, UnitId
 from herdmesh.worker.state.progress import added, caught_up
+from herdmesh.worker.state.running import Running
 from herdmesh.worker.state.runs import Run
-from herdmesh.worker.state.slots import Queue, to_ask
 from herdmesh.worker.state.watchdog import Silence, Verdict
 
 _START_COUNTS_MAX = 10_000
-
-
-@dataclass(frozen=True, slots=True)
-class TaskLimits:
-    """Numbers the task machine works with. Times in ms."""
-
-    slots: int = 8
-    share_ms: int = 2_000
-    """How long a run that has work may go on once another task waits for its slot."""
-    stop_timeout_ms: int = 5_000
-    """How long a run may take to commit and end before its process is killed."""
-    stalled_ms: int = 30_000
-    """How long a run may stand still before its task is STALLED; how long before it is ended the run's config says."""
-    lost_runs_max: int = 3
-    """So many runs in a row may be lost without a word before the task is FAILED."""
-    lost_backoff_ms: int = 500
-    """Wait before the second try after a lost run; doubles. The first try comes at once."""
-
-
-@dataclass(slots=True)
-class Task:
-    """One task held."""
-
-    unit: UnitId
-    assignment: Assignment
-    spec: TaskSpec
-    target: TargetState
-    has_committed: bool
-    conditions: tuple[Condition, ...] = ()
-    traceparent: str = ""
-    phase: Phase = Phase.NEW
-    state: RunState = RunState.UNASSIGNED
-    """As reported and written."""
-    failure: Failure | None = None
-    progress: Progress = field(default_factory=Progress)
-    run: Run | None = None
-    run_count: int = 0
-    values_of: str = ""
-    """The last run: what its configs refer to was resolved for that one."""
-    confirmed: bool = False
-    """A run under this assignment took over and began: only then it is RUNNING."""
-    lost_runs: int = 0
-    retry_at: float | None = None
-    giving_up: bool = False
-    successor: events.StartUnit | None = None
-    """Starts once this one is given up."""
 
 
 class Tasks:
@@ -85,16 +29,10 @@ class Tasks:
 
     def __init__(self, run_prefix: str, limits: TaskLimits) -> None:
         """`run_prefix` is new for each life of the process: run ids are unique among all runs ever."""
-        self._prefix = run_prefix
         self._limits = limits
         self._tasks: dict[UnitId, Task] = {}
-        self._by_run: dict[str, Task] = {}
-        self._queue = Queue()
-        self._rates: dict[str, Rate] = {}
-        self._runs_made = 0
-        self._held_until: float | None = None
+        self._running = Running(run_prefix, limits)
         self._start_counts: dict[UnitId, int] = {}
-        self._moved: dict[UnitId, None] = {}
 
     # --- asking
 
@@ -122,23 +60,25 @@ class Tasks:
     def next_deadline(self) -> float | None:
         """When `tick` next has something to do."""
         times = [task.retry_at for task in self._tasks.values() if task.retry_at is not None]
-        runs = [task.run for task in self._by_run.values() if task.run is not None]
+        runs = [run for _, run in self._running]
         times += [run.stop_by for run in runs if run.stop_by is not None and not run.cancelled]
         stalled_s = self._limits.stalled_ms / 1000
         times += [run.silence.deadline(stalled_s) for run in runs if run.is_watched and run.silence is not None]
-        if self._held_until is not None:
-            times.append(self._held_until)
+        if self._running.held_until is not None:
+            times.append(self._running.held_until)
         return min(times, default=None)
 
     def take_moved(self) -> list[UnitId]:
         """The tasks whose progress changed since the last call."""
-        moved = [unit for unit in self._moved if unit in self._tasks]
-        self._moved.clear()
-        return moved
+        moved = [task for task in self._tasks.values() if task.moved]
+        for task in moved:
+            task.moved = False
+        return [task.unit for task in moved]
 
     def tell_all(self) -> None:
         """Count every task as moved: a leader that is new to us knows nothing of how far they have come."""
-        self._moved = dict.fromkeys(self._tasks)
+        for task in self._tasks.values():
+            task.moved = True
 
     # --- the herder's commands
 
@@ -149,7 +89,7 @@ class Tasks:
             current = held.successor.assignment if held.successor is not None else held.assignment
             if event.assignment == current and held.successor is None:
                 # Said twice: the herder may have missed our report.
-                return [self._report(held), *self.set_target(event.unit, event.target, now)]
+                return [report(held), *self.set_target(event.unit, event.target, now)]
             if event.assignment.order <= current.order:
                 return []
         if held is not None:
@@ -193,87 +133,72 @@ class Tasks:
         return self._paused_to_queued(task, now) if task.phase is Phase.PAUSED else []
 
     def set_rate(self, connector: str, rate: Rate) -> list[Instruction]:
-        """Tell the connector's runs how much each may take; those that come later are told when they begin.
-
-        Remembered until the session ends, also without a task: the leader does not repeat what it has told.
-        """
-        self._rates[connector] = rate
-        return [
-            instructions.RateRun(task.run.run_id, rate)
-            for task in self._by_run.values()
-            if task.unit.connector == connector and task.run is not None and task.run.took_over
-        ]
+        """How much each of the connector's tasks may take, also of those that come later."""
+        return self._running.set_rate(connector, rate)
 
     def forget_rates(self) -> list[Instruction]:
         """Nobody tells how much other workers' tasks take: each goes back to its equal part."""
-        out: list[Instruction] = []
-        for connector in list(self._rates):
-            out += self.set_rate(connector, Rate())
-        self._rates.clear()
-        return out
-
-    def _tell_rate(self, task: Task) -> list[Instruction]:
-        rate = self._rates.get(task.unit.connector)
-        return [] if rate is None or task.run is None else [instructions.RateRun(task.run.run_id, rate)]
+        return self._running.forget_rates()
 
     # --- runs
 
     def run_hello(self, run_id: str, pid: int, silence_end_ms: int, now: float) -> list[Instruction]:
         """The process is there."""
-        task = self._by_run.get(run_id)
-        if task is not None and task.run is not None:
-            task.run.pid = pid
-            task.run.silence = Silence(now, silence_end_ms)
-            self._moved[task.unit] = None
+        found = self._running.get(run_id)
+        if found is not None:
+            task, run = found
+            run.pid = pid
+            run.silence = Silence(now, silence_end_ms)
+            task.moved = True
             if task.phase is Phase.STARTING:
                 task.phase = Phase.RUNNING
         return []
 
     def run_progress(self, run_id: str, progress: Progress, now: float) -> list[Instruction]:
         """Records moved, or the task took over."""
-        task = self._by_run.get(run_id)
-        if task is None or task.run is None:
+        found = self._running.get(run_id)
+        if found is None:
             return []
+        task, run = found
         if task.phase is Phase.STARTING:
             task.phase = Phase.RUNNING
         if progress.records_in > 0:
             task.lost_runs = 0
-        rated = [] if task.run.took_over else self._tell_rate(task)
-        task.run.took_over = True
-        task.run.progress = progress
+        rated = [] if run.took_over else self._running.tell_rate(task, run)
+        run.took_over = True
+        run.progress = progress
         moved = self.run_pulse(run_id, 0, 0, now)
-        return [*self._progressed(task, task.run, progress), *moved, *rated, *self._ask_to_share(now)]
+        return [*self._progressed(task, run, progress), *moved, *rated, *self._running.ask_to_share(now)]
 
     def run_pulse(self, run_id: str, silent_ms: int, moved_ms: int, now: float) -> list[Instruction]:
         """The process said how long its loop has not moved; 0 = it does."""
-        task = self._by_run.get(run_id)
-        run = task.run if task is not None else None
-        if task is None or run is None or run.silence is None:
+        found = self._running.get(run_id)
+        silence = None if found is None else found[1].silence
+        if found is None or silence is None:
             return []
-        verdict = run.silence.told(silent_ms, moved_ms, self._limits.stalled_ms / 1000, now)
-        return self._judged(task, run, run.silence, verdict) if run.is_watched else []
+        task, run = found
+        verdict = silence.told(silent_ms, moved_ms, self._limits.stalled_ms / 1000, now)
+        return self._judged(task, run, silence, verdict) if run.is_watched else []
 
     def run_said_end(self, run_id: str, outcome: events.RunFinished | Failure) -> list[Instruction]:
         """The run said how it ends; what follows waits until its process is gone (`run_ended`)."""
-        task = self._by_run.get(run_id)
-        if task is None or task.run is None:
+        found = self._running.get(run_id)
+        if found is None:
             return []
-        task.run.outcome = outcome
-        if isinstance(outcome, Failure):
-            return []
-        return self._progressed(task, task.run, outcome.progress)
+        task, run = found
+        run.outcome = outcome
+        return [] if isinstance(outcome, Failure) else self._progressed(task, run, outcome.progress)
 
     def run_ended(self, run_id: str, error: str | None, now: float) -> list[Instruction]:
         """The process is gone and its slot free."""
-        task = self._by_run.pop(run_id, None)
-        if task is None or task.run is None:
+        found = self._running.end(run_id)
+        if found is None:
             return []
-        run, task.run = task.run, None
-        self._moved[task.unit] = None
+        task, run = found
         out = self._after_run(task, run, error, now)
         if run.silence is not None and run.silence.stalled and self._tasks.get(task.unit) is task:
-            out = [*out, *self._say_condition(task)]
-        return [*out, *self._fill_slots(now)]
+            out = [*out, *say_condition(task)]
+        return [*out, *self._running.fill(now)]
 
     def has_work(self, unit: UnitId, idle_id: int, now: float) -> list[Instruction]:
         """The watcher saw work for an idle task."""
@@ -300,49 +225,45 @@ class Tasks:
 
     def hold_runs(self, until: float) -> None:
         """Begin no run before `until` or `release_runs`: whether the tasks are still ours is not known now."""
-        self._held_until = max(until, self._held_until or until)
+        self._running.hold(until)
 
     def release_runs(self, now: float) -> list[Instruction]:
         """What is held is ours: go on."""
-        self._held_until = None
-        return self._fill_slots(now)
+        return self._running.release(now)
 
     def all_runs_gone(self, error: str, now: float) -> list[Instruction]:
         """Spark died, and every run with it; nothing can be run any more."""
-        self._limits = replace(self._limits, slots=0)
+        self._running.close()
         out: list[Instruction] = []
-        for run_id in list(self._by_run):
-            out += self.run_ended(run_id, error, now)
+        for _, run in self._running:
+            out += self.run_ended(run.run_id, error, now)
         return out
 
     def tick(self, now: float) -> list[Instruction]:
         """Cancel runs that will not stop; notice those that stand still; start again what was lost."""
         out: list[Instruction] = []
-        for run_id, task in list(self._by_run.items()):
-            run = task.run
-            if run is not None and run.stop_by is not None and run.stop_by <= now and not run.cancelled:
+        for task, run in self._running:
+            if run.stop_by is not None and run.stop_by <= now and not run.cancelled:
                 run.cancelled = True
-                out.append(instructions.CancelRun(run_id, "it did not stop in time"))
-            if run is not None and run.is_watched and run.silence is not None:
+                out.append(instructions.CancelRun(run.run_id, "it did not stop in time"))
+            if run.is_watched and run.silence is not None:
                 verdict = run.silence.look(self._limits.stalled_ms / 1000, now)
                 out += self._judged(task, run, run.silence, verdict)
         for task in list(self._tasks.values()):
             if task.retry_at is not None and task.retry_at <= now:
                 out += self._to_queued(task, now)
-        if self._held_until is not None and self._held_until <= now:
+        if self._running.held_until is not None and self._running.held_until <= now:
             out += self.release_runs(now)
         return out
 
     # --- edges
 
     def _to_queued(self, task: Task, now: float) -> list[Instruction]:
-        task.phase = Phase.QUEUED
         task.retry_at = None
-        self._queue.append(task.unit)
-        return self._fill_slots(now)
+        return self._running.enqueue(task, now)
 
     def _paused_to_queued(self, task: Task, now: float) -> list[Instruction]:
-        out = self._say(task, RunState.RUNNING) if task.confirmed else []
+        out = say(task, RunState.RUNNING) if task.confirmed else []
         return [*out, *self._to_queued(task, now)]
 
     def _to_waiting(self, task: Task, until: float) -> list[Instruction]:
@@ -352,15 +273,15 @@ class Tasks:
 
     def _to_paused(self, task: Task) -> list[Instruction]:
         out: list[Instruction] = [instructions.UnwatchTask(task.unit)] if task.phase is Phase.IDLE else []
-        self._leave_queue(task)
+        self._running.leave_queue(task)
         task.phase = Phase.PAUSED
         task.retry_at = None
-        return [*out, *self._say(task, RunState.PAUSED)]
+        return [*out, *say(task, RunState.PAUSED)]
 
     def _to_failed(self, task: Task, failure: Failure) -> list[Instruction]:
         task.phase = Phase.FAILED
         task.failure = failure
-        return self._say(task, RunState.FAILED)
+        return say(task, RunState.FAILED)
 
     def _to_idle(self, task: Task, finished: events.RunFinished) -> list[Instruction]:
         task.phase = Phase.IDLE
@@ -379,19 +300,18 @@ class Tasks:
         task.giving_up = True
         if task.run is not None:
             return self._stop_run(task, reason, now)
-        self._leave_queue(task)
+        self._running.leave_queue(task)
         return self._given_up(task, now)
 
     def _given_up(self, task: Task, now: float) -> list[Instruction]:
         del self._tasks[task.unit]
-        self._moved.pop(task.unit, None)
         out: list[Instruction] = [instructions.UnwatchTask(task.unit, forget=True)]
         successor = task.successor
         if successor is None:
             # A failure stays readable after its task is given up, as in Connect.
             keep = task.state is RunState.FAILED
             task.state, task.failure = RunState.UNASSIGNED, None
-            return [*out, *([] if keep else [self._status(task)]), self._report(task)]
+            return [*out, *([] if keep else [status(task)]), report(task)]
         assert isinstance(successor.spec, TaskSpec)
         return [*out, *self.start(successor, successor.spec, now)]
 
@@ -399,7 +319,7 @@ class Tasks:
         run = task.run
         assert run is not None
         task.phase = Phase.STOPPING
-        self._moved[task.unit] = None
+        task.moved = True
         if run.stop_by is not None:
             return []
         run.stop_by = now + self._limits.stop_timeout_ms / 1000
@@ -410,17 +330,13 @@ class Tasks:
             case Verdict.SAME:
                 return []
             case Verdict.MOVES | Verdict.STALLED:
-                return self._say_condition(task)
+                return say_condition(task)
             case Verdict.OVER:
                 run.cancelled = True
                 run.outcome = run.outcome or silence.failure()
                 task.phase = Phase.STOPPING
-                self._moved[task.unit] = None
+                task.moved = True
                 return [instructions.CancelRun(run.run_id, silence.end_reason())]
-
-    def _say_condition(self, task: Task) -> list[Instruction]:
-        """Only of a task that is RUNNING: what else it is, it is whether a run of it stands still or not."""
-        return [self._status(task)] if task.state is RunState.RUNNING and not task.giving_up else []
 
     def _after_run(self, task: Task, run: Run, error: str | None, now: float) -> list[Instruction]:
         """Where a run's end leads. A failure of a run that was told to give up counts as its stop, as in Connect."""
@@ -450,7 +366,7 @@ class Tasks:
         return self._lost(task, error or "its process ended without a word", now)
 
     def _may_rest(self, outcome: events.RunFinished) -> bool:
-        return bool(self._queue) and caught_up(outcome.progress)
+        return self._running.has_waiting() and caught_up(outcome.progress)
 
     def _lost(self, task: Task, error: str, now: float) -> list[Instruction]:
         task.lost_runs += 1
@@ -462,56 +378,16 @@ class Tasks:
             return self._to_queued(task, now)
         return self._to_waiting(task, now + self._limits.lost_backoff_ms * 2 ** (task.lost_runs - 2) / 1000)
 
-    # --- slots
-
-    def _fill_slots(self, now: float) -> list[Instruction]:
-        out: list[Instruction] = []
-        while self._queue and len(self._by_run) < self._limits.slots and self._held_until is None:
-            running = Counter(task.unit.connector for task in self._by_run.values())
-            out.append(self._submit(self._tasks[self._queue.pop(running)], now))
-        return [*out, *self._ask_to_share(now)]
-
-    def _submit(self, task: Task, now: float) -> Instruction:
-        self._runs_made += 1
-        task.run_count += 1
-        run_id = f"{self._prefix}-{self._runs_made}"
-        task.run = Run(run_id, now, task.progress)
-        task.values_of = run_id
-        task.phase = Phase.STARTING
-        self._by_run[run_id] = task
-        self._moved[task.unit] = None
-        traceparent, task.traceparent = task.traceparent, ""
-        return instructions.SubmitRun(
-            run_id, task.unit, task.spec, task.has_committed, task.assignment, task.progress.config_offset, traceparent
-        )
-
-    def _ask_to_share(self, now: float) -> list[Instruction]:
-        if not self._queue:
-            return []
-        runs: dict[str, list[Run]] = {}
-        for task in self._by_run.values():
-            if task.run is not None:
-                runs.setdefault(task.unit.connector, []).append(task.run)
-        out: list[Instruction] = []
-        for run, run_ms in to_ask(runs, self._queue.counts(), self._limits.share_ms, now):
-            run.shared = True
-            out.append(instructions.ShareRun(run.run_id, run_ms))
-        return out
-
-    def _leave_queue(self, task: Task) -> None:
-        if task.phase is Phase.QUEUED:
-            self._queue.remove(task.unit)
-
     # --- telling
 
     def _progressed(self, task: Task, run: Run, progress: Progress) -> list[Instruction]:
         task.progress = added(run.base, progress)
-        self._moved[task.unit] = None
+        task.moved = True
         first_commit = progress.has_committed and not task.has_committed
         task.has_committed = task.has_committed or progress.has_committed
         out = self._confirm(task)
         if first_commit and not out and task.state is RunState.RUNNING:
-            out = [self._status(task)]
+            out = [status(task)]
         return out
 
     def _confirm(self, task: Task) -> list[Instruction]:
@@ -520,30 +396,4 @@ class Tasks:
         task.confirmed = True
         if task.giving_up or task.target is TargetState.PAUSED:
             return []
-        return self._say(task, RunState.RUNNING)
-
-    def _say(self, task: Task, state: RunState) -> list[Instruction]:
-        task.state = state
-        return [self._status(task), self._report(task)]
-
-    def _status(self, task: Task) -> Instruction:
-        safe = task.state in (RunState.FAILED, RunState.UNASSIGNED)
-        return instructions.WriteStatus(
-            task.unit,
-            task.state,
-            PutMode.PUT_SAFE if safe else PutMode.PUT,
-            task.assignment.generation,
-            task.spec.connector_config,
-            task.failure,
-            task.has_committed,
-            self._conditions(task),
-        )
-
-    def _conditions(self, task: Task) -> tuple[Condition, ...]:
-        silence = task.run.silence if task.run is not None else None
-        if silence is None or not silence.stalled or task.state is not RunState.RUNNING:
-            return task.conditions
-        return (*task.conditions, silence.condition(task.unit))
-
-    def _report(self, task: Task) -> Instruction:
-        return instructions.SendReport(task.unit, task.assignment, task.state, task.failure)
+        return say(task, RunState.RUNNING)
