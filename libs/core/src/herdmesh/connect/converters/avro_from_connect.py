@@ -13,6 +13,7 @@ from typing import Any, cast
 from herdmesh.connect.converters import avro_options as names
 from herdmesh.connect.converters.avro_options import AvroOptions, is_fixed, is_union
 from herdmesh.connect.converters.avro_schemas import Node, valid_default
+from herdmesh.connect.converters.registered_options import PRECISION
 from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.logical import TEMPORAL, decimal_to_bytes, scale_of, to_internal
@@ -104,7 +105,7 @@ class _Writing:
     def _name(self, schema: Schema) -> str:
         parameters = schema.parameters or {}
         if schema.type == "STRING":
-            return parameters[names.ANY_ENUM if self._options.general_sums else names.ENUM]
+            return parameters[self._options.enum]
         if schema.name is not None:
             return self._options.full_name(schema.name)
         self._unnamed += 1
@@ -124,7 +125,7 @@ class _Writing:
     def _enum(self, name: str, schema: Schema) -> dict[str, Any]:
         options, parameters = self._options, schema.parameters or {}
         simple = (schema.name or names.DEFAULT_NAME).rpartition(".")[2]
-        prefix = f"{names.ANY_ENUM if options.general_sums else names.ENUM}."
+        prefix = f"{options.enum}."
         made: dict[str, Any] = {"type": "enum", "name": name}
         made["doc"] = parameters.get("connect.enum.doc" if options.discard_docs else names.ENUM_DOC + simple)
         made["symbols"] = [key[len(prefix) :] for key in parameters if key.startswith(prefix)]
@@ -242,4 +243,4 @@ def _comparable(schema: Schema) -> Schema:
 
 
 def _precision(parameters: Any) -> int:
-    return int(parameters.get(names.PRECISION, names.DEFAULT_PRECISION))
+    return int(parameters.get(PRECISION, names.DEFAULT_PRECISION))

@@ -9,52 +9,51 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote_plus
 
 from herdmesh.connect.config import ConfigKey, Importance, Type
+from herdmesh.connect.converters.registered_options import (
+    COMMON_KEYS,
+    FLATTEN_SINGLETONS,
+    UNION_PREFIX,
+    CommonOptions,
+    has_symbols,
+    is_any_union,
+    scrub_key,
+    scrubbed,
+)
 from herdmesh.connect.schemas import Schema
-from herdmesh.connect.validators import at_least
 
 NAMESPACE = "io.confluent.connect.avro"
 DEFAULT_NAME = f"{NAMESPACE}.ConnectDefault"
 MAP_ENTRY = "MapEntry"
 UNION, ENUM = f"{NAMESPACE}.Union", f"{NAMESPACE}.Enum"
-ANY_UNION, ANY_ENUM = "org.apache.kafka.connect.data.Union", "org.apache.kafka.connect.data.Enum"
-UNION_PREFIX = "connect_union_"
 RECORD_DOC, ENUM_DOC, FIELD_DOC = f"{NAMESPACE}.record.doc", f"{NAMESPACE}.enum.doc.", f"{NAMESPACE}.field.doc."
 FIELD_DEFAULT, ENUM_DEFAULT = f"{NAMESPACE}.field.default", f"{NAMESPACE}.enum.default."
-FIXED_SIZE, PRECISION = "connect.fixed.size", "connect.decimal.precision"
+FIXED_SIZE = "connect.fixed.size"
 DEFAULT_PRECISION = 64
 ANYTHING = f"{NAMESPACE}.Anything"
 
 AVRO_KEYS: tuple[ConfigKey, ...] = (
-    ConfigKey("schemas.cache.config", Type.INT, 1000, Importance.LOW,
-              "The maximum number of schemas remembered as converted.", at_least(1)),
-    ConfigKey("generalized.sum.type.support", Type.BOOLEAN, False, Importance.MEDIUM,
-              "Whether enums and unions are named as the other formats name them."),
-    ConfigKey("ignore.default.for.nullables", Type.BOOLEAN, False, Importance.MEDIUM,
-              "Whether null stays null where the field has a default."),
+    *COMMON_KEYS,
     ConfigKey("enhanced.avro.schema.support", Type.BOOLEAN, False, Importance.MEDIUM,
               "Whether enums stay enums, and union members keep their namespaces."),
-    ConfigKey("scrub.invalid.names", Type.BOOLEAN, False, Importance.MEDIUM,
-              "Whether names Avro does not allow are changed into ones it does."),
+    scrub_key("Avro"),
     ConfigKey("connect.meta.data", Type.BOOLEAN, True, Importance.LOW,
               "Whether Connect's names, versions, parameters and docs are kept in Avro schemas."),
     ConfigKey("discard.type.doc.default", Type.BOOLEAN, False, Importance.LOW,
               "Whether only docs and defaults of fields are kept, not those of types."),
     ConfigKey("allow.optional.map.keys", Type.BOOLEAN, False, Importance.LOW,
               "Whether a map with optional string keys is an Avro map."),
-    ConfigKey("flatten.singleton.unions", Type.BOOLEAN, True, Importance.LOW,
-              "Whether a union of one type is that type."),
+    FLATTEN_SINGLETONS,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class AvroOptions:
+class AvroOptions(CommonOptions):
     """The settings of the mapping; see `AVRO_KEYS`."""
 
-    general_sums: bool = False
-    ignore_default: bool = False
+    own_enum = ENUM
+
     enhanced: bool = False
     scrub: bool = False
     meta: bool = True
@@ -69,11 +68,7 @@ class AvroOptions:
 
     def scrubbed(self, name: str) -> str:
         """A simple name as Avro allows it, if it is to be scrubbed."""
-        if not self.scrub or not name or (name.isascii() and name.isidentifier()):
-            return name
-        encoded = quote_plus(name, safe="*").replace("~", "%7E")  # as Java's URLEncoder
-        encoded = f"x{encoded}" if encoded[0].isdigit() else encoded
-        return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in encoded)
+        return scrubbed(name) if self.scrub else name
 
     def full_name(self, name: str) -> str:
         """A full name, each part scrubbed."""
@@ -90,13 +85,12 @@ class AvroOptions:
 
 def is_union(schema: Schema) -> bool:
     """Whether a struct stands for a union, one field for each member."""
-    return schema.type == "STRUCT" and (schema.name == UNION or ANY_UNION in (schema.parameters or {}))
+    return schema.type == "STRUCT" and (schema.name == UNION or is_any_union(schema))
 
 
 def is_enum(schema: Schema) -> bool:
     """Whether a string stands for an enum's symbol."""
-    parameters = schema.parameters or {}
-    return schema.type == "STRING" and (ENUM in parameters or ANY_ENUM in parameters)
+    return schema.type == "STRING" and has_symbols(schema, ENUM)
 
 
 def is_fixed(schema: Schema) -> bool:

@@ -18,6 +18,7 @@ from herdmesh.connect.checks import check_value
 from herdmesh.connect.converters import avro_options as names
 from herdmesh.connect.converters.avro_options import AvroOptions
 from herdmesh.connect.converters.avro_schemas import AvroTree, Node, is_null, kind_of
+from herdmesh.connect.converters.registered_options import ANY_UNION, PRECISION, UNION_PREFIX
 from herdmesh.connect.data import Struct
 from herdmesh.connect.errors import ConnectError, DataError
 from herdmesh.connect.logical import TEMPORAL, decimal_from_bytes, from_internal
@@ -256,7 +257,7 @@ class _Reading:
             parameters["connect.enum.doc" if options.discard_docs else names.ENUM_DOC + simple] = props["doc"]
         if options.meta and not options.discard_docs and props.get("default") is not None:
             parameters[names.ENUM_DEFAULT + simple] = props["default"]
-        prefix = names.ANY_ENUM if options.general_sums else names.ENUM
+        prefix = options.enum
         parameters[prefix] = props["name"]
         for index, symbol in enumerate(props["symbols"]):
             parameters[f"{prefix}.{symbol}"] = str(index) if options.general_sums else symbol
@@ -299,9 +300,9 @@ class _Reading:
         options, name = self._options, names.UNION
         parameters: dict[str, str] | None = None
         if options.general_sums:
-            name = f"{names.UNION_PREFIX}{self._unions}"
+            name = f"{UNION_PREFIX}{self._unions}"
             self._unions += 1
-            parameters = {names.ANY_UNION: name}
+            parameters = {ANY_UNION: name}
         fields: list[tuple[str, Schema]] = []
         for field, member in zip(member_names(self._tree, node, options), node, strict=True):
             if field is not None:
@@ -317,5 +318,5 @@ def _decimal(props: dict[str, Any], size: dict[str, str]) -> Schema:
             "precision property must be a JSON Integer. https://avro.apache.org/docs/1.9.1/spec.html#Decimal"
         )
     if precision is not None and precision != names.DEFAULT_PRECISION:
-        parameters[names.PRECISION] = str(precision)
+        parameters[PRECISION] = str(precision)
     return Schema("BYTES", name=DECIMAL, version=1, parameters={**parameters, **size})

@@ -12,10 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from herdmesh.connect.config import ConfigKey, Importance, Type, Validator
-from herdmesh.connect.converters.avro_options import ANY_ENUM, ANY_UNION
+from herdmesh.connect.converters.registered_options import (
+    COMMON_KEYS,
+    FLATTEN_SINGLETONS,
+    CommonOptions,
+    has_symbols,
+    is_any_union,
+)
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.schemas import Schema
-from herdmesh.connect.validators import at_least, one_of_ignoring_case
+from herdmesh.connect.validators import one_of_ignoring_case
 
 NAMESPACE = "io.confluent.connect.json"
 ONE_OF, ENUM = f"{NAMESPACE}.OneOf", f"{NAMESPACE}.Enum"
@@ -31,12 +37,7 @@ def _only_false(field: str, value: Any) -> None:
 _NOT_DONE = Validator("must be false", _only_false)
 
 JSON_SCHEMA_KEYS: tuple[ConfigKey, ...] = (
-    ConfigKey("schemas.cache.config", Type.INT, 1000, Importance.LOW,
-              "The maximum number of schemas remembered as converted.", at_least(1)),
-    ConfigKey("generalized.sum.type.support", Type.BOOLEAN, False, Importance.MEDIUM,
-              "Whether enums and unions are named as the other formats name them."),
-    ConfigKey("ignore.default.for.nullables", Type.BOOLEAN, False, Importance.MEDIUM,
-              "Whether null stays null where the field has a default."),
+    *COMMON_KEYS,
     ConfigKey("object.additional.properties", Type.BOOLEAN, True, Importance.MEDIUM,
               "Whether the objects of schemas that are made may have properties of other names."),
     ConfigKey("use.optional.for.nonrequired", Type.BOOLEAN, False, Importance.MEDIUM,
@@ -44,8 +45,7 @@ JSON_SCHEMA_KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("decimal.format", Type.STRING, "BASE64", Importance.LOW,
               "How decimals are written: BASE64 or NUMERIC, in any case of letters.",
               one_of_ignoring_case("NUMERIC", "BASE64")),
-    ConfigKey("flatten.singleton.unions", Type.BOOLEAN, True, Importance.LOW,
-              "Whether a union of one type is that type."),
+    FLATTEN_SINGLETONS,
     ConfigKey("json.fail.invalid.schema", Type.BOOLEAN, False, Importance.MEDIUM,
               "Refused: payloads are not validated against the schema here.", _NOT_DONE),
     ConfigKey("preserve.additional.properties", Type.BOOLEAN, False, Importance.MEDIUM,
@@ -54,11 +54,11 @@ JSON_SCHEMA_KEYS: tuple[ConfigKey, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSchemaOptions:
+class JsonSchemaOptions(CommonOptions):
     """The settings of the mapping; see `JSON_SCHEMA_KEYS`."""
 
-    general_sums: bool = False
-    ignore_default: bool = False
+    own_enum = ENUM
+
     open_objects: bool = True
     optional_properties: bool = False
     numeric: bool = False
@@ -76,21 +76,15 @@ class JsonSchemaOptions:
             parsed["flatten.singleton.unions"],
         )
 
-    @property
-    def enum(self) -> str:
-        """The parameter that makes a string an enum; with a dot and a symbol, that of the symbol."""
-        return ANY_ENUM if self.general_sums else ENUM
-
 
 def is_union(schema: Schema) -> bool:
     """Whether a struct stands for a union, one field for each of its schemas."""
-    return schema.type == "STRUCT" and (schema.name == ONE_OF or ANY_UNION in (schema.parameters or {}))
+    return schema.type == "STRUCT" and (schema.name == ONE_OF or is_any_union(schema))
 
 
 def is_enum(schema: Schema) -> bool:
     """Whether a string is one of some symbols."""
-    parameters = schema.parameters or {}
-    return schema.type == "STRING" and (ENUM in parameters or ANY_ENUM in parameters)
+    return schema.type == "STRING" and has_symbols(schema, ENUM)
 
 
 def is_object_map(schema: Schema) -> bool:

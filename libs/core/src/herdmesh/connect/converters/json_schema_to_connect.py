@@ -17,10 +17,10 @@ from typing import Any, cast
 
 from herdmesh.connect.checks import check_value
 from herdmesh.connect.converters import json_schema_options as names
-from herdmesh.connect.converters.avro_options import ANY_UNION, UNION_PREFIX
 from herdmesh.connect.converters.json_schema_options import JsonSchemaOptions
 from herdmesh.connect.converters.json_schema_tree import JsonTree, Part, Place
 from herdmesh.connect.converters.json_schema_values import Values
+from herdmesh.connect.converters.registered_options import ANY_UNION, UNION_PREFIX
 from herdmesh.connect.errors import ConnectError, DataError
 from herdmesh.connect.schemas import STRING, Schema
 

@@ -17,7 +17,6 @@ from typing import cast
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
 from herdmesh.connect.converters import protobuf_options as names
-from herdmesh.connect.converters.avro_options import ANY_UNION
 from herdmesh.connect.converters.protobuf_known import (
     LOGICAL_TYPES,
     META_FILE,
@@ -27,6 +26,7 @@ from herdmesh.connect.converters.protobuf_known import (
     with_meta,
 )
 from herdmesh.connect.converters.protobuf_options import ProtobufOptions, is_enum, is_union
+from herdmesh.connect.converters.registered_options import ANY_UNION, PRECISION
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import LOGICAL, SCALE, Schema
 
@@ -156,7 +156,7 @@ class _Writing:
         logical = next((kind for kind, name in LOGICAL_TYPES.items() if name == schema.name), None)
         if logical is not None:
             own = schema.parameters or {}
-            for key, there in ((names.PRECISION, "precision"), (SCALE, "scale")):
+            for key, there in ((PRECISION, "precision"), (SCALE, "scale")):
                 if key in own and schema.type == "BYTES":
                     parameters[there] = own[key]
             return self._imported(logical)

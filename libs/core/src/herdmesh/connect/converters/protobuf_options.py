@@ -10,31 +10,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote_plus
 
 from herdmesh.connect.config import ConfigKey, Importance, Type
-from herdmesh.connect.converters.avro_options import ANY_ENUM, ANY_UNION
+from herdmesh.connect.converters.registered_options import (
+    COMMON_KEYS,
+    CommonOptions,
+    has_symbols,
+    is_any_union,
+    scrub_key,
+    scrubbed,
+)
 from herdmesh.connect.schemas import Schema
-from herdmesh.connect.validators import at_least
 
 NAMESPACE = "io.confluent.connect.protobuf"
 DEFAULT_NAME = "ConnectDefault"
 ENUM, UNION = f"{NAMESPACE}.Enum", f"{NAMESPACE}.Union"
 TAG, TYPE, WRAPPER = f"{NAMESPACE}.Tag", f"{NAMESPACE}.Type", f"{NAMESPACE}.Wrapper"
-PRECISION = "connect.decimal.precision"
 CONNECT_TYPE = "connect.type"
 
 PROTOBUF_KEYS: tuple[ConfigKey, ...] = (
-    ConfigKey("schemas.cache.config", Type.INT, 1000, Importance.LOW,
-              "The maximum number of schemas remembered as converted.", at_least(1)),
-    ConfigKey("generalized.sum.type.support", Type.BOOLEAN, False, Importance.MEDIUM,
-              "Whether enums and unions are named as the other formats name them."),
-    ConfigKey("ignore.default.for.nullables", Type.BOOLEAN, False, Importance.MEDIUM,
-              "Whether null stays null where the field has a default."),
+    *COMMON_KEYS,
     ConfigKey("enhanced.protobuf.schema.support", Type.BOOLEAN, False, Importance.MEDIUM,
               "Whether names keep their packages."),
-    ConfigKey("scrub.invalid.names", Type.BOOLEAN, False, Importance.MEDIUM,
-              "Whether names Protobuf does not allow are changed into ones it does."),
+    scrub_key("Protobuf"),
     ConfigKey("int.for.enums", Type.BOOLEAN, False, Importance.MEDIUM, "Whether enums are read as numbers."),
     ConfigKey("optional.for.nullables", Type.BOOLEAN, False, Importance.MEDIUM,
               "Whether fields that may be null are labelled optional."),
@@ -54,11 +52,11 @@ PROTOBUF_KEYS: tuple[ConfigKey, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class ProtobufOptions:
+class ProtobufOptions(CommonOptions):
     """The settings of the mapping; see `PROTOBUF_KEYS`."""
 
-    general_sums: bool = False
-    ignore_default: bool = False
+    own_enum = ENUM
+
     enhanced: bool = False
     scrub: bool = False
     int_enums: bool = False
@@ -75,28 +73,18 @@ class ProtobufOptions:
         """From parsed settings."""
         return cls(*(parsed[key.name] for key in PROTOBUF_KEYS[1:]))
 
-    @property
-    def enum(self) -> str:
-        """The parameter that makes a value an enum; with a dot and a symbol, that of the symbol."""
-        return ANY_ENUM if self.general_sums else ENUM
-
     def scrubbed(self, name: str) -> str:
         """A simple name as Protobuf allows it, if it is to be scrubbed."""
-        if not self.scrub or not name or (name.isascii() and name.isidentifier() and name[0] != "_"):
-            return name
-        encoded = quote_plus(name, safe="*").replace("~", "%7E")  # as Java's URLEncoder
-        encoded = f"x{encoded}" if encoded[0].isdigit() or encoded[0] == "_" else encoded
-        return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in encoded)
+        return scrubbed(name, first="_") if self.scrub else name
 
 
 def is_union(schema: Schema) -> bool:
     """Whether a struct stands for a oneof, one field for each of its fields."""
     if schema.type != "STRUCT":
         return False
-    return (schema.name is not None and schema.name.startswith(UNION)) or ANY_UNION in (schema.parameters or {})
+    return (schema.name is not None and schema.name.startswith(UNION)) or is_any_union(schema)
 
 
 def is_enum(schema: Schema) -> bool:
     """Whether a string or number is one of some symbols."""
-    parameters = schema.parameters or {}
-    return schema.type in ("STRING", "INT32") and (ENUM in parameters or ANY_ENUM in parameters)
+    return schema.type in ("STRING", "INT32") and has_symbols(schema, ENUM)

@@ -16,9 +16,9 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from herdmesh.connect.converters import protobuf_options as names
-from herdmesh.connect.converters.avro_options import ANY_UNION
 from herdmesh.connect.converters.protobuf_known import LOGICAL_TYPES, WRAPPERS, meta_of
 from herdmesh.connect.converters.protobuf_options import ProtobufOptions
+from herdmesh.connect.converters.registered_options import ANY_UNION, PRECISION
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import DECIMAL, SCALE, Schema, SchemaType
 
@@ -175,7 +175,7 @@ def _decimal(meta: dict[str, str]) -> Schema:
     scale, precision = meta.get("scale", "0"), meta.get("precision")
     parameters = {SCALE: scale if scale.lstrip("-").isdecimal() else "0"}
     if precision is not None and precision.isdecimal():
-        parameters[names.PRECISION] = precision
+        parameters[PRECISION] = precision
     return Schema("BYTES", name=DECIMAL, version=1, parameters=parameters)
 
 

@@ -1,0 +1,78 @@
+"""What the options of the three formats with a schema registry have in common.
+
+Owns the options that all of them take, what they come to, and names that mean the same in each: enums and unions as
+`generalized.sum.type.support` names them, and names scrubbed as Java does. What only one format has is beside it
+(`avro_options`, `json_schema_options`, `protobuf_options`). Source: Confluent's `AbstractDataConfig`.
+
+Invariant: an option of all formats is defined once, and comes first and in the same order in each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+from urllib.parse import quote_plus
+
+from herdmesh.connect.config import ConfigKey, Importance, Type
+from herdmesh.connect.schemas import Schema
+from herdmesh.connect.validators import at_least
+
+ANY_UNION, ANY_ENUM = "org.apache.kafka.connect.data.Union", "org.apache.kafka.connect.data.Enum"
+UNION_PREFIX = "connect_union_"
+PRECISION = "connect.decimal.precision"
+
+COMMON_KEYS: tuple[ConfigKey, ...] = (
+    ConfigKey("schemas.cache.config", Type.INT, 1000, Importance.LOW,
+              "The maximum number of schemas remembered as converted.", at_least(1)),
+    ConfigKey("generalized.sum.type.support", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Whether enums and unions are named as the other formats name them."),
+    ConfigKey("ignore.default.for.nullables", Type.BOOLEAN, False, Importance.MEDIUM,
+              "Whether null stays null where the field has a default."),
+)  # fmt: skip
+FLATTEN_SINGLETONS = ConfigKey(
+    "flatten.singleton.unions", Type.BOOLEAN, True, Importance.LOW, "Whether a union of one type is that type."
+)
+
+
+def scrub_key(format_name: str) -> ConfigKey:
+    """The option to change names, of a format that does not allow all."""
+    return ConfigKey(
+        "scrub.invalid.names", Type.BOOLEAN, False, Importance.MEDIUM,
+        f"Whether names {format_name} does not allow are changed into ones it does.",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CommonOptions:
+    """The settings that all formats have; see `COMMON_KEYS`."""
+
+    own_enum: ClassVar[str]
+    """The format's own name of the parameter that makes a value an enum."""
+
+    general_sums: bool = False
+    ignore_default: bool = False
+
+    @property
+    def enum(self) -> str:
+        """The parameter that makes a value an enum; with a dot and a symbol, that of the symbol."""
+        return ANY_ENUM if self.general_sums else self.own_enum
+
+
+def scrubbed(name: str, *, first: str = "") -> str:
+    """A simple name of letters, digits and underscores that begins with no digit, and with none of `first`."""
+    if not name or (name.isascii() and name.isidentifier() and name[0] not in first):
+        return name
+    encoded = quote_plus(name, safe="*").replace("~", "%7E")  # as Java's URLEncoder
+    encoded = f"x{encoded}" if encoded[0].isdigit() or encoded[0] in first else encoded
+    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in encoded)
+
+
+def is_any_union(schema: Schema) -> bool:
+    """Whether a schema is marked as a union of whatever format."""
+    return ANY_UNION in (schema.parameters or {})
+
+
+def has_symbols(schema: Schema, own_enum: str) -> bool:
+    """Whether a schema is marked as an enum, by the format's own parameter or the one of all."""
+    parameters = schema.parameters or {}
+    return own_enum in parameters or ANY_ENUM in parameters
