@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from herdmesh.connect.attempts import STRICT, Attempts
 from herdmesh.connect.chain import SinkChain, SourceChain
+from herdmesh.connect.converters import make_converter
 from herdmesh.connect.converters.simple_header import SimpleHeaderConverter
 from herdmesh.connect.converters.string import StringConverter
 from herdmesh.connect.data import Batch, Float32, Header, Int8, Int32, JavaDate, Struct
@@ -303,6 +305,18 @@ def test_a_source_chain_names_the_first_record_that_fails(chain: list[Step], giv
     assert told([*batch.keys, *batch.values, *batch.headers]) == before
 
 
+T = TypeVar("T")
+
+
+class _Eager:
+    """Has all values decoded before the chain, and forgives nothing."""
+
+    eager = True
+
+    def attempt(self, call: Callable[[], T], stage: str, step: object, batch: Batch, at: int) -> T:
+        return STRICT.attempt(call, stage, step, batch, at)
+
+
 class _Watched(StringConverter):
     """Tells when a batch is decoded."""
 
@@ -333,3 +347,30 @@ def test_values_no_step_looks_at_are_not_decoded(chain: list[Step]) -> None:
         return  # what fails is looked for record by record, from the bytes on
     assert not watched.decoded
     assert [list(one.values) for one in made] in ([], [["v"]])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    chains("DropHeaders", "RegexRouter", "TimestampRouter", "InsertHeader", "Filter"),
+    st.lists(st.none() | st.binary(max_size=6) | st.sampled_from([b"1.0", b'{"a":[1,null]}', b'"x"']), min_size=1),
+    st.sampled_from(["StringConverter", "ByteArrayConverter", "JsonConverter"]),
+)
+def test_a_copy_that_nobody_decodes_on_its_way_is_what_decoding_and_encoding_gives(
+    chain: list[Step], column: list[bytes | None], name: str
+) -> None:
+    assume(not any("value" in step.touches for step in chain))
+    config = {"c": name, "c.schemas.enable": "false"}
+    converter = make_converter("c", config, role="value")
+    run = SinkChain(strings(StringConverter(), "key"), converter, SimpleHeaderConverter(), chain, keys=False)
+
+    def copied(attempts: Attempts) -> list[bytes | None] | str:
+        count = len(column)
+        batch = Batch("t", 0, [b"k"] * count, column, range(count), [5] * count, headers=[[("a", b"1")]] * count)
+        try:
+            return [
+                one for made in run.run(batch, attempts) for one in converter.write_many(made.values, made.value_schema)
+            ]
+        except RecordError as error:
+            return str(error)
+
+    assert copied(STRICT) == copied(_Eager())
