@@ -34,6 +34,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_sco
 
 FOLDER, PASSWORD, NUMBER = "Kq7-hushed-folder", "Kq7-hushed-password", "987654321987"
 SECRETS = (FOLDER, PASSWORD, NUMBER)
+WRITTEN = "http://ann:Kq7-written-password@127.0.0.1:1"
+"""A URL with its password, without a reference."""
 
 
 def _config(tmp_path: Path, topic: str) -> dict[str, str]:
@@ -53,6 +55,7 @@ def _config(tmp_path: Path, topic: str) -> dict[str, str]:
         "transforms.add.static.field": "password",
         "transforms.add.static.value": f"${{file:{file}:password}}",
         "consumer.override.connections.max.idle.ms": f"${{file:{file}:number}}",
+        "note.url": WRITTEN,
     }
 
 
@@ -98,6 +101,10 @@ async def test_a_secret_is_nowhere_but_where_the_connector_puts_it(
     assert any("herdmesh_" in text for where, text in texts.items() if where.startswith("metrics of"))
     shown = [(secret, where) for where, text in texts.items() for secret in SECRETS if secret in text]
     assert shown == []
+    assert "Invalid value http://ann:***@127.0.0.1:1 for configuration errors.retry" in texts["plan"]
+    # The config itself is kept and given back as it was written, in the connector's and in its tasks'.
+    as_written = {"update", "get", "list", "watch", "snapshot", f"topic {_env(mesh, 'CONFIG')}"}
+    assert {where for where, text in texts.items() if "Kq7-written" in text} == as_written
 
 
 async def test_a_new_value_reaches_the_task_that_was_given_the_old_one_and_no_other(
@@ -150,6 +157,7 @@ async def _heals_once_the_file_is_back(mesh: Mesh, name: str, secrets: Path) -> 
 async def _answers(mesh: Mesh, name: str, config: dict[str, str]) -> AsyncIterator[tuple[str, Message]]:
     """What every service says of the connector, and of a config of it that cannot be used."""
     bad = {"name": name, **config, "errors.retry.timeout": config["transforms.add.static.value"]}
+    bad["errors.retry.delay.max.ms"] = WRITTEN
     of_herder: dict[str, tuple[str, Message]] = {
         "get": ("GetConnector", messages.GetConnectorRequest(name=name)),
         "list": ("ListConnectors", messages.ListConnectorsRequest()),
