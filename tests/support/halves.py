@@ -9,11 +9,18 @@ Invariant: every session fixture (broker, mesh, SparkSession) is made in one pro
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
+from xdist.remote import Producer  # pyright: ignore[reportMissingTypeStubs]
+from xdist.scheduler.loadscope import LoadScopeScheduling  # pyright: ignore[reportMissingTypeStubs]
+from xdist.workermanage import WorkerController  # pyright: ignore[reportMissingTypeStubs]
 
 _SHARED = "shared"
+_FOLDER = "shared_half_folder"
 _SHARED_FIXTURES = {"kafka", "guarded"}
 _SHARED_MARKERS = {"kafka", "spark", "timed"}
 _FAULTS = "tests/faults/"
@@ -28,15 +35,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if chosen or config.getoption("capture") == "no" else 2
 
 
-@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what uses a shared broker, so that `-m "not kafka"` forgets no test."""
+    if _SHARED_FIXTURES & set(getattr(item, "fixturenames", ())):
+        item.add_marker(pytest.mark.kafka)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses a shared broker (so that `-m "not kafka"` forgets no test) and what is of the shared half, and
-    put what minds company last. First of its kind, because xdist reads the groups in the same hook."""
-    for item in items:
-        if _SHARED_FIXTURES & set(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.kafka)
-        if _is_shared(item):
-            item.add_marker(pytest.mark.xdist_group(_SHARED))
+    """Put last what minds company."""
     items.sort(key=_place)
 
 
@@ -56,19 +62,55 @@ def _place(item: pytest.Item) -> int:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Step back for the shared half. Only a process that runs no shared test after this one does: xdist hands out the
     shared half first and whole."""
-    if "PYTEST_XDIST_WORKER" in os.environ and not item.get_closest_marker("xdist_group") and os.nice(0) < _NICE:
+    if "PYTEST_XDIST_WORKER" in os.environ and not _is_shared(item) and os.nice(0) < _NICE:
         os.nice(_NICE)
 
 
-class _Names:
-    """In the process that reports: tests are called what they are called in one process, without xdist's `@shared`, so
-    that a line of the summary can be pasted and `--lf` finds it."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """A process that runs tests tells the one that hands them out which are of the shared half: that one collects
+    nothing. xdist's own groups travel in a test's name, which pytest 9 does not let it change."""
+    told: dict[str, str] = getattr(session.config, "workerinput", {})
+    if told:
+        shared = [item.nodeid for item in session.items if _is_shared(item)]
+        Path(told[_FOLDER], told["workerid"]).write_text(json.dumps(shared))
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        report.nodeid = report.nodeid.removesuffix(f"@{_SHARED}")
+
+class _Halves(LoadScopeScheduling):
+    """Hands out the shared half whole, and all other tests one by one."""
+
+    def __init__(self, config: pytest.Config, log: Producer, folder: Path) -> None:
+        super().__init__(config, log)
+        self._folder = folder
+        self._shared: set[str] = set()
+
+    def schedule(self) -> None:
+        for file in self._folder.iterdir():
+            self._shared.update(json.loads(file.read_text()))
+        super().schedule()
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _SHARED if nodeid in self._shared else nodeid
+
+
+class _Distribution:
+    """What only the process has that hands out the tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: WorkerController) -> None:
+        given: dict[str, object] = node.workerinput  # pyright: ignore[reportUnknownMemberType]
+        given[_FOLDER] = str(self._folder)
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> _Halves | None:
+        return _Halves(config, log, self._folder) if config.getoption("dist") == "loadgroup" else None
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(_Names(), "names without groups")
+    if not hasattr(config, "workerinput") and config.getoption("tx"):
+        folder = tempfile.TemporaryDirectory(prefix="halves-")
+        config.add_cleanup(folder.cleanup)
+        config.pluginmanager.register(_Distribution(Path(folder.name)), "two halves")
