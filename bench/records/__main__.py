@@ -111,11 +111,14 @@ async def _rows(
 
 
 async def _latency(ours: Side, java: Side, place: Place, sizes: latency.Sizes, say: Callable[[str], None]) -> list[Row]:
-    found: list[latency.Latencies] = []
-    for side in (ours, java):
-        say(f"{side.name}: latency")
-        found.append(await latency.measure(side, _sink("json"), place.bootstrap, place.folder, sizes))
-    return figures.latency_rows(*found)
+    rounds: list[tuple[latency.Latencies, latency.Latencies]] = []
+    for number in range(sizes.rounds):
+        found: dict[str, latency.Latencies] = {}
+        for side in (ours, java) if number % 2 == 0 else (java, ours):
+            say(f"{side.name}: latency")
+            found[side.name] = await latency.measure(side, _sink("json"), place.bootstrap, place.folder, sizes, number)
+        rounds.append((found[ours.name], found[java.name]))
+    return figures.latency_rows(rounds)
 
 
 async def _idle(broker: Broker, folder: Path, sizes: idle.Sizes, say: Callable[[str], None]) -> list[Row]:

@@ -48,16 +48,22 @@ def rows_not_compared() -> list[Row]:
     return [Row(f"{figure}: {why}", "-", "-", None) for figure, why in NOT_COMPARED]
 
 
-def latency_rows(ours: Latencies, java: Latencies) -> list[Row]:
+def latency_rows(rounds: Sequence[tuple[Latencies, Latencies]]) -> list[Row]:
     """Of records at 1,000 a second."""
     found: list[Row] = []
-    for figure, mine, theirs in (
-        ("1,000 records/s, steady", ours.steady_ms, java.steady_ms),
-        ("first record after a pause", ours.first_ms, java.first_ms),
-        ("the seconds after it", ours.burst_ms, java.burst_ms),
-    ):
+    pieces: tuple[tuple[str, Callable[[Latencies], Sequence[float]]], ...] = (
+        ("1,000 records/s, steady", lambda one: one.steady_ms),
+        ("first record after a pause", lambda one: one.first_ms),
+        ("the seconds after it", lambda one: one.burst_ms),
+    )
+    for figure, times in pieces:
         for label, point in (("p50", 0.5), ("p99", 0.99)):
-            found.append(_lower(f"{figure}: {label}", at(mine, point), at(theirs, point), "ms", 1))
+            ours = [at(times(one), point) for one, _ in rounds]
+            java = [at(times(one), point) for _, one in rounds]
+            ratios = [mine / theirs for mine, theirs in zip(ours, java, strict=True)]
+            ratio = statistics.median(ratios)
+            cells = f"{statistics.median(ours):,.1f} ms", f"{statistics.median(java):,.1f} ms"
+            found.append(Row(f"{figure}: {label}", *cells, ratio, "< 1x", ratio < 1, (min(ratios), max(ratios))))
     return found
 
 

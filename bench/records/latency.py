@@ -1,7 +1,8 @@
 """How long a record is on its way at 1,000 records a second, steadily and after a pause in which the task went idle.
 
 Owns the clock: from the producer's call to the moment a reader of the file has the line. Every record carries when it
-was sent. Invariant: the first seconds, in which either side still compiles or starts, are not counted as steady.
+was sent. Invariants: the first seconds, in which either side still compiles or starts, are not counted as steady; the
+sides are measured in turn, several times, because what else the machine does between two of them is felt in full.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ _TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Seconds; `pause_s` is longer than a run of ours lingers."""
+    """Of a round. Seconds; `pause_s` is longer than a run of ours lingers."""
 
+    rounds: int
     warm_s: float
     steady_s: float
     pause_s: float
@@ -40,8 +42,8 @@ class Sizes:
     burst_s: float
 
 
-FULL = Sizes(warm_s=10.0, steady_s=60.0, pause_s=10.0, pauses=10, burst_s=2.0)
-QUICK = Sizes(warm_s=3.0, steady_s=5.0, pause_s=8.0, pauses=2, burst_s=1.0)
+FULL = Sizes(rounds=3, warm_s=10.0, steady_s=20.0, pause_s=10.0, pauses=4, burst_s=2.0)
+QUICK = Sizes(rounds=2, warm_s=3.0, steady_s=3.0, pause_s=8.0, pauses=1, burst_s=1.0)
 
 
 @dataclass(slots=True)
@@ -55,9 +57,9 @@ class Latencies:
     """Of the others after it."""
 
 
-async def measure(side: Side, job: Sink, bootstrap: str, folder: Path, sizes: Sizes) -> Latencies:
-    """Run the job with one task on a topic of its own and time records through it."""
-    name = f"latency-{side.name.split()[0].lower()}"
+async def measure(side: Side, job: Sink, bootstrap: str, folder: Path, sizes: Sizes, number: int) -> Latencies:
+    """One round: run the job with one task on a topic of its own and time records through it."""
+    name = f"latency-{side.name.split()[0].lower()}-{number}"
     topic, file = f"bench-records-{name}", folder / f"{name}.txt"
     await asyncio.to_thread(workload.create_topic, bootstrap, topic, 1)
     await side.put(name, {**job.config(file, 1), "topics": topic})
