@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from threading import Event
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from herdmesh.engine import ErrorClass, clients
-from herdmesh.engine.errors import TaskFenced
+from herdmesh.engine import fence as fence_module
+from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import classify
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.source import DeliveryFailures
@@ -65,3 +68,34 @@ def test_a_record_that_is_refused_because_of_the_fence_says_fenced(
     owner.close()
     next_owner.close()
     assert classify(ended.value)[2] is ErrorClass.FENCED
+
+
+class _Stuck:
+    """Kafka's client when a broker leaves in the middle of a commit: the call ignores its timeout, and a handle serves one
+    call at a time."""
+
+    def __init__(self) -> None:
+        self.never = Event()
+
+    def begin_transaction(self) -> None:
+        """Which asks nobody."""
+
+    def commit_transaction(self, _timeout_s: float) -> None:
+        self.never.wait()
+
+    def abort_transaction(self, _timeout_s: float) -> None:
+        raise AssertionError("a handle that hangs was asked for more")
+
+    purge = abort_transaction
+
+
+def test_a_commit_that_never_returns_is_given_up_and_its_client_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fence_module, "HANG_TIMEOUT_S", 0.05)
+    stuck: Any = _Stuck()
+    fence = Fence(stuck, "stuck-id")
+    fence.begin()
+    with pytest.raises(TaskFailed, match="stuck-id does not return") as failure:
+        fence.commit()
+    assert failure.value.error_class is ErrorClass.RETRIABLE
+    fence.close()
+    stuck.never.set()

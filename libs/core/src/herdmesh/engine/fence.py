@@ -26,7 +26,8 @@ from herdmesh.engine.failure import is_fenced
 CALL_TIMEOUT_S = 2.0
 """One call of a transaction; it is repeated until RETRY_TIMEOUT_S. Short, because a repeated call looks at the brokers
 anew, and the one before may not have noticed that they are back."""
-HANG_TIMEOUT_S = 20.0
+HANG_TIMEOUT_S = 10.0
+"""A call that has not come back by then, which is five times what it was given, never does."""
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +39,7 @@ class Fence:
         self.producer = producer
         self._transactional_id = transactional_id
         self._in_transaction = False
+        self._hangs = False
 
     @property
     def in_transaction(self) -> bool:
@@ -52,7 +54,7 @@ class Fence:
             TaskFailed: RETRIABLE when the broker does not answer in time.
         """
         self._until_done(lambda: connect(self.producer), "connecting")
-        self._until_done(lambda: self.producer.init_transactions(CALL_TIMEOUT_S), "taking over")
+        self._until_done(self._watched(lambda: self.producer.init_transactions(CALL_TIMEOUT_S)), "taking over")
         self.producer.poll(0)  # what it has to log of this, before anything else
 
     def begin(self) -> None:
@@ -67,13 +69,13 @@ class Fence:
             TaskFenced: another owner took over; nothing of the transaction is visible.
             TaskFailed: RETRIABLE: it did not commit, or the broker does not say; the next owner will see which.
         """
-        self._until_done(lambda: self.producer.commit_transaction(CALL_TIMEOUT_S), "committing")
+        self._until_done(self._watched(lambda: self.producer.commit_transaction(CALL_TIMEOUT_S)), "committing")
         self._in_transaction = False
 
     def abort(self) -> None:
         """Abort the open transaction once all that was produced in it is at the broker. Raises as `commit`."""
         self._until_done(lambda: self.producer.flush(CALL_TIMEOUT_S), "sending")
-        self._until_done(lambda: self.producer.abort_transaction(CALL_TIMEOUT_S), "aborting")
+        self._until_done(self._watched(lambda: self.producer.abort_transaction(CALL_TIMEOUT_S)), "aborting")
         self._in_transaction = False
 
     def commit_offsets(self, offsets: list[TopicPartition], group: Any) -> None:
@@ -88,7 +90,7 @@ class Fence:
         """
         self.begin()
         self._until_done(
-            lambda: _watched(lambda: self.producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT_S)),
+            self._watched(lambda: self.producer.send_offsets_to_transaction(offsets, group, CALL_TIMEOUT_S)),
             "committing offsets",
         )
         self.commit()
@@ -97,6 +99,8 @@ class Fence:
         """Give the producer up, within a second: abort what is open, so that readers need not wait for the next owner
         to do it, and drop what is queued. Never raises: a producer that was fenced says so at every call, also at
         those that clean up, and would hide why the run ended."""
+        if self._hangs:  # so would every further call of it
+            return
         if self._in_transaction:
             try:
                 self.producer.abort_transaction(1.0)
@@ -131,6 +135,41 @@ class Fence:
                     raise TaskFailed(f"{doing} did not succeed: {cause.str()}", ErrorClass.RETRIABLE) from error
                 raise
 
+    def _watched(self, call: Callable[[], Any]) -> Callable[[], None]:
+        """The call, given up when it ignores its own timeout, as calls of a transaction may when a broker leaves in the
+        middle of them (librdkafka issues 5456, 5511; docs/bugs.md). It cannot commit anything later: the next owner
+        fences it.
+
+        The call raises:
+            TaskFailed: RETRIABLE, when it hangs.
+            KafkaException: as it does.
+        """
+
+        def watched() -> None:
+            answers: SimpleQueue[BaseException | None] = SimpleQueue()
+
+            def answer() -> None:
+                try:
+                    call()
+                except BaseException as error:  # noqa: BLE001 - raised again by who waits
+                    answers.put(error)
+                else:
+                    answers.put(None)
+
+            Thread(target=answer, name="transaction", daemon=True).start()
+            try:
+                error = answers.get(timeout=HANG_TIMEOUT_S)
+            except Empty:
+                self._hangs = True
+                raise TaskFailed(
+                    f"a call to Kafka for {self._transactional_id} does not return: its broker has gone",
+                    ErrorClass.RETRIABLE,
+                ) from None
+            if error is not None:
+                raise error
+
+        return watched
+
 
 def connect(producer: Producer) -> None:
     """Have a connection first: asked for its coordinator without one, the client looks again only after 500 ms (one
@@ -144,30 +183,3 @@ def connect(producer: Producer) -> None:
         # Only answers of transactions say of themselves that they may be repeated.
         if retried(lambda: producer.list_topics("__transaction_state", CALL_TIMEOUT_S)).orig_broker_id >= 0:
             return
-
-
-def _watched(call: Callable[[], Any]) -> None:
-    """Make a call that may ignore its own timeout (librdkafka issues 5456, 5511: a group coordinator that left the
-    cluster), and give it up when it does. It cannot commit anything later: the next owner fences it.
-
-    Raises:
-        TaskFailed: RETRIABLE, when it hangs.
-        KafkaException: what the call raised.
-    """
-    answers: SimpleQueue[BaseException | None] = SimpleQueue()
-
-    def answer() -> None:
-        try:
-            call()
-        except KafkaException as error:
-            answers.put(error)
-        else:
-            answers.put(None)
-
-    Thread(target=answer, name="send-offsets", daemon=True).start()
-    try:
-        error = answers.get(timeout=HANG_TIMEOUT_S)
-    except Empty:
-        raise TaskFailed("committing offsets hangs: the group's coordinator is gone", ErrorClass.RETRIABLE) from None
-    if error is not None:
-        raise error
