@@ -71,8 +71,8 @@ def test_a_record_that_is_refused_because_of_the_fence_says_fenced(
 
 
 class _Stuck:
-    """Kafka's client when a broker leaves in the middle of a commit: the call ignores its timeout, and a handle serves one
-    call at a time."""
+    """Kafka's client when a broker leaves in the middle of a commit: the call ignores its timeout, and no other call of
+    the handle comes to its turn."""
 
     def __init__(self) -> None:
         self.never = Event()
