@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from herdmesh.api.common.v1 import connector_pb2, revision_pb2
+from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.configstore.state.history import HistoryIndex, Place
@@ -112,6 +113,26 @@ async def test_a_history_is_paged_newest_first(writer: Replica) -> None:
         await history(writer, "")
 
 
+async def test_a_restart_tells_what_it_was_for(writer: Replica) -> None:
+    options = write_pb.WriteOptions(leader=await writer.epoch(), caller="ann")
+    await writer.put("c1", {"a": "1"})
+    asked = config_pb2.RestartRequest(connector="c1")
+    what_failed = config_pb2.RestartRequest(connector="c1", include_tasks=True, only_failed=True)
+    for request in (
+        write_pb.RequestRestartRequest(options=options, restart=what_failed),
+        write_pb.RequestRestartRequest(options=options, restart=asked),
+        write_pb.RequestRestartRequest(options=options, restart=asked, task=0, generation=7),
+    ):
+        await writer.write.RequestRestart(request)
+    task, connector, failed, made = await history(writer, "c1")
+    assert task.restart == read_pb.RestartAsked(task=0)
+    assert connector.restart == read_pb.RestartAsked()
+    assert connector.HasField("restart")
+    assert failed.restart == read_pb.RestartAsked(include_tasks=True, only_failed=True)
+    assert not made.HasField("restart")
+    assert (failed.operation, failed.caller) == ("RequestRestart", "ann")
+
+
 async def test_every_replica_tells_the_same_history(writer: Replica, cluster: Cluster) -> None:
     replica = await cluster()
     await writer.put("c1", {"a": "1"})
@@ -132,6 +153,8 @@ async def test_a_config_of_the_past_is_written_again(writer: Replica) -> None:
     assert await writer.entry("c1") == restored.connector
     newest = (await history(writer, "c1"))[0]
     assert (newest.operation, newest.caller, newest.revision) == ("RestoreConnector", "ann", restored.meta.revision)
+    assert newest.restored_revision == first.meta.revision
+    assert not (await history(writer, "c1"))[1].HasField("restored_revision")
     assert list(newest.changed_properties) == ["a", "gone"]
     back = await restore(writer, "c1", second.meta.revision)  # a restore can be undone like any change
     assert config_of(back.connector.config) == {"a": "2"}
@@ -194,7 +217,8 @@ async def test_what_is_not_in_history_is_not_found_and_why(writer: Replica) -> N
 async def test_a_forged_audit_record_hides_no_other(writer: Replica) -> None:
     forged: dict[str, Any] = {
         "caller": "\ud800", "time_ms": 2**62, "operation": "X", "connector": "c1", "outcome": {}, "revision": "garbage",
-        "changes": {"config": [], "changed": 1, "target_state": "?", "tasks": 2**40, "deleted": "yes"},
+        "changes": {"config": [], "changed": 1, "target_state": "?", "tasks": 2**40, "deleted": "yes",
+                    "restart": {"task": 2**40, "only_failed": 1}, "restored": ["x"]},
     }  # fmt: skip
     writer.broker.produce(SETTINGS.audit_topic, b"r", jackson.dumps(forged))
     writer.broker.produce(SETTINGS.audit_topic, b"r", b"no json")
@@ -205,6 +229,8 @@ async def test_a_forged_audit_record_hides_no_other(writer: Replica) -> None:
         "X", False, False, False,
     )  # fmt: skip
     assert not odd.HasField("revision")
+    assert not odd.HasField("restored_revision")
+    assert (odd.restart.HasField("task"), odd.restart.only_failed) == (False, False)
     answer = await writer.read.GetStoreStatus(read_pb.GetStoreStatusRequest())
     assert answer.status.undecodable_count == 1
 

@@ -158,7 +158,9 @@ async def test_a_replica_waits_for_the_revision_that_is_demanded() -> None:
     async with running(broker) as (writer, _, _), running(broker, wait_for=READ_SERVICE) as (replica, store, _):
         assert isinstance(store, MemoryTopicStore)
         store.freeze()
-        at_least = (await writer.put(put("c", 0))).meta.revision
+        await writer.put(put("c", 0))
+        used = status_pb2.TopicStatus(topic="t", connector="c", task=0)
+        at_least = (await writer.write.PutTopics(write_pb2.PutTopicsRequest(topics=[used]), timeout=10)).meta.revision
         read, watch = replica.read, Watch(replica, at_least=at_least)
         snapshot = asyncio.ensure_future(watch.until("snapshot_complete"))
         refreshed = asyncio.ensure_future(read.Refresh(read_pb2.RefreshRequest(revision=at_least), timeout=10))
@@ -167,9 +169,14 @@ async def test_a_replica_waits_for_the_revision_that_is_demanded() -> None:
         )
         end = asyncio.ensure_future(read.Refresh(read_pb2.RefreshRequest(), timeout=10))
         assert not (await replica.get("c")).tasks  # without a demand: what is applied
-        assert not any(one.done() for one in (snapshot, refreshed, got, end))
+        topics = asyncio.ensure_future(
+            read.ListTopics(read_pb2.ListTopicsRequest(connector="c", at_least=at_least), timeout=10)
+        )
+        assert not (await read.ListTopics(read_pb2.ListTopicsRequest(connector="c"), timeout=10)).topics
+        assert not any(one.done() for one in (snapshot, refreshed, got, end, topics))
         store.thaw()
-        assert kinds(await snapshot) == ["status_put", "snapshot_complete"]
+        assert kinds(await snapshot) == ["status_put", "topic_put", "snapshot_complete"]
+        assert [one.topic for one in (await topics).topics] == ["t"]
         assert _includes((await refreshed).meta, at_least)
         assert _includes((await end).meta, at_least)
         assert [task.task for task in (await got).tasks] == [0]

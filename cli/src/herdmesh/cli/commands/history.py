@@ -47,7 +47,7 @@ def history(
     async def work() -> None:
         found: list[views.Json] = []
         async for entry in _entries(name, config_store):
-            found.append(_view(entry))
+            found.append(view(entry))
             if len(found) == limit:
                 break
         if output is Format.JSON:
@@ -61,7 +61,7 @@ def history(
                 one["time"],
                 escape(one["caller"] or "-"),
                 one["operation"],
-                escape(_told(one)),
+                escape(told(one)),
                 escape(one["revision"].rpartition("@")[2]),
             ]
             for one in found
@@ -179,7 +179,8 @@ def _pair(text: str) -> tuple[str, str]:
     return key, value
 
 
-def _view(entry: store.HistoryEntry) -> views.Json:
+def view(entry: store.HistoryEntry) -> views.Json:
+    """One change as JSON shows it; what the change has nothing of is null."""
     return {
         "revision": revisions.to_text(revisions.from_proto(entry.revision)),
         "time": entry.time.ToJsonString(),
@@ -191,15 +192,34 @@ def _view(entry: store.HistoryEntry) -> views.Json:
         "changed": list(entry.changed_properties),
         "target_state": views.target_state(entry.target_state_after) or None,
         "task_count": entry.task_count if entry.HasField("task_count") else None,
+        "restart": _restart(entry.restart) if entry.HasField("restart") else None,
+        "restored_revision": revisions.to_text(revisions.from_proto(entry.restored_revision)) or None,
         "deleted": entry.deleted,
     }
 
 
-def _told(one: views.Json) -> str:
+def _restart(asked: store.RestartAsked) -> views.Json:
+    return {
+        "task": asked.task if asked.HasField("task") else None,
+        "include_tasks": asked.include_tasks,
+        "only_failed": asked.only_failed,
+    }
+
+
+def _what_restarted(asked: views.Json) -> str:
+    if asked["task"] is not None:
+        return f"task {asked['task']}"
+    what = "the connector and its tasks" if asked["include_tasks"] else "the connector"
+    return f"{what}, what has failed" if asked["only_failed"] else what
+
+
+def told(one: views.Json) -> str:
     """What a change did, in a few words."""
     if one["deleted"]:
         return "deleted"
     parts = [", ".join(one["changed"])] if one["changed"] else []
     parts += [str(one["target_state"])] if one["target_state"] else []
     parts += [f"{one['task_count']} tasks"] if one["task_count"] is not None else []
+    parts += [_what_restarted(one["restart"])] if one["restart"] is not None else []
+    parts += [f"as at {one['restored_revision'].rpartition('@')[2]}"] if one["restored_revision"] is not None else []
     return "; ".join(parts) or ("the same config" if one["config"] is not None else "-")

@@ -211,10 +211,13 @@ def history_entry(record: AuditRecord) -> config_read_service_pb2.HistoryEntry:
         changed_properties=[foreign.text(name) for name in _texts(changed)],
         task_count=count if type(count) is int and 0 <= count <= _INT32_MAX else None,
     )
-    with contextlib.suppress(ValueError):
-        revision = revisions.from_text(record.revision)
-        if revision is not None:
-            message.revision.CopyFrom(revisions.to_proto(revision))
+    for field, text in ((message.revision, record.revision), (message.restored_revision, told.get("restored"))):
+        with contextlib.suppress(ValueError):
+            revision = revisions.from_text(text) if isinstance(text, str) else None
+            if revision is not None:
+                field.CopyFrom(revisions.to_proto(revision))
+    if isinstance(told.get("restart"), dict):
+        message.restart.CopyFrom(_restart_asked(cast("dict[str, object]", told["restart"])))
     if isinstance(config, dict):
         properties_after = cast(Properties, config)
         message.config_after.CopyFrom(properties_to_proto(properties_after))
@@ -222,6 +225,15 @@ def history_entry(record: AuditRecord) -> config_read_service_pb2.HistoryEntry:
     if state in TargetState.__members__:
         message.target_state_after = _TARGET_STATES[TargetState(state)]
     return message
+
+
+def _restart_asked(asked: dict[str, object]) -> config_read_service_pb2.RestartAsked:
+    task = asked.get("task")
+    return _Read.RestartAsked(
+        include_tasks=asked.get("include_tasks") is True,
+        only_failed=asked.get("only_failed") is True,
+        task=task if type(task) is int and 0 <= task <= _INT32_MAX else None,
+    )
 
 
 def properties_to_proto(config: Properties) -> connector_pb2.Properties:

@@ -95,7 +95,7 @@ class StatusReadService(pb2_grpc.StatusReadServiceServicer):
 
     async def ListTopics(self, request: pb2.ListTopicsRequest, context: _Context) -> pb2.ListTopicsResponse:
         name = wire.named(request.connector)
-        await self._applied(revision_pb2.Revision())
+        await self._applied(request.at_least)
         if request.linearizable:
             await self._store.barrier()
         return pb2.ListTopicsResponse(

@@ -452,6 +452,8 @@ class HistoryEntry(_message.Message):
     CHANGED_PROPERTIES_FIELD_NUMBER: _builtins.int
     REDACTED_PROPERTIES_FIELD_NUMBER: _builtins.int
     TASK_COUNT_FIELD_NUMBER: _builtins.int
+    RESTART_FIELD_NUMBER: _builtins.int
+    RESTORED_REVISION_FIELD_NUMBER: _builtins.int
     caller: _builtins.str
     """caller who made it, as authenticated or as it named itself."""
     operation: _builtins.str
@@ -486,6 +488,14 @@ class HistoryEntry(_message.Message):
     def redacted_properties(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """redacted_properties are the names in config_after whose values are not kept, sorted."""
 
+    @_builtins.property
+    def restart(self) -> Global___RestartAsked:
+        """restart is what the change asked to restart. Unset = it asked for no restart."""
+
+    @_builtins.property
+    def restored_revision(self) -> _revision_pb2.Revision:
+        """restored_revision is the earlier change whose config RestoreConnector wrote again. Unset = the change restored none."""
+
     def __init__(
         self,
         *,
@@ -500,16 +510,50 @@ class HistoryEntry(_message.Message):
         changed_properties: _abc.Iterable[_builtins.str] | None = ...,
         redacted_properties: _abc.Iterable[_builtins.str] | None = ...,
         task_count: _builtins.int | None = ...,
+        restart: Global___RestartAsked | None = ...,
+        restored_revision: _revision_pb2.Revision | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_task_count", b"_task_count", "config_after", b"config_after", "revision", b"revision", "task_count", b"task_count", "time", b"time"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_task_count", b"_task_count", "config_after", b"config_after", "restart", b"restart", "restored_revision", b"restored_revision", "revision", b"revision", "task_count", b"task_count", "time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task_count", b"_task_count", "caller", b"caller", "changed_properties", b"changed_properties", "config_after", b"config_after", "deleted", b"deleted", "operation", b"operation", "redacted_properties", b"redacted_properties", "request_id", b"request_id", "revision", b"revision", "target_state_after", b"target_state_after", "task_count", b"task_count", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task_count", b"_task_count", "caller", b"caller", "changed_properties", b"changed_properties", "config_after", b"config_after", "deleted", b"deleted", "operation", b"operation", "redacted_properties", b"redacted_properties", "request_id", b"request_id", "restart", b"restart", "restored_revision", b"restored_revision", "revision", b"revision", "target_state_after", b"target_state_after", "task_count", b"task_count", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__task_count: _TypeAlias = _typing.Literal["task_count"]  # noqa: Y015
     _WhichOneofArgType__task_count: _TypeAlias = _typing.Literal["_task_count", b"_task_count"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__task_count) -> _WhichOneofReturnType__task_count | None: ...
 
 Global___HistoryEntry: _TypeAlias = HistoryEntry  # noqa: Y015
+
+@_typing.final
+class RestartAsked(_message.Message):
+    """RestartAsked is what a restart was for, as its caller asked."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INCLUDE_TASKS_FIELD_NUMBER: _builtins.int
+    ONLY_FAILED_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
+    include_tasks: _builtins.bool
+    """include_tasks restarts the tasks too."""
+    only_failed: _builtins.bool
+    """only_failed restarts only what is FAILED."""
+    task: _builtins.int
+    """task that alone was to restart. Unset = the connector, and what the other two say."""
+    def __init__(
+        self,
+        *,
+        include_tasks: _builtins.bool = ...,
+        only_failed: _builtins.bool = ...,
+        task: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "task", b"task"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "include_tasks", b"include_tasks", "only_failed", b"only_failed", "task", b"task"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__task: _TypeAlias = _typing.Literal["task"]  # noqa: Y015
+    _WhichOneofArgType__task: _TypeAlias = _typing.Literal["_task", b"_task"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__task) -> _WhichOneofReturnType__task | None: ...
+
+Global___RestartAsked: _TypeAlias = RestartAsked  # noqa: Y015
 
 @_typing.final
 class RefreshRequest(_message.Message):

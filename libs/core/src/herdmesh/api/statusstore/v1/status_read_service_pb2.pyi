@@ -451,19 +451,25 @@ class ListTopicsRequest(_message.Message):
 
     CONNECTOR_FIELD_NUMBER: _builtins.int
     LINEARIZABLE_FIELD_NUMBER: _builtins.int
+    AT_LEAST_FIELD_NUMBER: _builtins.int
     connector: _builtins.str
     """connector name."""
     linearizable: _builtins.bool
     """linearizable reads to the end of the topic first. False = do not."""
+    @_builtins.property
+    def at_least(self) -> _revision_pb2.Revision:
+        """at_least makes the replica wait until it applied this revision. Unset = answer from what is applied."""
+
     def __init__(
         self,
         *,
         connector: _builtins.str = ...,
         linearizable: _builtins.bool = ...,
+        at_least: _revision_pb2.Revision | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["connector", b"connector", "linearizable", b"linearizable"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_least", b"at_least", "connector", b"connector", "linearizable", b"linearizable"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

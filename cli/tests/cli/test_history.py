@@ -1,0 +1,40 @@
+"""What `herd history` tells of one change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from herdmesh.api.common.v1 import revision_pb2
+from herdmesh.api.configstore.v1 import config_read_service_pb2 as store
+from herdmesh.cli.commands.history import told, view
+
+_EARLIER = revision_pb2.Revision(store_id="s", next_offsets=[7])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"restart": store.RestartAsked()}, "the connector"),
+        ({"restart": store.RestartAsked(include_tasks=True)}, "the connector and its tasks"),
+        (
+            {"restart": store.RestartAsked(include_tasks=True, only_failed=True)},
+            "the connector and its tasks, what has failed",
+        ),
+        ({"restart": store.RestartAsked(task=0)}, "task 0"),
+        ({"restored_revision": _EARLIER, "changed_properties": ["a"]}, "a; as at 7"),
+        ({"deleted": True}, "deleted"),
+        ({}, "-"),
+    ],
+)
+def test_a_change_in_a_few_words(change: dict[str, Any], words: str) -> None:
+    assert told(view(store.HistoryEntry(**change))) == words
+
+
+def test_a_change_as_json() -> None:
+    restart = view(store.HistoryEntry(restart=store.RestartAsked(task=3)))
+    assert restart["restart"] == {"task": 3, "include_tasks": False, "only_failed": False}
+    assert restart["restored_revision"] is None
+    restored = view(store.HistoryEntry(restored_revision=_EARLIER))
+    assert (restored["restored_revision"], restored["restart"]) == ("s@7", None)
