@@ -25,7 +25,8 @@ _SHARED_FIXTURES = {"kafka", "guarded"}
 _SHARED_MARKERS = {"kafka", "spark", "timed"}
 _FAULTS = "tests/faults/"
 _CHAOS = "tests/faults/test_chaos.py"
-_NICE = 10
+#: Not more: what talks over gRPC in the other half must still be answered in time beside a JVM that starts.
+_NICE = 5
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -101,8 +102,7 @@ class _Distribution:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: WorkerController) -> None:
-        given: dict[str, object] = node.workerinput  # pyright: ignore[reportUnknownMemberType]
-        given[_FOLDER] = str(self._folder)
+        node.workerinput.update({_FOLDER: str(self._folder)})  # pyright: ignore[reportUnknownMemberType]
 
     @pytest.hookimpl(tryfirst=True, optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> _Halves | None:

@@ -76,7 +76,7 @@ def test_the_whole_suite_takes_two_processes(sample: Path) -> None:
     assert len({where[name] for name in _SHARED}) == 1, "one broker is enough"
     assert where["pure"] == where["state"] != where["chaos"]
     nice = {name: int(niceness) for name, _, niceness in ran}
-    assert nice["pure"] > nice["chaos"] or nice["chaos"] >= 10, "the pure half steps back"
+    assert nice["pure"] > nice["chaos"] or nice["chaos"] >= 5, "the pure half steps back"
     assert "said before it failed" in printed
     assert "\nFAILED tests/faults/test_chaos.py::test_chaos - " in printed
     assert printed.splitlines()[-1].startswith("=")
