@@ -23,6 +23,7 @@ from herdmesh.herder.state.requests import (
     DeleteConnector,
     Draining,
     DrainWorker,
+    LoggersSet,
     OffsetEntry,
     PatchConnector,
     PlanAction,
@@ -32,6 +33,7 @@ from herdmesh.herder.state.requests import (
     RestartConnector,
     Restarting,
     RestartTask,
+    SetLoggers,
     SetTarget,
     UndrainWorker,
     UpdateConnector,
@@ -164,6 +166,13 @@ OPERATIONS: dict[str, Operation] = {
         UndrainWorker("w3"),
         lambda world, answer: isinstance(answer, Draining) and not world.workers["w3"].draining,
         before=lambda world: world.ask(DrainWorker("w3")),
+    ),
+    "set a level": Operation(
+        SetLoggers("org.foo", "DEBUG"),
+        lambda world, answer: (
+            isinstance(answer, LoggersSet)
+            and all(worker.answers.levels.get("org.foo") == "DEBUG" for worker in world.workers.values())
+        ),
     ),
 }
 

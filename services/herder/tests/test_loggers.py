@@ -17,6 +17,7 @@ from herdmesh.herder.state.requests import (
 )
 from herdmesh.rpc.errors import (
     LoggerNotFound,
+    NoLeader,
     NoWorker,
     RequestInvalid,
     Timeout,
@@ -83,6 +84,13 @@ def test_a_bad_level_names_the_field_and_the_levels(world: World) -> None:
     )
     with pytest.raises(RequestInvalid):
         world.ask(SetLoggers(" ", "INFO"))
+
+
+def test_one_workers_level_is_told_to_nobody_else(world: World) -> None:
+    assert affected(world, SetLoggers("org", "DEBUG")) == ("org", "org.foo")
+    assert affected(world, SetLoggers("org", "INFO", "w2")) == ("org",)
+    assert affected(world, SetLoggers("org", "DEBUG", "w1")) == ()
+    assert levels(world, "w2")["org"] == "INFO", "it is nobody's but its own"
 
 
 def test_one_workers_level(world: World) -> None:
@@ -225,14 +233,41 @@ def test_a_worker_that_does_not_answer_ends_the_call_at_its_deadline(world: Worl
     assert error.metadata["stage"] == "asking workers about their loggers"
 
 
-def test_a_cluster_level_is_seen_through_when_its_leader_steps_down(world: World) -> None:
+def test_a_cluster_level_whose_leader_steps_down_before_all_have_it_is_told_by_the_next(world: World) -> None:
     world.workers["w2"].answers.mute = True
-    number = world.call(DEBUG)
+    options = WriteOptions("r1")
+    number = world.call(DEBUG, options)
     world.run()
     assert number not in world.answers
     world.post(ev.LeadershipLost("another one leads"))
     world.run()
-    assert world.answers[number] == LoggersSet(("org.foo",))
+    assert isinstance(world.answers[number], NoLeader)
+    world.workers["w2"].answers.mute = False
+    world.lead()
+    assert world.ask(DEBUG, options) == LoggersSet(()), "nobody is there yet"
+    world.advance(1_000)
+    assert levels(world, "w1")["org.foo"] == levels(world, "w2")["org.foo"] == "DEBUG"
+
+
+@pytest.mark.parametrize(
+    "later", [SetLoggers("org.foo", "WARN"), SetLoggers("org", "WARN")], ids=lambda one: one.logger
+)
+def test_a_level_that_is_told_again_takes_nothing_back_that_was_set_after_it(world: World, later: SetLoggers) -> None:
+    options = WriteOptions("r1")
+    world.ask(DEBUG, options)
+    world.ask(later)
+    world.kill_herder()
+    world.lead()
+    world.ask(DEBUG, options)
+    world.advance(1_000)
+    world.ask(DEBUG, options)
+    world.worker("w3")
+    world.kill_herder()
+    world.lead()
+    world.advance(1_000)
+    world.ask(DEBUG, options)
+    assert {levels(world, name).get("org.foo", "WARN") for name in world.workers} == {"WARN"}
+    assert {levels(world, name)[later.logger] for name in world.workers} == {"WARN"}
 
 
 def test_setting_levels_touches_no_unit(world: World) -> None:

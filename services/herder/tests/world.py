@@ -376,13 +376,13 @@ class World:
     def _write(self, wanted: ins.Write, reign: int) -> None:
         if self.store_down:
             return
-        outcome, key = Outcome(), None
+        outcome, key, fresh = Outcome(), None, False
         try:
             if isinstance(wanted, ins.RotateSessionKey):
                 self.config.put_session_key(wanted, self.now)
                 key = self.config.session_key(self.now)
             elif isinstance(wanted, ins.PutLogger):
-                self.config.put_logger(wanted.logger, wanted.level)
+                fresh = self.config.put_logger(wanted.logger, wanted.level, wanted.options.request_id)
             else:
                 outcome = self.config.write(wanted)
         except HerdmeshError as error:
@@ -398,7 +398,7 @@ class World:
         if isinstance(wanted, ins.RequestRestart) and outcome.record is not None:
             record = ev.RestartRecorded(wanted.connector, *outcome.record, None)
             self._later("watch", lambda: self._handle(record), self._reign)
-        if isinstance(wanted, ins.PutLogger):
+        if isinstance(wanted, ins.PutLogger) and fresh:
             level = ev.LoggerRecorded(wanted.logger, wanted.level, at)
             self._later("watch", lambda: self._handle(level), self._reign)
         for name in outcome.names:

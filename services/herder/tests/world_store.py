@@ -69,11 +69,16 @@ class ConfigStore:
         self.keys: list[tuple[str, int, int]] = []
         self.loggers: dict[str, str] = {}
 
-    def put_logger(self, logger: str, level: str) -> None:
-        """Keep a level for the whole cluster, the newest last."""
+    def put_logger(self, logger: str, level: str, request_id: str = "") -> bool:
+        """Keep a level for the whole cluster, the newest last. False when the request was applied before."""
+        if request_id in self.applied:
+            return False
+        if request_id:
+            self.applied.append(request_id)
         self.loggers.pop(logger, None)
         self.loggers[logger] = level
         self.next()
+        return True
 
     def next(self) -> Revision:
         self.offset += 1

@@ -14,7 +14,8 @@ worker is there) is not its answer yet: it may be the retry of one that was appl
 is asked first, by the same write with `retry_only`.
 
 A write that is under way when this herder stops leading is seen through all the same: the store answers it and the
-watch brings it back to followers too; a restart that came too late for its epoch was not applied, and is told so.
+watch brings it back to followers too; a restart that came too late for its epoch was not applied, and is told so. A
+logger level is not: it is in effect when a leader has told the workers.
 
 Invariant: every call is answered exactly once, at the latest at its deadline, with the stage it was at. What it is
 answered is true whoever leads by then, or says to ask again.
@@ -256,9 +257,11 @@ def cancel(mesh: Mesh, call_id: int) -> None:
 
 
 def fail_unwritten(mesh: Mesh, why: str) -> None:
-    """This herder stops leading, and no worker answers it any more: what was not written is to be tried elsewhere."""
+    """This herder stops leading, and no worker answers it any more: what was not written, or is for workers to carry
+    out, is to be tried elsewhere."""
     for call in list(mesh.calls.values()):
-        if call.stage not in (Stage.WRITING, Stage.LOOKING_BACK, Stage.READING_BACK):
+        seen_through = call.stage in (Stage.WRITING, Stage.LOOKING_BACK, Stage.READING_BACK)
+        if not seen_through or isinstance(call.request, SetLoggers):
             _reply(mesh, call, NoLeader(f"this herder stopped leading: {why}"))
         call.asked.clear()
     answer_applied(mesh)

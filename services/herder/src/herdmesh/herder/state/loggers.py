@@ -7,7 +7,11 @@ Departs from Connect in one thing: Connect never applies a level to a worker tha
 workers differ by when they were started. Here a level for the cluster stays until another is set: a worker that starts,
 or was away at the moment, is told all of them, in the order they were set, whoever leads by then.
 
-Invariant: a worker that has heard a level is not told it again, so a later level of its own stands.
+A call for the cluster is answered by a leader that had every connected worker told: one that stops leading before has
+it tried again, and the next one tells everybody again, as nobody knows whom the last one told.
+
+Invariant: but for such a call, a worker that has heard a level is not told it again, so a later level of its own
+stands.
 """
 
 from __future__ import annotations
@@ -88,7 +92,13 @@ def recorded(mesh: Mesh, event: LoggerRecorded) -> None:
     if mesh.role is not Role.LEADING:
         return
     question = SetLogger(event.logger, event.level)
-    call = next((call for call in mesh.calls.values() if _waits_for(call, question)), None)
+    _tell(mesh, next((call for call in mesh.calls.values() if _waits_for(call, question)), None), question)
+
+
+def _tell(mesh: Mesh, call: Call | None, question: SetLogger) -> None:
+    """Tell every connected worker; `call` hears what changed."""
+    if call is not None:
+        call.told = True
     for member in mesh.members.values():
         if member.session is None:
             continue
@@ -132,6 +142,9 @@ def settled(mesh: Mesh, call: Call) -> Answer | None:
     if isinstance(call.request, SetLoggers):
         if not call.request.worker_id and not (call.stage is Stage.READING_BACK and mesh.applied(call.revision)):
             return None
+        if not call.request.worker_id and not call.told:
+            _tell_again(mesh, call, call.request)
+            return settled(mesh, call)
         answer = LoggersSet(tuple(sorted({logger.logger for _, logger in call.loggers})))
         if call.options.request_id:
             mesh.loggers_set[call.options.request_id] = answer
@@ -144,12 +157,27 @@ def settled(mesh: Mesh, call: Call) -> Answer | None:
     return LoggersListed(tuple(sorted(call.loggers, key=lambda item: (item[1].logger, item[0]))))
 
 
+def _tell_again(mesh: Mesh, call: Call, request: SetLoggers) -> None:
+    """The store had the level before this call: it is told to all, and what was set after it again after it. One that
+    another took the place of, or that is forgotten, is told to nobody."""
+    call.told = True
+    question = _question(request)
+    level, _ = mesh.logger_levels.get(question.logger, ("", 0))
+    if level != question.level:
+        return
+    names = list(mesh.logger_levels)
+    for name in names[names.index(question.logger) :]:
+        mesh.logger_levels[name] = (mesh.logger_levels[name][0], mesh.now)  # for those that dial in later
+        asks = call if name == question.logger else None
+        _tell(mesh, asks, SetLogger(name, mesh.logger_levels[name][0]))
+
+
 def _waits_for(call: Call, question: SetLogger) -> bool:
     request = call.request
     return (
-        isinstance(request, SetLoggers)
-        and not request.worker_id
-        and not call.asked
-        and not call.loggers
-        and (request.logger.strip(), request.level.strip().upper()) == (question.logger, question.level)
+        isinstance(request, SetLoggers) and not request.worker_id and not call.told and _question(request) == question
     )
+
+
+def _question(request: SetLoggers) -> SetLogger:
+    return SetLogger(request.logger.strip(), request.level.strip().upper())

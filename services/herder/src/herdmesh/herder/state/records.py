@@ -231,6 +231,8 @@ class Call:
     #: what workers said so far, where one question is not all.
     validation: Validation | None = None
     loggers: list[tuple[str, LoggerLevel]] = field(default_factory=list[tuple[str, LoggerLevel]])
+    #: the workers were told the logger level it sets.
+    told: bool = False
 
 
 @unique
