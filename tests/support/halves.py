@@ -111,6 +111,8 @@ class _Distribution:
 
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and config.getoption("tx"):
+        for name in {"COLUMNS", "LINES"} - set(os.environ):
+            os.unsetenv(name)  # readline, which pytest imports, puts a terminal's size behind Python's back
         folder = tempfile.TemporaryDirectory(prefix="halves-")
         config.add_cleanup(folder.cleanup)
         config.pluginmanager.register(_Distribution(Path(folder.name)), "two halves")
