@@ -8,6 +8,7 @@ and dial elsewhere, callers are told to, writes under way end), end the loop, en
 from __future__ import annotations
 
 import asyncio
+import gc
 import uuid
 from collections.abc import Callable, Coroutine
 from importlib.metadata import version
@@ -32,6 +33,9 @@ from herdmesh.rpc.process import run
 from herdmesh.rpc.server import Server, ServiceRegistration
 
 _DRAIN_S = 1.0
+#: Objects made, passes over the young ones, passes over the middle ones, until the garbage collector looks at the next
+#: older ones too: about 1 ms, 10 ms and, at 1,000 connectors, 50 ms of standing still.
+_COLLECT_AFTER = (10_000, 10, 1_000)
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -101,12 +105,21 @@ async def serve(
             await part.close()
 
 
+def _collect_seldom() -> None:
+    """Keep the garbage collector's pauses out of the steps of the state: what is imported by now stays, and what the
+    state keeps is in no cycles, so that looking at all of it finds next to nothing."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECT_AFTER)
+
+
 def main() -> None:
     """Entry point of `python -m herdmesh.herder` and `herdmesh-herder`."""
 
     async def with_settings(stop: asyncio.Event) -> None:
         settings = HerderSettings.load()
         _log.info("settings", **settings.redacted())
+        _collect_seldom()
         await serve(settings, stop)
 
     run(with_settings)
