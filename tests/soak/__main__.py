@@ -67,7 +67,8 @@ PARTS = {
         ("tests/replay/test_records_fuzz.py", "libs/core/tests/connect/registry/test_registry_fuzz.py"),
     ),
     "java": Part(
-        "a live Java Connect worker on the same topics, in both directions", ("tests/integration/test_java_*.py",)
+        "a live Java Connect worker on the same topics, in both directions; its readers of properties and JSON files",
+        ("tests/integration/test_java_*.py", "cli/tests/standalone/test_java_agrees.py"),
     ),
     "stores": Part(
         "everything else of the stores whose size grows",
@@ -76,6 +77,7 @@ PARTS = {
             "libs/core/tests/connect",
             "services/config-store/tests",
             "services/status-store/tests",
+            "tests/integration/test_status_order.py",
         ),
     ),
     "herder": Part(
@@ -86,6 +88,14 @@ PARTS = {
         "tasks under load while every process in turn is killed or frozen, ten times over",
         ("tests/faults/test_kills.py", "tests/faults/test_failpoints.py"),
         rounds=10,
+    ),
+    "tasks": Part(
+        "what a run hands over, 20,000 records a partition; rate limits over ten seconds; fair slots of 300 mixes of tasks",
+        (
+            "libs/core/tests/engine/test_delivery.py",
+            "services/worker/tests/test_slots.py",
+            "tests/e2e/test_rate_limit.py",
+        ),
     ),
 }
 
