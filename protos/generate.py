@@ -41,7 +41,8 @@ def generate(target: Path) -> None:
 def differences(fresh: Path, committed: Path) -> list[str]:
     """Generated files that are missing, left over, or not equal, as paths below the source folder."""
     wanted = {path.relative_to(fresh) for path in fresh.glob(GENERATED)}
-    present = {path.relative_to(committed) for path in committed.glob(GENERATED)}
+    # What Python compiled of them lies among them.
+    present = {path.relative_to(committed) for path in committed.glob(GENERATED) if path.suffix != ".pyc"}
     changed = {path for path in wanted & present if (fresh / path).read_bytes() != (committed / path).read_bytes()}
     return sorted(str(path) for path in (wanted ^ present) | changed)
 

@@ -1,8 +1,9 @@
-"""The config store's writer killed or stopped at every stage of a write, under clients whose history is judged.
+"""The writer of either store killed or stopped at every stage of a write, under clients whose history is judged.
 
 A real broker, two real processes; a run takes several steps of harm, chosen by its number so that 20 runs cover every
-stage with kill and with stop more than once, each run with something else done to the cluster besides. The checkers are
-those of the simulator (`tests/sim/stores`), where they are also shown to catch what they are for.
+stage with kill and with stop more than once (10, as the status store has, at least once), each run with something else
+done to the cluster besides. The checkers are those of the simulator (`tests/sim/stores`), where they are also shown to
+catch what they are for; `test_status_rules.py` shows it of the rules of a status put.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,9 @@ import pytest
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.topicstore import Stage
 from tests.support import tally
+from tests.support.config_run import ConfigRun
 from tests.support.sizes import soak_or
+from tests.support.status_run import StatusRun
 from tests.support.store_runs import BROKER_SETTINGS, Report, Run
 
 pytestmark = pytest.mark.kafka
@@ -44,7 +47,12 @@ HARMS = [
     (Stage.BEFORE_READ_BACK, "kill"),
 ]
 BESIDES: list[Step] = [Run.restart_broker, Run.reader_far_behind, Run.start_late, Run.stop_cleanly]
-RUNS = soak_or(2, 20)
+#: Which runs of each store; the small size of the status store has none that starts a broker of its own.
+RUNS: dict[type[Run], range] = {
+    ConfigRun: range(soak_or(2, 20)),
+    StatusRun: range(soak_or(1, 0), soak_or(2, 10)),
+}
+NAMES: dict[type[Run], str] = {ConfigRun: "config", StatusRun: "status"}
 _HARMS_A_RUN = 2
 
 
@@ -61,52 +69,56 @@ def steps_of(run: int) -> list[Step]:
     return steps
 
 
-async def _play(broker: Broker, numbers: Iterable[int], folder: Path) -> list[Report]:
+async def _play(broker: Broker, store: type[Run], numbers: Iterable[int], folder: Path) -> list[Report]:
     """These runs one after the other."""
     reports: list[Report] = []
     for number in numbers:
         run_folder = folder / f"run-{number}"
         run_folder.mkdir()
-        report = await Run(broker, f"configs-of-run-{number}", run_folder, number).play(steps_of(number))
+        report = await store(broker, f"{NAMES[store]}-of-run-{number}", run_folder, number).play(steps_of(number))
         print(
-            f"run {number}: {report.operations} operations, {report.acknowledged} writes acknowledged, "
-            f"{dict(report.faults)}, {report.seconds:.1f} s"
+            f"{NAMES[store]} store, run {number}: {report.operations} operations, {report.acknowledged} writes "
+            f"acknowledged, {dict(report.faults)}, {report.seconds:.1f} s"
         )
         assert not report.violations, f"{report}\nits processes' logs are in {run_folder}"
         reports.append(report)
     return reports
 
 
-async def _play_on_a_broker_of_their_own(numbers: Iterable[int], folder: Path) -> list[Report]:
+async def _play_on_a_broker_of_their_own(store: type[Run], numbers: Sequence[int], folder: Path) -> list[Report]:
     """Runs that kill the broker."""
+    if not numbers:
+        return []
     broker = Broker(folder / "kafka", port=0, settings=BROKER_SETTINGS, jvm=QUICK_JVM)
     await broker.start()
     try:
-        return await _play(broker, numbers, folder)
+        return await _play(broker, store, numbers, folder)
     finally:
         await broker.stop()
 
 
 @pytest.mark.timeout(1_800)
-async def test_no_promise_is_broken_at_any_stage(kafka: Broker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("store", RUNS, ids=NAMES.get)
+async def test_no_promise_is_broken_at_any_stage(store: type[Run], kafka: Broker, tmp_path: Path) -> None:
     """Those that kill the broker beside those that do not: a run waits most of its time for sessions to end."""
-    killing = [number for number in range(RUNS) if BESIDES[number % len(BESIDES)] is Run.restart_broker]
-    others = [number for number in range(RUNS) if number not in killing]
+    killing = [number for number in RUNS[store] if BESIDES[number % len(BESIDES)] is Run.restart_broker]
+    others = [number for number in RUNS[store] if number not in killing]
     async with asyncio.TaskGroup() as both:
         lanes = [
-            both.create_task(_play_on_a_broker_of_their_own(killing, tmp_path)),
-            both.create_task(_play(kafka, others, tmp_path)),
+            both.create_task(_play_on_a_broker_of_their_own(store, killing, tmp_path)),
+            both.create_task(_play(kafka, store, others, tmp_path)),
         ]
     reports = [report for lane in lanes for report in lane.result()]
     tally.note(
-        "real broker, config store",
+        f"real broker, {NAMES[store]} store",
         runs=len(reports),
         operations=sum(report.operations for report in reports),
         faults=sum((report.faults for report in reports), Counter[str]()),
     )
 
 
-def test_twenty_runs_cover_every_stage() -> None:
-    harms = Counter(harm for run in range(20) for harm in harms_of(run))
+@pytest.mark.parametrize(("runs", "times"), [(20, 3), (10, 1)])
+def test_the_runs_cover_every_stage(runs: int, times: int) -> None:
+    harms = Counter(harm for run in range(runs) for harm in harms_of(run))
     assert set(harms) == {(stage, deed) for stage in Stage for deed in ("kill", "stop")}
-    assert min(harms.values()) >= 3
+    assert min(harms.values()) >= times

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import grpc.aio
@@ -20,7 +20,14 @@ class StatusStoreProcess(StoreProcess):
     write_service = "herdmesh.api.statusstore.v1.StatusWriteService"
 
     def __init__(
-        self, bootstrap: str, topic: str, log_path: Path, *, group_id: str = "", more: Sequence[str] = ()
+        self,
+        bootstrap: str,
+        topic: str,
+        log_path: Path,
+        *,
+        group_id: str = "",
+        more: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         arguments = [
             f"--bootstrap-servers={bootstrap}",
@@ -29,7 +36,7 @@ class StatusStoreProcess(StoreProcess):
             "--status-storage-replication-factor=1",
             *more,
         ]
-        super().__init__(arguments, log_path)
+        super().__init__(arguments, log_path, environment)
 
     def stub(self, channel: grpc.aio.Channel) -> None:
         self.write = status_write_service_pb2_grpc.StatusWriteServiceStub(channel)

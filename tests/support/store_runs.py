@@ -1,7 +1,8 @@
-"""Two config stores as processes on a broker of their own, under load while they are harmed: one run and its verdict.
+"""Two replicas of a store as processes on a broker, under load while they are harmed: one run and its verdict.
 
 Owns the processes, the harm and the reading back of the topics. What clients do is `tests.support.store_clients`, what
-counts as a violation `tests.support.store_checks`: the same as in the simulator.
+counts as a violation `tests.support.store_checks`: the same as in the simulator. What is of one store alone is
+`tests.support.config_run` and `tests.support.status_run`.
 
 Invariant: harm happens while clients write; each step ends with a writer that acknowledges, before the next begins.
 """
@@ -14,24 +15,23 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.devstack.broker import Broker
 from herdmesh.rpc.errors import HerdmeshError, Timeout, Unreachable
 from herdmesh.topicstore import Stage, StoredRecord
 from tests.support import segments
-from tests.support.config_register import Archived, ConfigRegister
-from tests.support.configstore_process import ConfigStoreProcess
+from tests.support.config_register import Archived
 from tests.support.history import History, Outcome
 from tests.support.sizes import soak_or
-from tests.support.store_checks import Violation, Visible, check
-from tests.support.store_clients import Client, Herder, Watcher
+from tests.support.store_checks import Granted, StoreLog, Violation, Visible, check
+from tests.support.store_clients import Client, Watcher
+from tests.support.store_process import StoreProcess
 
 AnswerT = TypeVar("AnswerT")
 
@@ -47,7 +47,7 @@ _FAR_BEHIND = soak_or(12, 40)
 _THINKING = 6
 
 
-class _Stubs:
+class Stubs:
     """Stubs that take a servicer's context and drop it."""
 
     def __init__(self, stub: Any) -> None:
@@ -56,13 +56,6 @@ class _Stubs:
     def __getattr__(self, name: str) -> Callable[[Any, Any], Any]:
         call = getattr(self._stub, name)
         return lambda request, _context: call(request)
-
-
-@dataclass
-class _Server:
-    write: _Stubs
-    read: _Stubs
-    leadership: _Stubs
 
 
 @dataclass
@@ -82,13 +75,16 @@ class Report:
 
 
 class Run:
-    """One run, and the world of its clients."""
+    """One run, and the world of its clients. Subclasses say which store it is, and what besides is asked of it."""
 
+    #: The register, which a subclass makes; see `tests.support.config_register`.
+    side: Any
+    topics: Sequence[str]
     replicas: Sequence[str] = ("s1", "s2")
     timeouts_s: Sequence[float] = (0.5, 1.0, 2.0)
 
     def __init__(self, broker: Broker, topic: str, folder: Path, seed: int) -> None:
-        self.side = ConfigRegister(topic, "")
+        self.topic = topic
         self.rng = random.Random(seed)
         self.history = History(time.monotonic)
         self.faults: Counter[str] = Counter()
@@ -100,15 +96,44 @@ class Run:
         environment = {"HERDMESH_FAILPOINTS": f"@{self._armed}", "HERDMESH_FAILPOINT_LOG": str(self._hits)}
         more = [f"--election-session-timeout-ms={SESSION_TIMEOUT_MS}"]
         self._stores = {
-            name: ConfigStoreProcess(
-                broker.bootstrap, topic, folder / f"{name}.log", more=more, environment=environment
-            )
-            for name in self.replicas
+            name: self._process(broker.bootstrap, folder / f"{name}.log", more, environment) for name in self.replicas
         }
-        self._servers: dict[str, _Server] = {}
+        self._servers: dict[str, Any] = {}
         self._lives: Counter[str] = Counter()
         self._channels: list[Any] = []
         self._background: list[asyncio.Task[None]] = []
+
+    # What is of one store.
+
+    def _process(
+        self, bootstrap: str, log_path: Path, more: Sequence[str], environment: Mapping[str, str]
+    ) -> StoreProcess:
+        """One replica."""
+        raise AssertionError(f"{type(self).__name__} names no process")
+
+    def _server(self, store: Any) -> Any:
+        """What clients call of a replica."""
+        raise AssertionError(f"{type(self).__name__} names no services")
+
+    async def _store_id(self, store: Any) -> str:
+        """As its revisions say."""
+        raise AssertionError(f"{type(self).__name__} asks nobody")
+
+    def _writers_besides(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        """Who else writes, and ends when the run is over."""
+        return ()
+
+    def _besides(self) -> Sequence[Callable[[], Coroutine[Any, Any, None]]]:
+        """What else goes on beside the load, until it is cancelled."""
+        return ()
+
+    def _granted(self) -> Sequence[Granted]:
+        """What herders were told."""
+        return ()
+
+    def _judge_besides(self, log: StoreLog) -> Sequence[Violation]:
+        """What else counts as a violation."""
+        return ()
 
     async def play(self, steps: Sequence[Callable[[Run], Coroutine[Any, Any, None]]]) -> Report:
         """Start everything, take the steps under load, end the load, judge."""
@@ -130,13 +155,12 @@ class Run:
     async def _under_load(self, steps: Sequence[Callable[[Run], Coroutine[Any, Any, None]]], begun_s: float) -> Report:
         clients = [Client(self, f"client-{number}", 1_000_000) for number in range(_CLIENTS)]
         watchers = [Watcher(self, f"watcher-{number}", slow=False) for number in range(2)]
-        herders = [Herder(self, f"herder-{number}") for number in range(2)]
         asking = [self._spawn(client.run()) for client in clients]
+        asking += [self._spawn(work()) for work in self._writers_besides()]
         for watcher in watchers:
             self._spawn(watcher.run())
-        for herder in herders:
-            self._spawn(herder.run())
-            self._spawn(herder.lead())
+        for work in self._besides():
+            self._spawn(work())
         for step in steps:
             async with asyncio.timeout(_STEP_S):
                 await step(self)
@@ -148,16 +172,15 @@ class Run:
                 await self._read_the_truth(clients[0], name)
             end = self.history.reads[-1].revision
             # One change more takes watchers past the end; else they learn of it by the next notice of progress.
-            while (await clients[0].write()).outcome is not Outcome.OK:
+            while (last := await clients[0].write()).outcome is not Outcome.OK or last.value is None:
                 pass
-            await _until(lambda: all(watcher.last is not None and watcher.last >= end for watcher in watchers))
-        granted = [grant for herder in herders for grant in herder.granted]
+            await _until(lambda: all(_reached(watcher.last, end) for watcher in watchers))
         archive, visible = await asyncio.to_thread(self._read_back)
         log = self.side.log(archive)
         log.visible = visible
         return Report(
             self._seed,
-            check(self.history, log, granted),
+            [*check(self.history, log, self._granted()), *self._judge_besides(log)],
             len(self.history.operations),
             self._acknowledged(),
             self.faults,
@@ -265,7 +288,7 @@ class Run:
             self._channels.append(store.channel)
         await store.start()
         self._lives[name] += 1
-        self._servers[name] = _Server(_Stubs(store.write), _Stubs(store.read), _Stubs(store.lead))
+        self._servers[name] = self._server(store)
         self.note(f"start {name}/{self._lives[name]} as {store.pid}")
 
     def _other(self, name: str) -> str:
@@ -294,8 +317,7 @@ class Run:
 
     async def _writer_acknowledges(self) -> None:
         writer = self._stores[await self._until_somebody_writes()]
-        answer = await writer.read.GetSnapshot(read_pb.GetSnapshotRequest())
-        self.side.store_id = answer.meta.revision.store_id
+        self.side.store_id = await self._store_id(writer)
 
     def _acknowledged(self) -> int:
         return sum(operation.outcome is Outcome.OK for operation in self.history.operations if operation.writes)
@@ -319,15 +341,17 @@ class Run:
     # The topics.
 
     def _read_back(self) -> tuple[list[Archived], list[Visible]]:
-        topics = (self.side.topic, f"{self.side.topic}-audit")
-        records = [record for topic in topics for record in _committed(self._broker.bootstrap, topic)]
+        partitions = range(self.side.partitions)
+        places = [(topic, partition) for topic in self.topics for partition in partitions]
+        records = [record for place in places for record in _committed(self._broker.bootstrap, *place)]
         visible: list[Visible] = []
-        highest: dict[int, int] = {}
-        for ended in segments.transactions(self._broker.data_dir, self.side.topic):
-            highest[ended.producer_id] = max(highest.get(ended.producer_id, 0), ended.producer_epoch)
-            if ended.committed and ended.wrote:
-                owner = f"epoch {highest[ended.producer_id]}"
-                visible.append(Visible(f"epoch {ended.producer_epoch}", owner))
+        for partition in partitions:
+            highest: dict[int, int] = {}
+            for ended in segments.transactions(self._broker.data_dir, self.topic, partition):
+                highest[ended.producer_id] = max(highest.get(ended.producer_id, 0), ended.producer_epoch)
+                if ended.committed and ended.wrote:
+                    owner = f"epoch {highest[ended.producer_id]}"
+                    visible.append(Visible(f"epoch {ended.producer_epoch}", owner))
         assert visible, "the broker's files tell of no transaction"
         return [Archived("", "", tuple(records))], visible
 
@@ -340,8 +364,12 @@ async def _until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.02)
 
 
-def _committed(bootstrap: str, topic: str) -> list[StoredRecord]:
-    """Every committed record of a topic's only partition."""
+def _reached(revision: tuple[int, ...] | None, end: tuple[int, ...]) -> bool:
+    return revision is not None and all(mine >= theirs for mine, theirs in zip(revision, end, strict=True))
+
+
+def _committed(bootstrap: str, topic: str, partition: int) -> list[StoredRecord]:
+    """Every committed record of a partition."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -354,7 +382,7 @@ def _committed(bootstrap: str, topic: str) -> list[StoredRecord]:
     )
     records: list[StoredRecord] = []
     try:
-        consumer.assign([TopicPartition(topic, 0, 0)])
+        consumer.assign([TopicPartition(topic, partition, 0)])
         while True:
             message = consumer.poll(1.0)
             if message is None:
@@ -365,6 +393,6 @@ def _committed(bootstrap: str, topic: str) -> list[StoredRecord]:
                 return records
             offset, (_, timestamp_ms) = message.offset(), message.timestamp()
             assert offset is not None
-            records.append(StoredRecord(topic, 0, offset, message.key(), message.value(), timestamp_ms))
+            records.append(StoredRecord(topic, partition, offset, message.key(), message.value(), timestamp_ms))
     finally:
         consumer.close()

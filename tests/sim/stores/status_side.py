@@ -1,25 +1,23 @@
 """The status store in a story: its real state and put rules over five partitions, without request ids.
 
-Owns the translation between registers of a story and statuses of connectors: a value is the trace of a status, absence
-a tombstone, compare-and-set the position of the status' own record. Leases and the wire are not in it.
+Owns how a register of `tests.support.status_register` is written, read and watched without the wire: compare-and-set is
+the position of the status' own record. Leases are not in it.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
-from herdmesh.connect import status_topic
-from herdmesh.connect.records import Tombstone
 from herdmesh.connect.status_topic import ConnectorStatus, State
-from herdmesh.rpc.errors import HerdmeshError, RevisionMismatch
+from herdmesh.rpc.errors import RevisionMismatch
 from herdmesh.statusstore.state.statuses import StatusGone, StatusPut, StatusState
 from herdmesh.statusstore.state.writes import Put, PutMode, PutResult, RecordPosition, decide_puts
 from herdmesh.topicstore import Decision, Revision, Role, TopicSettings, WatchChange, WatchSnapshot
 from herdmesh.topicstore.core import TopicStoreCore
-from tests.support.config_register import Archived, Change, Snapshot
-from tests.support.history import Kind, Operation, Seen
-from tests.support.store_checks import Logged, StoreLog, Visible
+from tests.support.config_register import Change, Snapshot
+from tests.support.history import Kind, Operation
+from tests.support.status_register import StatusRegister
 
 SETTINGS = TopicSettings(
     topic="statuses",
@@ -42,15 +40,13 @@ class StatusServer:
         """Nothing runs."""
 
 
-class StatusSide:
+class StatusSide(StatusRegister):
     """See `ConfigSide`."""
 
     settings = SETTINGS
-    partitions = SETTINGS.partitions
-    has_requests = False
-    refusal_is_final = False
-    #: There is no update, and a deletion asks for nothing: it is a PUT of None.
-    kinds = (Kind.PUT, Kind.CREATE)
+
+    def __init__(self) -> None:
+        super().__init__("sim")
 
     def initial(self) -> StatusState:
         return StatusState()
@@ -76,14 +72,6 @@ class StatusSide:
         assert result is PutResult.APPLIED, result
         return result
 
-    def told(self, operation: Operation, answer: object) -> dict[str, tuple[str, Any]] | None:
-        """A status' answer shows nothing of the register."""
-        return None
-
-    def refused(self, operation: Operation, error: HerdmeshError) -> bool:
-        operation.seen = Seen.PRESENT if operation.kind is Kind.CREATE else Seen.NOT_EXPECTED
-        return isinstance(error, RevisionMismatch)
-
     async def read(self, server: StatusServer, demanded: tuple[int, ...] | None, linearizable: bool) -> Snapshot:
         store = server.store
         await store.wait_for(store.revision if demanded is None else Revision("sim", demanded))
@@ -107,23 +95,6 @@ class StatusSide:
 
     def everything(self, state: StatusState) -> object:
         return [(stored.status, stored.partition, stored.offset) for stored in state.statuses()]
-
-    def log(self, archive: Sequence[Archived]) -> StoreLog:
-        """The archive as the checkers read it."""
-        log = StoreLog()
-        for number, visible in enumerate(archive):
-            log.visible.append(Visible(visible.writer, visible.owner))
-            for record in visible.records:
-                match status_topic.decode(record.key, record.value):
-                    case ConnectorStatus() as status:
-                        found = Logged(status.connector, status.trace, record.partition, record.offset, number)
-                    case Tombstone() as gone:
-                        found = Logged(gone.connector, None, record.partition, record.offset, number)
-                    case other:
-                        raise AssertionError(f"a story wrote {other}")
-                log.writes.append(found)
-        log.writes.sort(key=lambda write: (write.partition, write.offset))
-        return log
 
 
 def _values(state: StatusState) -> dict[str, str]:
