@@ -67,7 +67,7 @@ PARTS = {
         ("tests/replay/test_records_fuzz.py", "libs/core/tests/connect/registry/test_registry_fuzz.py"),
     ),
     "java": Part(
-        "a live Java Connect worker on the same topics, in both directions; its readers of properties and JSON files",
+        "a live Java Connect worker on the same topics, in both directions; 20,000 properties files read by both",
         ("tests/integration/test_java_*.py", "cli/tests/standalone/test_java_agrees.py"),
     ),
     "stores": Part(
@@ -90,7 +90,7 @@ PARTS = {
         rounds=10,
     ),
     "tasks": Part(
-        "what a run hands over, 20,000 records a partition; rate limits over ten seconds; fair slots of 300 mixes of tasks",
+        "20,000 records a partition handed to sinks; rate limits over ten seconds; fair slots of 300 mixes of tasks",
         (
             "libs/core/tests/engine/test_delivery.py",
             "services/worker/tests/test_slots.py",
