@@ -54,7 +54,8 @@ PARTS = {
         ("tests/sim/mesh",),
     ),
     "real": Part(
-        "two config stores on a real broker, 20 runs of kills and stops at every stage; take-over and watches",
+        "two stores of a kind on a real broker, kills and stops at every stage: 20 runs of config stores, 10 of status "
+        "stores; take-over and watches",
         ("tests/faults/test_store_failpoints.py", "tests/faults/test_replicas.py", "tests/faults/test_two_writers.py"),
     ),
     "compaction": Part(

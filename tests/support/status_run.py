@@ -75,8 +75,7 @@ class StatusRun(Run):
         return [worker.run for worker in self._workers]
 
     def _judge_besides(self, log: StoreLog) -> Sequence[Violation]:
-        for refusal in sorted({put.refusal for put in self.sent if put.refusal}):
-            self.faults[f"refused: {refusal}"] += sum(put.refusal == refusal for put in self.sent)
+        self.refused.update(put.refusal for put in self.sent if put.refusal)
         return judge(self.sent, log)
 
 

@@ -67,6 +67,7 @@ class Report:
     operations: int
     acknowledged: int
     faults: Counter[str]
+    refused: Counter[str]
     seconds: float
 
     def __str__(self) -> str:
@@ -88,6 +89,7 @@ class Run:
         self.rng = random.Random(seed)
         self.history = History(time.monotonic)
         self.faults: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
         self.over = False
         self._seed = seed
         self._broker = broker
@@ -184,6 +186,7 @@ class Run:
             len(self.history.operations),
             self._acknowledged(),
             self.faults,
+            self.refused,
             time.monotonic() - begun_s,
         )
 
