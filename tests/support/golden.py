@@ -43,6 +43,11 @@ def own_lines(name: str) -> list[Line]:
     return _read(_OWN / name)
 
 
+def lines_or_own(name: str) -> list[Line]:
+    """Every line of a file in the named folder, or in the tree's own where the named one does not have it."""
+    return lines(name) if (golden_dir() / name).is_file() else own_lines(name)
+
+
 def key_and_value(line: Line) -> tuple[bytes | None, bytes | None]:
     """The bytes of a dump's record."""
     key, value = line["key_b64"], line["value_b64"]

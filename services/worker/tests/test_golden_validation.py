@@ -53,7 +53,7 @@ def by_owner(lines: list[golden.Line]) -> dict[str, list[golden.Line]]:
     return found
 
 
-RECORDED = by_owner(golden.own_lines("configdef.jsonl"))
+RECORDED = by_owner(golden.lines_or_own("configdef.jsonl"))
 
 
 def recorded_definition(owner: str) -> ConfigDef:

@@ -130,7 +130,10 @@ _UNSEEN = """\
 - Regular expressions run in Python's `regex`: what it cannot do (`\\p{javaMirrored}`, `\\b{g}`, non-ASCII ranges under
   `(?iu)`) is refused by name; unbounded look-behind, which Java refuses, is taken.
 - In Python 1, 1.0 and True are one key of a map.
-- JSON nested deeper than about 3,000 levels cannot be written.""".splitlines()
+- JSON nested deeper than about 3,000 levels cannot be written.
+- Bytes that nobody reads or edits are not decoded, so malformed schemaless JSON that is only copied passes where Java
+  fails the record, whatever the tolerance: what a record costs is what its chain needs. A transformation that reads the
+  value has it decoded, and the error is Java's.""".splitlines()
 
 
 if __name__ == "__main__":
