@@ -10,6 +10,7 @@ import pytest
 from herdmesh.cli.views import Json
 from herdmesh.devstack.broker import Broker
 from tests.support.mesh import Loader, running_mesh
+from tests.support.sizes import soak_or
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timed, pytest.mark.asyncio(loop_scope="session")]
 
@@ -26,6 +27,7 @@ async def test_two_connectors_share_two_slots_and_the_tasks_of_one_take_turns(
     """Three tasks of one connector and the only one of another, all with records all the time, in two slots: the three
     take turns in one slot, again and again, and the one keeps the other."""
     monkeypatch.setenv("HERDMESH_SHARE_MS", "300")
+    turns = soak_or(2, 3)
 
     def sink(topic: str, tasks: int) -> dict[str, str]:
         return {
@@ -37,10 +39,10 @@ async def test_two_connectors_share_two_slots_and_the_tasks_of_one_take_turns(
         alone, many = mesh.create_topic(tmp_topic("alone"), 1), mesh.create_topic(tmp_topic("many"), 3)
         await mesh.apply(alone, sink(alone, 1))
         await mesh.apply(many, sink(many, 3))
-        with Loader(mesh, alone, 50), Loader(mesh, many, 150) as load:
+        with Loader(mesh, alone, soak_or(20, 50)), Loader(mesh, many, soak_or(60, 150)) as load:
             begun = _runs(await mesh.until_running(alone, 1))
             shown = await mesh.until(
-                many, lambda one: len(one["tasks"]) == 3 and min(_runs(one)) >= 3, "thrice in turn"
+                many, lambda one: len(one["tasks"]) == 3 and min(_runs(one)) >= turns, f"{turns} turns each"
             )
             taken = _runs(mesh.board.connectors[alone])[0] - begun[0]
             count = load.finish()

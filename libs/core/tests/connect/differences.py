@@ -131,7 +131,7 @@ _UNSEEN = """\
   `(?iu)`) is refused by name; unbounded look-behind, which Java refuses, is taken.
 - In Python 1, 1.0 and True are one key of a map.
 - JSON nested deeper than about 3,000 levels cannot be written.
-- Bytes that nobody reads or edits are not decoded, so malformed schemaless JSON that is only copied passes where Java
+- Bytes that nobody reads or edits are not decoded, so malformed schemaless JSON that nobody reads passes where Java
   fails the record, whatever the tolerance: what a record costs is what its chain needs. A transformation that reads the
   value has it decoded, and the error is Java's.""".splitlines()
 
