@@ -20,7 +20,7 @@ NOT_COMPARED = (
     ("topic -> topic, copied", "not built: there is no mirror connector of ours yet (issue 7)"),
     (
         "Avro -> file",
-        "not built: Java would read with io.apicurio:apicurio-registry-utils-converter, as Confluent's is not published",
+        "not built: Java would read with io.apicurio:apicurio-registry-utils-converter, Confluent's is not published",
     ),
 )
 
