@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from queue import Empty, SimpleQueue
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from herdmesh.engine import ErrorClass, clients
 from herdmesh.engine import fence as fence_module
+from herdmesh.engine.bounded import bounded
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import classify
 from herdmesh.engine.fence import Fence
@@ -71,31 +74,78 @@ def test_a_record_that_is_refused_because_of_the_fence_says_fenced(
 
 
 class _Stuck:
-    """Kafka's client when a broker leaves in the middle of a commit: the call ignores its timeout, and no other call of
+    """Kafka's client when a broker leaves in the middle of the call `at`: it ignores its timeout, and no other call of
     the handle comes to its turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, at: str) -> None:
         self.never = Event()
+        self._at = at
+        self._hangs = False
 
-    def begin_transaction(self) -> None:
-        """Which asks nobody."""
+    def __getattr__(self, name: str) -> Any:
+        def call(*_arguments: object) -> Any:
+            assert not self._hangs, f"{name}: a handle that hangs was asked for more"
+            if name == self._at:
+                self._hangs = True
+                self.never.wait()
+            return SimpleNamespace(orig_broker_id=1) if name == "list_topics" else 0
 
-    def commit_transaction(self, _timeout_s: float) -> None:
-        self.never.wait()
-
-    def abort_transaction(self, _timeout_s: float) -> None:
-        raise AssertionError("a handle that hangs was asked for more")
-
-    purge = abort_transaction
+        return call
 
 
-def test_a_commit_that_never_returns_is_given_up_and_its_client_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fence_module, "HANG_TIMEOUT_S", 0.05)
-    stuck: Any = _Stuck()
-    fence = Fence(stuck, "stuck-id")
+def _abort(fence: Fence) -> None:
     fence.begin()
+    fence.abort()
+
+
+_ASKED: dict[str, Callable[[Fence], None]] = {
+    "init_transactions": lambda fence: fence.take_over(),
+    "send_offsets_to_transaction": lambda fence: fence.commit_offsets([], None),
+    "commit_transaction": lambda fence: fence.commit_offsets([], None),
+    "abort_transaction": _abort,
+}
+
+
+@pytest.mark.parametrize("at", _ASKED)
+def test_a_call_that_never_returns_is_given_up_and_its_client_left_alone(
+    at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("herdmesh.engine.bounded.HANG_TIMEOUT_S", 0.05)
+    stuck: Any = _Stuck(at)
+    fence = Fence(stuck, "stuck-id")
     with pytest.raises(TaskFailed, match="stuck-id does not return") as failure:
-        fence.commit()
-    assert failure.value.error_class is ErrorClass.RETRIABLE
+        _ASKED[at](fence)
+    assert failure.value.error_class is ErrorClass.UNREACHABLE, "an outage spends no restart"
     fence.close()
     stuck.never.set()
+
+
+def test_closing_does_not_wait_for_an_abort_that_never_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fence_module, "_CLOSE_TIMEOUT_S", 0.05)
+    stuck: Any = _Stuck("abort_transaction")
+    fence = Fence(stuck, "stuck-id")
+    fence.begin()
+    fence.close()
+    stuck.never.set()
+
+
+def test_an_answer_that_was_there_is_taken_by_a_process_that_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To who waits, a process that stood still looks as if the call had taken that long."""
+    late = Event()
+    looks = list[float]()
+
+    class Late:
+        def __init__(self) -> None:
+            self._answers: SimpleQueue[object] = SimpleQueue()
+            self.put = self._answers.put
+
+        def get(self, *, timeout: float) -> object:
+            looks.append(timeout)
+            if len(looks) == 1:
+                late.set()
+                raise Empty
+            return self._answers.get(timeout=timeout)
+
+    monkeypatch.setattr("herdmesh.engine.bounded.SimpleQueue", Late)
+    bounded(late.wait, 0.01)
+    assert len(looks) == 2

@@ -11,13 +11,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from herdmesh.engine import pulse
+from herdmesh.engine.bounded import CallHangs, bounded
 from herdmesh.engine.clients import RETRY_TIMEOUT_S, retried
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed, TaskFenced
@@ -26,8 +25,7 @@ from herdmesh.engine.failure import is_fenced
 CALL_TIMEOUT_S = 2.0
 """One call of a transaction; it is repeated until RETRY_TIMEOUT_S. Short, because a repeated call looks at the brokers
 anew, and the one before may not have noticed that they are back."""
-HANG_TIMEOUT_S = 10.0
-"""A call that has not come back by then, which is five times what it was given, never does."""
+_CLOSE_TIMEOUT_S = 3.0
 
 _log = logging.getLogger(__name__)
 
@@ -96,14 +94,17 @@ class Fence:
         self.commit()
 
     def close(self) -> None:
-        """Give the producer up, within a second: abort what is open, so that readers need not wait for the next owner
-        to do it, and drop what is queued. Never raises: a producer that was fenced says so at every call, also at
-        those that clean up, and would hide why the run ended."""
+        """Give the producer up, within a second (or five, when a call hangs): abort what is open, so that readers need
+        not wait for the next owner to do it, and drop what is queued. Never raises: a producer that was fenced says so
+        at every call, also at those that clean up, and would hide why the run ended."""
         if self._hangs:  # so would every further call of it
             return
         if self._in_transaction:
             try:
-                self.producer.abort_transaction(1.0)
+                bounded(lambda: self.producer.abort_transaction(1.0), _CLOSE_TIMEOUT_S)
+            except CallHangs:
+                _log.info("the open transaction of %s is left to the next owner: no answer", self._transactional_id)
+                return
             except KafkaException as error:
                 _log.info("the open transaction of %s is left to the next owner: %s", self._transactional_id, error)
         try:
@@ -136,37 +137,23 @@ class Fence:
                 raise
 
     def _watched(self, call: Callable[[], Any]) -> Callable[[], None]:
-        """The call, given up when it ignores its own timeout, as calls of a transaction may when a broker leaves in the
-        middle of them (librdkafka issues 5456, 5511; docs/bugs.md). It cannot commit anything later: the next owner
-        fences it.
+        """The call, given up when it hangs. A run ends then, and its next owner fences what the call may still do.
 
         The call raises:
-            TaskFailed: RETRIABLE, when it hangs.
+            TaskFailed: UNREACHABLE, when it hangs: whether it took effect is not known.
             KafkaException: as it does.
         """
 
         def watched() -> None:
-            answers: SimpleQueue[BaseException | None] = SimpleQueue()
-
-            def answer() -> None:
-                try:
-                    call()
-                except BaseException as error:  # noqa: BLE001 - raised again by who waits
-                    answers.put(error)
-                else:
-                    answers.put(None)
-
-            Thread(target=answer, name="transaction", daemon=True).start()
             try:
-                error = answers.get(timeout=HANG_TIMEOUT_S)
-            except Empty:
+                bounded(call)
+            except CallHangs:
                 self._hangs = True
                 raise TaskFailed(
-                    f"a call to Kafka for {self._transactional_id} does not return: its broker has gone",
-                    ErrorClass.RETRIABLE,
+                    f"a call to Kafka for {self._transactional_id} does not return, as when its broker leaves in the "
+                    "middle of it; whether it took effect is not known here",
+                    ErrorClass.UNREACHABLE,
                 ) from None
-            if error is not None:
-                raise error
 
         return watched
 

@@ -12,7 +12,10 @@ from typing import Final
 
 from confluent_kafka import Producer
 
+from herdmesh.engine.bounded import HANG_TIMEOUT_S, CallHangs, bounded
 from herdmesh.engine.clients import RECONNECT, opened
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import connect
 from herdmesh.worker.effects.threads import in_thread
 
@@ -21,7 +24,8 @@ _INIT_TIMEOUT_S: Final = 30.0
 
 
 async def fence(bootstrap_servers: str, access: Mapping[str, str], transactional_ids: list[str]) -> None:
-    """Return when every id is initialised. All are tried; raises KafkaException with the first that failed.
+    """Return when every id is initialised. All are tried; raises what the first that failed did: KafkaException, or
+    TaskFailed when a call does not return.
 
     `access`: how to log in and encrypt, in librdkafka's words.
     """
@@ -54,4 +58,10 @@ def _initialise(bootstrap_servers: str, access: Mapping[str, str], transactional
     connect(producer)
     # A commit under way by the old owner makes the coordinator say CONCURRENT_TRANSACTIONS for a moment; librdkafka
     # retries that itself, so what is raised here is final.
-    producer.init_transactions(_INIT_TIMEOUT_S)
+    try:
+        bounded(lambda: producer.init_transactions(_INIT_TIMEOUT_S), _INIT_TIMEOUT_S + HANG_TIMEOUT_S)
+    except CallHangs:
+        raise TaskFailed(
+            f"fencing {transactional_id}: Kafka's client does not return, as when a broker leaves in the middle of it",
+            ErrorClass.UNREACHABLE,
+        ) from None

@@ -1,0 +1,57 @@
+"""A call into Kafka's client that may never return, given up.
+
+Calls of a transaction may ignore their own timeout when a broker leaves in the middle of them (librdkafka issues 5456,
+5511; docs/bugs.md). Owns the thread that such a call is left to. Invariant: nothing is given up whose answer was there
+when this process, which may have stood still itself, looked a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import copy_context
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any, Final
+
+HANG_TIMEOUT_S = 10.0
+"""Of a call that was given 2 s."""
+_SECOND_LOOK_S: Final = 2.0
+
+
+class CallHangs(Exception):
+    """The call did not return. It may yet do what it was asked for; no other call of its client will return either."""
+
+
+def bounded(call: Callable[[], Any], timeout_s: float | None = None) -> None:
+    """Make the call in a thread of its own.
+
+    Args:
+        timeout_s: several times what the call itself was given; HANG_TIMEOUT_S unless told.
+
+    Raises:
+        CallHangs: it has not returned by then.
+        BaseException: what the call raised.
+    """
+    answers: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def answer() -> None:
+        try:
+            call()
+        except BaseException as error:  # noqa: BLE001 - raised again by who waits
+            answers.put(error)
+        else:
+            answers.put(None)
+
+    Thread(target=copy_context().run, args=(answer,), name="bounded", daemon=True).start()
+    error = _first(answers, HANG_TIMEOUT_S if timeout_s is None else timeout_s)
+    if error is not None:
+        raise error
+
+
+def _first(answers: SimpleQueue[BaseException | None], timeout_s: float) -> BaseException | None:
+    for wait_s in (timeout_s, _SECOND_LOOK_S):
+        try:
+            return answers.get(timeout=wait_s)
+        except Empty:
+            continue
+    raise CallHangs
