@@ -35,7 +35,7 @@ def java_partition(text: str, partition_count: int) -> int:
 
 
 def decode(transactional_id: str, key: bytes | None, value: bytes | None) -> Decision | None:
-    """The decision in a record of the coordinator's log; None where it is no decision, or about another id."""
+    """The decision in a record of the coordinator's log; None where it is none, about another id, or not readable."""
     if key is None or value is None or len(key) < _KEY.size or len(value) < _VALUE.size:
         return None
     if key[_KEY.size :] != transactional_id.encode():
@@ -43,13 +43,19 @@ def decode(transactional_id: str, key: bytes | None, value: bytes | None) -> Dec
     version, _id, _epoch, _timeout, status = _VALUE.unpack_from(value)
     if status not in (_PREPARE_COMMIT, _PREPARE_ABORT) or version > _FIRST_FLEXIBLE:
         return None
-    fields = _Fields(value, _VALUE.size, version >= _FIRST_FLEXIBLE)
+    try:
+        return Decision(status == _PREPARE_COMMIT, _named(_Fields(value, _VALUE.size, version >= _FIRST_FLEXIBLE)))
+    except (IndexError, UnicodeDecodeError):
+        return None
+
+
+def _named(fields: _Fields) -> frozenset[tuple[str, int]]:
     named = set[tuple[str, int]]()
     for _ in range(fields.count()):
         topic = fields.text()
         named.update((topic, fields.int32()) for _ in range(fields.count()))
         fields.end()
-    return Decision(status == _PREPARE_COMMIT, frozenset(named))
+    return frozenset(named)
 
 
 class _Fields:

@@ -5,8 +5,8 @@ where records live is a `Log`. Clients of Kafka are not known here.
 
 Taking over, step by step: (1) the log says this replica is the owner; (2) `may_write` allows it; (3) ownership is
 proved with the coordinator, because a process that was stopped and continued remembers an ownership it lost; (4)
-`take_over` fences every earlier writer and ends its transaction; (5) everything up to the end is applied; (6)
-writes are let in.
+`take_over` fences every earlier writer and ends its transaction; (5) everything up to the end is read, and what
+was held back of a transaction whose rest is not there is applied; (6) writes are let in.
 Invariant: between two successful take-overs of one store, only the later replica's records become visible.
 """
 
@@ -309,6 +309,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
                 await self._applied.read_to(await self._log.end())
         except TimeoutError:
             _logger.warning("the end of %r was not read in time, taking over again", self.topic)
+            self._health.note(Part.WRITING, self._guard.unreachable(LogUnavailable("the end of the topic is not read")))
             return False
         return True
 

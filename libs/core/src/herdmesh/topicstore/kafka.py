@@ -40,6 +40,10 @@ _logger = logging.getLogger(__name__)
 _WORDS: Mapping[bool | None, str] = {True: "to commit", False: "to abort", None: "decision unknown"}
 
 
+def _names(shards: Sequence[Shard]) -> str:
+    return ", ".join(f"{topic}-{partition}" for topic, partition in shards)
+
+
 class KafkaLog:
     """`Log` over Kafka."""
 
@@ -96,9 +100,13 @@ class KafkaLog:
         await self._writer_thread.call(self._writer.take_over)
         if hanging := await self._admin.unstable(self._shards):
             await self._writer_thread.call(lambda: self._end_what_hangs(hanging))
+            if others := await self._admin.unstable(self._shards):
+                # Whatever is committed behind it, nobody could read: not to be acknowledged, and not to be denied.
+                raise LogUnavailable(f"a transaction that is not this store's is open in {_names(others)}")
 
     def _end_what_hangs(self, shards: Sequence[Shard]) -> None:
-        """What is open after a take-over is a foreign writer's, whom nothing of this harms, or hangs."""
+        """What is open after a take-over is another program's, whom nothing of this harms, or hangs. Raises
+        `LogUnavailable`."""
         decided = decisions(self._settings, shards)
         _logger.warning(
             "a transaction is open in %s: if it is one of %r whose marker the broker lost (it died at that moment, "
@@ -106,8 +114,9 @@ class KafkaLog:
             ", ".join(f"{topic}-{partition} ({_WORDS[decided[topic, partition]]})" for topic, partition in shards),
             self._settings.transactional_id,
         )  # fmt: skip
-        # Of unknown decision it is taken back: then what is visible of it in another topic is told of as unknown.
-        self._writer.finish({shard: commit is True for shard, commit in decided.items()})
+        # One of unknown decision is committed. Were it aborted, a part of it that is visible elsewhere, as an audit
+        # record, would be taken for the proof of a write that is not there.
+        self._writer.finish({shard: commit is not False for shard, commit in decided.items()})
         self._writer.take_over()
 
     async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:

@@ -19,7 +19,9 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from herdmesh.connect import transaction_topic
 from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, on_client_error
-from herdmesh.topicstore.kafka_topics import Shard
+from herdmesh.topicstore.kafka_access import REFUSALS
+from herdmesh.topicstore.kafka_topics import Shard, kafka_error
+from herdmesh.topicstore.log import LogUnavailable
 from herdmesh.topicstore.settings import TopicSettings
 
 _logger = logging.getLogger(__name__)
@@ -30,12 +32,18 @@ _POLL_S = 0.1
 
 
 def decisions(settings: TopicSettings, shards: Iterable[Shard]) -> Mapping[Shard, bool | None]:
-    """True = to commit, None = nobody knows: the topic may not be read, or has forgotten. Blocks for up to 20 s."""
+    """True = to commit, False = to abort, None = nobody may say: the login may not read it, or the topic has forgotten.
+
+    Blocks for up to 20 s. Raises `LogUnavailable` when the broker does not answer: it can be asked again.
+    """
     known: dict[Shard, bool | None] = dict.fromkeys(shards)
     consumer = _open(settings)
     try:
         _read(consumer, settings.transactional_id, known)
     except KafkaException as failure:
+        error = kafka_error(failure)
+        if error is None or error.code() not in REFUSALS:
+            raise LogUnavailable(f"how an earlier transaction was decided is not known yet: {failure}") from failure
         _logger.warning("nobody may say how a transaction of %r was decided: %s", settings.transactional_id, failure)
     finally:
         consumer.close()
@@ -43,7 +51,7 @@ def decisions(settings: TopicSettings, shards: Iterable[Shard]) -> Mapping[Shard
 
 
 def _read(consumer: Consumer, transactional_id: str, known: dict[Shard, bool | None]) -> None:
-    """Raises `KafkaException`; what was read until then is in `known`, and of no use."""
+    """Fill in `known` once everything was read. Raises `KafkaException`, `LogUnavailable`."""
     topic = consumer.list_topics(transaction_topic.NAME, _CALL_S).topics[transaction_topic.NAME]
     if topic.error is not None:
         raise KafkaException(topic.error)
@@ -63,7 +71,7 @@ def _read(consumer: Consumer, transactional_id: str, known: dict[Shard, bool | N
                 return
             elif not error.retriable():
                 raise KafkaException(error)
-    _logger.warning("the decisions of %r could not be read in %d s", transactional_id, _READ_S)
+    raise LogUnavailable(f"the decisions of {transactional_id!r} could not be read in {_READ_S:g} s")
 
 
 def _open(settings: TopicSettings) -> Consumer:

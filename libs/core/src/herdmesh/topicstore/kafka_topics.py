@@ -244,9 +244,9 @@ class TopicAdmin:
         return int(str(cast(object, entries[setting].value)))
 
     async def unstable(self, shards: Sequence[Shard]) -> list[Shard]:
-        """Those in which a transaction is open, or was a moment ago. Raises `LogUnavailable`."""
-        stable = await self.offsets(shards, first=False)
+        """Those in which a transaction is open. Raises `LogUnavailable`."""
         ends = await self.offsets(shards, first=False, isolation=IsolationLevel.READ_UNCOMMITTED)
+        stable = await self.offsets(shards, first=False)  # asked second: what is written meanwhile moves it on
         return [shard for shard, first, end in zip(shards, stable, ends, strict=True) if first < end]
 
     async def offsets(

@@ -262,7 +262,7 @@ class GroupCommit(Generic[StateT]):
         except CommitUncertain as failure:
             _logger.warning("a commit was not confirmed, looking for its records: %s", failure)
             self._cut_off(WriterFenced(str(failure)))
-            await self._look_for(flight, group, str(failure))
+            await self._look_for(flight, group, str(failure), absent=WriterFenced(str(failure)))
         else:
             await self._read_back(flight, group)
 
@@ -276,7 +276,7 @@ class GroupCommit(Generic[StateT]):
             # No broker, or one that lost the marker: nobody will ever read it, unless a take-over ends it anew.
             reason = f"a confirmed transaction was not read back within {wait_s:g} s"
             self._cut_off(WriterFenced(reason))
-            await self._look_for(flight, group, reason)
+            await self._look_for(flight, group, reason, absent=WriteOutcomeUnknown(reason))
             return
         if outcome is not Outcome.LANDED:
             # Confirmed, and yet the reader passed it by: the log lost what it had promised.
@@ -284,7 +284,7 @@ class GroupCommit(Generic[StateT]):
             self._cut_off(WriterFenced("a confirmed transaction is not in the log"))
             _fail(group, WriteOutcomeUnknown("confirmed, but not found in the log"))
 
-    async def _look_for(self, flight: Flight, group: Sequence[_Pending], reason: str) -> None:
+    async def _look_for(self, flight: Flight, group: Sequence[_Pending], reason: str, *, absent: Exception) -> None:
         """Wait until the reader found the records or passed their places. Taking over (by us or by another writer) ends
         the open transaction, so that the reader can pass; if nobody can, the broker aborts it by its timeout."""
         try:
@@ -294,7 +294,7 @@ class GroupCommit(Generic[StateT]):
             _fail(group, WriteOutcomeUnknown(reason))
             return
         if outcome is Outcome.ABSENT:
-            _fail(group, WriterFenced(reason))
+            _fail(group, absent)
         elif outcome is Outcome.PARTLY:
             _fail(group, WriteOutcomeUnknown(f"{reason}, and a part of it is in the log"))
 
