@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.topicstore import Decision, NewRecord, Role, StoredRecord
+from herdmesh.topicstore import Decision, NewRecord, Role, StoredRecord, StoreTuning, WriteOutcomeUnknown
 from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
 from herdmesh.topicstore.kafka_reader import Reader
 from herdmesh.topicstore.log import Positions
-from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, suite_settings, until_role
+from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, put, suite_settings, until_role
 
 
 class _Events:
@@ -89,3 +90,23 @@ async def _read(reader: Reader, condition: Callable[[_Events], bool]) -> _Events
     finally:
         await reader.stop()
     return events
+
+
+async def test_a_store_whose_reader_stands_still_makes_room_for_another(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str]
+) -> None:
+    cluster = KafkaCluster(suite_settings(tmp_topic(), kafka_bootstrap))
+    try:
+        store = await cluster.open(tuning=StoreTuning(read_back_ms=300))
+        await until_role(store, Role.WRITER)
+        other = await cluster.open()
+        await cast(Any, store)._log._reader.stop()
+        with pytest.raises(WriteOutcomeUnknown):  # it cannot be read back
+            async with asyncio.timeout(WAIT_S):
+                await store.write(put(b"a", b"1"))
+        await until_role(other, Role.WRITER)
+        await other.write(put(b"b", b"2"))
+        assert other.state.values() == {b"a": b"1", b"b": b"2"}
+        assert "stands still" in store.health.message
+    finally:
+        await cluster.close()

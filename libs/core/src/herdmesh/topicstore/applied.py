@@ -131,6 +131,11 @@ class Applied(Generic[StateT, ChangeT]):
     def revision(self) -> Revision:
         return Revision(self._identity.store_id, tuple(self._positions[: self._identity.partitions]))
 
+    @property
+    def seen(self) -> Positions:
+        """Where the reader is."""
+        return tuple(self._seen)
+
     def snapshot(self) -> StateT:
         """A copy of the state, shared by all who ask before the next record is applied."""
         if self._snapshot is None or self._snapshot[0] != self._applied_records:

@@ -61,6 +61,9 @@ _RETRY_S = 0.1
 
 _KEEP_ALIVE = NewRecord(KEEP_ALIVE_KEY, KEEP_ALIVE_VALUE)
 
+#: A reader that stood still in so many take-overs in a row stands still for good.
+_READS_IN_VAIN_MAX = 3
+
 #: Asked before each take-over; False = not now. To tell an operator why, it raises `ForeignWriter` (for the config
 #: store: members in Connect's own group) or `NotAuthorized`.
 MayWrite = Callable[[], Awaitable[bool]]
@@ -91,6 +94,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._role_watchers: set[_RoleWatcher] = set()
         self._young_from_ms = 0
         self._term = 0  # rises with every change of ownership
+        self._reads_in_vain = 0  # take-overs in a row in which the reader did not move
         self._owner = asyncio.Event()
         self._deposed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -304,13 +308,19 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
 
     async def _read_to_end(self) -> bool:
         """False when that takes so long that the end may not be there any more, as after a broker lost a marker."""
+        before = self._applied.seen
         try:
             async with asyncio.timeout(self._tuning.read_back_ms / 1000):
                 await self._applied.read_to(await self._log.end())
         except TimeoutError:
             _logger.warning("the end of %r was not read in time, taking over again", self.topic)
             self._health.note(Part.WRITING, self._guard.unreachable(LogUnavailable("the end of the topic is not read")))
+            self._reads_in_vain = self._reads_in_vain + 1 if self._applied.seen == before else 0
+            if self._reads_in_vain == _READS_IN_VAIN_MAX:
+                # The log tells where its end is, so the broker is there: only another replica, or a new one, can write.
+                self.on_fault(StoreClosed("the reader stands still although the broker answers"))
             return False
+        self._reads_in_vain = 0
         return True
 
     async def _allowed(self) -> bool:
