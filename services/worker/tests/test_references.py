@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -13,7 +15,8 @@ from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
-from herdmesh.connect.redaction import redacted_value
+from herdmesh.connect.redaction import redacted, redacted_value
+from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
 from herdmesh.worker import wire
 from herdmesh.worker.connectors.file_stream import FileStreamSource
@@ -138,6 +141,26 @@ class WithPassword(FileStreamSource):
         raise RuntimeError(f"login {config['login']} refused at {config.get('file')}")
 
 
+class Talkative(WithPassword):
+    """Says the whole config whenever it is asked anything, as a log line would be shown then."""
+
+    aliases = ("Talkative",)
+    said: ClassVar[list[str]] = []
+
+    def validate(self, config: Config) -> Sequence[ConfigError]:
+        self.said.append(redacted(str(config)))
+        if config["file"] == "raise":
+            raise RuntimeError(f"login {config['login']} refused")
+        return super().validate(config)
+
+    def sign(self, task_config: Config) -> str | None:
+        self.said.append(redacted(str(task_config)))
+        raise RuntimeError(f"login {task_config['login']} refused")
+
+    def task_class(self) -> str:
+        raise RuntimeError("login class-pw refused")
+
+
 def test_passwords_that_a_config_writes_out_are_secrets_of_its_runs() -> None:
     made = RunSpecs(WorkerSettings(), PluginRegistry([describe(WithPassword)]))
     config: dict[str, str | None] = {
@@ -155,9 +178,9 @@ def test_passwords_that_a_config_writes_out_are_secrets_of_its_runs() -> None:
 
 def test_validation_shows_no_password_that_a_config_writes_out() -> None:
     """As Connect hides those of type PASSWORD; it shows those in URLs."""
-    plugins = PluginRegistry([describe(WithPassword)], registered_converters())
+    plugins = PluginRegistry([describe(Talkative)], registered_converters())
     config: dict[str, str | None] = {
-        "name": "c", "connector.class": "WithPassword", "topic": "t", "value.converter.max.retries": "many-pw",
+        "name": "c", "connector.class": "Talkative", "topic": "t", "value.converter.max.retries": "many-pw",
         "file": "http://u:pw@h/f?me@there", "login": "many-pw",
         "value.converter": "Avro", "value.converter.schema.registry.url": "http://a:url-pw@h,https://b:x@h:1/x",
         "value.converter.basic.auth.user.info": "me:info-pw", "value.converter.bearer.auth.token": "bear-pw",
@@ -171,5 +194,44 @@ def test_validation_shows_no_password_that_a_config_writes_out() -> None:
     as_written = 'value: "many-pw"'
     assert "-pw" not in str(answer).replace(as_written, ""), "of a key that is no password a value is shown"
     assert "Invalid value *** for configuration max.retries" in str(fields["value.converter.max.retries"].errors)
-    logged = redacted_value({"config": [*config.values()]})
-    assert "-pw" not in str(logged)
+    said = Talkative.said.pop()
+    assert "'login': '***'" in said
+    assert "http://a:***@h" in said
+    assert "url-pw" not in said
+    as_it_is = redacted_value({"config": [*config.values()]})
+    assert as_it_is == {"config": [*config.values()]}, "nobody's validation takes words out of the texts of others"
+
+
+def test_what_an_author_raises_in_a_validation_is_told_without_its_secrets() -> None:
+    config: dict[str, str | None] = {
+        "name": "c", "connector.class": "Talkative", "topic": "t", "file": "raise", "login": "raised-pw",
+    }  # fmt: skip
+    with pytest.raises(TaskFailed, match=r"RuntimeError: login \*\*\* refused") as raised:
+        validate(config, PluginRegistry([describe(Talkative)]), WorkerSettings().worker_config(), ConfigProviders({}))
+    assert "raised-pw" not in classify(raised.value)[1]
+
+
+def test_a_worker_that_has_the_task_alone_hides_the_passwords_its_config_writes_out() -> None:
+    def spec(password: str) -> TaskSpec:
+        config: dict[str, str | None] = {"connector.class": "Talkative", "topic": "t", "file": "f"}
+        return TaskSpec(config, {**config, "login": password}, 1)
+
+    made = RunSpecs(WorkerSettings(), PluginRegistry([describe(Talkative)]))
+    assert made.sign(UnitId("c", 0), spec("sign-pw")) is None
+    assert "'login': '***'" in Talkative.said.pop()
+    with pytest.raises(RuntimeError) as raised:
+        made.run_spec(UnitId("c", 0), spec("class-pw"), "r", has_committed=False)
+    assert classify(raised.value)[0] == "RuntimeError: login *** refused"
+
+
+def test_passwords_within_urls_are_hidden_also_where_a_reference_cannot_be_looked_up() -> None:
+    made = specs()
+    config: dict[str, str | None] = {
+        "connector.class": "FileStreamSource", "topic": "${nobody:x}", "file": "http://u:be-side-pw@h/f",
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="no config provider nobody"):
+        made.run_spec(UnitId("c", 0), TaskSpec(config, {}, 1), "r", has_committed=False)
+    assert redacted("at be-side-pw") == "at ***"
+    known = made.values(UnitId("c", 0))
+    assert known is not None
+    assert known.secrets == {"be-side-pw"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
+import pytest
+
 from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Assignment, ConnectorSpec, Failure, RunState, TargetState, TaskSpec, UnitId
@@ -148,6 +150,20 @@ def test_a_failed_task_is_given_up_for_a_new_start_once_its_values_are_others() 
     assert not any(isinstance(one, instructions.WriteStatus) for one in out), "what it failed on stays readable"
     again = events.StartUnit(1, UnitId("c", 0), Assignment(1, 2), TargetState.STARTED, TaskSpec(CONFIG, {}, 2))
     assert only(instructions.SubmitRun, state.handle(again, 6.3)).run_id != run_id
+
+
+@pytest.mark.parametrize("hopeless", [ErrorClass.FATAL, ErrorClass.DATA_LOSS])
+def test_a_task_that_failed_for_what_no_value_mends_is_not_started_anew(hopeless: ErrorClass) -> None:
+    """A provider whose values differ at every look would start it at each ttl."""
+    state = machine()
+    run_id = running(state, 0, 5_000)
+    state.handle(events.Tick(), 5.0)
+    state.handle(events.RunFailed(run_id, Failure("offsets are gone", error_class=hopeless)), 5.1)
+    assert only(instructions.SendReport, state.handle(events.RunEnded(run_id), 5.1)).state is RunState.FAILED
+    late = events.ValuesChecked(UnitId("c", 0), run_id, changed=True, ttl_ms=1_000)
+    assert state.handle(late, 5.2) == [], "looked up while it failed"
+    assert state.handle(events.Tick(), 6.2) == []
+    assert state.next_deadline() is None
 
 
 def test_a_run_that_could_not_be_made_for_want_of_a_value_is_looked_at_again() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
@@ -157,6 +158,56 @@ def test_an_authors_error_is_told_without_what_is_secret() -> None:
     assert "s-tok-1" not in str(raised.value)
 
 
+class Answers(Known):
+    """Answers with anything."""
+
+    def __init__(self, answer: object) -> None:
+        super().__init__({})
+        self.answer = answer
+
+    def get(self, path: str, keys: frozenset[str]) -> ConfigData:
+        return cast("ConfigData", self.answer)
+
+
+class _Raising(dict[str, str]):
+    def __getitem__(self, key: str) -> str:
+        raise KeyError("closed")
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ({"k": "v"}, "its get() returned a value of type dict, not ConfigData"),
+        (None, "its get() returned a value of type NoneType, not ConfigData"),
+        (ConfigData(cast("dict[str, str]", None)), "'NoneType' is not iterable"),
+        (ConfigData(cast("dict[str, str]", {"k": 7})), "its value of k is of type int, not str"),
+        (ConfigData({"k": "v"}, cast("int", "60000")), "its ttl_ms is of type str, not int or None"),
+        (ConfigData(_Raising()), "closed"),
+    ],
+)
+def test_an_answer_of_the_wrong_type_is_a_look_up_that_failed(answer: object, why: str) -> None:
+    with pytest.raises(ConfigError, match=r"a: \$\{v:k\} cannot be resolved: ") as raised:
+        ConfigProviders({"v": Answers(answer)}).resolve({"a": "${v:k}"})
+    assert why in str(raised.value)
+    assert (raised.value.field, raised.value.fix) == ("a", "see what provider v needs")
+
+
+def test_what_one_answer_alone_saw_is_hidden_in_it_and_nowhere_else() -> None:
+    redaction.keep_secret(["kept-on"])
+    with redaction.secrets_of_one_answer():
+        redaction.keep_secret(["kept-on-here"])
+        assert redacted("kept-on kept-on-here") == "*** ***", "the longer first"
+        other = threading.Thread(target=lambda: seen.append(redacted("kept-on kept-on-here")))
+        seen: list[str] = []
+        other.start()
+        other.join()
+        assert seen == ["*** ***-here"]
+    assert redacted("kept-on kept-on-here") == "*** ***-here"
+
+
 @given(st.text(min_size=4, max_size=30), st.text(max_size=20), st.text(max_size=20))
 def test_no_text_keeps_a_secret(secret: str, before: str, after: str) -> None:
     known = redaction.Secrets()
@@ -201,6 +252,19 @@ def test_values_that_change_all_the_time_do_not_fill_the_memory(monkeypatch: pyt
         ("http://ann@h:80/x:y@z", set[str](), "http://ann@h:80/x:y@z"),
         ("http://ann:${env:PW}@h", set[str](), "http://ann:${env:PW}@h"),
         ("mail ann:pw@h", set[str](), "mail ann:pw@h"),
+        (
+            "jdbc:db://h/d?user=u&password=p%2Fw/?#1&x=y",
+            {"p%2Fw/?#1", "p/w/?#1"},
+            "jdbc:db://h/d?user=u&password=***&x=y",
+        ),
+        ("jdbc:sqlserver://h;PassWord=long-pw;x=y, z", {"long-pw"}, "jdbc:sqlserver://h;PassWord=***;x=y, z"),
+        ("db://u:one@h?password=four end", {"one", "four"}, "db://u:***@h?password=*** end"),
+        ("db://h?password=${env:PW}&password=", set[str](), "db://h?password=${env:PW}&password="),
+        (
+            "https://to-ken@h/?pass=x&mypassword=y#password=z",
+            set[str](),
+            "https://to-ken@h/?pass=x&mypassword=y#password=z",
+        ),
     ],
 )
 def test_passwords_within_urls_are_secrets_also_where_no_reference_is(

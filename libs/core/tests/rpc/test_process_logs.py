@@ -1,4 +1,4 @@
-"""Fields that every line of a process has, whichever thread writes it."""
+"""Fields that every line of a process has, whichever thread writes it, and what no field shows."""
 
 from __future__ import annotations
 
@@ -33,3 +33,26 @@ def test_threads_that_know_nothing_log_whose_they_are() -> None:
         ("engine", "[c|task-0|offsets]", "r"),
         ("librdkafka.consumer", "[c|task-0]", "r"),
     ]
+
+
+_WITH_SECRET = """
+import structlog
+from herdmesh.connect.redaction import keep_secret
+from herdmesh.rpc.process import configure_logging
+
+configure_logging("info")
+keep_secret(["post"])
+names = dict(unit="[posts-sink|task-0]", connector="posts-sink", run_id="post-1", topic="posts")
+structlog.get_logger("herdmesh.post").info("post said", **names, error="login post refused", topics=["post"])
+"""
+
+
+def test_names_are_shown_as_they_are_also_where_a_password_is_a_part_of_them() -> None:
+    done = subprocess.run([sys.executable, "-c", _WITH_SECRET], capture_output=True, check=True)
+    line = msgspec.json.decode(done.stderr)
+    del line["timestamp"]
+    assert line == {
+        "event": "*** said", "error": "login *** refused", "topics": ["***"], "level": "info",
+        "logger": "herdmesh.post", "unit": "[posts-sink|task-0]", "connector": "posts-sink", "run_id": "post-1",
+        "topic": "posts",
+    }  # fmt: skip

@@ -4,7 +4,8 @@ Owns the secrets of this process and their replacement, and what a password with
 the outside asks `redacted`: failures, traces, log lines, answers, and what is printed. Does not know where a secret
 comes from (`config_providers`, values of type PASSWORD in `config`, a run's order).
 
-Invariant: once `keep_secret` has returned, no text that went through `redacted` contains the secret.
+Invariant: once `keep_secret` has returned, no text that went through `redacted` contains the secret; within
+`secrets_of_one_answer` that holds of the texts of the same thread, and until its end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import re
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import chain
 from typing import Any, Final, TextIO, cast
 from urllib.parse import unquote
 
@@ -24,6 +28,8 @@ LENGTH_MIN: Final = 4
 KEPT_MAX: Final = 20_000
 #: `//user:password@` of a URL, up to the last @ before its path; not where a reference is the password.
 _URL_PASSWORD = re.compile(r"(?<=//)([^\s/?#:@]*):(?!\$\{[^{}]*\}@)([^\s/?#]+)@")
+#: `password=` among a URL's parameters, as databases' drivers take it, up to the next one; not where it is a reference.
+_URL_PARAMETER = re.compile(r"([?&;]password=)(?!\$\{[^{}]*\}(?:[&;\s]|$))([^&;\s]+)", re.IGNORECASE)
 
 
 class Secrets:
@@ -51,36 +57,51 @@ class Secrets:
             if new:
                 self._forms = tuple(frozenset[str]().union(*self._known.values()))
 
-    def hidden_in(self, text: str) -> str:
-        """The text with `***` for each of them."""
-        found = [form for form in self._forms if form in text]  # many times faster than one pattern of all
+    def hidden_in(self, text: str, more: Secrets | None = None) -> str:
+        """The text with `***` for each of them, and of `more`."""
+        # many times faster than one pattern of all
+        found = [form for form in chain(self._forms, more._forms if more else ()) if form in text]
         if not found:
             return text
         return re.sub("|".join(map(re.escape, sorted(found, key=len, reverse=True))), HIDDEN, text)
 
 
 _secrets = Secrets()
+_of_one_answer: ContextVar[Secrets | None] = ContextVar("secrets of one answer", default=None)
+
+
+@contextmanager
+def secrets_of_one_answer() -> Generator[None]:
+    """What is kept by this thread in it is hidden in this thread's texts until its end, and nowhere else: nobody's
+    question is to take words out of the texts of others, or drive out the secrets of what runs."""
+    token = _of_one_answer.set(Secrets())
+    try:
+        yield
+    finally:
+        _of_one_answer.reset(token)
 
 
 def keep_secret(values: Iterable[str]) -> None:
-    """From now on this process hides them. Values of less than 4 characters are not hidden."""
-    _secrets.keep(values)
+    """From now on this process hides them, or within `secrets_of_one_answer` that answer. Values of less than 4
+    characters are not hidden."""
+    (_of_one_answer.get() or _secrets).keep(values)
 
 
 def redacted(text: str) -> str:
     """The text with `***` for every secret in it."""
-    return _secrets.hidden_in(text)
+    return _secrets.hidden_in(text, _of_one_answer.get())
 
 
 def url_passwords(text: str) -> frozenset[str]:
-    """The passwords within the URLs of a text, as they are written and as they are meant (`%40` is an @)."""
-    found = {match[2] for match in _URL_PASSWORD.finditer(text)} if "@" in text else set[str]()
+    """The passwords within the URLs of a text, as they are written and as they are meant (`%40` is an @): those of
+    `//user:password@` and of a parameter `password=`."""
+    found = {match[2] for pattern in (_URL_PASSWORD, _URL_PARAMETER) for match in pattern.finditer(text)}
     return frozenset(found | {unquote(one) for one in found})
 
 
 def without_url_passwords(text: str) -> str:
     """The text with `***` for each of them, however short it is and whether it is kept or not."""
-    return _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", text) if "@" in text else text
+    return _URL_PARAMETER.sub(rf"\1{HIDDEN}", _URL_PASSWORD.sub(rf"\1:{HIDDEN}@", text))
 
 
 def redacted_value(value: Any) -> Any:

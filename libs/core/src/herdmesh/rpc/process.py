@@ -31,6 +31,9 @@ EXIT_FAILED: Final = 1
 EXIT_SETTINGS: Final = 2
 EXIT_FORCED: Final = 130
 
+#: Fields that say whose line it is. Names are no secrets, and a password that is a common word is in many of them.
+_OF_THE_LINE: Final = frozenset(("logger", "level", "timestamp"))
+_IDENTITY: Final = _OF_THE_LINE | {"unit", "connector", "task", "run_id", "topic", "worker", "herder", "correlation_id"}
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -90,7 +93,7 @@ def _with_everywhere(_: Any, __: str, line: structlog.typing.EventDict) -> struc
 
 
 def _without_secrets(_: Any, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    return {name: redacted_value(value) for name, value in line.items()}
+    return {name: value if name in _IDENTITY else redacted_value(value) for name, value in line.items()}
 
 
 def _run(main: Main) -> int:

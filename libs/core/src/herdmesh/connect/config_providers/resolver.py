@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
+from typing import cast
 
 from herdmesh.connect.config import RawConfig
 from herdmesh.connect.config_providers.base import ENTRY_POINT_GROUP, ConfigData, ConfigProvider
@@ -97,7 +98,9 @@ class ConfigProviders:
         Raises:
             ConfigError: a reference that cannot be resolved; `field` is the key it stands at. No text has a value.
         """
-        found = self._found(config)
+        raw: Properties = {key: None if value is None else str(value) for key, value in config.items()}
+        keep_secret(_in_urls(raw))  # also when a reference cannot be resolved
+        found = self._found(raw)
         keep_secret(found.secrets)
         return found
 
@@ -107,10 +110,9 @@ class ConfigProviders:
         raw: Properties = {key: None if value is None else str(value) for key, value in config.items()}
         named = {reference.provider for value in raw.values() for reference in _references(value)}
         ttls = (ttl_ms for provider, ttl_ms in self._ttls_ms.items() if provider in named)
-        return Resolved(raw, raw, ttl_ms=min(ttls, default=None))
+        return Resolved(raw, raw, _in_urls(raw), min(ttls, default=None))
 
-    def _found(self, config: RawConfig) -> Resolved:
-        raw: Properties = {key: None if value is None else str(value) for key, value in config.items()}
+    def _found(self, raw: Properties) -> Resolved:
         wanted: dict[tuple[str, str], dict[str, str]] = defaultdict(dict)
         for name, value in raw.items():
             for reference in _references(value):
@@ -141,7 +143,7 @@ class ConfigProviders:
             fix = f"name it in their {PROVIDERS}, with {PROVIDERS}.{provider}.class"
             raise ConfigError(message, field=place, fix=fix)
         try:
-            data = found.get(path, frozenset(keys))
+            data = _checked(found.get(path, frozenset(keys)), keys)
         except Exception as error:  # noqa: BLE001 - an author's provider may raise anything
             why = redacted(" ".join(str(error).split())) or type(error).__name__
             fix = error.fix if isinstance(error, ConfigError) else f"see what provider {provider} needs"
@@ -153,6 +155,21 @@ class ConfigProviders:
                 fix = f"add {key}{where}, or correct the reference"
                 raise ConfigError(f"{message} {key}{where}", field=at, fix=fix)
         return data
+
+
+def _checked(answer: object, keys: Iterable[str]) -> ConfigData:
+    """What an author's provider answered, read within the look-up: later nobody expects it to raise. Raises TypeError
+    for what is of another type, and whatever the author's mapping raises."""
+    if not isinstance(answer, ConfigData):
+        raise TypeError(f"its get() returned a value of type {type(answer).__name__}, not ConfigData")
+    values: dict[str, object] = {key: answer.data[key] for key in keys if key in answer.data}
+    for key, value in values.items():
+        if not isinstance(value, str):
+            raise TypeError(f"its value of {key} is of type {type(value).__name__}, not str")
+    ttl_ms = cast("object", answer.ttl_ms)
+    if ttl_ms is not None and (isinstance(ttl_ms, bool) or not isinstance(ttl_ms, int)):
+        raise TypeError(f"its ttl_ms is of type {type(ttl_ms).__name__}, not int or None")
+    return ConfigData(cast("dict[str, str]", values), ttl_ms)
 
 
 def has_reference(value: str | None) -> bool:

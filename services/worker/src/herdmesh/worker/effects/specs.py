@@ -18,9 +18,10 @@ from herdmesh.connect.client_overrides import check_overrides, policy_of
 from herdmesh.connect.client_security import client_access
 from herdmesh.connect.client_settings import client_settings
 from herdmesh.connect.config_providers.resolver import ConfigProviders
-from herdmesh.connect.connector import ConnectorKind, SourceConnector
+from herdmesh.connect.connector import Connector, ConnectorKind, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
+from herdmesh.connect.redaction import keep_secret
 from herdmesh.engine.contract import Properties, RunSpec, TaskKind, TaskSetClaim
 from herdmesh.worker.effects.reloads import Values
 from herdmesh.worker.settings import WorkerSettings
@@ -82,7 +83,7 @@ class RunSpecs:
         """A source's sign (`SourceConnector.sign`), None when only a run can tell. Asks the author's class."""
         try:
             spec = self._last(unit, spec).resolved
-            connector = self.plugin(spec.connector_config).load()
+            connector, _ = self._loaded(spec)
             return connector.sign(spec.task_config) if isinstance(connector, SourceConnector) else None
         except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then tells what is wrong
             _log.exception("no_sign", unit=str(unit))
@@ -112,11 +113,9 @@ class RunSpecs:
             self._remember(unit, _Known(spec, self._written(spec)))
             raise
         self._remember(unit, known)
-        connector = self.plugin(known.resolved.connector_config).load()
+        connector, passwords = self._loaded(known.resolved)
         task_class = connector.task_class()
         bare = self.without_class(unit, spec)
-        definition, configs = connector.config_def(), (bare.connector_config, bare.task_config)
-        secrets = frozenset(bare.secrets).union(*map(definition.passwords, configs))
         offsets: Mapping[bytes, bytes] | None = None
         if self._source_offsets is not None and bare.kind is TaskKind.SOURCE:
             offsets = self._source_offsets(unit.connector)
@@ -126,7 +125,7 @@ class RunSpecs:
             task_class=task_class,
             has_committed=has_committed,
             source_offsets=offsets,
-            secrets=tuple(sorted(secrets)),
+            secrets=tuple(sorted(passwords.union(bare.secrets))),
         )
 
     def without_class(self, unit: UnitId, spec: TaskSpec) -> RunSpec:
@@ -177,6 +176,18 @@ class RunSpecs:
     def values_now(self, given: Values) -> Values:
         """The same configs resolved anew. Asks providers. Raises ConfigError."""
         return Values(tuple(self.providers.resolve(one.raw) for one in given.configs))
+
+    def _loaded(self, resolved: TaskSpec) -> tuple[Connector, frozenset[str]]:
+        """The author's class, and the passwords that the configs write out. They are kept before it is asked anything:
+        a worker that has the task alone never started the connector, and what the author raises may show them.
+
+        Raises ConfigError, and what the author's `config_def` raises.
+        """
+        connector = self.plugin(resolved.connector_config).load()
+        configs = (resolved.connector_config, resolved.task_config)
+        passwords = frozenset[str]().union(*map(connector.config_def().passwords, configs))
+        keep_secret(passwords)
+        return connector, passwords
 
     def _last(self, unit: UnitId, spec: TaskSpec) -> _Known:
         """As the unit's last run knew these configs, else resolved now."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import structlog
+
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.builtin import PluginKind
@@ -21,15 +23,36 @@ from herdmesh.connect.enrichment import WorkerFacts
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugin_fields import fields_of_plugin
 from herdmesh.connect.plugins import PluginRegistry
-from herdmesh.connect.redaction import redacted, without_url_passwords
+from herdmesh.connect.redaction import redacted, secrets_of_one_answer, without_url_passwords
 from herdmesh.connect.refusals import refusals
 from herdmesh.engine.contract import Properties
+from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.failure import classify
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 _READ_BY_HERDER = ("name", "connector.class", "connector.plugin.version", "tasks.max", "tasks.max.enforce")
 _READ_BY_HERDER_PREFIX = "herdmesh.restart."
 
 
 def validate(
+    config: Properties, plugins: PluginRegistry, worker: Properties, providers: ConfigProviders
+) -> worker_service_pb2.ConfigValidation:
+    """Everything wrong with the config (`_validation`). What is secret in it is hidden in the answer and in the log
+    lines of this thread, and not kept: whoever may validate is not to decide what other texts of this process show.
+
+    Raises TaskFailed with the text, without secrets, of what the author's code raises beyond ConfigError.
+    """
+    with secrets_of_one_answer():
+        try:
+            return _validation(config, plugins, worker, providers)
+        except Exception as error:  # noqa: BLE001 - an author's code may raise anything
+            _log.exception("validation_failed", connector=config.get("name"))
+            message, _, found = classify(error)
+            raise TaskFailed(message, found) from None
+
+
+def _validation(
     config: Properties, plugins: PluginRegistry, worker: Properties, providers: ConfigProviders
 ) -> worker_service_pb2.ConfigValidation:
     """Everything wrong with the config, by key. `worker` is what the worker adds, under Connect's names.

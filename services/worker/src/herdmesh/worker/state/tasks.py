@@ -47,9 +47,12 @@ class Tasks:
         return self._tasks.get(unit)
 
     def has_values_of(self, unit: UnitId, run_id: str) -> bool:
-        """True while the task runs or is idle with what that run was given, or FAILED with it."""
+        """True while the task runs or is idle with what that run was given, or FAILED with it for a reason that other
+        values may mend."""
         task = self._tasks.get(unit)
         if task is None or task.values_of != run_id:
+            return False
+        if task.failure is not None and task.failure.error_class in (ErrorClass.FATAL, ErrorClass.DATA_LOSS):
             return False
         return task.run is not None or task.phase in (Phase.IDLE, Phase.FAILED)
 
