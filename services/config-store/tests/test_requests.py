@@ -32,6 +32,7 @@ from herdmesh.rpc.errors import (
     ConnectorNotFound,
     HerdmeshError,
     RequestIdExpired,
+    RequestIdUnknown,
     RequestInvalid,
     RevisionForeign,
     RevisionMismatch,
@@ -98,6 +99,29 @@ def test_what_is_not_kept_has_no_revision_to_expect(topic: ConfigTopic, mutation
     with pytest.raises(RequestInvalid) as refusal:
         topic.write(mutation, request_id="r1", expected_revision=revision(1))
     assert refusal.value.violations[0].field == "options.expected_revision"
+
+
+@pytest.mark.parametrize(
+    ("worker_id", "request_id", "field"), [("", "r1", "worker_id"), ("w1", "", "options.request_id")]
+)
+def test_a_drain_needs_a_worker_and_an_id(topic: ConfigTopic, worker_id: str, request_id: str, field: str) -> None:
+    with pytest.raises(RequestInvalid) as refusal:
+        topic.write(RecordDrain(worker_id, draining=True), request_id=request_id)
+    assert [violation.field for violation in refusal.value.violations] == [field]
+
+
+@pytest.mark.parametrize("retry_only", [True, False])
+def test_too_old_to_tell_is_not_never_applied(topic: ConfigTopic, retry_only: bool) -> None:
+    """Who looks back before doing a thing may do it only when it was never done."""
+    topic.write(DRAIN, request_id="r1")
+    topic.now_ms += KEPT_MS + 1
+    made_by_a_clock_behind = _id_of(topic.now_ms - KEPT_MS - 1)
+    for old in ("r1", made_by_a_clock_behind):
+        with pytest.raises(RequestIdExpired):
+            topic.write(DRAIN, request_id=old, retry_only=retry_only)
+    for new in ("r2", _id_of(topic.now_ms)):
+        with pytest.raises(RequestIdUnknown):
+            topic.write(DRAIN, request_id=new, retry_only=True)
 
 
 def test_a_count_for_a_task_set_that_moved_on_is_refused(topic: ConfigTopic) -> None:

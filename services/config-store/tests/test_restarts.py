@@ -16,7 +16,7 @@ from herdmesh.configstore.state.mutations import (
     SetTargetState,
 )
 from herdmesh.connect.config_records import RestartRecord, TargetState
-from herdmesh.rpc.errors import RequestIdExpired, RequestInvalid
+from herdmesh.rpc.errors import RequestIdUnknown, RequestInvalid
 from herdmesh.rpc.request_ids import new_request_id
 from tests.support.config_topic import ConfigTopic, compacted, replay
 from tests.support.configstore_replica import Replica
@@ -96,7 +96,7 @@ def test_a_retry_is_told_what_the_first_was_told_by_another_leader_too(topic: Co
 
 def test_an_outcome_can_be_asked_for_without_writing(topic: ConfigTopic) -> None:
     pause = SetTargetState("c1", TargetState.PAUSED)
-    with pytest.raises(RequestIdExpired):
+    with pytest.raises(RequestIdUnknown):
         topic.write(pause, request_id="p1", retry_only=True)
     assert topic.connector("c1").target_state is TargetState.STARTED
     topic.write(pause, request_id="p1")

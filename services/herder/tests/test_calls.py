@@ -25,6 +25,7 @@ from herdmesh.rpc.errors import (
     InvalidConfig,
     NoLeader,
     NoWorker,
+    RequestIdExpired,
     RevisionMismatch,
     Timeout,
 )
@@ -239,6 +240,15 @@ def test_a_cancelled_call_is_forgotten(world: World) -> None:
     world.post(ev.RequestCancelled(number))
     world.advance(10_000)
     assert number not in world.answers
+
+
+def test_a_request_too_old_to_tell_is_not_called_refused(world: World) -> None:
+    """What this herder would refuse it for now says nothing of what it did then."""
+    world.ask(CreateConnector("a", sink()))
+    world.ask(DeleteConnector("a"), WriteOptions("d1"))
+    world.config.expired.add("d1")
+    with pytest.raises(RequestIdExpired):
+        world.ask(DeleteConnector("a"), WriteOptions("d1"))
 
 
 def test_a_restart_with_the_same_request_id_is_done_once(world: World) -> None:

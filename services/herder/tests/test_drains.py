@@ -21,7 +21,7 @@ from herdmesh.herder.state.requests import (
     WriteOptions,
 )
 from herdmesh.herder.state.views import UnitView, WorkerState, WorkerView
-from herdmesh.rpc.errors import NoWorker, RequestInvalid, Unavailable, WorkerNotFound
+from herdmesh.rpc.errors import NoWorker, RequestIdExpired, RequestInvalid, Unavailable, WorkerNotFound
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import Outcome
 from services.herder.tests.world_worker import SINK, SOURCE
@@ -250,6 +250,25 @@ def test_a_retry_drains_no_later_life_of_the_worker(leaders: int) -> None:
     world.run()
     assert worker(world, "w1").state is WorkerState.CONNECTED
     assert world.placed()["w1"] == 2
+
+
+@pytest.mark.parametrize("remembered", [True, False], ids=["recorded yesterday", "made by a clock far behind"])
+def test_an_id_too_old_to_tell_drains_nothing(remembered: bool) -> None:
+    """Refused as not applied anew: so the worker that was undrained since, or never drained, keeps its work."""
+    world = mesh()
+    once = WriteOptions("drain-1")
+    if remembered:
+        world.ask(DrainWorker("w1"), once)
+        world.ask(UndrainWorker("w1"))
+        world.share()
+    world.config.expired.add("drain-1")
+    applied, since = list(world.config.applied), len(world.starts)
+    with pytest.raises(RequestIdExpired):
+        world.ask(DrainWorker("w1"), once)
+    world.run()
+    assert worker(world, "w1").state is WorkerState.CONNECTED
+    assert world.placed()["w1"] == 2
+    assert (world.config.applied, len(world.starts)) == (applied, since)
 
 
 def test_a_worker_lost_before_it_was_drained_did_not_leave_because_of_that() -> None:

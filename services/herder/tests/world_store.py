@@ -15,6 +15,7 @@ from herdmesh.rpc.errors import (
     ConnectorExists,
     ConnectorNotFound,
     RequestIdExpired,
+    RequestIdUnknown,
     RequestInvalid,
     RevisionMismatch,
     StaleEpoch,
@@ -61,6 +62,8 @@ class ConfigStore:
         self.incarnations = itertools.count(1)
         #: request ids of the writes that changed something, in order.
         self.applied: list[str] = []
+        #: request ids that are too old to tell of, remembered or not.
+        self.expired: set[str] = set()
         #: by request id: what was asked, and the first outcome.
         self.outcomes: dict[str, tuple[object, Outcome]] = {}
         self.commits: list[str] = []
@@ -103,10 +106,12 @@ class ConfigStore:
         first = self.outcomes.get(options.request_id) if options.request_id else None
         if first is not None and first[0] != _asked(wanted):
             raise RequestInvalid("a retry must repeat its request")
+        if options.request_id in self.expired:
+            raise RequestIdExpired("the id is older than 24 h")
         if first is not None:
             return replace(first[1], names=(), record=None)
         if options.retry_only:
-            raise RequestIdExpired("no outcome is kept under this id")
+            raise RequestIdUnknown("nothing was applied under this id")
         outcome = self._apply(wanted)
         self.applied.append(options.request_id)
         if options.request_id:

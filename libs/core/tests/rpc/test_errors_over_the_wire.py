@@ -67,6 +67,7 @@ SAMPLES: Sequence[errors.HerdmeshError] = (
     errors.Internal("c0ffee"),
     errors.ForeignWriter(["worker-1", "worker-2"]),
     errors.RequestIdExpired("r1"),
+    errors.RequestIdUnknown("r1"),
 )
 
 Behaviour = Callable[[], Awaitable[object]]

@@ -14,7 +14,7 @@
     |   |   StoreUnauthorized                                               not applied: retry
     |   `-- Unreachable                                                     no answer: outcome may be unknown
     |-- WatchOverflow, QueueFull                                            slow down
-    |-- Timeout, RecordCorrupt, NotBuilt, ForeignWriter, RequestIdExpired, Internal
+    |-- Timeout, RecordCorrupt, NotBuilt, ForeignWriter, RequestIdExpired, RequestIdUnknown, Internal
 
 Owns the tree and what each error carries; imports neither gRPC nor protobuf, so pure state may raise these. The gRPC
 codes stand in `herdmesh.rpc.status`, the one table.
@@ -386,9 +386,15 @@ class ForeignWriter(HerdmeshError):
 
 
 class RequestIdExpired(HerdmeshError):
-    """No outcome is kept under the request id (any more); nothing was applied."""
+    """The request id is too old: what it did is no longer told, and it is not applied anew."""
 
     reason = "REQUEST_ID_EXPIRED"
+
+
+class RequestIdUnknown(HerdmeshError):
+    """Asked for its outcome alone, and nothing was ever applied under the request id."""
+
+    reason = "REQUEST_ID_UNKNOWN"
 
 
 class Internal(HerdmeshError):

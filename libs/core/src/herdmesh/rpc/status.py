@@ -42,6 +42,7 @@ CODES: Final[dict[type[errors.HerdmeshError], grpc.StatusCode]] = {
     errors.HistoryNotFound: _Code.NOT_FOUND,
     errors.LoggerNotFound: _Code.NOT_FOUND,
     errors.StatusNotFound: _Code.NOT_FOUND,
+    errors.RequestIdUnknown: _Code.NOT_FOUND,
     errors.TopicTrackingDisabled: _Code.FAILED_PRECONDITION,
     errors.OffsetsRefused: _Code.FAILED_PRECONDITION,
     errors.DeadLettersRefused: _Code.FAILED_PRECONDITION,

@@ -68,6 +68,7 @@ from herdmesh.rpc.errors import (
     FieldViolation,
     InvalidConfig,
     RequestIdExpired,
+    RequestIdUnknown,
     RequestInvalid,
     RevisionForeign,
     RevisionMismatch,
@@ -100,7 +101,7 @@ def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan:
     """Check `mutation` against `state` and say what to write.
 
     Raises (all of `herdmesh.rpc.errors`): RequestInvalid, InvalidConfig, ConnectorNotFound, ConnectorExists,
-    RevisionMismatch, RevisionForeign, StaleEpoch, RequestIdExpired.
+    RevisionMismatch, RevisionForeign, StaleEpoch, RequestIdExpired, RequestIdUnknown.
     """
     connector = _connector_of(mutation)
     payload = audit.payload(mutation.asked()) if context.request_id else ""
@@ -108,7 +109,7 @@ def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan:
     if first is not None:
         return Plan((), first.outcome)
     if context.retry_only:
-        raise RequestIdExpired(f"no outcome is kept under request_id {context.request_id!r}; nothing was applied")
+        raise RequestIdUnknown(f"nothing was applied under request_id {context.request_id!r}")
     decided = _decide(state, mutation, context)
     if context.audit_topic is None:
         return Plan(decided.records, decided.outcome)
@@ -175,8 +176,10 @@ def _decide(state: ConfigState, mutation: Mutation, context: WriteContext) -> _D
         case RecordDrain(worker_id=worker_id, draining=draining):
             if context.expected_revision is not None:
                 raise errors.no_revision("drains have none of their own")
-            if not worker_id or not context.request_id:
-                raise RequestInvalid("a drain is kept for a worker and under a request id", "worker_id")
+            if not worker_id:
+                raise RequestInvalid("a drain is recorded of a worker: name it", "worker_id")
+            if not context.request_id:
+                raise RequestInvalid("a drain is recorded under the id of its request: give it", "options.request_id")
             return _Decided([], {"worker": worker_id, "draining": draining})
 
 

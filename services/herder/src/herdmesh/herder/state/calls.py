@@ -64,7 +64,7 @@ from herdmesh.rpc.errors import (
     NoLeader,
     NoWorker,
     QueueFull,
-    RequestIdExpired,
+    RequestIdUnknown,
     RequestInvalid,
     RevisionMismatch,
     StaleEpoch,
@@ -194,7 +194,7 @@ def write_failed(mesh: Mesh, call_id: int, error: HerdmeshError) -> None:
         return
     if call.refusal is not None:
         # Asked for an earlier request of this id: there is none, or one that asked for something else.
-        _reply(mesh, call, call.refusal if isinstance(error, RequestIdExpired | RequestInvalid) else error)
+        _reply(mesh, call, call.refusal if isinstance(error, RequestIdUnknown | RequestInvalid) else error)
         return
     if isinstance(error, StaleEpoch):
         _reply(mesh, call, reign.refusal(mesh) or NoLeader("another herder was elected meanwhile; try again"))
@@ -210,9 +210,10 @@ def write_failed(mesh: Mesh, call_id: int, error: HerdmeshError) -> None:
 
 
 def _not_recorded(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker, error: HerdmeshError) -> None:
-    """A drain was not recorded: told, or, when only an earlier request of its id was looked for, carried out."""
+    """A drain was not recorded: told, or, when an earlier request of its id was looked for and never made, carried
+    out. Of an id that is too old to tell, nothing is done: what it drained may have been undrained since."""
     try:
-        if call.stage is not Stage.LOOKING_BACK or not isinstance(error, RequestIdExpired):
+        if call.stage is not Stage.LOOKING_BACK or not isinstance(error, RequestIdUnknown):
             raise error
         refused = reign.refusal(mesh)
         if refused is not None:

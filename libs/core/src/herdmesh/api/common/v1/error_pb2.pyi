@@ -87,7 +87,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_FOREIGN_WRITER: _ErrorReason.ValueType  # 31
     """ERROR_REASON_FOREIGN_WRITER (FAILED_PRECONDITION): a live Java Connect cluster owns the topics; stop it first."""
     ERROR_REASON_REQUEST_ID_EXPIRED: _ErrorReason.ValueType  # 32
-    """ERROR_REASON_REQUEST_ID_EXPIRED (FAILED_PRECONDITION): no outcome is kept under the request id (any more); nothing was applied."""
+    """ERROR_REASON_REQUEST_ID_EXPIRED (FAILED_PRECONDITION): the request id is too old: what it did is no longer told, and it is not applied anew."""
     ERROR_REASON_UNREACHABLE: _ErrorReason.ValueType  # 33
     """ERROR_REASON_UNREACHABLE (UNAVAILABLE): no answer from the server, or from a part it needs; a write's outcome is unknown."""
     ERROR_REASON_HISTORY_NOT_FOUND: _ErrorReason.ValueType  # 34
@@ -106,6 +106,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """ERROR_REASON_OFFSETS_REFUSED (FAILED_PRECONDITION): the connector does not take these offsets; the message is its own."""
     ERROR_REASON_DEAD_LETTERS_REFUSED: _ErrorReason.ValueType  # 41
     """ERROR_REASON_DEAD_LETTERS_REFUSED (FAILED_PRECONDITION): the connector has no such letters, or they cannot be put back; the message says why."""
+    ERROR_REASON_REQUEST_ID_UNKNOWN: _ErrorReason.ValueType  # 42
+    """ERROR_REASON_REQUEST_ID_UNKNOWN (NOT_FOUND): asked for its outcome alone, and nothing was ever applied under the request id."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """ErrorReason names one cause each. The gRPC code that carries it is given per value."""
@@ -175,7 +177,7 @@ ERROR_REASON_INTERNAL: ErrorReason.ValueType  # 30
 ERROR_REASON_FOREIGN_WRITER: ErrorReason.ValueType  # 31
 """ERROR_REASON_FOREIGN_WRITER (FAILED_PRECONDITION): a live Java Connect cluster owns the topics; stop it first."""
 ERROR_REASON_REQUEST_ID_EXPIRED: ErrorReason.ValueType  # 32
-"""ERROR_REASON_REQUEST_ID_EXPIRED (FAILED_PRECONDITION): no outcome is kept under the request id (any more); nothing was applied."""
+"""ERROR_REASON_REQUEST_ID_EXPIRED (FAILED_PRECONDITION): the request id is too old: what it did is no longer told, and it is not applied anew."""
 ERROR_REASON_UNREACHABLE: ErrorReason.ValueType  # 33
 """ERROR_REASON_UNREACHABLE (UNAVAILABLE): no answer from the server, or from a part it needs; a write's outcome is unknown."""
 ERROR_REASON_HISTORY_NOT_FOUND: ErrorReason.ValueType  # 34
@@ -194,4 +196,6 @@ ERROR_REASON_OFFSETS_REFUSED: ErrorReason.ValueType  # 40
 """ERROR_REASON_OFFSETS_REFUSED (FAILED_PRECONDITION): the connector does not take these offsets; the message is its own."""
 ERROR_REASON_DEAD_LETTERS_REFUSED: ErrorReason.ValueType  # 41
 """ERROR_REASON_DEAD_LETTERS_REFUSED (FAILED_PRECONDITION): the connector has no such letters, or they cannot be put back; the message says why."""
+ERROR_REASON_REQUEST_ID_UNKNOWN: ErrorReason.ValueType  # 42
+"""ERROR_REASON_REQUEST_ID_UNKNOWN (NOT_FOUND): asked for its outcome alone, and nothing was ever applied under the request id."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -42,7 +42,7 @@ class WriteOptions(_message.Message):
     """caller for the audit: the user or service on whose behalf this is written. Empty = unknown."""
     retry_only: _builtins.bool
     """retry_only asks for the outcome of an earlier request of this request_id and writes nothing: refused with
-    REQUEST_ID_EXPIRED when there is none.
+    REQUEST_ID_UNKNOWN when there was none, with REQUEST_ID_EXPIRED when the id is too old to tell.
     """
     @_builtins.property
     def expected_revision(self) -> _revision_pb2.Revision:
