@@ -34,8 +34,10 @@ from herdmesh.rpc.server import Server, ServiceRegistration
 
 _DRAIN_S = 1.0
 #: Objects made, passes over the young ones, passes over the middle ones, until the garbage collector looks at the next
-#: older ones too: about 1 ms, 10 ms and, at 1,000 connectors, 50 ms of standing still.
-_COLLECT_AFTER = (10_000, 10, 1_000)
+#: older ones too: about 1 ms, 10 ms and, at 1,000 connectors, 50 to 70 ms of standing still. The last of them, over
+#: everything, so comes after ten million new objects at the earliest: errors with their tracebacks and futures of ended
+#: streams, which are in cycles, must not pile up for ever.
+_COLLECT_AFTER = (10_000, 10, 100)
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -106,8 +108,8 @@ async def serve(
 
 
 def _collect_seldom() -> None:
-    """Keep the garbage collector's pauses out of the steps of the state: what is imported by now stays, and what the
-    state keeps is in no cycles, so that looking at all of it finds next to nothing."""
+    """Keep the garbage collector's pauses out of most steps of the state: what is imported by now stays, and what the
+    state keeps is in no cycles, so that looking at all of it finds little."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
