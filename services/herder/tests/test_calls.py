@@ -245,10 +245,11 @@ def test_a_cancelled_call_is_forgotten(world: World) -> None:
 def test_a_request_too_old_to_tell_is_not_called_refused(world: World) -> None:
     """What this herder would refuse it for now says nothing of what it did then."""
     world.ask(CreateConnector("a", sink()))
-    world.ask(DeleteConnector("a"), WriteOptions("d1"))
-    world.config.expired.add("d1")
+    world.ask(RestartConnector("a"), WriteOptions("r1"))
+    world.ask(DeleteConnector("a"))
+    world.config.expired.add("r1")
     with pytest.raises(RequestIdExpired):
-        world.ask(DeleteConnector("a"), WriteOptions("d1"))
+        world.ask(RestartConnector("a"), WriteOptions("r1"))
 
 
 def test_a_restart_with_the_same_request_id_is_done_once(world: World) -> None:
