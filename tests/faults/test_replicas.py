@@ -35,8 +35,9 @@ pytestmark = pytest.mark.kafka
 
 KILLED_S_MAX = 10.0  # the session's 6 and what the take-over itself needs
 STOPPED_S_MAX = 1.0
-#: A clean hand-over is measured again when other work on the machine may have held it up.
-_STOPS_MAX = 3
+#: Of so many clean hand-overs most are to be fast: other work on the machine may hold one up.
+_STOPS = 3
+_STOPS_FAST_MIN = 2
 _ROOT = Path(__file__).parents[2]
 _EXAMPLE = _ROOT / "docs" / "examples" / "watch_connectors.py"
 _WAIT_S = 30.0
@@ -102,20 +103,23 @@ async def test_take_over_after_kill_and_after_a_clean_stop(stores: Stores) -> No
     assert took_s < KILLED_S_MAX
 
     gone, writer = first, second
-    stops_s: list[float] = []
-    while not stops_s or (stops_s[-1] >= STOPPED_S_MAX and len(stops_s) < _STOPS_MAX):
+    fast_s: list[float] = []
+    slow_s: list[float] = []
+    while len(fast_s) < _STOPS_FAST_MIN and len(slow_s) <= _STOPS - _STOPS_FAST_MIN:
         await gone.start(gone.address)
         await gone.until_reading()
         stopped_s = time.monotonic()
         writer.signal(signal.SIGTERM)
         await gone.until_writing()  # not only the one that stops may acknowledge
         number = await caller.write()
-        stops_s.append(time.monotonic() - stopped_s)
-        print(f"take-over after a clean stop: {stops_s[-1]:.2f} s until a write is acknowledged")
+        took_s = time.monotonic() - stopped_s
+        (fast_s if took_s < STOPPED_S_MAX else slow_s).append(took_s)
+        missed = "" if took_s < STOPPED_S_MAX else f", a miss: {STOPPED_S_MAX} s are promised"
+        print(f"take-over after a clean stop: {took_s:.2f} s until a write is acknowledged{missed}")
         await writer.ended()
         gone, writer = writer, gone
         assert await writer.configs() == {"counter": {"number": str(number)}}
-    assert stops_s[-1] < STOPPED_S_MAX, stops_s
+    assert len(fast_s) >= _STOPS_FAST_MIN, f"clean stops, seconds: {slow_s} too slow, {fast_s} in time"
     await caller.channel.close()
 
 

@@ -158,7 +158,11 @@ class Checker:
         self.answers[operation.id] = operation
         self.counts[f"requests {operation.outcome.value}"] += 1
         applied = self.applied[operation.id]
-        if operation.outcome is Outcome.ACKNOWLEDGED and isinstance(operation.answer, Written) and not applied:
+        if (
+            operation.outcome is Outcome.ACKNOWLEDGED
+            and isinstance(operation.answer, Written | Draining)
+            and not applied
+        ):
             self.find("acknowledged, not in effect", f"{operation.id} {operation.request}")
         before = operation.id in self._twins or operation.decided_ms < self._applied_ms.get(operation.id, 0)
         if operation.outcome is Outcome.REFUSED and applied and before:
@@ -170,8 +174,9 @@ class Checker:
             self.counts["restarts acknowledged"] += 1
         if isinstance(operation.answer, Draining):
             worker = next(one for one in self._world.workers if one.name == operation.answer.worker_id)
-            # Of an earlier life a retry is told, and this one is not drained.
-            if worker.alive and worker.began_ms <= operation.begun_ms:
+            # What was recorded before this life began was of an earlier one: a retry is told so, and this one is not
+            # drained.
+            if worker.alive and self._applied_ms.get(operation.id, self._world.now) >= worker.began_ms:
                 self.drained.setdefault(worker.incarnation, self._world.now)
 
     # --- sessions
