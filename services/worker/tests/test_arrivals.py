@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import queue
 import threading
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaException, Message, Producer
 
+from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.engine.contract import PartitionProgress, Progress
 from herdmesh.worker.connectors.file_stream import FileStreamSink
@@ -27,19 +32,20 @@ WAIT_S = 30.0
 
 
 class Ear:
-    """Counts what it is told."""
+    """Keeps which partition each call was for: the one whose record the listening thread took last."""
 
     def __init__(self) -> None:
-        self._told = threading.Semaphore(0)
+        self.taken: PartitionId = ("", -1)
+        self._told: queue.Queue[PartitionId] = queue.Queue(100)
 
     def __call__(self) -> None:
-        self._told.release()
+        self._told.put_nowait(self.taken)
 
-    def hears(self) -> None:
-        assert self._told.acquire(timeout=WAIT_S), "nothing was heard"
+    def hears(self) -> PartitionId:
+        return self._told.get(timeout=WAIT_S)
 
     def heard_more(self) -> bool:
-        return self._told.acquire(blocking=False)
+        return not self._told.empty()
 
 
 @pytest.fixture
@@ -53,7 +59,15 @@ def ear() -> Ear:
 
 
 @pytest.fixture
-def arrivals(kafka_bootstrap: str, ear: Ear) -> Generator[Arrivals]:
+def arrivals(kafka_bootstrap: str, ear: Ear, monkeypatch: pytest.MonkeyPatch) -> Generator[Arrivals]:
+    class Noted(Consumer):
+        def poll(self, timeout: float = -1) -> Message | None:
+            message = super().poll(timeout)
+            if message is not None:
+                ear.taken = (message.topic() or "", message.partition() or 0)
+            return message
+
+    monkeypatch.setattr("herdmesh.worker.effects.arrivals.Consumer", Noted)
     found = Arrivals(kafka_bootstrap, {}, ear)
     yield found
     found.close()
@@ -64,19 +78,25 @@ def test_each_end_is_told_once(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], arrivals: Arrivals, ear: Ear
 ) -> None:
     topic, other = kafka_topics.create_topic(tmp_topic(), 2), kafka_topics.create_topic(f"{tmp_topic()}-other", 1)
+    last = kafka_topics.create_topic(f"{tmp_topic()}-last", 1)
     kafka_topics.produce(topic, [b"before"], partition=1)
     arrivals.listen({(topic, 0): 0, (topic, 1): 1, (other, 0): 0})
     kafka_topics.produce(topic, [b"a", b"b"], partition=1)
-    ear.hears()
+    assert ear.hears() == (topic, 1)
     kafka_topics.produce(topic, [b"c"], partition=1)
     kafka_topics.produce(topic, [b"d"], partition=0)
-    ear.hears()  # of partition 0: of 1 nobody named another end
-    arrivals.listen({(topic, 1): 4, (other, 0): 0})
+    assert ear.hears() == (topic, 0), "of 1 nobody named another end"
+    arrivals.listen({(topic, 1): 4, (other, 0): 0, (last, 0): 0})
     kafka_topics.produce(topic, [b"e"], partition=0)
     kafka_topics.produce(other, [b"f"], partition=0)
-    ear.hears()
+    assert ear.hears() == (other, 0), "nobody listens to 0 any more"
     kafka_topics.produce(topic, [b"g"], partition=1)
-    ear.hears()
+    assert ear.hears() == (topic, 1), "another end was named"
+    for partition in (0, 1):
+        kafka_topics.produce(topic, [b"h"], partition=partition)
+    kafka_topics.produce(other, [b"i"], partition=0)
+    kafka_topics.produce(last, [b"j"], partition=0)
+    assert ear.hears() == (last, 0), "the others were told"
     assert not ear.heard_more()
 
 
@@ -92,38 +112,125 @@ def test_what_a_reader_of_committed_records_does_not_see_is_not_told(
     producer.flush()
     producer.abort_transaction()
     kafka_topics.produce(last, [b"seen"])
-    ear.hears()
+    assert ear.hears() == (last, 0)
     assert not ear.heard_more()
     kafka_topics.produce(topic, [b"seen"])
-    ear.hears()
+    assert ear.hears() == (topic, 0)
+
+
+def test_what_fails_is_tried_again_with_a_new_client(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refused client, then one whose `poll` raises something else; the third hears, and with nothing to listen to
+    its log lines are still taken."""
+    failing = iter([KafkaException("no such setting"), RuntimeError("whatever"), None])
+    heard, polled_idle = threading.Event(), threading.Event()
+
+    class Failing(Consumer):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            self._failure = next(failing)
+            if isinstance(self._failure, KafkaException):
+                raise self._failure
+            super().__init__(*given, **named)
+
+        def poll(self, timeout: float = -1) -> Message | None:
+            if self._failure is not None:
+                raise self._failure
+            if not self.assignment():
+                polled_idle.set()
+            return super().poll(timeout)
+
+    monkeypatch.setattr("herdmesh.worker.effects.arrivals.Consumer", Failing)
+    monkeypatch.setattr("herdmesh.worker.effects.arrivals._RETRY_PAUSE_S", 0.01)
+    monkeypatch.setattr("herdmesh.worker.effects.arrivals._LOG_POLL_S", 0.01)
+    topic = kafka_topics.create_topic(tmp_topic(), 1)
+    arrivals = Arrivals(kafka_topics.bootstrap, {}, heard.set)
+    try:
+        arrivals.listen({(topic, 0): 0})
+        kafka_topics.produce(topic, [b"a"])
+        assert heard.wait(WAIT_S)
+        assert polled_idle.wait(WAIT_S)
+    finally:
+        arrivals.close()
+        arrivals.join()
+    assert next(failing, "none is left") == "none is left"
+
+
+class Watched:
+    """A watch that looks once an hour if nothing is heard, and whom it woke."""
+
+    def __init__(self, bootstrap_servers: str, folder: Path) -> None:
+        self._folder = folder
+        self._woken: asyncio.Queue[TaskHasWork] = asyncio.Queue(10)
+        specs = RunSpecs(
+            WorkerSettings(bootstrap_servers=bootstrap_servers), PluginRegistry([describe(FileStreamSink)])
+        )
+        self._watch = IdleWatch(bootstrap_servers, {}, 3_600_000, specs, self._woken.put)
+
+    async def __aenter__(self) -> Self:
+        self._watch.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._watch.close()
+
+    def goes_idle(self, name: str, topic: str, end: int) -> None:
+        config = {"name": name, "connector.class": "FileStreamSink", "topics": topic, "file": str(self._folder / name)}
+        read = Progress(partitions=(PartitionProgress(topic, 0, end, end, end),))
+        self._watch.watch(WatchTask(UnitId(name, 0), 1, TaskSpec(config, config, 1), read, 0, True))
+
+    async def wakes(self) -> str:
+        async with asyncio.timeout(WAIT_S):
+            return (await self._woken.get()).unit.connector
 
 
 async def test_an_idle_task_is_woken_long_before_the_next_look(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:
-    woken: asyncio.Queue[TaskHasWork] = asyncio.Queue(10)
-    settings = WorkerSettings(bootstrap_servers=kafka_topics.bootstrap)
-    specs = RunSpecs(settings, PluginRegistry([describe(FileStreamSink)]))
-    watch = IdleWatch(settings.bootstrap_servers, {}, 3_600_000, specs, woken.put)
-    watch.start()
-
-    def goes_idle(name: str, topic: str, end: int) -> None:
-        config = {"name": name, "connector.class": "FileStreamSink", "topics": topic, "file": str(tmp_path / name)}
-        read = Progress(partitions=(PartitionProgress(topic, 0, end, end, end),))
-        watch.watch(WatchTask(UnitId(name, 0), 1, TaskSpec(config, config, 1), read, 0, True))
-
-    async def wakes() -> str:
-        async with asyncio.timeout(WAIT_S):
-            return (await woken.get()).unit.connector
-
-    try:
-        late, idle = kafka_topics.create_topic(tmp_topic(), 1), kafka_topics.create_topic(f"{tmp_topic()}-idle", 1)
-        kafka_topics.produce(late, [b"not read yet"])
-        kafka_topics.produce(idle, [b"read"])
-        goes_idle("late", late, 0)
-        goes_idle("idle", idle, 1)
-        assert await wakes() == "late"  # by the first look; the next is in an hour
+    late, idle = kafka_topics.create_topic(tmp_topic(), 1), kafka_topics.create_topic(f"{tmp_topic()}-idle", 1)
+    kafka_topics.produce(late, [b"not read yet"])
+    kafka_topics.produce(idle, [b"read"])
+    async with Watched(kafka_topics.bootstrap, tmp_path) as watch:
+        watch.goes_idle("late", late, 0)
+        watch.goes_idle("idle", idle, 1)
+        assert await watch.wakes() == "late"  # by the first look; the next is in an hour
         kafka_topics.produce(idle, [b"new"])
-        assert await wakes() == "idle"
-    finally:
-        await watch.close()
+        assert await watch.wakes() == "idle"
+
+
+async def test_a_topic_made_anew_wakes_with_an_end_below_the_one_of_before(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = kafka_topics.create_topic(tmp_topic(), 1)
+    async with Watched(kafka_topics.bootstrap, tmp_path) as watch:
+        kafka_topics.produce(topic, [b"of the new one"])
+        watch.goes_idle("remade", topic, 1_000)
+        assert await watch.wakes() == "remade"
+
+
+async def test_looks_keep_a_distance_whatever_is_heard(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: asyncio.Queue[float] = asyncio.Queue(1_000)
+
+    class Restless:
+        """Hears something at once, whatever is looked at."""
+
+        def __init__(self, _: str, __: Mapping[str, str], heard: Callable[[], None]) -> None:
+            self._heard = heard
+
+        def listen(self, ends: Mapping[PartitionId, int]) -> None:
+            if ends:
+                looks.put_nowait(time.monotonic())
+                self._heard()
+
+        def close(self) -> None: ...
+
+        def join(self) -> None: ...
+
+    monkeypatch.setattr("herdmesh.worker.effects.idle_watch.Arrivals", Restless)
+    topic = kafka_topics.create_topic(tmp_topic(), 1)
+    async with Watched(kafka_topics.bootstrap, tmp_path) as watch, asyncio.timeout(WAIT_S):
+        watch.goes_idle("idle", topic, 0)
+        at = [await looks.get() for _ in range(10)]
+    assert min(after - before for before, after in itertools.pairwise(at)) > 0.015

@@ -12,13 +12,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import structlog
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from herdmesh.connect.connector import PartitionId
 from herdmesh.engine.clients import opened
 
 _POLL_S: Final = 0.25
 """So long until the thread sees that something else is to be listened to."""
+_LOG_POLL_S: Final = 30.0
+"""So often a client that listens to nothing says what it has to: until then its log lines queue up."""
+_RETRY_PAUSE_S: Final = 1.0
 _CLOSE_TIMEOUT_S: Final = 2.0
 PARTITIONS_MAX: Final = 1_000
 """At most so many are listened to: every fetch names them all."""
@@ -49,7 +52,7 @@ class Arrivals:
         self._heard = heard
         self._wanted: Mapping[PartitionId, int] = {}
         self._changed = threading.Event()
-        self._over = False
+        self._over = threading.Event()
         self._thread: threading.Thread | None = None
 
     def listen(self, ends: Mapping[PartitionId, int]) -> None:
@@ -63,7 +66,7 @@ class Arrivals:
 
     def close(self) -> None:
         """Hear no more. The thread ends within a poll."""
-        self._over = True
+        self._over.set()
         self._changed.set()
 
     def join(self) -> None:
@@ -72,19 +75,28 @@ class Arrivals:
             self._thread.join(_CLOSE_TIMEOUT_S)
 
     def _body(self) -> None:
-        try:
-            consumer: Any = opened(Consumer, "consumer", self._config)
+        """Listens with a new client after each failure. Until it does, idle tasks are woken by the looks alone."""
+        last = ""
+        while not self._over.is_set():
             try:
-                self._listen(consumer)
-            finally:
-                consumer.close()
-        except KafkaException as error:
-            _log.warning("arrivals_not_heard", error=str(error))  # idle tasks are woken by the looks alone
+                self._listen_once()
+            except Exception as error:  # noqa: BLE001 - whatever it is, a thread that ends would not be missed
+                if str(error) != last:
+                    _log.warning("arrivals_not_heard", error=str(error), retry_s=_RETRY_PAUSE_S)
+                last = str(error)
+                self._over.wait(_RETRY_PAUSE_S)
+
+    def _listen_once(self) -> None:
+        consumer: Any = opened(Consumer, "consumer", self._config)
+        try:
+            self._listen(consumer)
+        finally:
+            consumer.close()
 
     def _listen(self, consumer: Any) -> None:
         assigned: dict[PartitionId, int] = {}
         told: dict[PartitionId, int] = {}
-        while not self._over:
+        while not self._over.is_set():
             self._changed.clear()
             wanted = self._wanted
             told = {partition: end for partition, end in told.items() if wanted.get(partition) == end}
@@ -96,7 +108,8 @@ class Arrivals:
                 consumer.incremental_assign([TopicPartition(*partition, end) for partition, end in new.items()])
             assigned = {p: end for p, end in {**assigned, **new}.items() if p in new or p not in old}
             if not assigned:
-                self._changed.wait()
+                self._changed.wait(_LOG_POLL_S)
+                consumer.poll(0)
                 continue
             message = consumer.poll(_POLL_S)
             if message is None:

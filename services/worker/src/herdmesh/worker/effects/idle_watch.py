@@ -2,9 +2,9 @@
 
 Owns what it remembers per idle task. Does not decide what to do about work. A round comes at intervals, and at once
 when `Arrivals` hears of a record. Invariants: one batched question to Kafka per round, however many tasks are idle, and
-none when no sink is; a task is never forgotten because Kafka was away; the same end of a partition wakes a task once,
-and again only after `_REPEAT_S`, so that whatever a run cannot see (control records of another's transaction) does not
-run it for ever.
+none when no sink is; never more rounds than one per `_LOOK_PAUSE_S`; a task is never forgotten because Kafka was away;
+the same end of a partition wakes a task once, and again only after `_REPEAT_S`, so that whatever a run cannot see
+(control records of another's transaction) does not run it for ever.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ PartitionId = tuple[str, int]
 
 _CALL_TIMEOUT_S: Final = 5.0
 _INTERVAL_S_MAX: Final = 0.5
+_LOOK_PAUSE_S: Final = 0.02
+"""At least so long between two looks: what is heard of may wake nobody, and come with every record."""
 _AWAY_PAUSE_S: Final = 1.0
 _SLOWER: Final = 1.05
 _METADATA_INTERVAL_S: Final = 2.0
@@ -188,8 +190,11 @@ class IdleWatch:
                 continue
             # Slower while nothing comes.
             self._interval_s = min(self._interval_s * _SLOWER, max(self._interval_s_min, _INTERVAL_S_MAX))
+            wait_s = random.uniform(self._interval_s * 0.9, self._interval_s)
+            pause_s = min(wait_s, _LOOK_PAUSE_S)
+            await asyncio.sleep(pause_s)
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(random.uniform(self._interval_s * 0.9, self._interval_s)):
+                async with asyncio.timeout(wait_s - pause_s):
                     await self._heard.wait()
 
     def _hear(self) -> None:
@@ -252,6 +257,10 @@ class IdleWatch:
         found: PartitionId | None = None
         for partition in self._owned(idle):
             end = ends.get(partition, -1)
+            if 0 <= end < idle.known.get(partition, 0):
+                # Its topic was deleted and made anew between two looks at the metadata: another, with offsets from 0.
+                del idle.known[partition]
+                woken.at.pop(partition, None)
             if end <= idle.known.get(partition, 0):
                 continue
             last_end, last_time = woken.at.get(partition, (-1, 0.0))
