@@ -25,10 +25,12 @@ _SHARED_FIXTURES = {"kafka", "guarded"}
 _SHARED_MARKERS = {"kafka", "spark", "timed"}
 _FAULTS = "tests/faults/"
 _CHAOS = "tests/faults/test_chaos.py"
+_STARTED_NICE = os.nice(0)
 #: Not more: what talks over gRPC in the other half must still be answered in time beside a JVM that starts.
 _NICE = 5
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two processes for the whole suite. A choice of tests is quicker in one, which collects once and starts at once;
     `-s` shows nothing from another process. `-n 2` says otherwise."""
@@ -63,7 +65,7 @@ def _place(item: pytest.Item) -> int:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Step back for the shared half. Only a process that runs no shared test after this one does: xdist hands out the
     shared half first and whole."""
-    if "PYTEST_XDIST_WORKER" in os.environ and not _is_shared(item) and os.nice(0) < _NICE:
+    if "PYTEST_XDIST_WORKER" in os.environ and not _is_shared(item) and os.nice(0) < _STARTED_NICE + _NICE:
         os.nice(_NICE)
 
 
@@ -84,11 +86,23 @@ class _Halves(LoadScopeScheduling):
         super().__init__(config, log)
         self._folder = folder
         self._shared: set[str] = set()
+        self._is_lost = False
 
     def schedule(self) -> None:
         for file in self._folder.iterdir():
             self._shared.update(json.loads(file.read_text()))
         super().schedule()
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        self._is_lost = self._is_lost or _SHARED in self.assigned_work[node]
+        return super().remove_node(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """What a process that died leaves of the shared half, no other takes: it has stepped back, and each session
+        fixture is made in one process only."""
+        if self._is_lost:
+            self.workqueue.pop(_SHARED, None)
+        super()._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
         return _SHARED if nodeid in self._shared else nodeid
@@ -110,7 +124,9 @@ class _Distribution:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not hasattr(config, "workerinput") and config.getoption("tx"):
+    if not hasattr(config, "workerinput") and config.getoption("tx", None):
+        if config.option.maxworkerrestart is None:
+            config.option.maxworkerrestart = "0"  # a process that died says so at once, and no other takes its place
         for name in {"COLUMNS", "LINES"} - set(os.environ):
             os.unsetenv(name)  # readline, which pytest imports, puts a terminal's size behind Python's back
         folder = tempfile.TemporaryDirectory(prefix="halves-")
