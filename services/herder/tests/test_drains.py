@@ -266,8 +266,7 @@ def test_an_id_too_old_to_tell_drains_nothing(remembered: bool) -> None:
     with pytest.raises(RequestIdExpired):
         world.ask(DrainWorker("w1"), once)
     world.run()
-    assert worker(world, "w1").state is WorkerState.CONNECTED
-    assert world.placed()["w1"] == 2
+    assert (worker(world, "w1").state, world.placed()["w1"]) == (WorkerState.CONNECTED, 2)
     assert (world.config.applied, len(world.starts)) == (applied, since)
 
 
