@@ -487,3 +487,53 @@ def test_failed_for_good_is_adopted_as_it_is(world: World) -> None:
     world.advance(60_000)
     assert starts(world) == 1
     assert seen(world).failure == BROKEN
+
+
+def _alone() -> tuple[World, Worker]:
+    """A leader and one worker, so that a unit that is lost can go nowhere else."""
+    world = World(rules=RULES)
+    world.lead()
+    world.worker("w1")
+    world.ask(CreateConnector("a", sink(2)))
+    return world, holder(world)
+
+
+def _back_as_it_was(world: World, worker: Worker) -> None:
+    """What it was told meanwhile went with the stream."""
+    worker.backlog.clear()
+    worker.frozen = False
+    worker.dial()
+    world.advance(1_000)
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_restart_whose_stop_was_lost_with_the_session_is_taken_up_and_counted_once(paused: bool) -> None:
+    """1. The restart is begun; 2. its worker stands still and its stream breaks; 3. it dials in, and still holds it."""
+    world, worker = _alone()
+    fail(world)
+    worker.frozen = True
+    world.advance(1_100)
+    assert seen(world).state is RunState.RESTARTING
+    world.hang_up(worker)
+    if paused:
+        world.ask(SetTarget("a", TargetState.PAUSED))
+    world.advance(10_000)
+    _back_as_it_was(world, worker)
+    if paused:
+        assert progress(world)[:2] == (RunState.FAILED, 1)
+        assert "restart 1 of 3 waits until it is resumed" in seen(world).explanation
+        world.ask(SetTarget("a", TargetState.STARTED))
+        world.advance(1_000)
+    assert progress(world) == (RunState.RUNNING, 1, None)
+    assert starts(world) == 2
+
+
+def test_a_unit_whose_worker_was_away_when_its_restart_was_due_is_restarted_when_it_is_back() -> None:
+    world, worker = _alone()
+    fail(world)
+    worker.frozen = True
+    world.hang_up(worker)
+    world.advance(10_000)
+    _back_as_it_was(world, worker)
+    assert progress(world) == (RunState.RUNNING, 1, None)
+    assert starts(world) == 2

@@ -92,6 +92,8 @@ class Account:
     #: the one that is due stands in `attempts_ms` already: a leader before us began it and could not finish.
     counted: bool = False
     fenced_ms: int | None = None
+    #: the generation whose restart was begun last.
+    begun: int = 0
 
     def fail(
         self, policy: RestartPolicy, failure: Failure, now: int, ran_ms: int | None, chance: Callable[[int], float]
@@ -120,9 +122,14 @@ class Account:
             self.in_a_row += 1
             if not self.is_free:
                 self.attempts_ms.append(now)
-        self.next_ms, self.counted = None, False
+        self.next_ms, self.counted, self.begun = None, False, self.generation
         if self.failure is not None and self.failure.error_class is ErrorClass.FENCED:
             self.fenced_ms = now
+
+    def take_up(self, now: int) -> None:
+        """The unit is held as it failed, and nothing is to come: its worker never heard of the restart, or was away when
+        it was due. It is due now, and counts once."""
+        self.next_ms, self.counted = now, self.begun == self.generation
 
     @property
     def is_free(self) -> bool:

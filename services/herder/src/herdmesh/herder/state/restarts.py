@@ -61,6 +61,9 @@ def settle(mesh: Mesh, connector: Connector) -> None:
             continue
         if unit.account.generation != hold.assignment.generation:
             _decide(mesh, connector, unit, hold)
+        elif unit.account.verdict is policy.Verdict.RESTART and unit.account.next_ms is None:
+            unit.account.take_up(mesh.now)
+            mesh.show(connector.name)
         due_ms = unit.account.next_ms
         member = mesh.members.get(hold.worker_id)
         reachable = member is not None and member.session is not None
