@@ -127,8 +127,8 @@ class Account:
             self.fenced_ms = now
 
     def take_up(self, now: int) -> None:
-        """The unit is held as it failed, and nothing is to come: its worker never heard of the restart, or was away when
-        it was due. It is due now, and counts once."""
+        """The unit is held as it failed, and nothing is to come: its worker never heard of the restart, or was away
+        when it was due. It is due now, and counts once."""
         self.next_ms, self.counted = now, self.begun == self.generation
 
     @property
