@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import struct
+import time
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from herdmesh.connect import offsets_topic
+from herdmesh.connect.offsets_topic import OffsetRecord
 from herdmesh.connect.transaction_topic import Decision, decode
+from herdmesh.engine import source_offsets
 from herdmesh.engine.hung import neighbour, partition_of_group
+from herdmesh.engine.source_offsets import SourceOffsets
 
 ID = "cluster-c-0"
 KEY = struct.pack(">hh", 0, len(ID)) + ID.encode()
@@ -48,3 +56,24 @@ def test_what_is_no_decision_of_the_id_is_passed_over() -> None:
     assert decode(ID, KEY, _value(0, 4, b"\x00\x00\x00\x00")) is None
     assert decode("cluster-c-1", KEY, _value(0, 2, PLAIN)) is None
     assert decode(ID, KEY, None) is None
+
+
+def test_offsets_are_read_although_others_go_on_writing_behind_them() -> None:
+    """Kafka tells of a partition's end only when it waits there for more."""
+    offsets = count()
+
+    class Busy:
+        def consume(self, _most: int, _timeout_s: float) -> list[Any]:
+            offset = next(offsets)
+            assert offset < 10, "it reads on behind the end it was told"
+            key, value = offsets_topic.encode(OffsetRecord("c", {"p": offset}, {"at": offset}))
+            return [
+                SimpleNamespace(
+                    error=lambda: None, partition=lambda: 0, offset=lambda: offset, key=lambda: key, value=lambda: value
+                )
+            ]
+
+    read: Any = source_offsets
+    found = SourceOffsets("c")
+    assert read._read_until(Busy(), found, {0: 0}, {0: 3}, time.monotonic() + 5) == {0: 3}
+    assert found.committed_offset({"p": 2}) == {"at": 2}

@@ -70,9 +70,12 @@ class Beyond:
                     assert offset is not None
                     if error is None and offset < ends[number] and self._is_own(message.key()):
                         found[number] = offset + 1
-                    elif error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    if error is None:
+                        if offset + 1 >= ends[number]:  # others may go on writing, and then no end is told
+                            waiting.discard(number)
+                    elif error.code() == KafkaError._PARTITION_EOF:
                         waiting.discard(number)
-                    elif error is not None and not error.retriable():
+                    elif not error.retriable():
                         raise KafkaException(error)
                 if waiting and time.monotonic() > deadline_s:
                     raise TaskFailed(

@@ -77,7 +77,12 @@ class OffsetsFinisher:
             if state.error is not None:
                 raise KafkaException(state.error)
             number = transaction_topic.java_partition(self._transactional_id, len(state.partitions))
-            consumer.assign([TopicPartition(transaction_topic.NAME, number, OFFSET_BEGINNING)])
+            shard = TopicPartition(transaction_topic.NAME, number, OFFSET_BEGINNING)
+            # A partition that others go on writing to, as this one, is not told to be at its end.
+            _, end = clients.retried(lambda: consumer.get_watermark_offsets(shard, timeout=clients.CALL_TIMEOUT_S))
+            consumer.assign([shard])
+            if end == 0:
+                return None
             deadline_s = time.monotonic() + _TIMEOUT_S
             while time.monotonic() < deadline_s:
                 pulse.moved()
@@ -87,6 +92,8 @@ class OffsetsFinisher:
                         decision = transaction_topic.decode(self._transactional_id, message.key(), message.value())
                         if decision is not None and (self._topic, partition) in decision.partitions:
                             found = decision.commit
+                        if (message.offset() or 0) + 1 >= end:
+                            return found
                     elif error.code() == KafkaError._PARTITION_EOF:
                         return found
                     elif not error.retriable():

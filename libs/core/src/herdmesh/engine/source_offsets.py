@@ -95,32 +95,41 @@ def read(
     ends = beyond.ends(waiting)
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in waiting])
     deadline = time.monotonic() + RETRY_TIMEOUT_S
-    ended = _read_until(consumer, offsets, dict.fromkeys(waiting, 0), deadline)
+    ended = _read_until(consumer, offsets, dict.fromkeys(waiting, 0), ends, deadline)
     _refuse_missing(topic, dict.fromkeys(waiting, 0), ended)
     held = {number: end for number, end in ended.items() if end < ends[number]}
     if held:
         own = beyond.own_ends(held, ends)
-        ended |= _read_until(consumer, offsets, own, time.monotonic() + _UNSTABLE_S)
+        ended |= _read_until(consumer, offsets, own, ends, time.monotonic() + _UNSTABLE_S)
         late = _missing(own, ended)
         for number in late:
             hung.finish(number)
-        ended |= _read_until(consumer, offsets, late, deadline)
+        ended |= _read_until(consumer, offsets, late, ends, deadline)
         _refuse_missing(topic, late, ended)
     consumer.unassign()
     return offsets
 
 
 def _read_until(
-    consumer: Consumer, offsets: SourceOffsets, wanted: Mapping[int, int], deadline_s: float
+    consumer: Consumer, offsets: SourceOffsets, wanted: Mapping[int, int], ends: Mapping[int, int], deadline_s: float
 ) -> dict[int, int]:
-    """Read until each partition ended at the wanted offset or behind it, or until the deadline; where they ended."""
+    """Read until each partition ended at the wanted offset or behind it, or until the deadline; where they ended.
+
+    A partition that others go on writing to is not told to have ended: who read it to `ends`, its true end when it was
+    asked for, has read enough.
+    """
     waiting, ended = set(wanted), dict[int, int]()
     while waiting and time.monotonic() < deadline_s:
         pulse.moved()
         for message in consumer.consume(_BATCH_RECORDS_MAX, _POLL_S):
             error, number, offset = message.error(), message.partition(), message.offset()
             if error is None:
+                assert number is not None
+                assert offset is not None
                 offsets.apply(message.key(), message.value())
+                if offset + 1 >= ends[number]:
+                    ended[number] = offset + 1
+                    waiting.discard(number)
             elif error.code() == KafkaError._PARTITION_EOF:
                 assert number is not None
                 assert offset is not None

@@ -56,21 +56,27 @@ def _read(consumer: Consumer, transactional_id: str, known: dict[Shard, bool | N
     if topic.error is not None:
         raise KafkaException(topic.error)
     number = transaction_topic.java_partition(transactional_id, len(topic.partitions))
-    consumer.assign([TopicPartition(transaction_topic.NAME, number, OFFSET_BEGINNING)])
-    found = dict(known)
+    shard = TopicPartition(transaction_topic.NAME, number, OFFSET_BEGINNING)
+    # A partition that others go on writing to, as this one, is not told to be at its end.
+    _, end = consumer.get_watermark_offsets(shard, timeout=_CALL_S)
+    consumer.assign([shard])
+    found, position = dict(known), 0
     deadline_s = time.monotonic() + _READ_S
-    while time.monotonic() < deadline_s:
+    while position < end and time.monotonic() < deadline_s:
         for message in consumer.consume(_BATCH_RECORDS_MAX, _POLL_S):
             error = message.error()
             if error is None:
                 decision = transaction_topic.decode(transactional_id, message.key(), message.value())
                 if decision is not None:
                     found.update(dict.fromkeys(decision.partitions & found.keys(), decision.commit))
+                position = max(position, (message.offset() or 0) + 1)
             elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]  # librdkafka's local code
-                known.update(found)
-                return
+                position = end
             elif not error.retriable():
                 raise KafkaException(error)
+    if position >= end:
+        known.update(found)
+        return
     raise LogUnavailable(f"the decisions of {transactional_id!r} could not be read in {_READ_S:g} s")
 
 
