@@ -47,6 +47,9 @@ class Busy:
 
 
 def test_a_decision_is_known_although_others_go_on_writing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_hanging, "_open", lambda _settings: Busy())  # pyright: ignore[reportUnknownLambdaType]
+    def opened(_: TopicSettings) -> Busy:
+        return Busy()
+
+    monkeypatch.setattr(kafka_hanging, "_open", opened)
     settings = TopicSettings(topic="t", transactional_id=ID, election_group="g")
     assert kafka_hanging.decisions(settings, [("t", 0), ("t", 1)]) == {("t", 0): True, ("t", 1): None}
