@@ -4,7 +4,8 @@ Owns the sentences and when each is said. Reads configs only: what Kafka holds i
 would be used, not what they are.
 
 Offsets (reference/offsets-topic.md 8 and 9): a sink's are its consumer group's, by topic and partition; a source's are
-kept by source partitions, whose names are the connector's own.
+kept by source partitions, whose names are the connector's own. That these sentences come true is what
+tests/e2e/test_planned_offsets.py looks at.
 """
 
 from __future__ import annotations
@@ -19,8 +20,11 @@ from herdmesh.herder.state.policy import policy_of
 _SHOWN_MAX = 10
 _GROUP_KEY = "consumer.override.group.id"
 _RESET_KEY = "consumer.override.auto.offset.reset"
+_MISSING_KEY = "herdmesh.offsets.missing"
 _OFFSETS_TOPIC_KEY = "offsets.storage.topic"
-_FILE_SOURCES = ("org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSource")
+_FILE_SOURCES = (
+    "org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSourceConnector", "FileStreamSource",
+)  # fmt: skip
 #: keys of a source that no connector names its source partitions by (Connect's own, and ours).
 _NOT_ITS_OWN = (
     "name", "tasks.max", "tasks.max.enforce", "connector.class", "connector.plugin.version", "key.converter",
@@ -109,21 +113,30 @@ def _offsets(
 
 
 def _sink_offsets(old: Properties, new: Properties, name: str) -> Iterator[str]:
-    group = _text(new, _GROUP_KEY) or f"connect-{name}"
-    if group != (_text(old, _GROUP_KEY) or f"connect-{name}"):
-        yield f"Offsets: another consumer group, {group}: it begins from that group's offsets; the old group's stay."
-    latest = _text(new, _RESET_KEY) in ("latest", "end", "largest")
+    group, was = (_text(config, _GROUP_KEY) or f"connect-{name}" for config in (new, old))
+    latest = _text(new, _RESET_KEY).lower() in ("latest", "end", "largest")
     begins = "end" if latest else "beginning"
+    if group != was:
+        yield (
+            f"Offsets: another consumer group, {group}: it begins from that group's offsets, where it has none from "
+            f"the {begins}; the offsets of group {was} stay."
+        )
     if _text(old, "topics.regex") != _text(new, "topics.regex"):
         yield (
             f"Offsets: topics.regex changed: topics that match newly begin at their committed offsets, else at their "
-            f"{begins}; offsets of topics that match no longer stay in group {group}."
+            f"{begins}; offsets of topics that match no longer stay in group {was}."
         )
     before, after = _topics(old), _topics(new)
     if gone := sorted(before - after):
-        yield f"Offsets: {', '.join(gone)} would no longer be read; the committed offsets stay in group {group}."
+        yield f"Offsets: {', '.join(gone)} would no longer be read; the committed offsets stay in group {was}."
     if come := sorted(after - before):
         yield f"Offsets: {', '.join(come)} would be read from the offsets in group {group}, else from the {begins}."
+    others = group != was or come or _text(old, "topics.regex") != _text(new, "topics.regex")
+    if others and _text(new, _MISSING_KEY) != "reset":
+        yield (
+            "Offsets: a task that has committed before and finds no offset of any of its partitions takes them as lost "
+            f"and fails; with {_MISSING_KEY}=reset it begins at their {begins}."
+        )
 
 
 def _division(old: ConnectorEntry, made: tuple[Properties, ...] | None) -> Iterator[str]:
@@ -135,13 +148,20 @@ def _division(old: ConnectorEntry, made: tuple[Properties, ...] | None) -> Itera
 
 
 def _source_offsets(old: ConnectorEntry, entry: ConnectorEntry) -> Iterator[str]:
-    if _text(old.config, _OFFSETS_TOPIC_KEY) != _text(entry.config, _OFFSETS_TOPIC_KEY):
-        yield "Offsets: another offsets topic: it begins from what that topic has; the old topic's offsets stay."
-    if entry.class_name in _FILE_SOURCES and _text(old.config, "file") != _text(entry.config, "file"):
+    topic = _text(entry.config, _OFFSETS_TOPIC_KEY)
+    if _text(old.config, _OFFSETS_TOPIC_KEY) != topic:
         yield (
-            f"Offsets: they are kept by file name: {_text(entry.config, 'file') or 'standard input'} begins at its own "
-            f"offset, else at its beginning; the offset of {_text(old.config, 'file') or 'standard input'} stays."
+            f"Offsets: another offsets topic, {topic}: what it has of a source partition counts, else what the "
+            "worker's topic has, where every commit is too."
+            if topic
+            else "Offsets: the worker's offsets topic instead of its own: it goes on, every commit is there too."
         )
+    if old.class_name in _FILE_SOURCES and entry.class_name in _FILE_SOURCES:
+        if _text(old.config, "file") != _text(entry.config, "file"):
+            yield (
+                f"Offsets: they are kept by file name: {_text(entry.config, 'file')} begins at its own offset, else at "
+                f"its beginning; the offset of {_text(old.config, 'file')} stays."
+            )
         return
     changed = sorted(
         key
