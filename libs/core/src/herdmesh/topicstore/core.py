@@ -308,10 +308,11 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
 
     async def _read_to_end(self) -> bool:
         """False when that takes so long that the end may not be there any more, as after a broker lost a marker."""
+        end = await self._log.end()  # a broker that does not answer says nothing about the reader
         before = self._applied.seen
         try:
             async with asyncio.timeout(self._tuning.read_back_ms / 1000):
-                await self._applied.read_to(await self._log.end())
+                await self._applied.read_to(end)
         except TimeoutError:
             _logger.warning("the end of %r was not read in time, taking over again", self.topic)
             self._health.note(Part.WRITING, self._guard.unreachable(LogUnavailable("the end of the topic is not read")))

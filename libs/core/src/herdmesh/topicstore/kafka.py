@@ -37,7 +37,7 @@ from herdmesh.topicstore.settings import StoreTuning, TopicSettings
 from herdmesh.topicstore.stages import OnStage, failpoints_of
 
 _logger = logging.getLogger(__name__)
-_WORDS: Mapping[bool | None, str] = {True: "to commit", False: "to abort", None: "decision unknown"}
+_DECISIONS: Mapping[bool | None, str] = {True: "to commit", False: "to abort", None: "decision unknown"}
 
 
 def _names(shards: Sequence[Shard]) -> str:
@@ -111,7 +111,7 @@ class KafkaLog:
         _logger.warning(
             "a transaction is open in %s: if it is one of %r whose marker the broker lost (it died at that moment, "
             "docs/bugs.md), it is ended now",
-            ", ".join(f"{topic}-{partition} ({_WORDS[decided[topic, partition]]})" for topic, partition in shards),
+            ", ".join(f"{topic}-{partition} ({_DECISIONS[decided[topic, partition]]})" for topic, partition in shards),
             self._settings.transactional_id,
         )  # fmt: skip
         # One of unknown decision is committed. Were it aborted, a part of it that is visible elsewhere, as an audit
