@@ -1,9 +1,9 @@
 """Fixtures every test of the repository may use. Owns the one broker of a test session, and the one with users and
 access rules that tests of refusals share, and nothing else.
 
-A test that takes `kafka` or `kafka_bootstrap` counts as marked `kafka`; one that starts its own broker
-(`herdmesh.devstack.broker.Broker`), as all tests that kill one do, carries `@pytest.mark.kafka` itself.
-`make test-fast` runs what is left.
+A test that takes `kafka`, `kafka_bootstrap` or `guarded` counts as marked `kafka`; one that starts its own broker
+(`herdmesh.devstack.broker.Broker`), as all tests that kill one do, carries `@pytest.mark.own_broker`, and with it that
+mark too. `make test-fast` runs what is left.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from tests.support.topic_names import topic_names
 settings.register_profile("herdmesh", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("herdmesh")
 
-# Which test runs in which of the two processes of `make test`, and in what order.
-pytest_plugins = ["tests.support.halves"]
+# Which test runs in which of the three processes of `make test`, and in what order.
+pytest_plugins = ["tests.support.lanes"]
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The session's broker, on any free port, with data in a temporary folder. Never stop or kill this one.
 
-    It allows shorter election sessions than Kafka's default of 6 s, for tests that do not measure a take-over."""
-    settings = {"group.min.session.timeout.ms": "1000"}
+    It allows shorter election sessions than Kafka's default of 6 s, for tests that do not measure a take-over. It keeps
+    records for ever: some tests give theirs times that are long ago, and every five minutes it looks for such."""
+    settings = {"group.min.session.timeout.ms": "1000", "log.retention.ms": "-1"}
     broker = Broker(tmp_path_factory.mktemp("kafka"), port=0, settings=settings, jvm=QUICK_JVM)
     asyncio.run(broker.start())
     try:

@@ -26,7 +26,7 @@ from herdmesh.cli.commands.apply import to_properties
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.stack import Stack, StackSettings
 from herdmesh.rpc.request_ids import new_request_id
-from tests.support.java_connect import JavaConnect, RestError
+from tests.support.java_connect import CONNECT_JARS, JavaConnect, RestError
 
 SESSION_MS = 6_000
 #: A JVM as an operator would start it.
@@ -170,11 +170,11 @@ class OurSide:
 
 
 class JavaSide:
-    """Java Connect workers, each store, herder and tasks in one."""
+    """Java Connect workers, each store, herder and tasks in one, on the class path of that group of jars."""
 
     name = "Java Connect"
 
-    def __init__(self, broker: Broker, folder: Path, workers: int) -> None:
+    def __init__(self, broker: Broker, folder: Path, workers: int, jars: str = CONNECT_JARS) -> None:
         settings = {
             "session.timeout.ms": str(SESSION_MS),
             "heartbeat.interval.ms": "1000",
@@ -182,7 +182,7 @@ class JavaSide:
             "scheduled.rebalance.max.delay.ms": "0",
         }
         self._workers = [
-            JavaConnect(broker.bootstrap, folder / f"java-{number}", settings=settings, jvm=JAVA_JVM)
+            JavaConnect(broker.bootstrap, folder / f"java-{number}", settings=settings, jvm=JAVA_JVM, jars=jars)
             for number in range(1, workers + 1)
         ]
         self._asked = self._workers[-1]

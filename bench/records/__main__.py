@@ -15,16 +15,20 @@ import argparse
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bench.records import figures, idle, latency, workload
-from bench.records.jobs import JOBS, Job, Sink
+from bench.records.jobs import AVRO, JOBS, Job, Mirror, Sink, Source, avro
 from bench.records.moving import Moved, Place, move
 from bench.sides import JavaSide, OurSide, Side
 from bench.table import Row, table
 from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.errors import JarsUnavailable
+from herdmesh.devstack.jars import ensure_jars
+from tests.support.java_connect import AVRO_JARS, CONNECT_JARS, MIRROR_JARS
+from tests.support.real_registry import real_registry
 
 _JOBS = {job.name: job for job in JOBS}
 _PARTS = ("rows", "latency", "idle")
@@ -51,6 +55,8 @@ class Wanted:
     jobs: Sequence[Job]
     latency: bool
     idle: bool
+    registry: str
+    """The address of the registry of Avro's schema; empty when no job has one."""
 
 
 async def main(sizes: Sizes, wanted: Wanted, say: Callable[[str], None]) -> None:
@@ -62,10 +68,11 @@ async def main(sizes: Sizes, wanted: Wanted, say: Callable[[str], None]) -> None
         try:
             place = Place(broker.bootstrap, folder, sizes.records)
             if wanted.jobs or wanted.latency:
-                await asyncio.to_thread(_write_input, wanted.jobs, place, say)
+                await asyncio.to_thread(_write_input, wanted, place, say)
+                jars = _jars(wanted)
                 async with (
                     _running(OurSide(broker, folder / "ours", 1)) as ours,
-                    _running(JavaSide(broker, folder / "theirs", 1)) as java,
+                    _running(JavaSide(broker, folder / "theirs", 1, jars)) as java,
                 ):
                     await _rows(ours, java, wanted.jobs, place, sizes.rounds, say)
                     if wanted.latency:
@@ -76,13 +83,19 @@ async def main(sizes: Sizes, wanted: Wanted, say: Callable[[str], None]) -> None
             await broker.stop()
 
 
-def _write_input(jobs: Sequence[Job], place: Place, say: Callable[[str], None]) -> None:
+def _write_input(wanted: Wanted, place: Place, say: Callable[[str], None]) -> None:
     say(f"writing {place.records:,} records")
-    topics = {job.topic for job in jobs if isinstance(job, Sink)}
-    for topic, value in ((workload.JSON_TOPIC, workload.text), (workload.SCHEMA_TOPIC, workload.enveloped)):
+    topics = {job.topic for job in wanted.jobs if not isinstance(job, Source)}
+    forms: dict[str, Callable[[int], bytes]] = {
+        workload.JSON_TOPIC: workload.text,
+        workload.SCHEMA_TOPIC: workload.enveloped,
+    }
+    if wanted.registry:
+        forms[workload.AVRO_TOPIC] = workload.avro(workload.register_avro(wanted.registry))
+    for topic, value in forms.items():
         if topic in topics:
             workload.write_topic(place.bootstrap, topic, place.records, value)
-    if any(not isinstance(job, Sink) for job in jobs):
+    if any(isinstance(job, Source) for job in wanted.jobs):
         workload.write_file(place.input_file, place.records)
 
 
@@ -107,7 +120,7 @@ async def _rows(
                 made.append((found[ours.name], found[java.name]))
             rows += figures.moved_rows(job, tasks, made)
     if rows:
-        _print(f"{place.records:,} records, {rounds} round(s)", [*rows, *figures.rows_not_compared()], say)
+        _print(f"{place.records:,} records, {rounds} round(s)", rows, say)
 
 
 async def _latency(ours: Side, java: Side, place: Place, sizes: latency.Sizes, say: Callable[[str], None]) -> list[Row]:
@@ -141,6 +154,13 @@ async def _running(side: Side) -> AsyncGenerator[Side]:
         await side.stop()
 
 
+def _jars(wanted: Wanted) -> str:
+    """The smallest group that has what Java needs for all rows."""
+    if any(isinstance(job, Mirror) for job in wanted.jobs):
+        return MIRROR_JARS
+    return AVRO_JARS if wanted.registry else CONNECT_JARS
+
+
 def _sink(name: str) -> Sink:
     job = _JOBS[name]
     assert isinstance(job, Sink)
@@ -151,13 +171,36 @@ def _print(title: str, rows: Sequence[Row], say: Callable[[str], None]) -> None:
     say(f"\n{title}\n\n{table(rows)}\n")
 
 
-def _wanted(only: str) -> Wanted:
+def _names(only: str) -> Sequence[str]:
     names = [name.strip() for name in only.split(",")] if only else list(_PARTS)
-    unknown = [name for name in names if name not in (*_PARTS, *_JOBS)]
+    known = (*_PARTS, *_JOBS, AVRO)
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise SystemExit(f"--only {', '.join(unknown)}: there are {', '.join((*_PARTS, *_JOBS))}")
+        raise SystemExit(f"--only {', '.join(unknown)}: there are {', '.join(known)}")
+    return names
+
+
+def _wanted(names: Sequence[str], registry: str) -> Wanted:
     jobs = [job for job in JOBS if "rows" in names or job.name in names]
-    return Wanted(jobs, "latency" in names, "idle" in names)
+    if registry:
+        jobs.append(avro(registry))
+    return Wanted(jobs, "latency" in names, "idle" in names, registry)
+
+
+@contextlib.contextmanager
+def _registry(names: Sequence[str]) -> Generator[str]:
+    """The address of a registry, with Java's converter fetched too, when the Avro row is wanted; else an empty text."""
+    if "rows" not in names and AVRO not in names:
+        yield ""
+        return
+    with contextlib.ExitStack() as started:
+        try:
+            ensure_jars(AVRO_JARS)
+            address = started.enter_context(real_registry())
+        except JarsUnavailable as error:
+            rest = ",".join((*_JOBS, "latency", "idle"))
+            raise SystemExit(f"{error}\nThe rest needs neither registry nor Avro: --only {rest}") from error
+        yield address
 
 
 def run() -> None:
@@ -170,7 +213,9 @@ def run() -> None:
     options = parser.parse_args()
     sizes = QUICK if options.quick else FULL
     sizes = Sizes(options.records or sizes.records, options.rounds or sizes.rounds, sizes.latency, sizes.idle)
-    asyncio.run(main(sizes, _wanted(options.only), lambda line: print(line, flush=True)))
+    names = _names(options.only)
+    with _registry(names) as registry:
+        asyncio.run(main(sizes, _wanted(names, registry), lambda line: print(line, flush=True)))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 
 from bench.records.idle import Idle
-from bench.records.jobs import NOT_COMPARED, Job, Sink
+from bench.records.jobs import Job, Sink
 from bench.records.latency import Latencies, at
 from bench.records.moving import Moved
 from bench.table import Row
@@ -41,11 +41,6 @@ def _rates(figure: str, rounds: Rounds, rate: Callable[[Moved], float], goal: fl
     cells = f"{statistics.median(ours):,.0f}/s", f"{statistics.median(java):,.0f}/s"
     wanted = (f">= {goal:g}x", ratio >= goal) if goal else ("", None)
     return Row(figure, *cells, ratio, *wanted, (min(ratios), max(ratios)))
-
-
-def rows_not_compared() -> list[Row]:
-    """What has no figure, and why."""
-    return [Row(f"{figure}: {why}", "-", "-", None) for figure, why in NOT_COMPARED]
 
 
 def latency_rows(rounds: Sequence[tuple[Latencies, Latencies]]) -> list[Row]:

@@ -1,6 +1,7 @@
 """What is moved, and how: one job for each row of the table, with the config that both sides are given.
+Only the Avro converters differ, because each side has but its own.
 
-Owns the configs, the goals and what is not compared, with why. Knows neither side.
+Owns the configs and the goals. Knows neither side.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urljoin
 
 from bench.records import workload
 
@@ -15,14 +17,9 @@ COPY_GOAL, TRANSFORM_GOAL = 2.0, 3.0
 _TYPES = "org.apache.kafka.connect.transforms."
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
+_BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 
-NOT_COMPARED = (
-    ("topic -> topic, copied", "not built: there is no mirror connector of ours yet (issue 7)"),
-    (
-        "Avro -> file",
-        "not built: Java would read with io.apicurio:apicurio-registry-utils-converter, Confluent's is not published",
-    ),
-)
+AVRO = "avro"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +34,12 @@ class Sink:
     steps: dict[str, str]
     expected: workload.Expected
     tasks: tuple[int, ...] = (1, 2)
+    java_converter: dict[str, str] | None = None
+    """Java's where it has no class of that name."""
 
-    def config(self, file: Path, tasks: int) -> dict[str, str]:
-        """The connector's config."""
+    def config(self, file: Path, tasks: int, *, java: bool = False) -> dict[str, str]:
+        """The connector's config, for that side."""
+        converter = self.java_converter if java and self.java_converter else self.converter
         return {
             "connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector",
             "tasks.max": str(tasks),
@@ -48,7 +48,7 @@ class Sink:
             "key.converter": _STRING,
             # what Java needs for its best figures
             "consumer.override.max.poll.records": "5000",
-            **{f"value.converter{key}": value for key, value in self.converter.items()},
+            **{f"value.converter{key}": value for key, value in converter.items()},
             **self.steps,
         }
 
@@ -82,7 +82,45 @@ class Source:
         }
 
 
-Job = Sink | Source
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """A topic into a topic of the same broker, keys, values and times as they are."""
+
+    name: str
+    figure: str
+    topic: str
+    goal: float
+    tasks: tuple[int, ...] = (1, 2)
+
+    def config(self, bootstrap: str, alias: str, tasks: int) -> dict[str, str]:
+        """The connector's config; the copy is called `alias.topic`. What Java does beyond copying is switched off."""
+        return {
+            "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+            "tasks.max": str(tasks),
+            "topics": self.topic,
+            "source.cluster.alias": alias,
+            "target.cluster.alias": "bench",
+            "source.cluster.bootstrap.servers": bootstrap,
+            "target.cluster.bootstrap.servers": bootstrap,
+            "replication.factor": "1",
+            "sync.topic.configs.enabled": "false",
+            "sync.topic.acls.enabled": "false",
+            "emit.offset-syncs.enabled": "false",
+            "refresh.topics.enabled": "false",
+            "source.consumer.max.poll.records": "5000",
+            "producer.override.compression.type": "lz4",
+            "producer.override.batch.size": "262144",
+            "producer.override.linger.ms": "5",
+            **dict.fromkeys(("key.converter", "value.converter", "header.converter"), _BYTES),
+        }
+
+    @staticmethod
+    def copy_of(topic: str, alias: str) -> str:
+        """What DefaultReplicationPolicy calls the topic at the target."""
+        return f"{alias}.{topic}"
+
+
+Job = Sink | Source | Mirror
 
 _SINK_STEPS = {
     "transforms": "src,mask,ren",
@@ -119,4 +157,18 @@ JOBS: tuple[Job, ...] = (
     Source("file", "file -> topic", COPY_GOAL, {"": _STRING}, {}, lambda line: line),
     Source("file-json", "file -> 3 transformations -> JSON -> topic", TRANSFORM_GOAL, _PLAIN, _SOURCE_STEPS,
            workload.hoisted),
+    Mirror("mirror", "topic -> topic, copied", workload.JSON_TOPIC, COPY_GOAL),
 )  # fmt: skip
+
+
+def avro(registry: str) -> Sink:
+    """The sink whose schema is in the registry of which that is Confluent's API."""
+    ours = {"": "io.confluent.connect.avro.AvroConverter", ".schema.registry.url": registry}
+    java = {
+        "": "io.apicurio.registry.utils.converter.AvroConverter",
+        ".apicurio.registry.url": urljoin(registry, "/apis/registry/v2"),
+        # four bytes of id behind the first byte, as Confluent's
+        ".apicurio.registry.as-confluent": "true",
+        ".apicurio.registry.use-id": "contentId",
+    }
+    return Sink(AVRO, "Avro -> file", workload.AVRO_TOPIC, COPY_GOAL, ours, {}, workload.record, java_converter=java)

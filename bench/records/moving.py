@@ -10,24 +10,31 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
 from bench.records import workload
-from bench.records.jobs import Job, Sink, Source
-from bench.sides import Side
+from bench.records.jobs import Job, Mirror, Sink, Source
+from bench.sides import JavaSide, Side
 from bench.usage import cpu_s
 
 _TIMEOUT_S = 300.0
 _FILE_PAUSE_S = 0.01
 _TOPIC_PAUSE_S = 0.01
 _MARKERS_MAX = 50
+#: How a broker, and the client's own memory of it, say so differs with how far the topic is.
+_NOT_MADE_YET = (
+    KafkaError._NOENT,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +80,15 @@ async def move(side: Side, job: Job, tasks: int, name: str, place: Place) -> Mov
     """Run the job on that side under that name and check what it made. Raises AssertionError when that is not right."""
     if isinstance(job, Sink):
         return await _sink(side, job, tasks, name, place)
+    if isinstance(job, Mirror):
+        return await _mirror(side, job, tasks, name, place)
     return await _source(side, job, name, place)
 
 
 async def _sink(side: Side, job: Sink, tasks: int, name: str, place: Place) -> Moved:
     file = place.folder / f"{name}.txt"
-    moved = await _timed(side, name, job.config(file, tasks), place, lambda begun_s: _lines(file, place, begun_s))
+    config = job.config(file, tasks, java=isinstance(side, JavaSide))
+    moved = await _timed(side, name, config, place, lambda begun_s: _lines(file, place, begun_s))
     await asyncio.to_thread(workload.check_file, file, place.records, job.expected)
     await asyncio.to_thread(file.unlink)
     return moved
@@ -90,10 +100,25 @@ async def _source(side: Side, job: Source, name: str, place: Place) -> Moved:
     expected = await asyncio.to_thread(workload.digest_of_file, place.input_file, job.form)
     last = job.form(workload.text(place.records - 1))
     moved = await _timed(
-        side, name, job.config(place.input_file, topic), place, lambda begun_s: _committed(topic, last, place, begun_s)
-    )
+        side, name, job.config(place.input_file, topic), place,
+        lambda begun_s: _committed(topic, [(place.records, last)], place, begun_s),
+    )  # fmt: skip
     await asyncio.to_thread(workload.check_topic, place.bootstrap, topic, place.records, expected)
     await asyncio.to_thread(workload.delete_topic, place.bootstrap, topic)
+    return moved
+
+
+async def _mirror(side: Side, job: Mirror, tasks: int, name: str, place: Place) -> Moved:
+    copy = job.copy_of(job.topic, name)
+    expected = await asyncio.to_thread(workload.contents, place.bootstrap, job.topic)
+    lasts = [(one.records, one.last) for one in expected]
+    moved = await _timed(
+        side, name, job.config(place.bootstrap, name, tasks), place,
+        lambda begun_s: _committed(copy, lasts, place, begun_s),
+    )  # fmt: skip
+    found = await asyncio.to_thread(workload.contents, place.bootstrap, copy)
+    assert found == expected, f"{copy} has {found}, not {expected}"
+    await asyncio.to_thread(workload.delete_topic, place.bootstrap, copy)
     return moved
 
 
@@ -129,25 +154,42 @@ def _lines(file: Path, place: Place, begun_s: float) -> tuple[float, float]:
     return first_s, time.monotonic() - begun_s
 
 
-def _committed(topic: str, last: bytes, place: Place, begun_s: float) -> tuple[float, float]:
-    """Look where committed records end until the last of them is the last line. Blocking."""
+def _committed(topic: str, lasts: Sequence[tuple[int, bytes]], place: Place, begun_s: float) -> tuple[float, float]:
+    """Look where committed records end until every partition's last record is there; `lasts` are the records and the
+    last value of each partition. Blocking."""
     admin: Any = AdminClient({"bootstrap.servers": place.bootstrap})
-    partition = TopicPartition(topic, 0)
-    first_s, end = 0.0, 0
+    first_s, before = 0.0, [0] * len(lasts)
+    waiting = set(range(len(lasts)))
     while True:
-        futures = admin.list_offsets({partition: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_COMMITTED)
-        found = futures[partition].result().offset
+        found = ends(admin, topic, len(lasts))
         now_s = time.monotonic() - begun_s
-        if found and not first_s:
+        if any(found) and not first_s:
             first_s = now_s
-        # Markers of transactions have offsets too, so only the record itself tells that it is there.
-        if found > end and found >= place.records:
-            *_, latest = workload.committed_values(place.bootstrap, topic, max(0, found - _MARKERS_MAX))
-            if latest == last:
-                return first_s, now_s
-        end = found
-        _check_time(begun_s, found, place)
+        for number in list(waiting):
+            records, last = lasts[number]
+            # Markers of transactions have offsets too, so only the record itself tells that it is there.
+            if found[number] > before[number] and found[number] >= records:
+                start = max(0, found[number] - _MARKERS_MAX)
+                *_, latest = workload.committed_values(place.bootstrap, topic, start, number)
+                if latest == last:
+                    waiting.discard(number)
+        if not waiting:
+            return first_s, now_s
+        before = found
+        _check_time(begun_s, sum(found), place)
         time.sleep(_TOPIC_PAUSE_S)
+
+
+def ends(admin: Any, topic: str, partitions: int) -> list[int]:
+    """Where committed records end in each partition; 0 while the topic is being made. Raises KafkaException."""
+    asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+    futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+    try:
+        return [futures[one].result().offset for one in asked]
+    except KafkaException as error:
+        if error.args[0].code() in _NOT_MADE_YET:
+            return [0] * partitions
+        raise
 
 
 def _check_time(begun_s: float, found: int, place: Place) -> None:

@@ -1,14 +1,23 @@
-"""The bench believes no side: a file with a record too few, twice or wrong is refused, in either side's text."""
+"""The bench believes no side: a file with a record too few, twice or wrong is refused, in either side's text.
+
+And what both sides are given as Avro is the same record, asked of the same registry.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import struct
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any, cast
 
+import fastavro
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from bench.records import workload
+from bench.records import jobs, moving, workload
 
 RECORDS = 2_000
 
@@ -53,3 +62,55 @@ def test_a_digest_is_of_all_lines_in_order(tmp_path: Path) -> None:
     values = [workload.hoisted(workload.text(number)) for number in range(RECORDS)]
     assert workload.digest_of_file(path, workload.hoisted) == workload.digest(values)
     assert workload.digest(values) != workload.digest(values[::-1])
+
+
+def test_an_avro_value_is_the_record_behind_the_id_of_its_schema() -> None:
+    value = workload.avro(258)(3)
+    # Avro's own rules by hand: zigzag numbers, a text behind its length, a double as it is in memory
+    begin = b"\x00\x00\x00\x01\x02" + b"\x06" + b"\x0auser3" + b"\x22user3@example.com" + struct.pack("<d", 3 * 0.01)
+    assert value.startswith(begin)
+    assert value.endswith(b"\x56the quick brown fox jumps over the lazy dog")
+    read: Callable[..., object] = cast(Any, fastavro).schemaless_reader
+    assert read(io.BytesIO(value[5:]), workload.AVRO_SCHEMA, None) == workload.record(3)
+
+
+def test_both_sides_read_avro_with_the_same_config_but_for_the_converter() -> None:
+    registry = "http://127.0.0.1:1/apis/ccompat/v7"
+    ours = jobs.avro(registry).config(Path("out.txt"), 2)
+    java = jobs.avro(registry).config(Path("out.txt"), 2, java=True)
+    assert ours.pop("value.converter.schema.registry.url") == registry
+    assert java.pop("value.converter.apicurio.registry.url") == "http://127.0.0.1:1/apis/registry/v2"
+    assert ours["value.converter"] != java["value.converter"]
+    assert all(key.startswith("value.converter") for key, _ in set(ours.items()) ^ set(java.items()))
+
+
+class Refusing:
+    """An admin client whose broker answers every question with one error."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+
+    def list_offsets(self, asked: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
+        found: dict[Any, Future[Any]] = {one: Future() for one in asked}
+        for future in found.values():
+            future.set_exception(KafkaException(KafkaError(self.code)))
+        return found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        KafkaError._NOENT,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+    ],
+)
+def test_a_topic_that_is_being_made_has_no_records_yet(code: int) -> None:
+    assert moving.ends(Refusing(code), "t", 2) == [0, 0]
+
+
+@pytest.mark.parametrize("code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError._TIMED_OUT])
+def test_a_broker_that_cannot_tell_where_a_topic_ends_ends_the_bench(code: int) -> None:
+    with pytest.raises(KafkaException):
+        moving.ends(Refusing(code), "t", 2)

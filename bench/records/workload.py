@@ -10,20 +10,26 @@ must write the same bytes, else in a sample (each side has its own text for a ma
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+import fastavro
+import httpx
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from fastavro import parse_schema
 
 JSON_TOPIC = "bench-records-json"
 SCHEMA_TOPIC = "bench-records-schema"
+AVRO_TOPIC = "bench-records-avro"
 PARTITIONS = 2
 _SAMPLE = 997  # every so manieth line is compared whole
 _AT_ONCE = 10_000
@@ -35,6 +41,12 @@ _SCHEMA = {
     "fields": [{"type": kind, "optional": False, "field": name} for name, kind in _FIELDS],
     "optional": False,
     "name": "bench.Record",
+}
+AVRO_SCHEMA = {
+    "type": "record",
+    "name": "Record",
+    "namespace": "bench",
+    "fields": [{"name": name, "type": "long" if kind == "int64" else kind} for name, kind in _FIELDS],
 }
 _HEAD = b'{"schema":' + json.dumps(_SCHEMA).encode() + b',"payload":'
 #: In JSON, in the text of a Java map and in that of a Struct.
@@ -78,6 +90,22 @@ def enveloped(number: int) -> bytes:
     return _HEAD + text(number) + b"}"
 
 
+def avro(schema_id: int) -> Callable[[int], bytes]:
+    """What gives the record as Avro, behind the five bytes that name its schema in the registry."""
+    head = b"\0" + schema_id.to_bytes(4, "big")
+    parse: Callable[..., Any] = parse_schema
+    schema = parse(AVRO_SCHEMA)
+    write: Callable[..., None] = cast(Any, fastavro).schemaless_writer
+
+    def value(number: int) -> bytes:
+        made = io.BytesIO()
+        made.write(head)
+        write(made, schema, record(number))
+        return made.getvalue()
+
+    return value
+
+
 # --- input
 
 
@@ -93,6 +121,12 @@ def delete_topic(bootstrap: str, topic: str) -> None:
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.delete_topics([topic]).values():
         future.result()
+
+
+def register_avro(registry: str) -> int:
+    """The id of the Avro schema in the registry with that address, as the value of its topic."""
+    url = f"{registry}/subjects/{AVRO_TOPIC}-value/versions"
+    return httpx.post(url, json={"schema": json.dumps(AVRO_SCHEMA)}).raise_for_status().json()["id"]
 
 
 def write_topic(bootstrap: str, topic: str, records: int, value: Callable[[int], bytes]) -> None:
@@ -188,8 +222,36 @@ def check_topic(bootstrap: str, topic: str, records: int, expected: str) -> None
     assert digest(values) == expected, "the records are not those of the file, or not in its order"
 
 
-def committed_values(bootstrap: str, topic: str, start: int) -> Iterator[bytes]:
-    """The values from that offset of partition 0 to its end."""
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The committed records of one partition: how many, the digest of keys, values and times, and the last value."""
+
+    records: int
+    digest: str
+    last: bytes
+
+
+def contents(bootstrap: str, topic: str) -> list[Content]:
+    """What is in each partition of a topic of `PARTITIONS`."""
+    return [_content(bootstrap, topic, number) for number in range(PARTITIONS)]
+
+
+def _content(bootstrap: str, topic: str, partition: int) -> Content:
+    made, records, last = hashlib.sha256(), 0, b""
+    for message in committed(bootstrap, topic, 0, partition):
+        last = message.value() or b""
+        made.update(b"%r %b\n%b\n" % (message.timestamp(), message.key() or b"", last))
+        records += 1
+    return Content(records, made.hexdigest(), last)
+
+
+def committed_values(bootstrap: str, topic: str, start: int, partition: int = 0) -> Iterator[bytes]:
+    """The values from that offset of a partition to its end."""
+    return (message.value() or b"" for message in committed(bootstrap, topic, start, partition))
+
+
+def committed(bootstrap: str, topic: str, start: int, partition: int) -> Iterator[Message]:
+    """The committed records from that offset of a partition to its end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -202,13 +264,13 @@ def committed_values(bootstrap: str, topic: str, start: int) -> Iterator[bytes]:
     )
     deadline_s = time.monotonic() + _TIMEOUT_S
     try:
-        consumer.assign([TopicPartition(topic, 0, start)])
+        consumer.assign([TopicPartition(topic, partition, start)])
         while time.monotonic() < deadline_s:
             first = consumer.poll(0.1)
             for message in [*([] if first is None else [first]), *consumer.consume(_AT_ONCE, 0)]:
                 error = message.error()
                 if error is None:
-                    yield message.value() or b""
+                    yield message
                 elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]
                     return
                 else:

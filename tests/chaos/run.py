@@ -6,7 +6,8 @@ Owns the order of a run and the judging. Faults come in rounds from a seed; afte
   first worker ready, whichever is later (a freeze ends when it is woken; the broker's fault when it serves again);
 - a task that ran on a worker that was not harmed was not restarted (its generation is the same), unless the broker was
   harmed, or it was moved, to balance: onto a worker that came back, or that had too little already when the round began
-  (it came back before, and the leader that was to give it its share was the one that was killed).
+  (it came back before, and the leader that was to give it its share was the one that was killed). Each hop of a unit
+  counts, as the leaders logged them (`moves`).
 
 In the end: nothing acknowledged is lost, the data is exact (`traffic`), herder, status stores and processes agree on
 what runs where (`truth`), and no process is left behind.
@@ -20,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 import grpc.aio
@@ -29,6 +31,7 @@ from herdmesh.cli.errors import CommandError
 from herdmesh.devstack.readiness import serves
 from tests.chaos.faults import Fault, rounds
 from tests.chaos.harm import Harm, own_sessions
+from tests.chaos.moves import Starts, owners, starts
 from tests.chaos.traffic import TASKS, Traffic
 from tests.chaos.truth import UNITS, Place, Unit, differing, named, not_running, places, run_processes, stored
 from tests.support.control import ControlWriter
@@ -238,22 +241,28 @@ class Chaos:
         if self._harmed("broker", begun_s):
             return
         had = Counter((place.worker_id, unit[1] is None) for unit, place in before.items())
+        begun: Starts | None = None
         for unit, was in before.items():
             now = after[unit]
-            if unit[0] not in TASKS or now.generation == was.generation:
+            if unit[0] not in TASKS or now.generation == was.generation or was.state != "RUNNING":
                 continue
-            left, took = self._addresses.get(was.worker_id, ""), self._addresses.get(now.worker_id, "")
-            if was.state != "RUNNING" or self._harmed(left, begun_s):
-                continue
-            if took != left and (self._harmed(took, begun_s) or self._workers.ready_s.get(took, 0.0) > begun_s):
-                continue  # balance: moved onto a worker that came back
+            if begun is None:
+                begun = starts(self._mesh.stack.layout.logs_dir.glob("herder*.log"))
+            # One may have been moved onto a worker that came back and was then harmed itself.
+            path = [was.worker_id, *owners(begun, unit, was.generation, now.generation), now.worker_id]
             kind = unit[1] is None
-            if had[was.worker_id, kind] - had[now.worker_id, kind] >= 2:
-                continue  # balance that was due before the round
-            self._violated(
-                f"{named(unit)} was restarted (generation {was.generation} -> {now.generation}, {left} -> {took}), "
-                f"and neither was harmed"
-            )
+            for left_id, took_id in pairwise(path):
+                left, took = self._addresses.get(left_id, ""), self._addresses.get(took_id, "")
+                if self._harmed(left, begun_s):
+                    continue
+                if took != left and (self._harmed(took, begun_s) or self._workers.ready_s.get(took, 0.0) > begun_s):
+                    continue  # balance: moved onto a worker that came back
+                if had[left_id, kind] - had[took_id, kind] >= 2:
+                    continue  # balance that was due before the round
+                self._violated(
+                    f"{named(unit)} was restarted (generation {was.generation} -> {now.generation}, {left} -> {took}), "
+                    f"and neither was harmed"
+                )
 
     def _harmed(self, service: str, since_s: float) -> bool:
         return self.harm.harmed.get(service, 0.0) >= since_s

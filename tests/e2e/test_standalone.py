@@ -22,7 +22,7 @@ from tests.support.collector import Collector, collector
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.standalone import WAIT_S, herd_run, until_lines, write_samples
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 SOURCE, SINK = "local-file-source", "local-file-sink"
 KEY = b'["local-file-source",{"filename":"test.txt"}]'
 
@@ -117,7 +117,7 @@ def test_connects_samples_run_and_go_on_after_a_kill(
     with source.open("a") as more:
         more.writelines(f"line {number}\n" for number in range(200, 300))
     _log_in(guarded, topic, tmp_path / files[0])
-    with herd_run(tmp_path, files, HERDMESH_LINGER_MS="100") as second:
+    with herd_run(tmp_path, files, HERDMESH_LINGER_MS="100", HERDMESH_WARM_RUNS_MAX="0") as second:
         second.until_running(SOURCE, SINK)
         lines = until_lines(sink, 300)
         assert asyncio.run(_names(second.address)) == [SINK, SOURCE], "nothing but offsets survives"

@@ -16,7 +16,7 @@ import pytest
 from herdmesh.devstack.layout import StackLayout
 from tests.support.mesh import parquet_sink
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.own_broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 
 
 async def _herd(folder: Path, *arguments: str) -> tuple[int, Any]:

@@ -19,7 +19,10 @@ from herdmesh.api.statusstore.v1 import status_pb2, status_read_service_pb2, sta
 from herdmesh.rpc.client import connect
 from tests.support.mesh import Loader, Mesh, assert_exact, parquet_sink
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
+pytestmark = [
+    *(pytest.mark.kafka, pytest.mark.spark, pytest.mark.timed),
+    *(pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)),
+]
 
 #: The worker's own bounds (leave 10 s, stop 11 s, closing) end before this; usually it takes 2 s.
 STOP_S_MAX = 20.0

@@ -36,6 +36,8 @@ from tests.support.session_worker import SINK_CLASS, SessionWorker
 from tests.support.statusstore_process import StatusStoreProcess
 from tests.support.store_process import StoreProcess
 
+pytestmark = pytest.mark.timed
+
 #: The bound a user is promised after kill -9 (ARCHITECTURE, kill -9).
 KILLED_S_MAX = 5.0
 RESIGNED_S_MAX = 1.5

@@ -31,7 +31,7 @@ from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.side_by_side import SideBySide, SideBySideTest
 from tests.support.store_process import SHORT_SESSION, first_writer
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.timed]
 
 KILLED_S_MAX = 10.0  # the session's 6 and what the take-over itself needs
 STOPPED_S_MAX = 1.0

@@ -74,6 +74,7 @@ async def _stopped(process: StoreProcess) -> float:
     return time.monotonic() - begun_s
 
 
+@pytest.mark.timed
 @pytest.mark.timeout(120)
 async def test_nobody_keeps_a_herder_or_a_store_from_ending(tmp_path: Path) -> None:
     config = ConfigStoreProcess("127.0.0.1:1", "configs", tmp_path / "config.log", more=["--memory"])

@@ -8,7 +8,6 @@ catch what they are for; `test_status_rules.py` shows it of the rules of a statu
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -25,8 +24,6 @@ from tests.support.config_run import ConfigRun
 from tests.support.sizes import soak_or
 from tests.support.status_run import StatusRun
 from tests.support.store_runs import BROKER_SETTINGS, Report, Run
-
-pytestmark = pytest.mark.kafka
 
 Step = Callable[[Run], Coroutine[Any, Any, None]]
 
@@ -47,7 +44,7 @@ HARMS = [
     (Stage.BEFORE_READ_BACK, "kill"),
 ]
 BESIDES: list[Step] = [Run.restart_broker, Run.reader_far_behind, Run.start_late, Run.stop_cleanly]
-#: Which runs of each store; the small size of the status store has none that starts a broker of its own.
+#: Which runs of each store; the small size of the status store has none that kills the broker.
 RUNS: dict[type[Run], range] = {
     ConfigRun: range(soak_or(2, 20)),
     StatusRun: range(soak_or(1, 0), soak_or(2, 10)),
@@ -69,6 +66,11 @@ def steps_of(run: int) -> list[Step]:
     return steps
 
 
+def _killing(store: type[Run]) -> list[int]:
+    """The runs of this store that kill the broker."""
+    return [number for number in RUNS[store] if BESIDES[number % len(BESIDES)] is Run.restart_broker]
+
+
 async def _play(broker: Broker, store: type[Run], numbers: Iterable[int], folder: Path) -> list[Report]:
     """These runs one after the other."""
     reports: list[Report] = []
@@ -85,39 +87,37 @@ async def _play(broker: Broker, store: type[Run], numbers: Iterable[int], folder
     return reports
 
 
-async def _play_on_a_broker_of_their_own(store: type[Run], numbers: Sequence[int], folder: Path) -> list[Report]:
-    """Runs that kill the broker."""
-    if not numbers:
-        return []
-    broker = Broker(folder / "kafka", port=0, settings=BROKER_SETTINGS, jvm=QUICK_JVM)
-    await broker.start()
-    try:
-        return await _play(broker, store, numbers, folder)
-    finally:
-        await broker.stop()
+def _tell(part: str, reports: Sequence[Report]) -> None:
+    tally.note(
+        part,
+        runs=len(reports),
+        operations=sum(report.operations for report in reports),
+        faults=sum((report.faults for report in reports), Counter[str]()),
+    )
 
 
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("store", RUNS, ids=NAMES.get)
 async def test_no_promise_is_broken_at_any_stage(store: type[Run], kafka: Broker, tmp_path: Path) -> None:
-    """Those that kill the broker beside those that do not: a run waits most of its time for sessions to end."""
-    killing = [number for number in RUNS[store] if BESIDES[number % len(BESIDES)] is Run.restart_broker]
-    others = [number for number in RUNS[store] if number not in killing]
-    async with asyncio.TaskGroup() as both:
-        lanes = [
-            both.create_task(_play_on_a_broker_of_their_own(store, killing, tmp_path)),
-            both.create_task(_play(kafka, store, others, tmp_path)),
-        ]
-    reports = [report for lane in lanes for report in lane.result()]
+    numbers = [number for number in RUNS[store] if number not in _killing(store)]
+    reports = await _play(kafka, store, numbers, tmp_path)
     refused = sum((report.refused for report in reports), Counter[str]())
-    if store is StatusRun:  # the rules of a put were met: in ten runs every one of them
+    if store is StatusRun:  # the rules of a put were met: in so many runs every one of them
         assert len(refused) >= soak_or(1, 3), refused
-    tally.note(
-        f"real broker, {NAMES[store]} store",
-        runs=len(reports),
-        operations=sum(report.operations for report in reports),
-        faults=sum((report.faults for report in reports), Counter[str]()),
-    )
+    _tell(f"real broker, {NAMES[store]} store", reports)
+
+
+@pytest.mark.own_broker
+@pytest.mark.timeout(1_800)
+@pytest.mark.parametrize("store", [store for store in RUNS if _killing(store)], ids=NAMES.get)
+async def test_no_promise_is_broken_when_the_broker_is_killed_too(store: type[Run], tmp_path: Path) -> None:
+    broker = Broker(tmp_path / "kafka", port=0, settings=BROKER_SETTINGS, jvm=QUICK_JVM)
+    await broker.start()
+    try:
+        reports = await _play(broker, store, _killing(store), tmp_path)
+    finally:
+        await broker.stop()
+    _tell(f"real broker that is killed too, {NAMES[store]} store", reports)
 
 
 @pytest.mark.parametrize(("runs", "times"), [(20, 3), (10, 1)])

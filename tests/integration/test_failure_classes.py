@@ -11,7 +11,6 @@ from herdmesh.engine import ErrorClass, TaskKind, clients, failure, fence
 from libs.core.tests.engine.harness import make_spec, run_here
 from tests.support.guarded_broker import GuardedBroker
 
-pytestmark = pytest.mark.kafka
 COUNTING = "libs.core.tests.engine.sinks:CountingSource"
 
 

@@ -34,9 +34,9 @@ from herdmesh.rpc.client import connect, retrying
 from herdmesh.rpc.errors import (
     ConnectorExists,
     ConnectorNotFound,
+    ConnectorNotStopped,
     InvalidConfig,
     LoggerNotFound,
-    NotBuilt,
     NotLeader,
     NoWorker,
     PluginNotFound,
@@ -237,8 +237,12 @@ async def test_refusals_have_their_own_reasons(mesh: Mesh) -> None:
                 await client.UpdateConnector(update)
             with pytest.raises(RequestInvalid):
                 await client.PauseConnector(lifecycle_pb.PauseConnectorRequest())
-            with pytest.raises(NotBuilt):
-                await client.GetOffsets(offset_pb.GetOffsetsRequest(name="a"))
+            with pytest.raises(ConnectorNotFound):
+                await client.GetOffsets(offset_pb.GetOffsetsRequest(name="b"))
+            with pytest.raises(RequestInvalid, match="time to go back to"):
+                await client.RewindOffsets(offset_pb.RewindOffsetsRequest(name="a"))
+            with pytest.raises(ConnectorNotStopped):
+                await client.ResetOffsets(offset_pb.ResetOffsetsRequest(name="a"))
             validation = await client.ValidateConfig(pb.ValidateConfigRequest(config=create("x", wrong="yes").config))
             assert validation.validation.error_count == 1
 
@@ -334,7 +338,7 @@ async def test_a_dead_workers_tasks_move_and_know_that_they_committed(mesh: Mesh
                 left.changed.clear()
                 await left.changed.wait()
         assert all(left.starts[key] == 1 for key in before), "what ran goes on untouched"
-        assert all(left.has_committed[key] for key in had if key[1] is not None)
+        assert {left.commit_scopes[key].group for key in had if key[1] is not None} == {"connect-a"}
 
 
 async def test_a_leaving_worker_hands_everything_over(mesh: Mesh) -> None:

@@ -96,7 +96,7 @@ class Writer:
         await self.ours.config.write.DeleteConnector(config_write.DeleteConnectorRequest(connector=name))
 
     async def put_statuses(self, name: str, tasks: int, state: common.RunState.ValueType) -> None:
-        """With everything that only we have: conditions, has_committed, the worker's incarnation."""
+        """With everything that only we have: conditions, commit_scope, the worker's incarnation."""
         statuses = [
             status_pb2.Status(
                 connector=name,
@@ -104,7 +104,7 @@ class Writer:
                 state=state,
                 generation=_GENERATION,
                 version="4.3.1",
-                has_committed=True,
+                commit_scope=common.CommitScope(group="g", topics=["t"]),
                 conditions=[common.Condition(type="STALLED", message="nothing moved for a while")],
             )
             for task in (None, *range(tasks))

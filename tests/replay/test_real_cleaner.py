@@ -38,7 +38,7 @@ from tests.support.config_world import Java, Replica, entry, follows_java
 from tests.support.sizes import SOAKING
 
 pytestmark = [
-    pytest.mark.kafka,
+    pytest.mark.own_broker,
     pytest.mark.skipif(not SOAKING, reason="a broker's cleaner takes its time: make soak"),
     pytest.mark.timeout(300),
 ]

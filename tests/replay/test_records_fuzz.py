@@ -1,13 +1,15 @@
 """Bytes nobody should write and values nobody should hand over, through every converter: a value, or an error of that
 record, and nothing else.
 
-Bytes: random ones, golden ones mended badly, JSON that is nearly some. Values: of random schemas, of another schema
-than the one they come with, and of none. Converters that need a registry have tests of their own.
+Bytes: random ones, golden ones mended badly, JSON that is nearly some, envelopes whose schema is wrong somewhere.
+Values: of random schemas, of another schema than the one they come with, and of none. Converters that need a registry
+have tests of their own.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 import random
 import time
 from collections import Counter
@@ -159,19 +161,37 @@ def tried(call: Callable[[], Any], given: object) -> tuple[str, Any]:
 
 
 def strings(chance: random.Random, count: int) -> Iterator[bytes]:
-    """Byte strings, a third of each kind; a few nested deeper than any stack."""
+    """Byte strings of four kinds, about as many of each; a few nested deeper than any stack."""
     golden = [base64.b64decode(one["input"]["b64"]) for one in vectors("converters.jsonl")
               if one["direction"] == "toConnectData" and one["input"] is not None]  # fmt: skip
     for number in range(count):
         if number % 500 == 499:
             deep = chance.choice([b"[", b'{"a":', b'{"schema":', b'{"schema":{"type":"array","items":', b"{a:"])
             yield deep * chance.choice([900, 5_000, 100_000])
+        elif number % 4 == 3:
+            yield _envelope(chance)
         elif number % 3 == 0:
             yield chance.randbytes(chance.choice([0, 1, 2, 4, 8, chance.randrange(64)]))
         elif number % 3 == 1:
             yield "".join(chance.choices(_TOKENS, k=chance.randrange(1, 16))).encode()
         else:
             yield _mended(chance, chance.choice(golden), chance.choice(golden))
+
+
+def _envelope(chance: random.Random) -> bytes:
+    """JSON with a schema of which one or two parts are another's."""
+    schema = record_json.schema_to(_schema(chance, 2)) or {}
+    nodes = [
+        schema,
+        *schema.get("fields", ()),
+        *(schema[name] for name in ("items", "keys", "values") if name in schema),
+    ]
+    for node in chance.choices(nodes, k=chance.randrange(3)):
+        node[chance.choice(["type", "name", "default", "items", "fields", "parameters", "optional", "version"])] = (
+            chance.choice([None, 1, 1.5, "x", "array", "struct", "map", [], {}, [1], {"scale": "x"}, DECIMAL, DATE])
+        )
+    payload = chance.choice([None, 1, -(2**40), 1.5, "x", True, [], {}, [[1]], {"a": 1}, "AQ=="])
+    return json.dumps({"schema": schema, "payload": payload}).encode()
 
 
 def _mended(chance: random.Random, data: bytes, other: bytes) -> bytes:

@@ -175,7 +175,7 @@ class FleetWorker:
             worker_id=self.identity.worker_id,
             worker_incarnation=self.identity.incarnation,
             generation=assignment.generation,
-            has_committed=key[1] is not None,
+            commit_scope=None if key[1] is None else common.CommitScope(group=f"connect-{key[0]}", topics=["t"]),
         )
 
 

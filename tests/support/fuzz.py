@@ -37,7 +37,7 @@ _OUR_STATUS_RECORDS: tuple[Raw, ...] = (
     (
         b"status-task-gold-src-0",
         b'{"state":"RUNNING","trace":null,"worker_id":"w:1","generation":3,"version":null,"conditions":'
-        b'[{"type":"STALLED","message":"m","since_ms":1}],"has_committed":true,"worker_incarnation":"i"}',
+        b'[{"type":"STALLED","message":"m","since_ms":1}],"commit_scope":{"group":"g","topics":["t"]},"worker_incarnation":"i"}',
     ),
     (b"herdmesh-writer", b"{}"),
 )

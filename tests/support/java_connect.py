@@ -39,6 +39,13 @@ QUICK_CLIENTS = {
 }
 """Settings for tests whose worker does many things one after the other: clients that stop and join at once."""
 
+CONNECT_JARS = "connect"
+"""Connect's own."""
+AVRO_JARS = "connect-avro"
+"""Connect's own with Apicurio's Avro converter."""
+MIRROR_JARS = "connect-mirror"
+"""That with MirrorMaker's connectors."""
+
 EXACTLY_ONCE = {"exactly.once.source.support": "enabled"}
 
 _START_TIMEOUT_S = 60.0
@@ -88,8 +95,8 @@ class Topics:
 class JavaConnect:
     """A worker that is its whole cluster. `with JavaConnect(bootstrap, folder) as java: java.put_config(...)`.
 
-    `group` is its `group.id` and names its topics; `settings` win over the ones here; the port is any free one and
-    stays the same over restarts, as a worker's id has it. Calls block.
+    `group` is its `group.id` and names its topics; `settings` win over the ones here; `jars` is the group of its
+    class path; the port is any free one and stays the same over restarts, as a worker's id has it. Calls block.
     """
 
     def __init__(
@@ -100,6 +107,7 @@ class JavaConnect:
         group: str = "java-connect",
         settings: Mapping[str, str] | None = None,
         jvm: Sequence[str] = QUICK_JVM,
+        jars: str = CONNECT_JARS,
     ) -> None:
         self.group = group
         self.topics = Topics.of(group)
@@ -110,6 +118,7 @@ class JavaConnect:
         self._kept: http.client.HTTPConnection | None = None
         self._folder = folder
         self._jvm = tuple(jvm)
+        self._jars = jars
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         values = {
@@ -155,7 +164,7 @@ class JavaConnect:
 
     def spawn(self) -> None:
         """Start it without waiting."""
-        java, classpath = find_java(), ensure_jars("connect")
+        java, classpath = find_java(), ensure_jars(self._jars)
         self._archive = class_archive.archive_path(java, classpath)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(

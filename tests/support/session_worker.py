@@ -51,7 +51,7 @@ class SessionWorker:
         self.held: dict[Key, pb.Holding] = {}
         self.changed = asyncio.Event()
         self.starts: Counter[Key] = Counter()
-        self.has_committed: dict[Key, bool] = {}
+        self.commit_scopes: dict[Key, common.CommitScope] = {}
         self.fences: list[tuple[str, int]] = []
         self.loggers = {"root": admin_pb.LoggerEntry(logger="root", level="INFO")}
         self.altered: list[pb.AlterOffsetsCommand] = []
@@ -156,7 +156,7 @@ class SessionWorker:
             case "start":
                 key = _key(response.start.unit)
                 self.starts[key] += 1
-                self.has_committed[key] = response.start.has_committed
+                self.commit_scopes[key] = response.start.commit_scope
                 state = _STATES[response.start.target_state]
                 self.held[key] = pb.Holding(unit=response.start.unit, assignment=response.start.assignment, state=state)
                 await self._report(key)
@@ -238,7 +238,7 @@ class SessionWorker:
             worker_id=self.identity.worker_id,
             worker_incarnation=self.identity.incarnation,
             generation=generation,
-            has_committed=key[1] is not None,
+            commit_scope=None if key[1] is None else common.CommitScope(group=f"connect-{key[0]}", topics=["t"]),
         )
         put = status_write_pb.StatusPut(status=status, mode=status_write_pb.PUT_MODE_PUT)
         await self._statuses.PutStatuses(

@@ -11,8 +11,9 @@
 
 A parameter that has a maker is made for its test alone and closed after it; `tmp_path` and `tmp_topic` are its own too.
 The others are pytest's: parametrized, or fixtures of file or session. The first of these tests that pytest comes to
-runs all of the same `together` that were selected, begun in pytest's order, on one event loop; each of the others then
-tells how it ended. So what they share must stand several at once, and a test that kills what others use is not for it.
+runs all of the same `together` and lane (`lanes`) that were selected, begun in pytest's order, on one event loop; each
+of the others then tells how it ended. So what they share must stand several at once, and a test that kills what others
+use is not for it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.lanes import lane_of
 from tests.support.topic_names import topic_names
 
 Maker = Callable[["SideBySideTest"], AbstractAsyncContextManager[Any]]
@@ -101,9 +103,10 @@ class SideBySide:
 
     def _selected(self, request: pytest.FixtureRequest) -> list[SideBySideTest]:
         found: list[SideBySideTest] = []
+        lane = lane_of(request.node)
         for item in request.session.items:
             function: Any = getattr(item, "function", None)
-            if isinstance(item, pytest.Function) and function in self._bodies:
+            if isinstance(item, pytest.Function) and function in self._bodies and lane_of(item) == lane:
                 found.append(SideBySideTest(item, self._bodies[function], self._makers, request))
         return found
 

@@ -26,6 +26,7 @@ KAFKA = ("confluent_kafka",)
 KAFKA_HOMES = (
     "libs/core/src/herdmesh/topicstore/",
     "libs/core/src/herdmesh/engine/",
+    "libs/core/src/herdmesh/kafka/",
     "cli/src/herdmesh/devstack/readiness.py",
     "cli/src/herdmesh/cli/demo",
 )
@@ -114,14 +115,14 @@ def pure_state(source: Source) -> Iterator[str]:
 
 
 def kafka_only_in_effects(source: Source) -> Iterator[str]:
-    """In a service only `effects` talks to Kafka; in the libraries only the topic store and the record loop do."""
+    """In a service only `effects` talks to Kafka; in the libraries the topic store, the record loop and `kafka` do."""
     if not (source.is_python and source.is_shipped) or source.path.startswith(KAFKA_HOMES):
         return
     if source.path.startswith("services/") and source.is_module("effects"):
         return
     for line, name in source.imports():
         if name.split(".")[0] in KAFKA:
-            yield f"line {line}: imports {name}; Kafka clients live in effects, topicstore and engine"
+            yield f"line {line}: imports {name}; Kafka clients live in effects, topicstore, engine and kafka"
 
 
 def servicers_only_in_service(source: Source) -> Iterator[str]:

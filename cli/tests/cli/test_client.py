@@ -24,6 +24,7 @@ DRAINING = connector_pb2.Worker(
 )
 DRAINED = connector_pb2.Worker(worker_id="w1", incarnation="one", state=connector_pb2.WORKER_STATE_DRAINED)
 GONE = connector_pb2.Worker(worker_id="w1", state=connector_pb2.WORKER_STATE_LOST)
+ANEW = connector_pb2.Worker(worker_id="w1", incarnation="two", state=connector_pb2.WORKER_STATE_CONNECTED)
 AWAY = connector_pb2.Worker(worker_id="w1", incarnation="one", state=connector_pb2.WORKER_STATE_LOST, connectors=["a"])
 
 
@@ -103,3 +104,10 @@ async def test_a_drain_of_a_worker_that_is_lost_says_so(
         await drained(story)
     assert error.value.exit_code == 3
     assert "was lost before it was drained" in capsys.readouterr().out
+
+
+async def test_a_drain_of_a_worker_that_began_anew_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as error:
+        await drained([DRAINING, ANEW])
+    assert error.value.exit_code == 3
+    assert "drain it again" in capsys.readouterr().out

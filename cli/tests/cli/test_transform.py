@@ -168,6 +168,13 @@ def test_imports_nothing_of_a_cluster_and_a_reader_that_goes_away_is_no_error(tm
     assert not {"grpc", "google", "confluent_kafka", "pyspark", "pyarrow"} & set(said.split(","))
 
 
+def test_other_commands_do_not_load_what_a_chain_needs() -> None:
+    program = "import sys; from herdmesh.cli.app import app; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True).stdout.decode().split()
+    assert "herdmesh.cli.commands.transform" in loaded
+    assert not {"herdmesh.cli.transform.session", "herdmesh.connect.chain"} & set(loaded)
+
+
 @pytest.mark.parametrize("most", [1, 3])
 def test_a_stream_is_read_as_it_comes(most: int) -> None:
     reading, writing = os.pipe()

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from herdmesh.cli.errors import CommandError
-from herdmesh.cli.transform.reading import Direction, Form, Reader
+from herdmesh.cli.transform.options import Direction, Form, Output
+from herdmesh.cli.transform.reading import Reader
 from herdmesh.cli.transform.running import open_runner
-from herdmesh.cli.transform.writing import Output, line_of
+from herdmesh.cli.transform.writing import line_of
 from libs.core.tests.connect.differences import wanted_bytes, wanted_message
 from libs.core.tests.connect.golden_vectors import JDK_MADE, Vector, same_json, told, unbase64, vectors
 

@@ -1,4 +1,4 @@
-"""The development broker on a real JVM: start, remember, refuse, survive."""
+"""The development broker on a real JVM: start, remember, refuse, survive. What it serves: test_broker_serves.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -22,7 +22,7 @@ from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.devstack.errors import BrokerAlreadyRunning, BrokerFailed, JavaMissing
 from tests.support.side_by_side import SideBySide
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.own_broker
 TIMEOUT_S = 10.0
 
 
@@ -78,19 +78,6 @@ def read(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
     found: list[Message] = consumer.consume(count, timeout=TIMEOUT_S)
     consumer.close()
     return [message.value() for message in found]
-
-
-def test_session_broker_serves(kafka: Broker, kafka_bootstrap: str) -> None:
-    metadata = AdminClient({"bootstrap.servers": kafka_bootstrap}).list_topics(timeout=TIMEOUT_S)
-    assert list(metadata.brokers) == [1]
-    assert kafka.pid is not None
-
-
-def test_auto_creation_is_off(kafka_bootstrap: str) -> None:
-    topics = AdminClient({"bootstrap.servers": kafka_bootstrap}).list_topics("no-such-topic", timeout=TIMEOUT_S).topics
-    error = topics["no-such-topic"].error
-    assert error is not None
-    assert error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 @together
@@ -203,11 +190,3 @@ async def test_no_java_is_said_before_anything_is_made(tmp_path: Path, monkeypat
 def test_bootstrap_before_start_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BrokerFailed, match="not started yet"):
         _ = Broker(tmp_path).bootstrap
-
-
-async def test_listens_on_loopback_only(kafka: Broker) -> None:
-    port = int(kafka.bootstrap.rpartition(":")[2])
-    for family, _, _, _, address in socket.getaddrinfo(socket.gethostname(), port, type=socket.SOCK_STREAM):
-        if not str(address[0]).startswith(("127.", "::1")):
-            with socket.socket(family) as probe, pytest.raises(OSError):
-                probe.connect(address)

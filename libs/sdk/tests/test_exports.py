@@ -12,10 +12,10 @@ import herdmesh.sdk
 from herdmesh.sdk import SinkBatch, TaskContext
 
 EXPORTS = """
-Config ConfigData ConfigDef ConfigError ConfigKey ConfigProvider ConnectError ConnectRecord DataError
-ErrantRecordReporter ErrorClass Importance Manifest OffsetsLost PartitionId REQUIRED RecordError RetriableError Schema
-SinkBatch SinkConnector SinkTask SourceBatch SourceConnector SourceTask SourceTaskContext StagingFolder
-StagingSinkTask TaskContext TaskFailed Type publish
+Config ConfigData ConfigDef ConfigError ConfigKey ConfigProvider ConnectError ConnectRecord ConnectorContext DataError
+ErrantRecordReporter ErrorClass FieldViolation Importance Manifest OffsetsLost PartitionId REQUIRED RecordError
+RetriableError Schema SinkBatch SinkConnector SinkTask SourceBatch SourceConnector SourceTask SourceTaskContext
+StagingFolder StagingSinkTask TaskContext TaskFailed Type publish
 """
 
 

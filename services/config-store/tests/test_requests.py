@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -314,3 +315,43 @@ def test_ids_are_forgotten_by_age_and_refused_until_then() -> None:
     assert not log.is_known("old")
     assert not log.is_known("new-0")
     assert log.is_known("newer-0")
+
+
+def _of_offsets(request_id: str, partitions: int) -> AuditRecord:
+    offsets = [
+        [f'{{"kafka_topic":"t","kafka_partition":{one}}}', f'{{"kafka_offset":{one}}}'] for one in range(partitions)
+    ]
+    told = {"offsets": offsets, "message": "done"}
+    return AuditRecord(request_id, "", 1, "RecordOffsets", "c1", {"ended": True, "told": told}, payload="p")
+
+
+def test_what_is_remembered_of_offsets_costs_a_fraction_of_what_is_told_of_them() -> None:
+    log, now_ms = RequestLog(), 1_700_000_000_000
+    ids = [_id_of(now_ms, number) for number in range(20)]
+    tracemalloc.start()
+    try:
+        for request_id in ids:
+            log.add(_of_offsets(request_id, 500), now_ms)
+        byte_count = tracemalloc.get_traced_memory()[0] / len(ids)
+    finally:
+        tracemalloc.stop()
+    assert byte_count < 10_000, "as values they take 100 KB and more"
+    first = log.find(ids[0], ("RecordOffsets", "c1", "p"), now_ms)
+    assert first is not None
+    assert first.outcome == _of_offsets(ids[0], 500).outcome
+
+
+def test_large_outcomes_are_forgotten_before_they_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their ids are refused then, as those of too many requests are."""
+    monkeypatch.setattr(requests, "_CHUNK_BYTES", 2_000)
+    monkeypatch.setattr(requests, "_CHUNKS_MAX", 3)
+    log, now_ms = RequestLog(), 1_700_000_000_000
+    ids = [_id_of(now_ms + number, number) for number in range(40)]
+    for number, request_id in enumerate(ids):
+        log.add(_of_offsets(request_id, 100), now_ms + number)
+        log = log.copy()
+    known = [request_id for request_id in ids if log.is_known(request_id)]
+    assert known == ids[-len(known) :]
+    assert 3 <= len(known) <= 16
+    with pytest.raises(RequestIdExpired):
+        log.find(ids[0], ("RecordOffsets", "c1", "p"), now_ms + 100)

@@ -252,6 +252,30 @@ def test_a_retry_drains_no_later_life_of_the_worker(leaders: int) -> None:
     assert world.placed()["w1"] == 2
 
 
+@pytest.mark.parametrize("asked_again", [False, True])
+def test_a_drain_recorded_after_the_life_that_confirmed_it_drains_no_later_one(asked_again: bool) -> None:
+    """The config store is away while the worker, drained by then, is started anew."""
+    world = mesh()
+    once, asked_at = WriteOptions("drain-1"), len(world.starts)
+    world.config_delay_ms = 5_000
+    number = world.call(DrainWorker("w1"), once, timeout_ms=20_000)
+    world.advance(5_000)
+    assert (worker(world, "w1").state, number in world.answers) == (WorkerState.DRAINED, False)
+    assert len(world.starts) > asked_at
+    world.kill("w1")
+    world.revive("w1")
+    world.share()
+    assert "drain-1" not in world.config.applied
+    world.advance(5_000)
+    assert world.answers[number] == Draining("w1")
+    world.config_delay_ms = 0
+    if asked_again:
+        assert world.ask(DrainWorker("w1"), once) == Draining("w1")
+    world.run()
+    assert (worker(world, "w1").state, world.placed()["w1"]) == (WorkerState.CONNECTED, 2)
+    assert world.config.applied.count("drain-1") == 1
+
+
 @pytest.mark.parametrize("remembered", [True, False], ids=["recorded yesterday", "made by a clock far behind"])
 def test_an_id_too_old_to_tell_drains_nothing(remembered: bool) -> None:
     """Refused as not applied anew: so the worker that was undrained since, or never drained, keeps its work."""

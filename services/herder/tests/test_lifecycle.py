@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.instructions import SetUnitTarget
 from herdmesh.herder.state.model import Condition, ErrorClass, Failure, RunState, StatusEntry, TargetState, UnitId
@@ -118,6 +119,27 @@ def test_a_stopped_connector_keeps_what_its_tasks_committed(world: World) -> Non
     world.ask(SetTarget("a", TargetState.STOPPED))
     world.advance(10_000)
     assert UnitId("a", 0) in world.statuses
+
+
+def test_a_task_is_started_with_what_its_last_commit_was_for(world: World) -> None:
+    """Also under another config, since the group or the topics may be other ones; a new number knows what the others
+    committed, and a new connector of the name nothing."""
+    scope = CommitScope("connect-a", ("t",))
+
+    def started() -> list[tuple[int | None, CommitScope | None]]:
+        return [(start.unit.task, start.commit_scope) for _, start in world.starts]
+
+    world.ask(CreateConnector("a", sink(1)))
+    known = world.statuses[UnitId("a", 0)] = replace(world.statuses[UnitId("a", 0)], commit_scope=scope)
+    world.post(ev.StatusPut(known))
+    world.starts.clear()
+    world.ask(UpdateConnector("a", sink(2, topics="u")))
+    assert sorted(started(), key=str) == [(0, scope), (1, CommitScope("connect-a", (), ("t",))), (None, None)]
+    world.ask(DeleteConnector("a"))
+    world.advance(3_000)
+    world.starts.clear()
+    world.ask(CreateConnector("a", sink(1)))
+    assert sorted(started(), key=str) == [(0, None), (None, None)]
 
 
 def test_created_stopped_or_paused_starts_no_task(world: World) -> None:

@@ -26,7 +26,7 @@ def value(name: str, **labels: str) -> float:
 
 
 def start(session: int) -> ins.Send:
-    return ins.Send(session, 1, ins.StartUnit(TASK, ASSIGNMENT, {}, {}, TargetState.STARTED, 1, 0, False, None))
+    return ins.Send(session, 1, ins.StartUnit(TASK, ASSIGNMENT, {}, {}, TargetState.STARTED, 1, 0, None, None))
 
 
 def test_requests_moves_epochs_and_rebalances_are_counted() -> None:

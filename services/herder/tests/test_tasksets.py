@@ -187,6 +187,20 @@ def test_nothing_is_made_while_paused_and_resuming_asks_anew(world: World) -> No
     assert world.config.commits == ["a"], "and what is the same is not written again"
 
 
+def test_task_configs_that_fail_after_the_stop_leave_the_connector_stopped(world: World) -> None:
+    world.ask(CreateConnector("a", sink(1)))
+    worker = holder(world, UnitId("a"))
+    assert worker.session is not None
+    assignment = worker.held[UnitId("a")].assignment
+    world.ask(SetTarget("a", TargetState.STOPPED))
+    late = Failure("no such table", "Traceback", ErrorClass.BAD_CONFIG)
+    world.post(ev.TaskConfigsMade(worker.session, "a", assignment, (), late))
+    world.run()
+    assert seen(world).status.state is RunState.STOPPED
+    world.ask(SetTarget("a", TargetState.STARTED))
+    assert states(world) == [RunState.RUNNING] * 2
+
+
 # --- compared
 
 
@@ -468,6 +482,23 @@ def test_the_next_life_of_a_name_waits_for_the_fence_of_the_one_before(world: Wo
     world.ask(CreateConnector("a", sink(1)))
     world.advance(1_000)
     assert keeper.fences == [("a", 3)], "the record of the deleted one stays, and so does who may run on"
+    assert states(world) == [RunState.RUNNING] * 2
+
+
+def test_a_life_that_begins_paused_keeps_no_statuses_of_the_tasks_before_it(world: World) -> None:
+    """Their worker was away when the connector was deleted, so that they could not go with it."""
+    keeper = lose_a_task(world, 3)
+    lost = next(worker for worker in world.workers.values() if worker is not keeper)
+    world.ask(DeleteConnector("a"))
+    assert any(unit.task is not None for unit in world.statuses), "nothing to remove: the test is void"
+    world.ask(CreateConnector("a", sink(1), TargetState.PAUSED))
+    world.advance(20_000)
+    assert set(world.statuses) == {UnitId("a")}
+    lost.frozen = False
+    world.advance(10_000)
+    assert set(world.statuses) == {UnitId("a")}, "nor what the worker says of them when it is back"
+    world.ask(SetTarget("a", TargetState.STARTED))
+    world.advance(1_000)
     assert states(world) == [RunState.RUNNING] * 2
 
 

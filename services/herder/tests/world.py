@@ -15,6 +15,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.herder.state import Herder, Rules
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
@@ -67,6 +68,8 @@ class World:
         self.puts_count = 0
         #: how much longer than other messages a herder's writes to the status store travel.
         self.status_delay_ms = 0
+        #: how much longer than others the herder's writes to the config store take.
+        self.config_delay_ms = 0
         #: how much longer than their status writes what workers say over their sessions travels.
         self.report_delay_ms = 0
         #: what a herder wrote into the status store, in order.
@@ -352,8 +355,8 @@ class World:
             case ins.DeleteStatuses():
                 self._later("status", lambda: self._delete_statuses(instruction), self._reign)
             case _:
-                reign = self._reign
-                self._later("config", lambda: self._write(instruction, reign), None if self.writes_outlive else reign)
+                reign, until = self._reign, None if self.writes_outlive else self._reign
+                self._later("config", lambda: self._write(instruction, reign), until, self.config_delay_ms)
 
     def _deliver(self, worker: Worker, sent: ins.Send) -> None:
         if not worker.alive or worker.session != sent.session:
@@ -390,7 +393,7 @@ class World:
             self._later("config-out", lambda: self._handle(failed), reign)
             return
         at = revision(self.config.offset)
-        done = ev.WriteDone(wanted.op, at, outcome.created, outcome.restarted)
+        done = ev.WriteDone(wanted.op, at, outcome.created, outcome.restarted, outcome.offsets)
         self._later("config-out", lambda: self._handle(done), reign)
         if key is not None:
             recorded = ev.SessionKeyRecorded(key, at)
@@ -419,11 +422,17 @@ class World:
             worker.incarnation,
             event.assignment.generation,
             trace=event.failure.trace or event.failure.message if event.failure is not None else None,
-            has_committed=stored is not None and stored.has_committed,
+            commit_scope=self._scope(worker, event.unit),
             note=held.note if held is not None and held.assignment == event.assignment else None,
         )
         if stored is None or stored.generation <= status.generation:
             self._store_status(status)
+
+    def _scope(self, worker: Worker, unit: UnitId) -> CommitScope | None:
+        held, stored = worker.held.get(unit), self.statuses.get(unit)
+        if held is not None:
+            return held.commit_scope
+        return None if stored is None else stored.commit_scope
 
     def _store_status(self, status: StatusEntry) -> None:
         self._status_offset += 1
@@ -445,6 +454,10 @@ class World:
         self._later("statuses", lambda: self._handle(ev.WriteDone(wanted.op)), self._reign)
 
     def _delete_statuses(self, wanted: ins.DeleteStatuses) -> None:
+        if self.status_store_error is not None:
+            failed = ev.WriteFailed(wanted.op, self.status_store_error)
+            self._later("statuses", lambda: self._handle(failed), self._reign)
+            return
         gone = [
             unit
             for unit in self.statuses

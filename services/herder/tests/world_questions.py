@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import questions as qu
 from herdmesh.herder.state.model import ErrorClass, Failure, LoggerLevel, Properties
+from herdmesh.herder.state.requests import OffsetsTold
 
 if TYPE_CHECKING:
     from services.herder.tests.world import World
@@ -24,6 +25,10 @@ class Answers:
     levels: dict[str, str] = field(default_factory=lambda: {"root": "INFO"})
     mute: bool = False
     offset_failure: Failure | None = None
+    read_failure: Failure | None = None
+    offset_uncertain: bool = False
+    #: it changes offsets and does not live to tell.
+    dies_after_writing: bool = False
     letters_failure: Failure | None = None
     asked: list[qu.Question] = field(default_factory=list[qu.Question])
     ids: list[str] = field(default_factory=list[str])
@@ -47,9 +52,19 @@ class Answers:
                 return replace(reply, loggers=tuple(LoggerLevel(name, level, world.now) for name in sorted(changed)))
             case qu.AlterOffsets(connector=connector):
                 if self.offset_failure is not None:
-                    return replace(reply, failure=self.offset_failure)
-                world.offsets.setdefault(connector, []).append(question.offsets)
-                return reply
+                    return replace(reply, failure=self.offset_failure, uncertain=self.offset_uncertain)
+                before = tuple(world.offsets.get(connector, []))
+                if not question.dry_run and question.reset:
+                    world.offsets.pop(connector, None)
+                elif not question.dry_run:
+                    world.offsets.setdefault(connector, []).append(question.offsets)
+                told = tuple(one for entries in before for one in entries) if question.reset else question.offsets
+                if self.dies_after_writing:
+                    return None
+                return replace(reply, offsets=OffsetsTold(told, "done"))
+            case qu.ReadOffsets(connector=connector):
+                entries = [one for entries in world.offsets.get(connector, []) for one in entries]
+                return replace(reply, offsets=OffsetsTold(tuple(entries)), failure=self.read_failure)
             case qu.PlanTaskConfigs(config=config):
                 tasks, failure = world.tasks_of(str(config["name"]), config)
                 return replace(reply, tasks=tasks, failure=failure)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import ConnectorEntry, SessionKey
-from herdmesh.herder.state.requests import RestartItem, WriteOptions
+from herdmesh.herder.state.requests import OffsetsRecorded, RestartItem, WriteOptions
 from herdmesh.rpc.errors import (
     ConnectorExists,
     ConnectorNotFound,
@@ -35,6 +35,7 @@ class Outcome:
     created: bool = False
     restarted: tuple[RestartItem, ...] = ()
     record: tuple[bool, bool] | None = None
+    offsets: OffsetsRecorded | None = None
 
 
 def _asked(wanted: ins.Write) -> object:
@@ -48,6 +49,8 @@ def _asked(wanted: ins.Write) -> object:
             return (wanted.connector, wanted.include_tasks, wanted.only_failed, wanted.task)
         case ins.RecordDrain():
             return (wanted.worker_id, wanted.draining)
+        case ins.RecordOffsets():
+            return (wanted.connector, wanted.change)
         case _:
             return (type(wanted), getattr(wanted, "connector", ""))
 
@@ -71,6 +74,10 @@ class ConfigStore:
         #: algorithm, size in bytes and time of every session key.
         self.keys: list[tuple[str, int, int]] = []
         self.loggers: dict[str, str] = {}
+        #: changes of offsets that are the last of what was done to their connectors: request ids by connector.
+        self.begun: dict[str, str] = {}
+        #: every change of offsets that was begun, in order.
+        self.beginnings: list[ins.RecordOffsets] = []
 
     def put_logger(self, logger: str, level: str, request_id: str = "") -> bool:
         """Keep a level for the whole cluster, the newest last. False when the request was applied before."""
@@ -103,13 +110,19 @@ class ConfigStore:
     def write(self, wanted: ins.Write) -> Outcome:
         """Apply once per request id. Raises as the store does."""
         options = getattr(wanted, "options", WriteOptions())
+        if isinstance(wanted, ins.RecordOffsets) and not wanted.ended and not options.retry_only:
+            self._leads(wanted.epoch)
         first = self.outcomes.get(options.request_id) if options.request_id else None
         if first is not None and first[0] != _asked(wanted):
             raise RequestInvalid("a retry must repeat its request")
         if options.request_id in self.expired:
             raise RequestIdExpired("the id is older than 24 h")
-        if first is not None:
-            return replace(first[1], names=(), record=None)
+        if first is not None and not self._ends(wanted, first[1]):
+            known = first[1].offsets
+            if known is not None:
+                overtaken = not known.ended and self.begun.get(getattr(wanted, "connector", "")) != options.request_id
+                known = replace(known, repeated=True, overtaken=overtaken)
+            return replace(first[1], names=(), record=None, offsets=known)
         if options.retry_only:
             raise RequestIdUnknown("nothing was applied under this id")
         outcome = self._apply(wanted)
@@ -118,12 +131,31 @@ class ConfigStore:
             self.outcomes[options.request_id] = (_asked(wanted), outcome)
         return outcome
 
+    def _ends(self, wanted: ins.Write, first: Outcome) -> bool:
+        """The end of a change of offsets whose beginning is recorded."""
+        ends = isinstance(wanted, ins.RecordOffsets) and wanted.ended and not wanted.options.retry_only
+        return ends and first.offsets is not None and not first.offsets.ended
+
+    def _record_offsets(self, wanted: ins.RecordOffsets) -> Outcome:
+        if wanted.ended:
+            self.begun.pop(wanted.connector, None)
+        else:
+            self._exists(self.entries.get(wanted.connector, ConnectorEntry(wanted.connector, has_config=False)))
+            self.begun[wanted.connector] = wanted.options.request_id
+            self.beginnings.append(wanted)
+            self.next()
+        return Outcome(() if wanted.ended else (wanted.connector,), offsets=OffsetsRecorded(wanted.ended, wanted.told))
+
     def _apply(self, wanted: ins.Write) -> Outcome:
         assert not isinstance(wanted, ins.RotateSessionKey | ins.DeleteStatuses | ins.PutStatus | ins.PutLogger), (
             "not written here"
         )
         if isinstance(wanted, ins.RecordDrain):
             return Outcome()
+        if isinstance(wanted, ins.RecordOffsets):
+            return self._record_offsets(wanted)
+        if not isinstance(wanted, ins.PutTaskCount):
+            self.begun.pop(wanted.connector, None)
         before = self.entries.get(wanted.connector, ConnectorEntry(wanted.connector, has_config=False))
         match wanted:
             case ins.PutConfig():

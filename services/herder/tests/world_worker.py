@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state import questions as qu
@@ -53,6 +54,8 @@ class Held:
     starts: int = 1
     since_ms: int = 0
     note: RestartNote | None = None
+    commit_scope: CommitScope | None = None
+    """As it was told; it is in every status that it writes, until it commits."""
 
     @property
     def task_set(self) -> str:
@@ -208,6 +211,7 @@ class Worker:
         self.held[start.unit] = held
         held.since_ms = self.world.now
         held.note = start.note
+        held.commit_scope = start.commit_scope
         self.world.started(self, start)
         self.say(ev.UnitReported(session, start.unit, start.assignment, state, self.fail_starts))
 

@@ -12,9 +12,10 @@ from herdmesh.api.common.v1 import connector_pb2, revision_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
+from herdmesh.connect.commit_scope import TOPICS_MAX
 from herdmesh.rpc import errors, revisions
 from herdmesh.statusstore.effects.role import READ_SERVICE
-from herdmesh.statusstore.service.wire import CONDITION_MESSAGE_MAX, CONDITIONS_MAX
+from herdmesh.statusstore.service.wire import CONDITION_MESSAGE_MAX, CONDITIONS_MAX, GROUP_CHARACTERS_MAX
 from herdmesh.topicstore import MemoryBroker, MemoryTopicStore, Revision
 from tests.support.statusstore_memory import (
     APPLIED,
@@ -264,11 +265,30 @@ async def test_conditions_have_limits(client: Client, conditions: list[connector
     assert not (await client.get("c")).tasks
 
 
+async def test_a_commit_scope_is_limited(client: Client) -> None:
+    scope = connector_pb2.CommitScope(group="g", topics=[f"t{number:03}" for number in range(TOPICS_MAX + 1)])
+    with pytest.raises(errors.RequestInvalid) as caught:
+        await client.put(put("c", 0, commit_scope=scope))
+    assert [violation.field for violation in caught.value.violations] == ["puts[0].status.commit_scope.topics"]
+    del scope.topics[-1]
+    await client.put(put("c", 0, commit_scope=scope))
+    assert (await client.get("c")).tasks[0].commit_scope == scope
+    scope.group = "g" * (GROUP_CHARACTERS_MAX + 1)
+    with pytest.raises(errors.RequestInvalid) as caught:
+        await client.put(put("c", 0, commit_scope=scope))
+    assert [violation.field for violation in caught.value.violations] == ["puts[0].status.commit_scope.group"]
+
+
 async def test_the_most_that_may_be_written_is_written(client: Client) -> None:
-    most = [condition(f"C{number}", "é" * CONDITION_MESSAGE_MAX, 1) for number in range(CONDITIONS_MAX)]
-    reply = await client.put(put("c", 0, FAILED, conditions=most, trace="\x01" * 200_000))
+    types = [f"C{number}".ljust(64, "_") for number in range(CONDITIONS_MAX)]
+    most = [condition(one, "\x01" * CONDITION_MESSAGE_MAX, 1) for one in types]
+    topics = [f"t{number:03}".ljust(249, "_") for number in range(TOPICS_MAX)]  # Kafka has no longer ones
+    scope = connector_pb2.CommitScope(group="g" * GROUP_CHARACTERS_MAX, topics=topics)
+    reply = await client.put(put("c", 0, FAILED, conditions=most, commit_scope=scope, trace="\x01" * 200_000))
     assert reply.outcomes[0].result == APPLIED
-    assert list((await client.get("c")).tasks[0].conditions) == most
+    got = (await client.get("c")).tasks[0]
+    assert list(got.conditions) == most
+    assert got.commit_scope == scope
 
 
 # -- order

@@ -68,9 +68,10 @@ async def test_one_odd_record_hides_no_other() -> None:
 async def test_what_is_put_is_got(client: Client) -> None:
     condition = connector_pb2.Condition(type="STALLED", message="no record for 5 min")
     condition.since.FromMilliseconds(1_700_000_000_123)
+    scope = connector_pb2.CommitScope(group="connect-c", topics=["t", "u"])
     reply = await client.put(
         put("c", version="1.0"),
-        put("c", 1, connector_pb2.RUN_STATE_FAILED, trace="boom", has_committed=True, conditions=[condition]),
+        put("c", 1, connector_pb2.RUN_STATE_FAILED, trace="boom", commit_scope=scope, conditions=[condition]),
         put("c", 0),
     )
     assert [outcome.result for outcome in reply.outcomes] == [APPLIED] * 3
@@ -79,7 +80,7 @@ async def test_what_is_put_is_got(client: Client) -> None:
     assert not got.connector.HasField("trace")
     assert [task.task for task in got.tasks] == [0, 1]
     failed = got.tasks[1]
-    assert (failed.trace, failed.has_committed, failed.worker_incarnation) == ("boom", True, "a")
+    assert (failed.trace, failed.commit_scope, failed.worker_incarnation) == ("boom", scope, "a")
     assert list(failed.conditions) == [condition]
     assert not failed.HasField("version")
     assert failed.update_time.seconds > 1_700_000_000

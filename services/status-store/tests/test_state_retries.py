@@ -164,12 +164,33 @@ def test_deletions_and_topics_decided_again_write_nothing(
     assert all(tasks_from is not None and task is not None and task < tasks_from for task in left)
 
 
+@CHECKED
+@given(st.integers(0, 3), st.lists(st.tuples(st.integers(0, 3), WRITERS), max_size=3), st.integers(1, 4))
+def test_a_removal_takes_nothing_that_its_bound_keeps_and_is_decided_once(
+    generation: int, tasks: list[tuple[int, tuple[str, str]]], bound: int
+) -> None:
+    topic = Topic()
+    connector = ConnectorStatus("c", State.RUNNING, W1, generation, worker_incarnation="a")
+    statuses = [
+        TaskStatus("c", task, State.RUNNING, worker_id, generation, worker_incarnation=incarnation)
+        for task, (generation, (worker_id, incarnation)) in enumerate(tasks)
+    ]
+    topic.put(Put(connector, PutMode.PUT), *(Put(one, PutMode.PUT) for one in statuses))
+    topic.write(decide_connector_deletion(topic.state, "c", None, False, bound))
+    left = _shown(topic.state)
+    stay = [one for one in statuses if one.worker_incarnation and one.generation >= bound]
+    assert [one for one in left if isinstance(one, TaskStatus)] == stay
+    # With a task that stays the connector's own does: its tombstone would take the task along.
+    assert (connector in left) == bool(stay or generation >= bound)
+    assert decide_connector_deletion(topic.state, "c", None, False, bound) == []
+
+
 # -- partitions in any order
 
 
 @CHECKED
 @given(
-    st.lists(_puts(positions=False) | st.sampled_from(["delete c", "delete d", "shrink c"]), max_size=16),
+    st.lists(_puts(positions=False) | st.sampled_from(["delete c", "late c", "delete d", "shrink c"]), max_size=16),
     st.randoms(use_true_random=False),
 )
 def test_whatever_we_write_reads_the_same_in_any_order_of_partitions_and_after_any_compaction(
@@ -181,7 +202,8 @@ def test_whatever_we_write_reads_the_same_in_any_order_of_partitions_and_after_a
             topic.put(step)
         else:
             what, _, name = step.partition(" ")
-            topic.write(decide_connector_deletion(topic.state, name, 1 if what == "shrink" else None, True))
+            tasks_from, below = 1 if what == "shrink" else None, 2 if what == "late" else 0
+            topic.write(decide_connector_deletion(topic.state, name, tasks_from, True, below))
     logs = [_compacted(log, random) for log in topic.partitions]
     replica = StatusState()
     while waiting := [log for log in logs if log]:

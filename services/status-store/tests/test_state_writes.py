@@ -196,6 +196,20 @@ def test_a_removal_that_comes_late_leaves_the_next_life_alone() -> None:
     assert _keys(decide_connector_deletion(state, "conn", 1, False, 7)) == ["status-task-conn-2"]
 
 
+def test_a_removal_that_comes_late_leaves_a_task_whose_connector_has_not_spoken_yet() -> None:
+    """The next life's task is RUNNING before the status of its connector arrives: a tombstone of the connector would
+    take the task along, and the first life's UNASSIGNED would stand in its place for ever."""
+    running = _task(State.RUNNING, OTHER, 29, "i2", task=2)
+    state = _state(_connector(State.RUNNING, THIS, 9, "i1"), _task(State.RUNNING, THIS, 10, "i1", task=1), running)
+    removal = decide_connector_deletion(state, "conn", None, False, 26)
+    assert _keys(removal) == ["status-task-conn-1"]
+    for offset, record in enumerate(removal, start=10):
+        state.apply(StoredRecord("status-topic", 3, offset, record.key, record.value, 700))
+    assert [stored.status for stored in state.tasks_of("conn")] == [running]
+    assert _one(state, _task(State.UNASSIGNED, THIS, 12, "i1", task=2), PutMode.PUT_SAFE) is PutResult.STATUS_NEWER
+    assert _one(state, _connector(State.RUNNING, THIS, 26, "i2"), PutMode.PUT) is PutResult.APPLIED
+
+
 def test_deletions_of_topics() -> None:
     state = _state(TopicStatus("t", "conn", 0, 5))
     assert _keys(decide_topic_deletion(state, "conn", ["t", "unknown"])) == ["status-topic-t:connector-conn"]

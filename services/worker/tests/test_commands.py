@@ -180,6 +180,8 @@ def test_without_a_command_id_it_is_done_and_not_told(here: Commands) -> None:
 
 def test_offsets_that_are_refused_are_a_bad_config_in_connects_words(here: Commands) -> None:
     config: Config = {"connector.class": "FileStreamSource", "name": "f", "file": "a", "topic": "t"}
-    refused = failure(here, questions.AlterOffsets("f", config, (('{"filename":"a"}', '{"position":-1}'),)))
+    refused = failure(
+        here, questions.AlterOffsets("f", config, (('{"filename":"a"}', '{"position":-1}'),), timeout_ms=5_000)
+    )
     assert refused.error_class == BAD_CONFIG
     assert refused.message == "The value for the 'position' key in the offset should be a non-negative value"

@@ -4,14 +4,15 @@ The vectors (tests/golden/connect) come from the real classes and a live worker.
 this release refuses on top (`test_validation.py`) are no part of Connect's layer, which is what is compared here.
 
 What cannot be compared as it is, each named in its test: requests whose body is no map of texts, which no message of
-ours can carry; a Java NullPointerException; and classes that have no counterpart here, MirrorMaker's connectors (stood
-in for by connectors with their recorded definitions) and the worker's own settings.
+ours can carry; a Java NullPointerException; in what the mirror differs (`tests/support/mirror_differences.py`); and
+definitions that have no counterpart here: MirrorMaker's other connectors (stood in for, where results are compared, by
+connectors with their recorded definitions) and the worker's own settings, whose names and defaults are compared where
+ours has them (cli/tests/standalone/test_connects_settings.py).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,7 +31,8 @@ from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.standalone.worker_properties import REQUIRED as REQUIRED_PROPERTIES
 from herdmesh.standalone.worker_properties import plan_worker
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
-from tests.support import golden
+from herdmesh.worker.connectors.mirror import MirrorSourceConnector
+from tests.support import golden, mirror_differences
 from tests.support.validations import WORKERS as RECORDED_ON
 from tests.support.validations import body_of, comparable, definition_of, digest, errors_of, our_answer
 
@@ -42,6 +44,9 @@ _OURS = {
     "SourceConnectorConfig": SOURCE,
     FileStreamSource.class_name: FileStreamSource.config_def(),
     FileStreamSink.class_name: FileStreamSink.config_def(),
+    MirrorSourceConnector.class_name: ConfigDef(
+        *(key for name, key in MirrorSourceConnector.config_def().keys.items() if name != mirror_differences.BOOTSTRAP)
+    ),
     **{one.name: one.definition for one in builtin_classes() if not one.abstract},
 }
 
@@ -57,10 +62,9 @@ RECORDED = by_owner(golden.lines_or_own("configdef.jsonl"))
 
 
 def recorded_definition(owner: str) -> ConfigDef:
-    """A definition as the vectors have it, for a class that has no counterpart here. What a connector of them shares
-    with all connectors is ours."""
-    shared: Mapping[str, ConfigKey] = {} if owner in _WORKERS else COMMON.keys
-    return ConfigDef(*(shared.get(line["name"]) or recorded_key(line) for line in RECORDED[owner]))
+    """A connector's definition as the vectors have it, for one that has no counterpart here. What it shares with all
+    connectors is ours."""
+    return ConfigDef(*(COMMON.keys.get(line["name"]) or recorded_key(line) for line in RECORDED[owner]))
 
 
 def recorded_key(line: golden.Line) -> ConfigKey:
@@ -83,9 +87,13 @@ def recorded_key(line: golden.Line) -> ConfigKey:
 
 def mirror(name: str) -> type[SourceConnector]:
     """A connector with the recorded keys of one of MirrorMaker's."""
-    definition = recorded_definition(name)
+    return connector_of(name, recorded_definition(name))
 
-    class Mirror(SourceConnector):
+
+def connector_of(name: str, definition: ConfigDef) -> type[SourceConnector]:
+    """A connector that has these keys and does nothing."""
+
+    class StandIn(SourceConnector):
         class_name = name
         aliases = (name.rpartition(".")[2].removesuffix("Connector"), name.rpartition(".")[2])
         version = VERSION
@@ -100,11 +108,13 @@ def mirror(name: str) -> type[SourceConnector]:
         def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
             return []
 
-    return Mirror
+    return StandIn
 
 
-_MIRRORS = [name for name in RECORDED if ".mirror." in name]
-PLUGINS = PluginRegistry(map(describe, [FileStreamSource, FileStreamSink, *map(mirror, _MIRRORS)]))
+_MIRRORS = [name for name in RECORDED if ".mirror." in name and name != MirrorSourceConnector.class_name]
+_BARE = "bare"
+_STANDINS = [*map(mirror, _MIRRORS), connector_of(_BARE, ConfigDef())]
+PLUGINS = PluginRegistry(map(describe, [FileStreamSource, FileStreamSink, MirrorSourceConnector, *_STANDINS]))
 _CONVERTERS = {
     **WorkerFacts().converters,
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -129,10 +139,12 @@ def properties(request: str) -> dict[str, str | None] | None:
 # --- definitions
 
 
-@pytest.mark.parametrize("owner", RECORDED)
+@pytest.mark.parametrize("owner", [owner for owner in RECORDED if owner in _OURS])
 def test_definitions_are_declared_as_in_connect(owner: str) -> None:
-    """All of them, in order, with their texts. Validators that are Java objects have no text to compare."""
-    definition = _OURS.get(owner) or recorded_definition(owner)
+    """All keys, in order, with their texts. Validators that are Java objects have no text to compare."""
+    definition, recorded = _OURS[owner], RECORDED[owner]
+    if owner == MirrorSourceConnector.class_name:
+        recorded = mirror_differences.wanted_definitions(recorded)
     assert [definition_of(key, key.name) for key in definition.keys.values()] == [
         {
             **{name: line[name] for name in ("name", "type", "required", "importance", "documentation", "group")},
@@ -140,14 +152,14 @@ def test_definitions_are_declared_as_in_connect(owner: str) -> None:
             "default_value": line["default"],
             "order_in_group": line["order"],
         }
-        for line in RECORDED[owner]
+        for line in recorded
     ]
-    for key, line in zip(definition.keys.values(), RECORDED[owner], strict=True):
+    for key, line in zip(definition.keys.values(), recorded, strict=True):
         if _JAVA_OBJECT not in (line["validator"] or ""):
             assert (key.validator.text if key.validator else None) == line["validator"], line["id"]
 
 
-def test_all_classes_but_mirror_makers_and_the_workers_settings_are_ours() -> None:
+def test_all_classes_but_mirror_makers_others_and_the_workers_settings_are_ours() -> None:
     assert set(RECORDED) - set(_OURS) == {*_WORKERS, *_MIRRORS}
     assert sum(map(len, RECORDED.values())) == 629
 
@@ -185,7 +197,14 @@ def test_results_are_connects(vector: golden.Line) -> None:
         ]
         return
     assert vector["status"] == 200
-    assert body_of(result) == answer
+    found = body_of(result)
+    if mirror_differences.is_asked_for(vector):
+        *_, own = found["configs"]
+        own.pop("definition")  # of a key that Java's has not
+        plain = result_of({**config, "connector.class": _BARE}, WORKERS[vector["worker"]])
+        assert isinstance(plain, Validation)
+        answer = mirror_differences.wanted_answer(answer, body_of(plain), config)
+    assert found == answer
 
 
 def beside() -> dict[str, list[golden.Line]]:

@@ -13,6 +13,7 @@ from herdmesh.api.common.v1 import connector_pb2, identity_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.worker import wire
+from herdmesh.worker.effects import statuses
 from herdmesh.worker.effects.session import HerderSession
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.statuses import StatusClient
@@ -63,6 +64,31 @@ async def test_statuses_wait_for_the_store_and_the_latest_wins(emitted: asyncio.
         await client.close(1)
         await server.stop(0)
     assert store.leases[-1].leaving
+
+
+async def test_what_runs_waits_for_company_and_what_does_not_for_nothing(
+    emitted: asyncio.Queue[events.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statuses, "_GATHER_S", 3_600.0)
+    store = RememberingStatusStore()
+    server, address = await fakes.serve_store(store)
+    client = StatusClient(address, WORKER, RunSpecs(WorkerSettings(), PluginRegistry.discover()), emitted.put)
+    client.start()
+    try:
+        await until(lambda: store.leases)
+        client.write(status(RunState.RUNNING))
+        client.write(status(RunState.RUNNING, UnitId("c", 1)))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not store.sequences
+        client.write(status(RunState.FAILED, UnitId("c", 2)))
+        await until(lambda: len(store.puts) == 3)
+        assert store.sequences == [1], "in one write"
+        client.write(status(RunState.RUNNING, UnitId("c", 3)))
+    finally:
+        await client.close(1)
+        await server.stop(0)
+    assert store.of("c", 3), "and who closes waits no longer than it must"
 
 
 async def test_each_request_has_a_higher_sequence_also_after_one_that_failed(

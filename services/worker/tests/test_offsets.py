@@ -4,31 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect import offsets_topic
 from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.engine import clients
-from herdmesh.engine.errors import ForeignMembers, TaskFenced
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
+from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
+from herdmesh.worker.effects import uncertain
 from herdmesh.worker.effects.offset_file import OffsetFile
+from herdmesh.worker.effects.offset_forms import OffsetsTold, bounded, changed_message
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.effects.uncertain import OutcomeUncertain
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.model import TaskSpec, UnitId
-from herdmesh.worker.state.questions import AlterOffsets
+from herdmesh.worker.state.questions import AlterOffsets, ReadOffsets
 from libs.core.tests.engine.harness import Kafka, run_here, write
 
 TEXT = "org.apache.kafka.connect.storage.StringConverter"
 NOWHERE = "127.0.0.1:1"
+WAIT_MS = 15_000
 NO_LONG = "The value for the 'position' key in the offset is expected to be a Long value"
 
 
@@ -41,13 +50,30 @@ class Bench:
 
     def alter(self, config: dict[str, str | None], *offsets: tuple[Any, Any], config_offset: int | None = None) -> None:
         entries = tuple((json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
-        question = AlterOffsets(str(config["name"]), config, entries, config_offset)
+        question = AlterOffsets(str(config["name"]), config, entries, config_offset, timeout_ms=WAIT_MS)
         asyncio.run(Offsets(self.specs, self.offset_file).alter(question))
+
+    def change(
+        self, config: dict[str, str | None], *offsets: tuple[Any, Any], timeout_ms: int = WAIT_MS, **more: Any
+    ) -> tuple[list[tuple[Any, Any]], str]:
+        """What is told of a change of a connector that is there and stopped."""
+        entries = tuple((json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
+        question = AlterOffsets(str(config["name"]), config, entries, timeout_ms=timeout_ms, **more)
+        told = asyncio.run(Offsets(self.specs, self.offset_file).alter(question))
+        return documents(told), told.message
+
+    def told(self, config: dict[str, str | None]) -> list[tuple[Any, Any]]:
+        question = ReadOffsets(str(config["name"]), config)
+        return documents(asyncio.run(Offsets(self.specs, self.offset_file).told(question)))
 
     def run(self, config: dict[str, str | None]) -> None:
         """One run of the only task, until it has read everything."""
         unit, spec = UnitId(str(config["name"]), 0), TaskSpec(config, config, 1)
-        run_here(replace(self.specs.run_spec(unit, spec, "run", has_committed=False), linger_ms=0))
+        run_here(replace(self.specs.run_spec(unit, spec, "run", commit_scope=None), linger_ms=0, stays_warm=False))
+
+
+def documents(told: OffsetsTold) -> list[tuple[Any, Any]]:
+    return [(json.loads(partition), json.loads(offset)) for partition, offset in told.offsets]
 
 
 def bench(bootstrap: str, offsets: str = "connect-offsets", configs: str = "connect-configs") -> Bench:
@@ -135,7 +161,7 @@ def test_what_a_sink_refuses(partition: Any, offset: Any, text: str, tmp_path: P
 def test_offsets_that_are_no_objects_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="JSON objects or null"):
         bench(NOWHERE).alter(source(tmp_path / "a"), ({"filename": "a"}, [1]))
-    question = AlterOffsets("c", source(tmp_path / "a"), (("{bad", None),))
+    question = AlterOffsets("c", source(tmp_path / "a"), (("{bad", None),), timeout_ms=WAIT_MS)
     with pytest.raises(DataError):
         asyncio.run(Offsets(bench(NOWHERE).specs, None).alter(question))
 
@@ -262,7 +288,286 @@ def test_a_write_cuts_off_an_older_owner_and_refuses_a_group_with_members(
             member.poll(0.1)
             if member.assignment():
                 break
-        with pytest.raises(ForeignMembers):
+        with pytest.raises(TaskFailed, match="has live members") as refused:
             here.alter(config, (at(topic), {"kafka_offset": 0}))
+        assert refused.value.error_class is ErrorClass.BAD_CONFIG
     finally:
         member.close()
+
+
+# --- of connectors that are there: told, altered, reset, rewound
+
+FALSE = (
+    "The Connect framework-managed offsets for this connector have been altered successfully. However, if this "
+    "connector manages offsets externally, they will need to be manually altered in the system that the connector uses."
+)
+
+
+def test_connects_texts_say_what_the_connector_answered() -> None:
+    done = "The offsets for this connector have been reset successfully"
+    assert changed_message(agreed=True, reset=True, dry_run=False) == done
+    assert changed_message(agreed=False, reset=False, dry_run=False) == FALSE
+    assert changed_message(agreed=False, reset=False, dry_run=True).startswith("dry run: nothing was changed")
+
+
+def test_offsets_too_many_to_tell_are_counted() -> None:
+    told = bounded(OffsetsTold((("x" * 9_000_000, "y"), ("x" * 9_000_000, "y")), "done"))
+    assert told == OffsetsTold((), "done (its 2 offsets are too many to be told here)")
+    assert OffsetsTold((("\u00e9", "\u20ac"),)).byte_count == 5
+
+
+def test_a_source_is_not_rewound(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="a source cannot be rewound to a time"):
+        bench(NOWHERE).change(source(tmp_path / "a"), rewind_to_ms=5)
+
+
+def test_a_standalone_sources_offsets_are_told_and_reset_in_its_file(tmp_path: Path) -> None:
+    file = OffsetFile(str(tmp_path / "offsets"))
+    file.open()
+    try:
+        here, config = bench(NOWHERE), source(tmp_path / "a")
+        here.offset_file = file
+        entry = ({"filename": "a"}, {"position": 3})
+        assert here.change(config, entry, dry_run=True)[0] == [entry]
+        assert here.told(config) == []
+        assert here.change(config, entry)[0] == here.told(config) == [entry]
+        assert here.change(config, reset=True, dry_run=True)[0] == here.told(config) == [entry]
+        assert here.change(config, reset=True)[0] == [entry]
+        assert here.told(config) == []
+    finally:
+        file.close()
+
+
+@pytest.mark.kafka
+def test_a_sources_offsets_are_those_of_both_topics_and_a_reset_forgets_them_by_their_bytes(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Its own topic over the worker's; a Java worker's keys may have spaces and another order than ours."""
+    shared, own = tmp_topic("shared"), tmp_topic("own")
+    kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap, shared)
+    config = source(tmp_path / "a")
+    name = str(config["name"])
+    for file, position in (("a", 1), ("b", 2)):
+        here.change(config, ({"filename": file}, {"position": position}))
+    here.change({**config, "name": "other"}, ({"filename": "x"}, {"position": 9}))
+    config["offsets.storage.topic"] = own
+    here.change(config, ({"filename": "b"}, {"position": 5}))
+    foreign = f'["{name}", {{"z":1,"filename":"c"}}]'.encode()
+    java = Producer({"bootstrap.servers": kafka_bootstrap, "partitioner": "murmur2_random"})
+    java.produce(own, b'{"position":7}', foreign)
+    assert java.flush(30) == 0
+    both = [
+        ({"filename": "a"}, {"position": 1}), ({"filename": "b"}, {"position": 5}),
+        ({"z": 1, "filename": "c"}, {"position": 7}),
+    ]  # fmt: skip
+    assert here.told(config) == both
+    assert here.change(config, reset=True, dry_run=True)[0] == here.told(config) == both
+    assert here.change(config, reset=True)[0] == both
+    assert here.told(config) == []
+    assert here.change(config, reset=True)[0] == []
+    assert (foreign, None) in kafka.records(own, 2)
+    assert here.told({**config, "name": "other"}) == [({"filename": "x"}, {"position": 9})]
+
+
+@pytest.mark.kafka
+def test_whoever_only_looks_makes_no_offsets_topic_and_a_change_asks_the_connector_once(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offsets, asked = tmp_topic("offsets"), list[Any]()
+
+    def alter_offsets(_self: FileStreamSource, _config: Any, changed: Any) -> bool:
+        asked.append(changed)
+        return True
+
+    monkeypatch.setattr(FileStreamSource, "alter_offsets", alter_offsets)
+    here, config = bench(kafka_bootstrap, offsets), source(tmp_path / "a")
+    entry = ({"filename": "a"}, {"position": 1})
+    assert here.told(config) == []
+    assert here.change(config, entry, dry_run=True)[0] == [entry]
+    assert here.change(config, reset=True, dry_run=True)[0] == []
+    assert offsets not in AdminClient({"bootstrap.servers": kafka_bootstrap}).list_topics(timeout=10).topics
+    assert asked == [[entry], []]
+    assert here.change(config, entry) == ([entry], "The offsets for this connector have been altered successfully")
+    assert here.change(config, reset=True)[0] == [entry]
+    assert asked[2:] == [[entry], [(entry[0], None)]]
+
+
+@pytest.mark.kafka
+def test_a_sinks_offsets_are_reset_and_rewound_by_its_own_group(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
+    topic = kafka.create_topic(tmp_topic())
+    producer = Producer({"bootstrap.servers": kafka_bootstrap})
+    for number in range(4):
+        producer.produce(topic, b"x", partition=0, timestamp=1_000 + number)
+    producer.produce(topic, b"x", partition=1, timestamp=1_000)
+    assert producer.flush(30) == 0
+    group = f"own-{topic}"
+    config = sink(tmp_path / "out", topic, **{"consumer.override.group.id": group})
+    committed = [(at(topic), {"kafka_offset": 3}), (at(topic, 1), {"kafka_offset": 1})]
+    assert here.told(config) == []
+    assert here.change(config, *committed)[0] == here.told(config) == committed
+    rewound = [(at(topic), {"kafka_offset": 2}), (at(topic, 1), {"kafka_offset": 1})]
+    assert here.change(config, rewind_to_ms=1_002, dry_run=True)[0][: len(rewound)] == rewound
+    assert here.told(config) == committed
+    found, message = here.change(config, rewind_to_ms=1_002)
+    assert (found[:2], message) == (rewound, "The offsets for this connector have been altered successfully")
+    assert kafka.committed(group, (topic, 0), (topic, 1)) == [2, 1]
+    # Beyond what was read a rewind goes only when that is allowed, and says so.
+    forward = f"{topic}-0 is at 2 and goes to 3"
+    for dry_run in (True, False):
+        with pytest.raises(ConfigError, match=rf"forward, past .*: {forward}; .*--allow-forward") as refused:
+            here.change(config, rewind_to_ms=1_003, dry_run=dry_run)
+        assert refused.value.field == "time"
+    assert kafka.committed(group, (topic, 0), (topic, 1)) == [2, 1]
+    _, message = here.change(config, rewind_to_ms=1_003, dry_run=True, allow_forward=True)
+    assert message == f"{changed_message(agreed=False, reset=False, dry_run=True)} (forward: {forward})"
+    _, message = here.change(config, rewind_to_ms=1_003, allow_forward=True)
+    assert message == f"The offsets for this connector have been altered successfully (forward: {forward})"
+    assert kafka.committed(group, (topic, 0), (topic, 1)) == [3, 1]
+    now = here.told(config)
+    assert here.change(config, reset=True)[0] == now
+    assert here.told(config) == []
+    assert here.change(config, reset=True)[0] == [], "a group that is gone is reset already"
+
+
+@pytest.mark.kafka
+def test_what_a_commit_said_beside_its_offset_is_kept_with_the_new_one(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """The files that it staged may still have to be published."""
+    kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
+    topic = kafka.create_topic(tmp_topic())
+    kafka.produce(topic, [b"x"] * 4, partition=0)
+    config, group = sink(tmp_path / "out", topic), f"connect-snk-{topic}"
+    consumer = Consumer({"bootstrap.servers": kafka_bootstrap, "group.id": group})
+    try:
+        consumer.commit(offsets=[TopicPartition(topic, 0, 4, "staged")], asynchronous=False)
+        here.change(config, (at(topic), {"kafka_offset": 1}))
+        [found] = consumer.committed([TopicPartition(topic, 0)], 10)
+        assert (found.offset, found.metadata) == (1, "staged")
+    finally:
+        consumer.close()
+
+
+@pytest.mark.kafka
+def test_more_offsets_than_the_producer_has_room_for_are_written_all_the_same(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    here = bench(kafka_bootstrap, tmp_topic("offsets"))
+    config = source(tmp_path / "a") | {"producer.override.buffer.memory": "2048"}
+    many = [({"filename": f"{number:0200}"}, {"position": number}) for number in range(40)]
+    assert here.change(config, *many)[0] == here.told(config) == many
+    assert here.change(config, reset=True)[0] == many
+    assert here.told(config) == []
+
+
+class StoppedSink:
+    """A sink of four records without tasks, whose offset a worker has set to 1."""
+
+    def __init__(self, bootstrap: str, names: Callable[..., str], folder: Path) -> None:
+        self.kafka, self._configs = Kafka(bootstrap), names("configs")
+        self.topic = self.kafka.create_topic(names())
+        self.kafka.produce(self.topic, [b"x"] * 4, partition=0)
+        self._here = bench(bootstrap, configs=self.kafka.create_topic(self._configs, 1))
+        self._config = sink(folder / "out", self.topic)
+        self.name = str(self._config["name"])
+        write(bootstrap, self._configs, ManifestRecord(self.name, "i1", task_config_generation=1))
+        self._here.change(self._config, (at(self.topic), {"kafka_offset": 1}), config_offset=1, incarnation="i1")
+
+    def resume(self) -> None:
+        """It is given tasks."""
+        tasks = ManifestRecord(self.name, "i1", task_digests=("d",), task_config_generation=2)
+        write(self.kafka.bootstrap, self._configs, tasks)
+
+    def begin_another(self) -> None:
+        """Another change of its offsets begins: it is what it was, and this was said later."""
+        write(self.kafka.bootstrap, self._configs, ManifestRecord(self.name, "i1", task_config_generation=1))
+
+    def reset(self, timeout_ms: int = WAIT_MS) -> None:
+        """By a worker that knows nothing of those tasks."""
+        self._here.change(self._config, config_offset=1, incarnation="i1", reset=True, timeout_ms=timeout_ms)
+
+    def committed(self) -> list[int]:
+        return self.kafka.committed(f"connect-{self.name}", (self.topic, 0))
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("meanwhile", ["tasks", "another change"])
+def test_a_worker_that_is_late_changes_nothing_of_what_came_meanwhile(
+    meanwhile: str, kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """It was frozen when it was asked; another worker was, and the caller has gone on."""
+    stopped = StoppedSink(kafka_bootstrap, tmp_topic, tmp_path)
+    if meanwhile == "tasks":
+        stopped.resume()
+    else:
+        stopped.begin_another()
+    with pytest.raises(TaskFenced, match="was changed, or another change of its offsets begun"):
+        stopped.reset()
+    assert stopped.committed() == [1]
+
+
+@pytest.mark.kafka
+def test_a_group_is_deleted_only_as_long_as_whoever_asked_waits(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deletion is the one write that no fence refuses."""
+    stopped = StoppedSink(kafka_bootstrap, tmp_topic, tmp_path)
+
+    def late(_self: FileStreamSink, _config: Any, _offsets: Any) -> bool:
+        monkeypatch.setattr(uncertain, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 16))
+        return True
+
+    monkeypatch.setattr(FileStreamSink, "alter_offsets", late)
+    with pytest.raises(TaskFailed, match="answered too late; nothing was written") as refused:
+        stopped.reset()
+    assert refused.value.error_class is ErrorClass.RETRIABLE
+    assert not isinstance(refused.value, OutcomeUncertain)
+    monkeypatch.setattr(uncertain, "time", time)
+    assert stopped.committed() == [1]
+    stopped.reset(timeout_ms=90_000)  # who asked waits longer than the connector takes
+    assert stopped.committed() == [-1001]
+
+
+@pytest.mark.kafka
+def test_a_group_is_not_deleted_when_tasks_came_while_the_connector_was_asked(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped = StoppedSink(kafka_bootstrap, tmp_topic, tmp_path)
+
+    def resumed(_self: FileStreamSink, _config: Any, _offsets: Any) -> bool:
+        stopped.resume()
+        return True
+
+    monkeypatch.setattr(FileStreamSink, "alter_offsets", resumed)
+    with pytest.raises(TaskFenced, match="was changed, or another change of its offsets begun"):
+        stopped.reset()
+    assert stopped.committed() == [1]
+
+
+@pytest.mark.kafka
+def test_a_commit_that_is_fenced_after_its_group_was_deleted_is_no_refusal(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
+    topic = kafka.create_topic(tmp_topic())
+    kafka.produce(topic, [b"x"] * 4, partition=0)
+    config, group = sink(tmp_path / "out", topic), f"connect-snk-{topic}"
+    here.alter(config, (at(topic), {"kafka_offset": 3}), (at(topic, 1), {"kafka_offset": 0}))
+    fenced, commit = list[str](), Fence.commit_offsets
+
+    def another_first(fence: Fence, offsets: Any, of: Any) -> None:
+        spec = here.specs.without_class(UnitId(str(config["name"]), 0), TaskSpec(config, config, 1))
+        other = Fence(clients.producer(spec, {}), spec.transactional_id)
+        other.take_over()
+        other.close()
+        fenced.append(spec.transactional_id)
+        commit(fence, offsets, of)
+
+    monkeypatch.setattr(Fence, "commit_offsets", another_first)
+    with pytest.raises(OutcomeUncertain, match=f"group {group} is deleted, and then: another owner has taken over"):
+        here.alter(config, (at(topic), None), (at(topic, 1), {"kafka_offset": 0}))
+    assert len(fenced) == 1
+    assert kafka.committed(group, (topic, 0), (topic, 1)) == [-1001, -1001]

@@ -11,7 +11,7 @@ import pytest
 
 from herdmesh.engine.contract import RunSpec, TaskKind
 from herdmesh.rpc.errors import StaleGeneration
-from herdmesh.worker.effects.processes import Processes, RunLine, RunProcess
+from herdmesh.worker.effects.processes import LastWord, Processes, RunLine, RunProcess
 from herdmesh.worker.effects.run_link import Launch, RunOrder
 from herdmesh.worker.errors import RunLost
 
@@ -263,3 +263,54 @@ async def test_closing_sends_home_and_launches_nothing(make: Make) -> None:
     await world.end(second)
     assert closing.done()
     assert len(world.jobs.launches) == 2
+
+
+async def test_a_run_that_finished_is_over_with_its_last_word_and_its_process_is_seen_off(make: Make) -> None:
+    world = make(0)
+    for number, goes in enumerate((True, False)):
+        run = await world.run(f"r{number}")
+        process = await world.dial_in(world.jobs.launches[number])
+        given = process.given.result()
+        assert given is not None
+        given.line.last_word = LastWord.FINISHED
+        await world.settle()
+        assert not run.done(), "it may still be giving its clients up"
+        given.line.closed.set()
+        await world.settle()
+        assert run.done()
+        assert run.exception() is None
+        if goes:
+            await world.end(world.jobs.launches[number])
+        await world.pass_time()
+    assert world.jobs.cancelled == [world.jobs.launches[1].process_id], "who does not go is killed, and nobody else"
+
+
+async def test_a_line_that_breaks_without_a_last_word_is_no_end_of_the_run(make: Make) -> None:
+    world = make(0)
+    run = await world.run("r1")
+    given = (await world.dial_in(world.jobs.launches[0])).given.result()
+    assert given is not None
+    given.line.closed.set()
+    await world.settle()
+    assert not run.done(), "its process may still write"
+    await world.end(world.jobs.launches[0], "killed")
+    assert isinstance(run.exception(), RunLost)
+
+
+@pytest.mark.parametrize("goes", [True, False])
+async def test_a_run_that_failed_is_over_once_its_process_is_gone(make: Make, goes: bool) -> None:
+    """It may have failed because a commit hangs, which is left to a thread and may yet succeed."""
+    world = make(0)
+    run = await world.run("r1")
+    given = (await world.dial_in(world.jobs.launches[0])).given.result()
+    assert given is not None
+    given.line.last_word = LastWord.FAILED
+    given.line.closed.set()
+    await world.settle()
+    assert not run.done(), "or its task would be another's while it may still write"
+    if not goes:
+        await world.pass_time()
+        assert world.jobs.cancelled == [world.jobs.launches[0].process_id], "nobody waits for ever"
+    await world.end(world.jobs.launches[0], "" if goes else "killed")
+    assert run.done()
+    assert run.exception() is None, "it is not lost: it said how it ended"

@@ -63,13 +63,13 @@ def test_a_run_gets_the_values_and_is_told_which_are_secret(config: dict[str, st
     del config["batch.size"]
     made = specs()
     unit, spec = UnitId("c", 0), TaskSpec(config, config, 1)
-    run = made.run_spec(unit, spec, "r", has_committed=False)
+    run = made.run_spec(unit, spec, "r", commit_scope=None)
     assert run.task_config["file"] == f"/data/{SECRET}"
     assert SECRET in run.secrets
     Path(str(config["file"]).split(":")[1]).unlink()
     assert made.without_class(unit, spec).task_config["file"] == f"/data/{SECRET}"  # the provider is not asked again
     with pytest.raises(ConfigError, match="Could not read properties"):
-        made.run_spec(unit, spec, "r2", has_committed=False)
+        made.run_spec(unit, spec, "r2", commit_scope=None)
 
 
 def test_validation_judges_the_value_and_shows_the_reference(config: dict[str, str | None]) -> None:
@@ -97,7 +97,7 @@ def test_what_the_workers_own_properties_refer_to_is_a_secret_of_every_run(tmp_p
     properties += f"consumer.client.rack=${{file:{tmp_path}/w.properties:rack}}"
     made = RunSpecs(WorkerSettings(worker_properties=properties), REGISTRY)  # pyright: ignore[reportArgumentType] - as text
     config: dict[str, str | None] = {"connector.class": "FileStreamSource", "topic": "t", "file": "f"}
-    run = made.run_spec(UnitId("c", 0), TaskSpec(config, config, 1), "r", has_committed=False)
+    run = made.run_spec(UnitId("c", 0), TaskSpec(config, config, 1), "r", commit_scope=None)
     assert run.worker_config["consumer.client.rack"] == "rack-of-the-worker"
     assert "rack-of-the-worker" in run.secrets
 
@@ -167,7 +167,7 @@ def test_passwords_that_a_config_writes_out_are_secrets_of_its_runs() -> None:
         "connector.class": "WithPassword", "topic": "t", "file": "http://u:ur%40l-pw@h/f", "login": "lo-gin-pw",
         "value.converter": "Avro", "value.converter.schema.registry.url": "http://a:first-pw@h,https://b:se@cond@h:1/x",
     }  # fmt: skip
-    run = made.run_spec(UnitId("c", 0), TaskSpec(config, config, 1), "r", has_committed=False)
+    run = made.run_spec(UnitId("c", 0), TaskSpec(config, config, 1), "r", commit_scope=None)
     assert set(run.secrets) == {"ur%40l-pw", "ur@l-pw", "lo-gin-pw", "first-pw", "se@cond"}
     with pytest.raises(RuntimeError) as refused:
         planned_task_configs(made, config, 1)
@@ -220,7 +220,7 @@ def test_a_worker_that_has_the_task_alone_hides_the_passwords_its_config_writes_
     assert made.sign(UnitId("c", 0), spec("sign-pw")) is None
     assert "'login': '***'" in Talkative.said.pop()
     with pytest.raises(RuntimeError) as raised:
-        made.run_spec(UnitId("c", 0), spec("class-pw"), "r", has_committed=False)
+        made.run_spec(UnitId("c", 0), spec("class-pw"), "r", commit_scope=None)
     assert classify(raised.value)[0] == "RuntimeError: login *** refused"
 
 
@@ -230,7 +230,7 @@ def test_passwords_within_urls_are_hidden_also_where_a_reference_cannot_be_looke
         "connector.class": "FileStreamSource", "topic": "${nobody:x}", "file": "http://u:be-side-pw@h/f",
     }  # fmt: skip
     with pytest.raises(ConfigError, match="no config provider nobody"):
-        made.run_spec(UnitId("c", 0), TaskSpec(config, {}, 1), "r", has_committed=False)
+        made.run_spec(UnitId("c", 0), TaskSpec(config, {}, 1), "r", commit_scope=None)
     assert redacted("at be-side-pw") == "at ***"
     known = made.values(UnitId("c", 0))
     assert known is not None

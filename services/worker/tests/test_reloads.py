@@ -60,7 +60,7 @@ def with_vault() -> tuple[RunSpecs, Rotating]:
 
 def run(specs: RunSpecs, task_config: dict[str, str | None], **more: str) -> Values:
     spec = TaskSpec({**CONNECTOR, **more}, task_config, 2)
-    specs.run_spec(TASK, spec, "r", has_committed=False)
+    specs.run_spec(TASK, spec, "r", commit_scope=None)
     given = specs.values(TASK)
     assert given is not None
     return given
@@ -113,7 +113,7 @@ async def test_what_could_not_be_looked_up_is_told_as_changed_once_it_can(tmp_pa
     config = {key: value for key, value in config.items() if not str(value).startswith("${v")}
     spec = TaskSpec(config, {}, 1)
     with pytest.raises(ConfigError, match="Could not read properties"):
-        specs.run_spec(TASK, spec, "r", has_committed=False)
+        specs.run_spec(TASK, spec, "r", commit_scope=None)
     given = specs.values(TASK)
     assert given is not None
     assert given.ttl_ms == 2_000

@@ -97,7 +97,7 @@ class Bench:
 
     def submit(self, config: dict[str, str | None], run_id: str = "r1") -> None:
         spec = TaskSpec({**SINK, **config}, {"file": "f"}, 1)
-        self.runs.submit(instructions.SubmitRun(run_id, UNIT, spec, False, ASSIGNMENT, 57))
+        self.runs.submit(instructions.SubmitRun(run_id, UNIT, spec, None, ASSIGNMENT, 57))
 
     async def next(self) -> events.Event:
         async with asyncio.timeout(20):
@@ -135,6 +135,26 @@ async def test_a_run_that_fails_tells_why_before_it_ends(bench: Bench) -> None:
     assert failed.failure.error_class is ErrorClass.BAD_CONFIG
     assert "org.example.NoConverter" in failed.failure.message
     assert "Traceback" in failed.failure.trace
+    assert await bench.next() == events.RunEnded("r1")
+
+
+async def test_a_run_that_fails_is_not_over_before_its_process_is(bench: Bench) -> None:
+    """A commit that hangs is left to a thread of it and may yet succeed: the task is nobody else's until then."""
+    bench.jobs.hold = True
+    bench.submit({})
+    launch = await bench.jobs.launched.get()
+
+    def run() -> None:
+        with WorkerLink(launch) as link:
+            assert link.order() is not None
+            assert link.last_word(run_service_pb2.RunRequest(failed=run_service_pb2.RunFailed()))
+
+    await in_thread(run)
+    assert isinstance(await bench.next(), events.RunHello)
+    assert isinstance(await bench.next(), events.RunFailed)
+    await bench.server.stop(1)  # whatever was still to be heard of the line was heard
+    assert bench.said.empty()
+    bench.jobs.released.set()
     assert await bench.next() == events.RunEnded("r1")
 
 
@@ -256,7 +276,7 @@ async def test_a_standby_waits_for_its_order_and_goes_home_with_its_worker(bench
     launched = {(await bench.jobs.launched.get()).process_id for _ in range(2)}
     assert bench.jobs.launched.empty()
     spec = TaskSpec({**SINK, "value.converter": "org.example.NoConverter"}, {"file": "f"}, 1)
-    runs.submit(instructions.SubmitRun("r1", UNIT, spec, False, ASSIGNMENT, 57))
+    runs.submit(instructions.SubmitRun("r1", UNIT, spec, None, ASSIGNMENT, 57))
     assert isinstance(await bench.next(), events.RunHello)
     third = await bench.jobs.launched.get()
     assert third.process_id not in launched
@@ -309,7 +329,7 @@ async def test_offsets_a_run_hands_over_are_on_the_disk_when_it_goes_on(
     server = Server("127.0.0.1:0", [ServiceRegistration(servicer, add, SERVICE)], metrics=False)
     processes.start(f"127.0.0.1:{await server.start()}")
     source: dict[str, str | None] = {"connector.class": "FileStreamSource", "name": "c", "file": "f", "topic": "t"}
-    submit = instructions.SubmitRun("r1", UNIT, TaskSpec(source, source, 1), False, ASSIGNMENT, None)
+    submit = instructions.SubmitRun("r1", UNIT, TaskSpec(source, source, 1), None, ASSIGNMENT, None)
     runs.submit(submit)
     launch = await jobs.launched.get()
     stored, over = threading.Event(), threading.Event()
@@ -387,7 +407,7 @@ async def test_a_loop_that_stands_still_is_told_by_another_thread_of_its_process
     processes.start(f"127.0.0.1:{await server.start()}")
     config: dict[str, str | None] = {**SINK, "consumer.override.max.poll.interval.ms": "7000"}
     spec = TaskSpec(config, {"file": "f"}, 1)
-    runs.submit(instructions.SubmitRun("r1", UNIT, spec, False, ASSIGNMENT, 57))
+    runs.submit(instructions.SubmitRun("r1", UNIT, spec, None, ASSIGNMENT, 57))
     launch = await jobs.launched.get()
     moves, over = threading.Event(), threading.Event()
 

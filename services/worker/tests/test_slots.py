@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.engine.contract import PartitionProgress, Progress, Rate, RunEnd
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import Assignment, Phase, TargetState, TaskSpec, UnitId
@@ -19,7 +20,9 @@ from tests.support.sizes import soak_or
 SHARE_S = 2.0
 HANDOVER_S = 0.2
 """How long one run takes to end and the next to take over."""
-BEHIND = Progress(records_in=5, partitions=(PartitionProgress("t", 0, 5, 5, 900),), has_committed=True)
+BEHIND = Progress(
+    records_in=5, partitions=(PartitionProgress("t", 0, 5, 5, 900),), commit_scope=CommitScope("connect-c", ("t",))
+)
 
 
 class Busy:

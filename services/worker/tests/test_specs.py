@@ -1,4 +1,5 @@
-"""What a run is told that its worker finds out: whether somebody else looks for new records while it is idle."""
+"""What a run is told that its worker finds out: whether it may stay with nothing to do, and whether somebody else looks
+for new records while it is idle."""
 
 from __future__ import annotations
 
@@ -36,6 +37,28 @@ def test_a_sink_with_a_login_of_its_own_runs_on(config: dict[str, str], continuo
 
 
 @pytest.mark.parametrize(
+    ("settings", "config", "stays"),
+    [
+        ({}, SINK, True),
+        ({}, SOURCE, True),
+        ({}, {**SINK, "herdmesh.linger.ms": "5000"}, False),
+        ({"warm_runs_max": 0}, SINK, False),
+        ({"spark_master": "spark://cluster:7077"}, SINK, False),
+        ({"spark_master": "spark://cluster:7077", "warm_runs_max": 1}, SINK, True),
+    ],
+)
+def test_a_run_may_stay_warm_unless_the_worker_wants_none_or_its_connector_says_how_long_it_lingers(
+    settings: dict[str, object], config: dict[str, str], stays: bool
+) -> None:
+    specs = RunSpecs(WorkerSettings.model_validate(settings), PluginRegistry.discover())
+    assert specs.without_class(UnitId("c", 0), TaskSpec(dict(config), dict(config), 1)).stays_warm is stays
+
+
+def test_half_of_the_slots_may_be_warm_and_four_at_the_most() -> None:
+    assert [WorkerSettings(slots=slots).warm_count() for slots in (1, 2, 6, 8, 64)] == [0, 1, 3, 4, 4]
+
+
+@pytest.mark.parametrize(
     ("properties", "says"),
     [
         ("producer.linger.ms=soon,consumer.sasl.password=hush-hush", "producer.linger.ms: Not a number of type LONG"),
@@ -46,3 +69,17 @@ def test_a_worker_that_cannot_start_says_why_without_its_passwords(properties: s
     with pytest.raises(ValueError, match=says) as refused:
         WorkerSettings(worker_properties=properties)  # pyright: ignore[reportArgumentType] - as text
     assert "hush-hush" not in str(refused.value)
+
+
+def test_what_of_a_workers_properties_has_no_effect_is_told() -> None:
+    ours = "config.storage.retention.ms=1,metrics.context.team=a,offset.storage.cleanup.policy=delete"
+    used = "offset.storage.min.insync.replicas=1,consumer.fetch.min.bytes=5,key.converter.schemas.enable=true"
+    settings = WorkerSettings(
+        worker_properties=f"{ours},consumer.fetch.min.bites=1,{used}"  # pyright: ignore[reportArgumentType] - as text
+    )
+    assert [one.field for one in settings.warnings()] == [
+        "consumer.fetch.min.bites", "config.storage.retention.ms", "metrics.context.team",
+        "offset.storage.cleanup.policy",
+    ]  # fmt: skip
+    assert all("has no effect" in one.message for one in settings.warnings())
+    assert WorkerSettings().warnings() == []

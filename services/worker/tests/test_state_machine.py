@@ -215,6 +215,19 @@ def test_stopping_gets_a_failed_connector_out_and_pausing_does_not() -> None:
     assert only(instructions.StartConnector, out)
 
 
+def test_a_connector_stopped_while_it_starts_is_stopped_also_when_the_start_fails() -> None:
+    """Found by tests/sim/mesh: it was FAILED for good, and nobody explained it."""
+    state = machine()
+    call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
+    assert state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STOPPED), 0.1) == []
+    out = state.handle(events.ConnectorStarted("c", call.op_id, Failure("no such folder")), 0.2)
+    report, status = only(instructions.SendReport, out), only(instructions.WriteStatus, out)
+    assert (report.state, report.failure) == (RunState.STOPPED, None)
+    assert (status.state, status.failure) == (RunState.STOPPED, None)
+    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 0.3)
+    assert only(instructions.StartConnector, out)
+
+
 @pytest.mark.parametrize("unit", [CONNECTOR, TASK], ids=["connector", "task"])
 def test_what_the_leader_wants_told_is_in_every_status_of_the_assignment(unit: UnitId) -> None:
     """The account of restarts: no write of the worker loses it, whoever leads by then."""
@@ -355,3 +368,57 @@ def test_a_worker_without_a_session_does_not_take_quiet_for_standing_still() -> 
     state, idle_id = stood_still()
     state.handle(events.SessionClosed(), 1.3)
     assert only(instructions.SubmitRun, state.handle(has_work(idle_id), 60.0))
+
+
+def test_a_connector_that_asks_for_it_is_asked_for_task_configs_which_are_offered() -> None:
+    """`requestTaskReconfiguration`; what an earlier instance asks for, or one that rests, is passed over."""
+    state = machine()
+    call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
+    assert state.handle(events.TasksOutdated("c", call.op_id), 0.0) == [], "it has not begun: it will be asked anyway"
+    state.handle(events.ConnectorStarted("c", call.op_id), 0.1)
+    assert state.handle(events.TasksOutdated("c", call.op_id - 1), 0.2) == []
+    ask = only(instructions.MakeTaskConfigs, state.handle(events.TasksOutdated("c", call.op_id), 0.3))
+    assert ask.tasks_max == 2
+    assert state.handle(events.TasksOutdated("c", call.op_id), 0.4) == [], "one question at a time"
+    out = state.handle(events.TaskConfigsMade("c", ask.op_id, [{"a": "b"}]), 0.5)
+    assert only(instructions.SendTaskConfigs, out).tasks == [{"a": "b"}]
+    again = only(instructions.MakeTaskConfigs, out)  # it asked meanwhile
+    state.handle(events.TaskConfigsMade("c", again.op_id, [{"a": "c"}]), 0.6)
+    state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.PAUSED), 0.7)
+    assert state.handle(events.TasksOutdated("c", call.op_id), 0.8) == []
+
+
+@pytest.mark.parametrize("made_at", ["without a session", "in a session whose leader died"])
+def test_task_configs_are_offered_anew_to_each_session_that_adopts_the_connector(made_at: str) -> None:
+    """An offer without a session is dropped, and nobody says that one was taken. A connector that never offered any is
+    not asked."""
+    state = machine()
+    call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
+    state.handle(events.ConnectorStarted("c", call.op_id), 0.1)
+    adopts = events.SessionOpened(2, frozenset({CONNECTOR}))
+    assert state.handle(adopts, 0.2) == []
+    if made_at == "without a session":
+        state.handle(events.SessionClosed(), 0.3)
+    ask = only(instructions.MakeTaskConfigs, state.handle(events.TasksOutdated("c", call.op_id), 0.4))
+    state.handle(events.TaskConfigsMade("c", ask.op_id, [{"a": "new"}]), 0.5)
+    if made_at != "without a session":
+        state.handle(events.SessionClosed(), 0.6)
+    ask = only(instructions.MakeTaskConfigs, state.handle(adopts, 0.7))
+    out = state.handle(events.TaskConfigsMade("c", ask.op_id, [{"a": "new"}]), 0.8)
+    assert only(instructions.SendTaskConfigs, out).tasks == [{"a": "new"}]
+    out = state.handle(events.SessionOpened(3, frozenset()), 0.9)
+    assert not any(isinstance(one, instructions.MakeTaskConfigs) for one in out), "it is another's now"
+
+
+def test_reloaded_values_are_offered_anew_when_their_offer_is_lost() -> None:
+    state = machine()
+    call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
+    unit, made_by = UnitId("c"), str(call.op_id)
+    state.handle(events.ValuesResolved(unit, made_by, 1_000), 0.1)
+    state.handle(events.ConnectorStarted("c", call.op_id), 0.1)
+    stop = only(instructions.StopConnector, state.handle(events.ValuesChecked(unit, made_by, True, 1_000), 2.0))
+    state.handle(events.SessionClosed(), 2.1)
+    call = only(instructions.StartConnector, state.handle(events.ConnectorStopped("c", stop.op_id), 2.2))
+    ask = only(instructions.MakeTaskConfigs, state.handle(events.ConnectorStarted("c", call.op_id), 2.3))
+    state.handle(events.TaskConfigsMade("c", ask.op_id, [{}]), 2.4)
+    assert only(instructions.MakeTaskConfigs, state.handle(events.SessionOpened(2, frozenset({CONNECTOR})), 2.5))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.engine.contract import ErrorClass, PartitionProgress, Progress, RunEnd
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions
 from herdmesh.worker.state.model import (
@@ -26,7 +27,8 @@ from herdmesh.worker.state.model import (
 InstructionT = TypeVar("InstructionT")
 TASK = UnitId("c", 0)
 SPEC = TaskSpec({"connector.class": "FileStreamSink", "topics": "t"}, {"file": "f"}, 2)
-MOVED = Progress(records_in=5, records_out=5, partitions=(PartitionProgress("t", 0, 5, 5, 5),), has_committed=True)
+SCOPE = CommitScope("connect-c", ("t",))
+MOVED = Progress(records_in=5, records_out=5, partitions=(PartitionProgress("t", 0, 5, 5, 5),), commit_scope=SCOPE)
 
 
 def only(kind: type[InstructionT], out: Sequence[instructions.Instruction]) -> InstructionT:
@@ -79,16 +81,39 @@ def test_a_started_task_is_running_once_its_run_says_so() -> None:
     out = state.handle(events.RunProgress(run_id, MOVED), 0.2)
     assert only(instructions.SendReport, out).state is RunState.RUNNING
     status = only(instructions.WriteStatus, out)
-    assert (status.state, status.mode, status.has_committed) == (RunState.RUNNING, PutMode.PUT, True)
+    assert (status.state, status.mode, status.commit_scope) == (RunState.RUNNING, PutMode.PUT, SCOPE)
     assert state.handle(events.RunProgress(run_id, MOVED), 0.3) == [], "said once"
 
 
 def test_the_first_commit_is_written_once() -> None:
     state = machine()
     run_id = only(instructions.SubmitRun, state.handle(start(), 0.0)).run_id
-    assert not only(instructions.WriteStatus, state.handle(events.RunProgress(run_id, Progress()), 0.1)).has_committed
-    assert only(instructions.WriteStatus, state.handle(events.RunProgress(run_id, MOVED), 0.2)).has_committed
+    said = only(instructions.WriteStatus, state.handle(events.RunProgress(run_id, Progress()), 0.1))
+    assert said.commit_scope is None
+    assert only(instructions.WriteStatus, state.handle(events.RunProgress(run_id, MOVED), 0.2)).commit_scope == SCOPE
     assert state.handle(events.RunProgress(run_id, MOVED), 0.3) == []
+
+
+def test_what_the_commits_are_for_is_written_when_it_changes_and_each_run_starts_from_it() -> None:
+    """A task that the leader knows to have committed elsewhere, and a topic that came while it ran."""
+    old, grown = CommitScope("before", ("t",)), CommitScope("connect-c", ("t", "u"))
+    state = machine()
+    submitted = only(instructions.SubmitRun, state.handle(replace(start(), commit_scope=old), 0.0))
+    assert submitted.commit_scope == old
+    first = state.handle(events.RunProgress(submitted.run_id, Progress(commit_scope=old)), 0.1)
+    assert only(instructions.WriteStatus, first).commit_scope == old
+    assert (
+        only(instructions.WriteStatus, state.handle(events.RunProgress(submitted.run_id, MOVED), 0.2)).commit_scope
+        == SCOPE
+    )
+    wider = replace(MOVED, commit_scope=grown)
+    assert (
+        only(instructions.WriteStatus, state.handle(events.RunProgress(submitted.run_id, wider), 0.3)).commit_scope
+        == grown
+    )
+    assert state.handle(events.RunProgress(submitted.run_id, wider), 0.4) == []
+    again = only(instructions.SubmitRun, state.handle(events.RunEnded(submitted.run_id, "exit code 137"), 0.5))
+    assert again.commit_scope == grown
 
 
 def test_each_run_looks_for_newer_task_sets_from_where_the_one_before_did() -> None:
@@ -114,7 +139,7 @@ def test_a_quiet_task_stays_running_and_is_woken() -> None:
     assert state.holdings()[0].state is RunState.RUNNING
     assert state.handle(events.TaskHasWork(TASK, idle_id + 1, "of another idleness"), 2.0) == []
     out = state.handle(events.TaskHasWork(TASK, idle_id, "grew"), 2.0)
-    assert only(instructions.SubmitRun, out).has_committed
+    assert only(instructions.SubmitRun, out).commit_scope == SCOPE
     assert none_of(instructions.SendReport, out)
 
 

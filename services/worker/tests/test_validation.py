@@ -13,6 +13,7 @@ from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
+from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.effects import validation
 from herdmesh.worker.effects.plugins import Plugins
 from herdmesh.worker.effects.specs import RunSpecs
@@ -20,7 +21,7 @@ from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.model import TaskSpec, UnitId
 from tests.support import golden
 
-REGISTRY = PluginRegistry([describe(FileStreamSource), describe(FileStreamSink)])
+REGISTRY = PluginRegistry(map(describe, (FileStreamSource, FileStreamSink, MirrorSourceConnector)))
 SOURCE: dict[str, str | None] = {"name": "v", "connector.class": "FileStreamSource", "topic": "t", "file": "f"}
 _MASK = "org.apache.kafka.connect.transforms.MaskField$Value"
 _CAST = "org.apache.kafka.connect.transforms.Cast$Value"
@@ -235,3 +236,19 @@ def test_client_settings_without_effect_are_warnings_and_no_errors() -> None:
     told = {one.name: one.message for one in result.warnings}
     assert set(told) == {"producer.override.acks", "producer.override.liger.ms"}
     assert "always all" in told["producer.override.acks"]
+
+
+def test_what_a_connector_says_has_no_effect_is_a_warning() -> None:
+    config = {
+        "name": "m",
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "source.cluster.alias": "a",
+        "source.cluster.bootstrap.servers": "127.0.0.1:1",
+        "sync.topic.acls.enabled": "true",
+        "topicz": "t",
+    }
+    result = answered(config)
+    assert errors(result) == {}
+    assert {one.name for one in result.warnings} == {"sync.topic.acls.enabled", "topicz"}
+    wrong = answered({**config, "source.cluster.alias": ""})
+    assert set(errors(wrong)) == {"source.cluster.alias"}

@@ -65,6 +65,8 @@ class WorkerProcess:
             "HERDMESH_OFFSET_STORAGE_REPLICATION_FACTOR": "1",
             "HERDMESH_METRICS": "false",
             "HERDMESH_STALLED_MS": "1000",
+            "HERDMESH_LINGER_MS": "500",
+            "HERDMESH_WARM_RUNS_MAX": "1",
             "HERDMESH_LOG_LEVEL": os.environ.get("HERDMESH_LOG_LEVEL", "warning"),
         }
         begun = time.monotonic()
@@ -185,9 +187,10 @@ async def test_a_sink_runs_goes_idle_and_is_woken(worker: WorkerProcess, tmp_top
     }
     assert sorted(worker.lines("one")) == sorted(f"a{i}" for i in range(500))
     statuses = await worker.until(
-        "one", lambda: [s for s in worker.store.of("one") if s.has_committed], "written as committed"
+        "one", lambda: [s for s in worker.store.of("one") if s.HasField("commit_scope")], "written as committed"
     )
     assert statuses[-1].state == RUNNING
+    assert list(statuses[-1].commit_scope.topics) == [topic]
     assert statuses[-1].version
 
     begun = time.monotonic()
@@ -198,6 +201,34 @@ async def test_a_sink_runs_goes_idle_and_is_woken(worker: WorkerProcess, tmp_top
     progress = await worker.until_activity("one", IDLE)
     assert progress.run_count == 2
     assert len(worker.herder.reports()) == 1, "it was RUNNING all the time"
+
+
+async def test_a_run_stays_warm_until_another_wants_its_place(
+    worker: WorkerProcess, tmp_topic: Callable[..., str]
+) -> None:
+    topics = {name: await create_topic(worker.bootstrap, tmp_topic(name)) for name in ("warm-a", "warm-b")}
+    for name, topic in topics.items():
+        config = {key: value for key, value in worker.sink(name, topic).items() if key != "herdmesh.linger.ms"}
+        worker.herder.send(start_task(name, config, config))
+
+    def idle() -> list[str]:
+        told = {name: worker.herder.progress(name) for name in topics}
+        return [name for name, progress in told.items() if progress is not None and progress.activity == IDLE]
+
+    (rests,) = await worker.herder.until(idle, "one of them idle, as only one may be warm")
+    (stays,) = set(topics) - {rests}
+    await produce(worker.bootstrap, topics[rests], ["woken"])
+    await worker.until(rests, lambda: worker.lines(rests) == ["woken"], "woken")
+    kept = await worker.until_activity(stays, IDLE)
+    assert (kept.run_count, kept.pid) == (1, 0), "its first run stayed until the other was warm"
+    await produce(worker.bootstrap, topics[rests], ["at once"])
+    await worker.until(rests, lambda: worker.lines(rests) == ["woken", "at once"], "reading on")
+    assert worker.herder.progress(rests).run_count == 2, "in the run that stayed"
+    for name in topics:
+        worker.herder.send(
+            session_pb2.SessionResponse(epoch=1, stop=session_pb2.StopUnit(unit=unit(name), assignment=assignment()))
+        )
+        await worker.herder.until_report(name, UNASSIGNED)
 
 
 async def test_pause_and_resume(worker: WorkerProcess, tmp_topic: Callable[..., str]) -> None:

@@ -17,7 +17,7 @@ from herdmesh.connect.config_records import EpochRecord
 from herdmesh.connect.records import Undecodable
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import UnitId
-from herdmesh.herder.state.requests import Draining, Restarting, Written
+from herdmesh.herder.state.requests import ChangeOffsets, Draining, Restarting, Written
 from herdmesh.worker.state import events
 from tests.sim.mesh.clients import Operation, Outcome
 from tests.sim.mesh.config_store import AUDIT
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 #: a dead worker's lease may be extended once by what was on its way, and the table looks every second.
 LEASE_SLACK_MS = 6_000
 _LATE_TWIN = "refused requests whose late twin was applied"
+_UNHEARD = "starts on a worker drained since, which nobody hears"
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,12 @@ class Checker:
         self.restarts: Counter[UnitId] = Counter()
         #: every request so far, answered or not.
         self.asked: list[Operation] = []
-        self.drained: dict[str, int] = {}
+        #: lives of workers whose drain a caller was told of.
+        self.drained: set[str] = set()
+        #: worker -> its lives that took note of a caller's drain, and when last.
+        self._noted: dict[str, dict[str, int]] = {}
+        #: life of a worker -> the epoch whose leader first had it take note of a drain.
+        self._noted_epoch: dict[str, int] = {}
         self._looked: dict[str, int] = {}
         self._generations: set[int] = set()
         self._reigns: dict[int, str] = {}
@@ -110,7 +116,8 @@ class Checker:
             if record.topic == AUDIT:
                 told = audit_topic.decode(record.key, record.value)
                 if not isinstance(told, Undecodable):
-                    self._applied(told.caller, told.operation)
+                    if told.operation != "RecordOffsets" or told.outcome["ended"]:
+                        self._applied(told.caller, told.operation)
                     self._leader_wrote(told.caller, told.operation)
             elif log.topic == "config":
                 decoded = config_topic.decode(record.key, record.value)
@@ -172,12 +179,20 @@ class Checker:
             self.find("wrong answer", f"{operation.id} was applied and is refused: {operation.answer!r}")
         if isinstance(operation.answer, Restarting):
             self.counts["restarts acknowledged"] += 1
+        if isinstance(operation.request, ChangeOffsets):
+            acknowledged, refused = (operation.outcome is one for one in (Outcome.ACKNOWLEDGED, Outcome.REFUSED))
+            self._world.dataplane.offsets.answered(operation, acknowledged=acknowledged, refused=refused)
         if isinstance(operation.answer, Draining):
-            worker = next(one for one in self._world.workers if one.name == operation.answer.worker_id)
-            # What was recorded before this life began was of an earlier one: a retry is told so, and this one is not
-            # drained.
-            if worker.alive and self._applied_ms.get(operation.id, self._world.now) >= worker.began_ms:
-                self.drained.setdefault(worker.incarnation, self._world.now)
+            self._told_drained(operation, operation.answer)
+
+    def _told_drained(self, operation: Operation, answer: Draining) -> None:
+        """A drain is of the life that took note of it while it was asked for. That is recorded afterwards, and may be
+        when that life is over and the next one, which was told nothing, has begun."""
+        noted = self._noted.get(answer.worker_id, {})
+        lives = {life for life, noted_ms in noted.items() if noted_ms >= operation.begun_ms}
+        if not lives:
+            self.find("acknowledged, not in effect", f"{operation.id}: {answer.worker_id} took no note of its drain")
+        self.drained |= lives
 
     # --- sessions
 
@@ -192,7 +207,7 @@ class Checker:
         match sent.message:
             case ins.StartUnit():
                 self._world.trace(herder.name, f"start {sent.message.unit} on {worker.name} {sent.message.assignment}")
-                self._started(herder, sent.epoch, sent.message, worker.name)
+                self._started(herder, sent.epoch, sent.message, stream)
             case ins.StopUnit(unit=unit, reason=reason):
                 self._world.trace(herder.name, f"stop {unit} on {worker.name}: {reason}")
                 self.stops.setdefault((unit, worker.name), self._world.now)
@@ -216,10 +231,10 @@ class Checker:
             if one.unit.task is not None and UnitId(one.unit.connector, one.unit.task) in adopted:
                 self._orders[one.unit.connector, one.unit.task] = one.assignment.order
 
-    def _started(self, herder: HerderProcess, epoch: int, start: ins.StartUnit, worker_name: str) -> None:
+    def _started(self, herder: HerderProcess, epoch: int, start: ins.StartUnit, stream: Stream) -> None:
         self.counts["starts"] += 1
         self.moves += 1
-        unit, order = start.unit, start.assignment.order
+        unit, order, worker_name = start.unit, start.assignment.order, stream.near.process.name
         self.moving.discard(unit)
         earlier = self.starts.setdefault(unit, [])
         first, limit = self._blocks.get(epoch, (0, 0))
@@ -237,7 +252,15 @@ class Checker:
                 same = "again" if other.name == worker_name else f"while {other.name} has it"
                 self.find("one owner", f"{herder.name} starts {unit} on {worker_name} {same}, and hears from it")
             if other.name == worker_name and other.alive and other.incarnation in self.drained:
-                self.find("drained worker gets no work", f"{unit} starts on {other.name}, drained before")
+                if self._cannot_know(epoch, other, stream):
+                    self.counts[_UNHEARD] += 1
+                else:
+                    self.find("drained worker gets no work", f"{unit} starts on {other.name}, drained before")
+
+    def _cannot_know(self, epoch: int, worker: WorkerProcess, stream: Stream) -> bool:
+        """A leader whose machine slept goes on with a stream of before: the worker left it, and was drained by a later
+        leader. Nobody hears the start. Over a stream that the worker has not left it is found, whoever sends it."""
+        return epoch < self._noted_epoch.get(worker.incarnation, 0) and not stream.whole
 
     def _restarted(self, unit: UnitId) -> None:
         """The policy restarts a unit: no more often than its budget, which a caller's change or restart renews."""
@@ -281,6 +304,9 @@ class Checker:
         worker.handle(event)
         if held is not None and (worker.state.holdings() != held or worker.state.epoch_max < before):
             self.find("stale epoch refused", f"{worker.name} obeys epoch {event.epoch} after {before}: {event}")
+        if isinstance(event, events.SetDraining) and event.command_id and worker.state.draining:
+            self._noted.setdefault(worker.name, {})[worker.incarnation] = self._world.now
+            self._noted_epoch.setdefault(worker.incarnation, event.epoch)
         if isinstance(event, events.StopUnit) and not self._holds(
             worker, UnitId(event.unit.connector, event.unit.task)
         ):
@@ -349,7 +375,8 @@ class Checker:
             if not (replica.well and replica.claims and replica.log.writer is replica):
                 self._steady_ms[replica.name] = world.now
                 continue
-            since_ms = self._steady_ms.get(replica.name, 0)
+            # To the lease table a leap of its clock is a stall of its process: who is not dead to it gets a full lease.
+            since_ms = max(self._steady_ms.get(replica.name, 0), replica.leapt_ms)
             for lease in replica.keeper.table.leases():
                 dead_ms = self._dead_ms.get(lease.incarnation)
                 if dead_ms is None or world.now - max(since_ms, dead_ms) < LEASE_MS + LEASE_SLACK_MS:

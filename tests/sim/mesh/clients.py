@@ -5,6 +5,7 @@ Owns what is asked, and what the caller knows of it in the end: acknowledged, re
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from herdmesh.herder.state.model import OffsetEntry, TargetState
 from herdmesh.herder.state.requests import Answer as CallAnswer
 from herdmesh.herder.state.requests import (
+    ChangeOffsets,
     CreateConnector,
     DeleteConnector,
     DrainWorker,
@@ -28,6 +30,7 @@ from herdmesh.herder.state.requests import (
 )
 from herdmesh.rpc.errors import HerdmeshError, NotLeader, Unreachable
 from tests.sim.mesh.node import Node
+from tests.sim.mesh.offsets import told
 from tests.sim.mesh.scheduler import Answer
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ REFUSALS = frozenset(
         "TASK_NOT_FOUND",
         "WORKER_NOT_FOUND",
         "REVISION_MISMATCH",
+        "CONNECTOR_NOT_STOPPED",
     }
 )
 _OFFSET = OffsetEntry('{"kafka_topic":"t","kafka_partition":0}', '{"kafka_offset":7}')
@@ -207,6 +211,28 @@ class Client(Node):
         elif draw < 0.10:
             config["always"] = rng.choice(("RETRIABLE", "BAD_CONFIG", "UNKNOWN"))
         return config
+
+
+class Operator(Client):
+    """One who stops connectors, has them go on from elsewhere, and lets them run again."""
+
+    def __init__(self, name: str, world: World) -> None:
+        super().__init__(name, world)
+        self._chance = random.Random(f"operator {world.seed}")
+        self._intended: list[Request] = []
+
+    def _request(self) -> Request:
+        if not self._intended:
+            connector = self._chance.choice(NAMES[:3])
+            changes = [self._change(connector) for _ in range(self._chance.randint(1, 2))]
+            resumes = [SetTarget(connector, TargetState.STARTED)] if self._chance.random() < 0.8 else []
+            self._intended = [SetTarget(connector, TargetState.STOPPED), *changes, *resumes]
+        return self._intended.pop(0)
+
+    def _change(self, connector: str) -> ChangeOffsets:
+        if self._chance.random() < 0.4:
+            return ChangeOffsets(connector, reset=True)
+        return ChangeOffsets(connector, told(self._chance.randint(1, 1_000_000) * 1_000))
 
 
 async def _called(herder: HerderProcess, request: Request, options: WriteOptions) -> Any:

@@ -16,16 +16,20 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.engine import claims
 from herdmesh.engine.contract import ErrorClass, PartitionProgress, Progress, RunEnd, TaskSetClaim
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.model import Assignment, Failure, UnitId
+from tests.sim.mesh.offsets import ConnectorOffsets
 
 if TYPE_CHECKING:
     from tests.sim.mesh.worker import WorkerProcess
     from tests.sim.mesh.world import World
 
-_PROGRESS = Progress(records_in=1, has_committed=True, partitions=(PartitionProgress("t", 0, 1, 1, 1),))
+_PROGRESS = Progress(
+    records_in=1, commit_scope=CommitScope("connect", ("t",)), partitions=(PartitionProgress("t", 0, 1, 1, 1),)
+)
 _QUIET_MS = 5_000
 #: a fifth as often as a real one, to keep histories short; a third of what a worker calls STALLED.
 _PULSE_MS = 10_000
@@ -60,6 +64,8 @@ class Run:
         )
         self.always = submitted.spec.connector_config.get("always")
         self.fate = self._fate()
+        #: what it does when it has nothing to do.
+        self.stays_warm = world.rng.random() < 0.5
         self.progress = _PROGRESS
         self.owns = False
         #: its claim was verified: it may move records while it owns its id.
@@ -86,6 +92,11 @@ class Run:
         self.stopping = True
         if self.moves and self.owns and self.fate is not Fate.NEVER_STOPS:
             self._later(self.world.rng.randint(2, 80), self._stopped)
+
+    def rest(self) -> None:
+        """Told to keep no slot for nothing."""
+        self.stays_warm = False
+        self._later(self.world.rng.randint(1, 200), self._quiet)
 
     def kill(self) -> None:
         """Its process is killed."""
@@ -147,6 +158,7 @@ class Run:
             self._fail(Failure("its task set is not in force any more", error_class=ErrorClass.FENCED))
             return
         self.moves = True
+        self.world.dataplane.offsets.begins(self)
         self.progress = replace(_PROGRESS, config_offset=log.revision.next_offsets[0])
         self.world.checker.moves_records(self)
         self._say(events.RunProgress(self.run_id, self.progress))
@@ -168,9 +180,13 @@ class Run:
 
     def _quiet(self) -> None:
         # A broker that is away is no quiet, and nothing is committed without it.
-        if not self.stopping and self._reaches_broker(self._quiet):
-            self._say(events.RunFinished(self.run_id, RunEnd.QUIET, self.progress, 0))
-            self._end(None)
+        if self.stopping or not self._reaches_broker(self._quiet):
+            return
+        if self.stays_warm:
+            self._say(events.RunProgress(self.run_id, replace(self.progress, warm=True)))
+            return
+        self._say(events.RunFinished(self.run_id, RunEnd.QUIET, self.progress, 0))
+        self._end(None)
 
     def _stopped(self) -> None:
         if self._reaches_broker(self._stopped):
@@ -204,6 +220,7 @@ class DataPlane:
     def __init__(self, world: World) -> None:
         self._world = world
         self.owners: dict[tuple[str, int], list[Run]] = {}
+        self.offsets = ConnectorOffsets(world)
 
     def take_over(self, run: Run) -> None:
         """`init_transactions` of a run."""
@@ -214,6 +231,7 @@ class DataPlane:
 
     def fence(self, task_id: tuple[str, int]) -> None:
         """Whoever has the id now may not write under it any more."""
+        self.offsets.fence(task_id)
         for owner in self.owners.pop(task_id, []):
             owner.fence()
 

@@ -22,6 +22,7 @@ from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.requests import Answer as CallAnswer
 from herdmesh.herder.state.requests import Request, WriteOptions
 from herdmesh.herder.wire import session as wire
+from herdmesh.herder.wire import stores as store_wire
 from herdmesh.rpc import revisions
 from herdmesh.rpc.client import RETRIABLE
 from herdmesh.rpc.errors import (
@@ -268,7 +269,9 @@ class HerderProcess(Node):
         revision = None
         if response.DESCRIPTOR.file.package.startswith("herdmesh.api.configstore"):
             revision = revisions.from_proto(response.meta.revision)
-        return ev.WriteDone(wanted.op, revision, isinstance(wanted, ins.PutConfig) and response.created)
+        offsets = store_wire.offsets_recorded(response) if isinstance(wanted, ins.RecordOffsets) else None
+        created = isinstance(wanted, ins.PutConfig) and response.created
+        return ev.WriteDone(wanted.op, revision, created, offsets=offsets)
 
 
 def _pump(coroutine: Coroutine[Any, Any, None], ended: Callable[[Any, HerdmeshError | None], object]) -> None:

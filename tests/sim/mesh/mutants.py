@@ -17,11 +17,12 @@ from herdmesh.configstore.state.election import Election, HeartbeatReceived, Sen
 from herdmesh.configstore.state.requests import RequestLog
 from herdmesh.engine import claims
 from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import holds, leadership, lifecycle, policy, reign, sessions, tasksets
+from herdmesh.herder.state import holds, leadership, lifecycle, offsets, policy, reign, sessions, tasksets
 from herdmesh.herder.state.instructions import StartUnit
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import Holding
-from herdmesh.herder.state.records import Connector, Member, Unit
+from herdmesh.herder.state.records import Call, Connector, Member, Stage, Unit
+from herdmesh.herder.state.requests import ChangeOffsets, OffsetsTold
 from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.worker.state import events as worker_events
 from herdmesh.worker.state.machine import WorkerState
@@ -229,6 +230,32 @@ def _statuses_left() -> Generator[None]:
         yield
 
 
+def _told_before_made() -> Generator[None]:
+    """A change of offsets is acknowledged once a worker was asked for it: it is in the leader's memory alone, and is
+    dropped with the leader."""
+    written = offsets.written
+
+    def hasty(mesh: Mesh, call: Call, request: ChangeOffsets, event: ev.WriteDone) -> OffsetsTold | None:
+        told = written(mesh, call, request, event)
+        if told is None and call.stage is Stage.CHANGING_OFFSETS:
+            return OffsetsTold((call.offsets_before or OffsetsTold(())).offsets if request.reset else request.offsets)
+        return told
+
+    with patch.object(offsets, "written", hasty):
+        yield
+
+
+def _made_again_by_the_next() -> Generator[None]:
+    """A retry of a change of offsets is made like a new one: nobody but the leader that made it would know."""
+    find = RequestLog.find
+
+    def forgetful(self: RequestLog, request_id: str, asked: tuple[str, str, str], now_ms: int) -> Any:
+        return None if asked[0] == "RecordOffsets" else find(self, request_id, asked, now_ms)
+
+    with patch.object(RequestLog, "find", forgetful):
+        yield
+
+
 #: Name -> the build.
 MUTANTS: dict[str, Callable[[], Any]] = {
     name: contextmanager(mutant)
@@ -251,8 +278,12 @@ MUTANTS: dict[str, Callable[[], Any]] = {
         "generations begin anew with an epoch": _claims_without_bound,
         "generations told before they are reserved": _block_unwritten,
         "statuses of deleted connectors stay": _statuses_left,
+        "change of offsets told before it is made": _told_before_made,
+        "change of offsets made again by the next leader": _made_again_by_the_next,
     }.items()
 }
 
+#: Found only where somebody changes offsets: in stories from `story.OPERATED` on.
+OF_OFFSETS = frozenset({"change of offsets told before it is made", "change of offsets made again by the next leader"})
 #: Found once in some hundred stories: hunted by `make soak` alone.
 RARE = frozenset({"claim not verified"})

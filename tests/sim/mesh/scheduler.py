@@ -59,6 +59,8 @@ class Process:
         self.life = 0
         self._crashed = crashed
         self._skew_ms = 1_000
+        #: when its clock last leapt, in the scheduler's time.
+        self.leapt_ms = 0
         self._frozen_ms = 0
         self._backlog: deque[tuple[int, Deed]] = deque()
         #: called, in order, when this life ends: what its peers see of it.
@@ -109,6 +111,7 @@ class Process:
     def jump(self, ms: int) -> None:
         """Its clock leaps forward."""
         self._skew_ms += ms
+        self.leapt_ms = self.scheduler.now
 
     def take(self, life: int, deed: Deed) -> None:
         """Run something meant for one life of this process."""

@@ -15,11 +15,13 @@ import structlog
 from herdmesh.herder.state.model import UnitId
 from tests.sim.mesh import verdict
 from tests.sim.mesh.checks import Violation
-from tests.sim.mesh.clients import Client, Operation
+from tests.sim.mesh.clients import Client, Operation, Operator
 from tests.sim.mesh.faults import Faults
 from tests.sim.mesh.world import World, simulated
 
 CLIENTS = 3
+#: Stories from this seed on have an operator who changes offsets besides.
+OPERATED = 1_000_000
 _CALM_MS = 5_000
 _UNRULY_MS = (15_000, 40_000)
 _SETTLE_MS = 400_000
@@ -63,6 +65,8 @@ class _Story:
         self._world.checker.violations_max = violations_max
         self._faults = Faults(self._world)
         self._clients = [Client(f"client-{number}", self._world) for number in range(CLIENTS)]
+        if seed >= OPERATED:
+            self._clients.append(Operator(f"client-{CLIENTS}", self._world))
         self._settled_ms = 0
 
     def run(self) -> Report:

@@ -1,37 +1,188 @@
-"""Checks of the stories that no mutant tells apart: which life of a worker a drain was of."""
+"""Checks of the stories that no mutant tells apart: of which life of a worker a drain was and who may not know of it,
+when a lease is to end, and which statuses of removed numbers may stay.
+"""
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
 
-from herdmesh.herder.state.requests import Draining, DrainWorker
-from tests.sim.mesh.clients import Operation, Outcome
+from herdmesh.herder.state import instructions as ins
+from herdmesh.herder.state.model import Assignment, TargetState, UnitId
+from herdmesh.herder.state.requests import (
+    CreateConnector,
+    Draining,
+    DrainWorker,
+    Request,
+    RestartConnector,
+    SetTarget,
+    UpdateConnector,
+)
+from herdmesh.worker.state import events
+from tests.sim.mesh import verdict
+from tests.sim.mesh.clients import Client, Operation, Outcome
+from tests.sim.mesh.mutants import MUTANTS
 from tests.sim.mesh.story import quiet
 from tests.sim.mesh.world import World, simulated
 
 
-@pytest.mark.parametrize("recorded", ["before this life", "in this life", "never"])
-def test_a_drain_is_of_the_life_that_it_was_recorded_in(recorded: str) -> None:
-    """Whenever the caller began to ask."""
+@pytest.mark.parametrize("recorded_late", [False, True])
+@pytest.mark.parametrize("noted", ["before it was asked", "in the life before", "in this life", "never"])
+def test_a_drain_is_of_the_life_that_took_note_of_it(noted: str, recorded_late: bool) -> None:
+    """Whenever the caller began to ask, and also when the record waited until that life was over."""
     quiet()
     with simulated():
         world = World(0)
         worker, checker = world.workers[0], world.checker
-        operation = Operation("client-1-0", DrainWorker(worker.name), begun_ms=0)
 
-        def record() -> None:
-            checker._applied(operation.id, "RecordDrain")  # pyright: ignore[reportPrivateUsage]
+        def note(at: str) -> None:
+            if noted == at:
+                checker.commanded(worker, events.SetDraining(worker.state.epoch_max, True, "SetDraining-1"))
 
         world.begin()
         world.advance(1_000)
-        if recorded == "before this life":
-            record()
+        note("before it was asked")
         world.advance(1_000)
+        operation = Operation("client-1-0", DrainWorker(worker.name), begun_ms=world.now)
+        note("in the life before")
+        if not recorded_late:
+            checker._applied(operation.id, "RecordDrain")  # pyright: ignore[reportPrivateUsage]
         worker.kill()
         world.restart(worker)
-        if recorded == "in this life":
-            record()
+        note("in this life")
+        if recorded_late:
+            checker._applied(operation.id, "RecordDrain")  # pyright: ignore[reportPrivateUsage]
         operation.outcome, operation.answer = Outcome.ACKNOWLEDGED, Draining(worker.name)
         checker.answered(operation)
-    assert (worker.incarnation in checker.drained) == (recorded != "before this life")
-    assert [found.check for found in checker.violations] == ["acknowledged, not in effect"] * (recorded == "never")
+    assert (worker.incarnation in checker.drained) == (noted == "in this life")
+    wrong = noted in ("before it was asked", "never")
+    assert [found.check for found in checker.violations] == ["acknowledged, not in effect"] * wrong
+
+
+def test_a_drain_that_was_never_recorded_is_not_in_effect() -> None:
+    """Though the worker took note: the caller's retry would not be told of it."""
+    quiet()
+    with simulated():
+        world = World(0)
+        worker, checker = world.workers[0], world.checker
+        world.begin()
+        operation = Operation("client-1-0", DrainWorker(worker.name), begun_ms=world.now)
+        checker.commanded(worker, events.SetDraining(worker.state.epoch_max, True, "SetDraining-1"))
+        operation.outcome, operation.answer = Outcome.ACKNOWLEDGED, Draining(worker.name)
+        checker.answered(operation)
+    assert [found.check for found in checker.violations] == ["acknowledged, not in effect"]
+
+
+@pytest.mark.parametrize("of", ["the leader before", "the leader that was asked"])
+@pytest.mark.parametrize("over", ["the stream before", "its stream"])
+def test_only_a_leader_of_before_over_a_stream_that_was_left_may_start_something_on_a_drained_worker(
+    of: str, over: str
+) -> None:
+    """Its machine sleeps with a new connector not yet read, and all is drained by its successor. It wakes up and starts
+    that connector before it reads of the newer epoch; nobody hears it. Any other start is found."""
+    quiet()
+    with simulated():
+        world = World(0)
+        client, checker = Client("client-0", world), world.checker
+        world.begin()
+        world.network.heal_all()
+        world.advance(8_000)
+        sleeper = world.leader()
+        assert sleeper is not None
+        created = client.ask(CreateConnector("a", {"connector.class": "Sink"}))
+        while not checker.applied[created.id]:
+            world.advance(1)
+        sleeper.freeze()
+        left = {worker: worker.session.stream for worker in world.workers}
+        world.advance(20_000)
+        leader, drainer = world.leader(), Client("client-1", world)
+        assert leader is not None
+        drainer._follow(leader.address)  # pyright: ignore[reportPrivateUsage]
+        drains = [drainer.ask(DrainWorker(worker.name)) for worker in world.workers]
+        world.advance(1_000)
+        assert all(drain.outcome is Outcome.ACKNOWLEDGED for drain in drains)
+        begun = len(checker.starts[UnitId("a")])
+        sleeper.thaw(clock_stood_still=True)
+        (start,) = checker.starts[UnitId("a")][begun:]
+        world.advance(5_000)
+        assert start.herder_id == sleeper.herder_id
+        assert not checker.violations
+        worker = next(worker for worker in world.workers if worker.name == start.worker)
+        herder = sleeper if of == "the leader before" else leader
+        stream = left[worker] if over == "the stream before" else worker.session.stream
+        assert stream is not None
+        epoch = start.order[0] if herder is sleeper else worker.state.epoch_max
+        again = ins.StartUnit(UnitId("a"), Assignment(epoch, 1), {}, None, TargetState.STARTED, 0, 1, None, None)
+        checker.sent(herder, ins.Send(0, epoch, again), stream)
+    found = {violation.check for violation in checker.violations}
+    excused = (of, over) == ("the leader before", "the stream before")
+    assert ("drained worker gets no work" in found) == (not excused)
+
+
+@pytest.mark.parametrize("mutant", [None, "lease never ends"])
+def test_a_leap_of_the_writers_clock_extends_the_lease_of_the_dead_once(mutant: str | None) -> None:
+    """A new writer grants a lease to who was alive to the last one; its clock leaps, and it grants another one, as
+    after a stall. That one ends, or is found."""
+    quiet()
+    with simulated(), MUTANTS[mutant]() if mutant else nullcontext():
+        world = World(0)
+        worker, (first, second) = world.workers[0], world.status
+        world.begin()
+        world.network.heal_all()
+        world.advance(3_000)
+        world.down |= {worker, first}
+        first.kill()
+        worker.kill()
+        world.advance(5_000)
+        assert second.claims
+        second.jump(5_000)
+        world.advance(10_500)
+        # In its second lease.
+        (lease,) = (one for one in second.keeper.table.leases() if one.worker_id == worker.name)
+        assert lease.live
+        assert not world.checker.violations
+        world.advance(3_500)
+        (lease,) = (one for one in second.keeper.table.leases() if one.worker_id == worker.name)
+    assert lease.live == (mutant is not None)
+    found = {violation.check for violation in world.checker.violations}
+    assert found == ({"status equals truth within a lease"} if mutant else set())
+
+
+@pytest.mark.parametrize("mutant", [None, "statuses of deleted connectors stay"])
+@pytest.mark.parametrize("before", [TargetState.PAUSED, TargetState.STOPPED])
+def test_a_removed_numbers_status_is_left_only_while_a_task_or_its_connector_waits_for_a_worker(
+    before: TargetState, mutant: str | None
+) -> None:
+    """The task, of which a stop leaves none until its connector runs, is to be told what the removed number committed,
+    and every worker drains. Once it was, the status goes, or is found."""
+    quiet()
+    with simulated(), MUTANTS[mutant]() if mutant else nullcontext():
+        world = World(0)
+        client, worker = Client("client-0", world), world.workers[0]
+
+        def ask(request: Request) -> None:
+            operation = client.ask(request)
+            world.advance(5_000)
+            assert operation.outcome is Outcome.ACKNOWLEDGED
+
+        world.begin()
+        world.network.heal_all()
+        world.advance(8_000)
+        ask(CreateConnector("a", {"connector.class": "Sink", "tasks.max": "2"}))
+        ask(SetTarget("a", before))
+        ask(UpdateConnector("a", {"connector.class": "Sink", "tasks.max": "1"}))
+        for one in world.workers:
+            ask(DrainWorker(one.name))
+        if before is TargetState.STOPPED:
+            ask(RestartConnector("a"))  # else the worker that has it keeps it
+        ask(SetTarget("a", TargetState.STARTED))
+        world.advance(20_000)
+        assert set(verdict.holdings(world)) == ({UnitId("a")} if before is TargetState.PAUSED else set())
+        assert not verdict.problems(world)
+        worker.kill()
+        world.restart(worker)
+        world.advance(20_000)
+        assert UnitId("a", 0) in verdict.holdings(world)
+        assert verdict.problems(world) == ["a status of a-1 is left"] * (mutant is not None)
+        assert not world.checker.violations

@@ -24,12 +24,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.sim.mesh.mutants import MUTANTS, RARE
-from tests.sim.mesh.story import Report, quiet, tell
+from tests.sim.mesh.mutants import MUTANTS, OF_OFFSETS, RARE
+from tests.sim.mesh.story import OPERATED, Report, quiet, tell
 from tests.support import tally
 from tests.support.sizes import SOAKING, soak_or
 
 STORIES = soak_or(300, 10_000)
+#: Besides, with an operator who changes offsets.
+OPERATED_STORIES = soak_or(12, 1_000)
 _SHOW_S = 60.0
 Found = tuple[int, list[str]] | None
 _SEED_VARIABLE = "HERDMESH_SIM_SEED"
@@ -39,14 +41,17 @@ _FOLDER = Path(__file__).parent
 #: that found it last comes first, so that one is enough until the product changes what happens in it.
 MUTANT_STORIES = soak_or(60, 1_000)
 FOUND_AT = {
-    "no fence before a new task set": 5,
-    "stale epoch accepted": 24,
-    "adoption by generation alone": 6,
-    "lost timer": 2,
-    "restart budget ignored": 3,
-    "forgotten stray after a broken session": 15,
-    "leader writes after its epoch": 24,
+    "stale epoch accepted": 3,
+    "adoption by generation alone": 2,
+    "lost timer": 1,
+    "restart budget ignored": 23,
+    "forgotten stray after a broken session": 38,
+    "new leader does not wait for workers": 1,
+    "leader writes after its epoch": 42,
+    "lease never ends": 1,
     "statuses of deleted connectors stay": 1,
+    "change of offsets told before it is made": OPERATED,
+    "change of offsets made again by the next leader": OPERATED + 7,
 }
 HUNTED = [mutant for mutant in MUTANTS if SOAKING or mutant not in RARE]
 
@@ -71,7 +76,8 @@ def _short(seed: int) -> Report:
 def _hunt(mutant: str) -> Found:
     """The first story that finds the mutant, and by which checks."""
     first = [] if SOAKING else [FOUND_AT.get(mutant, 0)]
-    for seed in [*first, *range(MUTANT_STORIES)]:
+    begin = OPERATED if mutant in OF_OFFSETS else 0
+    for seed in [*first, *range(begin, begin + MUTANT_STORIES)]:
         with MUTANTS[mutant]():
             report = tell(seed, violations_max=1)
         if report.violations:
@@ -123,7 +129,7 @@ def test_no_promise_is_broken() -> None:
         return
     faults, counts = Counter[str](), Counter[str]()
     failed: list[str] = []
-    seeds = [*_regressions(), *range(STORIES)]
+    seeds = [*_regressions(), *range(STORIES), *range(OPERATED, OPERATED + OPERATED_STORIES)]
     watch = _Watch(len(seeds))
     with _pool() as pool:
         for told, report in enumerate(pool.imap_unordered(_short, seeds, chunksize=10), 1):
@@ -144,6 +150,8 @@ def test_no_promise_is_broken() -> None:
     assert counts["epochs"] > STORIES
     assert counts["fences"]
     assert counts["restarts acknowledged"]
+    assert counts["changes of offsets acknowledged"] >= OPERATED_STORIES // 2
+    assert counts["starts from offsets that were changed"]
 
 
 @pytest.mark.timeout(1_800)

@@ -180,11 +180,20 @@ def _statuses(world: World, wanted: set[UnitId]) -> list[str]:
         return ["no status store writes"]
     held = holdings(world)
     found: list[str] = []
-    # A stopped connector keeps its tasks' statuses; a new one keeps those of an earlier life until its next task set.
-    keeping = {
+    # A stopped connector keeps its tasks' statuses.
+    keeping = {name for name, one in world.config_log.state.connectors.items() if one.target_state is Target.STOPPED}
+    # What removed numbers committed stays as well until every task was told, and one that nobody may take waits.
+    waiting = {unit.connector for unit in wanted if unit.task is not None and unit not in held}
+    # So does what a stop left, until the connector runs and has made tasks that can be told.
+    waiting |= {
         name
         for name, one in world.config_log.state.connectors.items()
-        if one.target_state is Target.STOPPED or one.applied_config is None or not one.tasks
+        if not one.tasks and one.applied_config is not None and not _runs(held.get(UnitId(name), []))
+    }
+    keeping |= waiting & {
+        stored.status.connector
+        for stored in writer.state.statuses()
+        if UnitId(stored.status.connector, stored.task) not in wanted and stored.status.commit_scope is not None
     }
     for stored in writer.state.statuses():
         unit = UnitId(stored.status.connector, stored.task)
@@ -202,6 +211,10 @@ def _statuses(world: World, wanted: set[UnitId]) -> list[str]:
         elif stored.status.worker_id != worker.name and one.state.value != "UNASSIGNED":
             found.append(f"the status of {unit} names {stored.status.worker_id}, it is on {worker.name}")
     return found
+
+
+def _runs(places: list[tuple[WorkerProcess, Holding]]) -> bool:
+    return any(one.state.value == "RUNNING" for _, one in places)
 
 
 def _balance(world: World, held: Held) -> list[str]:

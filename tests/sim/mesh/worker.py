@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from herdmesh.api.common.v1 import connector_pb2, identity_pb2
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
+from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.engine.contract import ErrorClass
+from herdmesh.herder.state.requests import OffsetsTold
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import HerdmeshError, NotLeader, RequestInvalid
 from herdmesh.worker import wire
@@ -26,6 +28,7 @@ from herdmesh.worker.state.model import Failure, UnitId
 from tests.sim.mesh.dataplane import Run
 from tests.sim.mesh.network import Stream
 from tests.sim.mesh.node import Node
+from tests.sim.mesh.offsets import told
 from tests.sim.mesh.scheduler import Pump
 
 if TYPE_CHECKING:
@@ -63,10 +66,8 @@ class WorkerProcess(Node):
 
     def _wire(self) -> None:
         self.incarnation = f"{self.name}-{self.life}"
-        #: when this life began, in the world's time.
-        self.began_ms = self.world.now
         self.identity = identity_pb2.WorkerIdentity(worker_id=self.name, incarnation=self.incarnation)
-        self.state = WorkerState(self.incarnation, Limits(TaskLimits(slots=64)))
+        self.state = WorkerState(self.incarnation, Limits(TaskLimits(slots=64, warm_runs_max=1)))
         self.loop = WorkerLoop(self.state)
         self.session: Session = Session(self)
         self.statuses = Statuses(self)
@@ -142,6 +143,9 @@ class WorkerProcess(Node):
     def share(self, run_id: str, run_ms: int) -> None:
         """Slots are never short here: `tests/.../test_state_tasks.py` tests sharing."""
 
+    def rest(self, run_id: str) -> None:
+        self.runs[run_id].rest()
+
     def cancel(self, run_id: str, reason: str) -> None:
         self.runs[run_id].kill()
 
@@ -166,13 +170,34 @@ class WorkerProcess(Node):
     def _answer(
         self, command_id: str, question: questions.Question, send: Callable[[session_pb.SessionRequest], None]
     ) -> None:
-        def reply() -> None:
-            answer = self._reply(question)
+        def say(answer: session_pb.CommandReply) -> None:
             if command_id:
                 answer.command_id = command_id
                 send(session_pb.SessionRequest(reply=answer))
 
+        def reply() -> None:
+            answer = self._reply(question)
+            if isinstance(question, questions.AlterOffsets) and not answer.HasField("failure"):
+                self._alter(question, say)
+            else:
+                say(answer)
+
         self.after(self.world.rng.randint(2, 40), reply)
+
+    def _alter(self, question: questions.AlterOffsets, say: Callable[[session_pb.CommandReply], None]) -> None:
+        """Change offsets, and say what came of it unless this process is over by then."""
+        life = self.life
+
+        def written(found: OffsetsTold | None) -> None:
+            if found is None:
+                failure = Failure("the connector was not left alone", error_class=ErrorClass.FENCED)
+                answer = session_pb.CommandReply(failure=wire.failure_to(failure))
+            else:
+                self.world.checker.altered(question.connector)
+                answer = _offsets_reply(found)
+            self.take(life, lambda: say(answer))
+
+        self.world.dataplane.offsets.change(question, written)
 
     def _reply(self, question: questions.Question) -> session_pb.CommandReply:
         if self.world.chance(0.02) or (self.world.broker.away and isinstance(question, _NEED_KAFKA)):
@@ -195,15 +220,17 @@ class WorkerProcess(Node):
             case questions.SetLogger(logger=logger, level=level):
                 self.levels[logger] = level
                 return session_pb.CommandReply(loggers=[admin_pb.LoggerEntry(logger=logger, level=level)])
-            case questions.AlterOffsets(connector=connector, config_offset=config_offset):
-                manifest = self.world.config_log.manifest_since(connector, config_offset or 0)
-                if manifest is not None and not manifest.deleted:
-                    failure = Failure("there is a connector of that name by now", error_class=ErrorClass.FENCED)
-                    return session_pb.CommandReply(failure=wire.failure_to(failure))
-                self.world.checker.altered(connector)
-                return session_pb.CommandReply()
+            case questions.ReadOffsets(connector=connector):
+                return _offsets_reply(OffsetsTold(told(self.world.dataplane.offsets.values.get(connector))))
             case _:
                 return session_pb.CommandReply()
+
+
+def _offsets_reply(found: OffsetsTold) -> session_pb.CommandReply:
+    entries = [
+        offset_pb.OffsetEntry(partition_json=one.partition_json, offset_json=one.offset_json) for one in found.offsets
+    ]
+    return session_pb.CommandReply(offsets=session_pb.OffsetsReply(offsets=entries, message=found.message))
 
 
 def task_configs(config: Mapping[str, str | None], tasks_max: int) -> list[dict[str, str | None]]:

@@ -18,6 +18,7 @@ from herdmesh.cli.commands import (
     get,
     history,
     lifecycle,
+    offsets,
     plan,
     run,
     set_logger,
@@ -79,6 +80,7 @@ app.add_typer(drain.drain_app, name="drain")
 app.add_typer(drain.undrain_app, name="undrain")
 app.command()(set_logger.set_logger)
 app.add_typer(dlq.dlq_app, name="dlq")
+app.add_typer(offsets.offsets_app, name="offsets")
 app.command()(watch.watch)
 app.command()(doctor.doctor)
 app.command()(demo.demo)

@@ -65,6 +65,7 @@ NEXT_STEPS: dict[str, str] = {
     "PLUGIN_NOT_FOUND": "`herd get plugins` lists what the workers can load.",
     "WORKER_NOT_FOUND": "`herd get workers` lists the workers.",
     "CONNECTOR_EXISTS": "`herd apply` updates it; `herd delete` removes it.",
+    "CONNECTOR_NOT_STOPPED": "`herd stop NAME` stops it; `herd resume NAME` lets it run again afterwards.",
     "REVISION_MISMATCH": "Somebody changed it meanwhile: look at it again, then repeat.",
     "WRITE_OUTCOME_UNKNOWN": "It may have been done: look with `herd describe connector`, then repeat if it was not.",
     "CONFIG_INVALID": "Mend the fields named above and apply again.",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from libs.core.tests.connect.golden_vectors import Vector, python_text, vectors
+from tests.support import golden, mirror_differences
 
 PAGE = Path(__file__).parents[4] / "docs" / "differences.md"
 _SPEC = "org.apache.kafka.connect.transforms.InsertField$InsertionSpec@<hash>"
@@ -81,7 +82,7 @@ def wanted_message(vector: Vector) -> str:
     message = python_text(_message(vector))
     if _SPEC in message:
         field: str = vector["config"]["static.field"]
-        return message.replace(_SPEC, field[:-1] if field[-1] in "!?" else field)
+        return message.replace(_SPEC, field[:-1] if field.endswith(("!", "?")) else field)
     if message.startswith(_NO_TIME):
         given = vector["input"]
         partition = "null" if given["partition"] is None else given["partition"]
@@ -106,30 +107,57 @@ def page() -> str:
     count = sum(map(len, files.values()))
     found = [[one["id"] for each in files.values() for one in each if kind.meets(one)] for kind in KINDS]
     lines = [
-        "# Where converters and transformations differ from Java's",
+        "# Where converters, transformations and the mirror's validation differ from Java's",
         "",
         "Written by `python -m libs.core.tests.connect.differences` from the golden vectors; a test compares.",
         "",
-        f"Of {count:,} vectors recorded from Kafka Connect 4.3.1, {count - sum(map(len, found)):,} are met exactly and",
-        f"{sum(map(len, found))} as said here. None is skipped.",
+        f"Of {count:,} vectors of converters and transformations recorded from Kafka Connect 4.3.1,",
+        f"{count - sum(map(len, found)):,} are met exactly and {sum(map(len, found))} as said here. None is skipped.",
     ]
     for kind, ids in zip(KINDS, found, strict=True):
-        lines += ["", f"## {kind.title}", "", f"Why: {kind.why}.", "", *(f"- `{one}`" for one in sorted(ids))]
-    lines += ["", *_UNSEEN, ""]
+        lines += _section(kind.title, kind.why, ids)
+    lines += [*_mirror(), "", *_UNSEEN, ""]
     return "\n".join(lines)
+
+
+def _section(title: str, why: str, ids: list[str]) -> list[str]:
+    return ["", f"## {title}", "", f"Why: {why}.", "", *(f"- `{one}`" for one in sorted(ids))]
+
+
+def _mirror() -> list[str]:
+    """The definitions and answers of `MirrorSourceConnector` that are not Java's."""
+    definitions = [one for one in golden.own_lines("configdef.jsonl") if one["owner"] == mirror_differences.NAME]
+    lines: list[str] = []
+    for kind in mirror_differences.KINDS:
+        lines += _section(kind.title, kind.why, [one["id"] for one in definitions if kind.meets(one)])
+    answers = [one["id"] for one in golden.own_lines("validate.jsonl") if mirror_differences.is_asked_for(one)]
+    return lines + _section("Validation of a mirror", mirror_differences.ANSWERS_WHY, answers)
 
 
 _UNSEEN = """\
 ## What no vector meets
 
 - Texts of the JDK's own exceptions (null pointers, casts, indexes) are compared by class only.
-- A record with two faults may be refused for the other one: Cast and MaskField look at their fields first, then at
-  nulls in required ones.
 - `SimpleDateFormat` keeps a zone name it has parsed for all later records; ours applies it to that record alone.
   Negative and overflowing years, and week years under summer zones, can differ.
 - Regular expressions run in Python's `regex`: what it cannot do (`\\p{javaMirrored}`, `\\b{g}`, non-ASCII ranges under
   `(?iu)`) is refused by name; unbounded look-behind, which Java refuses, is taken.
-- In Python 1, 1.0 and True are one key of a map.
+- In Python 1, 1.0 and True are one key of a map. ReplaceField and MaskField take schemaless maps whose keys are no
+  texts, where Java's cast fails.
+- A schemaless map keeps the order in which its members came, Java's is a hash map's: the text of a map can have another
+  order, and of two faults in one the other may be told. Of two fields that ReplaceField renames alike Java's last
+  counts.
+- A struct within a struct, list or map that lacks a required field, or a value of another class than its schema's, is
+  refused by the converter, or where the field is read; Java's transformation refuses it when it copies the field. A
+  converter gives no such value; a source connector that does not call `Struct.validate` can.
+- A schemaless header that holds a struct has no schema; Java gives it the struct's.
+- `converter.encoding`: characters which the encoding lacks, and malformed bytes, are replaced as Python does, which is
+  as Java does for UTF-8, ISO-8859-1 and US-ASCII. Names that only Python knows are taken, names that only Java
+  knows are refused; UTF-32 has a mark.
+- The definitions of Connect's own workers (`DistributedConfig`, `StandaloneConfig` in the configdef vectors) have no
+  counterpart: ours are settings of four services. Where one has a property's name, default and kind are compared;
+  importance, group, width and order have no meaning here. MirrorMaker's heartbeat and checkpoint connectors do not
+  exist here: stand-ins with their recorded definitions answer `plain/validate/mir-heartbeat`.
 - JSON nested deeper than about 3,000 levels cannot be written.
 - Bytes that nobody reads or edits are not decoded, so malformed schemaless JSON that nobody reads passes where Java
   fails the record, whatever the tolerance: what a record costs is what its chain needs. A transformation that reads the

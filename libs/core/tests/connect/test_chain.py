@@ -14,6 +14,7 @@ from herdmesh.connect.chain import SinkChain, SourceChain
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import ConfigError, DataError, RecordError
 from herdmesh.connect.schemas import OPTIONAL_STRING
+from herdmesh.connect.struct_column import StructColumn
 
 JSON_SINK = {
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -58,6 +59,18 @@ def test_three_steps_are_one_loop_of_dictionary_operations() -> None:
     assert result.keys == ["k", "k"]
     assert result.key_schema == OPTIONAL_STRING
     assert result.value_schema is None
+
+
+def test_keys_keep_their_schema_whether_values_go_by_columns_or_not() -> None:
+    chain = chain_config.sink_chain({**THREE_STEPS, "value.converter.schemas.enable": "true"})
+    fields = [{"field": name, "type": "string", "optional": False} for name in ("email", "note")]
+    envelope = {"schema": {"type": "struct", "fields": fields}, "payload": {"email": "a@b", "note": "n"}}
+    results = [run(chain, batch(*[json.dumps(envelope).encode()] * 10)) for _ in range(4)]
+    assert not isinstance(results[0].values, StructColumn), "what is compiled for a schema is so after some records"
+    assert isinstance(results[-1].values, StructColumn)
+    for result in results:
+        assert result.key_schema == OPTIONAL_STRING
+        assert [*result.values][9].values == ["", "n", "x"]
 
 
 def test_keys_nobody_asks_for_stay_as_they_came() -> None:

@@ -144,6 +144,47 @@ def test_a_worker_that_names_no_usable_provider_is_told_which_property() -> None
         assert raised.value.field == name
 
 
+def test_an_authors_provider_is_found_by_the_name_of_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An installed package, as `importlib.metadata` sees it; its params are given without their prefix."""
+    info = tmp_path / "vault_of_tests-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: vault-of-tests\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[herdmesh.config_providers]\nTestVault = vault_of_tests:Vault\nNone = vault_of_tests:Other\n"
+    )
+    (tmp_path / "vault_of_tests.py").write_text(_VAULT)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    worker = {"config.providers": "v", "config.providers.v.class": "TestVault", "config.providers.v.param.at": "north"}
+    resolved = ConfigProviders.of(worker).resolve({"password": "a ${v:db/main:pass}", "other": "b"})
+    assert resolved.config == {"password": "a north db/main pass", "other": "b"}
+    assert "north db/main pass" in resolved.secrets
+    assert resolved.ttl_ms == 60_000
+    with pytest.raises(ConfigError, match="the entry point None is no ConfigProvider"):
+        ConfigProviders.of({**worker, "config.providers.v.class": "None"})
+    with pytest.raises(ConfigError, match="no config provider Vault") as refused:
+        ConfigProviders.of({**worker, "config.providers.v.class": "Vault"})
+    assert "TestVault" in refused.value.fix
+
+
+_VAULT = """
+from herdmesh.sdk import ConfigData, ConfigProvider
+
+
+class Other:
+    pass
+
+
+class Vault(ConfigProvider):
+    def configure(self, params):
+        self.at = params["at"]
+
+    def get(self, path, keys):
+        return ConfigData({key: f"{self.at} {path} {key}" for key in keys}, ttl_ms=60_000)
+"""
+
+
 def test_an_authors_error_is_told_without_what_is_secret() -> None:
     class Breaks(Known):
         def get(self, path: str, keys: frozenset[str]) -> ConfigData:

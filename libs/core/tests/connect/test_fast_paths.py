@@ -17,6 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect import _jackson_reader, config_topic, jackson, status_topic
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.config_records import ManifestRecord, task_config_digest
 from herdmesh.connect.errors import DataError
 from tests.support.sizes import SOAKING, soak_or
@@ -44,7 +45,8 @@ _ODD = [
     '{"state":"RUNNING","worker_id":"w","generation":18446744073709551617}',
     '{"state":"RUNNING","worker_id":"w","generation":true}',
     '{"state":"RUNNING","worker_id":null,"generation":-1,"trace":null,"version":null}',
-    '{"state":"RUNNING","worker_id":"w","generation":1,"has_committed":1}',
+    '{"state":"RUNNING","worker_id":"w","generation":1,"commit_scope":{"group":"g","topics":["t"],"topics":[]}}',
+    '{"state":"RUNNING","worker_id":"w","generation":1,"commit_scope":{"group":"g","topics":["t"],"x":1e999}}',
     '{"state":"RUNNING","worker_id":"w","generation":1,"conditions":[{"type":"STALLED"}]}',
     '{"state":"running","worker_id":"w","generation":1}',
     '{"topic":{"name":"t","connector":"c","task":2147483648,"discoverTimestamp":9223372036854775808}}',
@@ -72,7 +74,8 @@ _scalars = st.one_of(
 _values = st.recursive(_scalars, lambda inner: st.lists(inner) | st.dictionaries(_text, inner), max_leaves=8)
 _names = st.sampled_from(
     [
-        *("properties", "state", "worker_id", "generation", "trace", "version", "has_committed", "worker_incarnation"),
+        *("properties", "state", "worker_id", "generation", "trace", "version", "commit_scope", "worker_incarnation"),
+        *("group", "topics"),
         *("topic", "name", "connector", "task", "discoverTimestamp", "incarnation", "applied_config", "task_count"),
         *("task_digests", "task_config_generation", "deleted", "config_digest", "revisions"),
     ]
@@ -179,7 +182,9 @@ def test_ordinary_records_do_take_the_quick_way(monkeypatch: pytest.MonkeyPatch)
         assert config_topic.encode(config_topic.decode(key, value)) == (key, value)  # pyright: ignore[reportArgumentType]
     for status in (
         status_topic.ConnectorStatus("c", status_topic.State.FAILED, "w", 3, trace="at x\n\tat y", version="1"),
-        status_topic.TaskStatus("c", 1, status_topic.State.RUNNING, "w", 3, has_committed=True, worker_incarnation="i"),
+        status_topic.TaskStatus(
+            "c", 1, status_topic.State.RUNNING, "w", 3, commit_scope=CommitScope("g", ("t",)), worker_incarnation="i"
+        ),
         status_topic.TopicStatus("t", "c", 0, 1_700_000_000_000),
     ):
         assert status_topic.decode(*status_topic.encode(status)) == status

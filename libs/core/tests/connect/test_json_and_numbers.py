@@ -244,9 +244,20 @@ def test_doubles_of_many_digits_print_as_digit_by_digit(values: list[float], neg
     quick = [double_text(value) for value in values]
     same = [value for value in values if jackson.same_double_text(value)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(javanumbers, "_is_shortest", _never)
+        patch.setattr(javanumbers, "prints_shortest", _never)
         assert quick == [double_text(value) for value in values]
     assert [msgspec.json.encode(value).decode() for value in same] == [double_text(value) for value in same]
+
+
+def test_from_one_on_javas_digits_are_the_shortest() -> None:
+    """Every binary exponent from 1.0 to 1e7, both estimates of the decimal one, and every number of zeros behind, but
+    for whole numbers."""
+    estimate = javanumbers._estimate_exponent10  # pyright: ignore[reportPrivateUsage]
+    stays_exact = javanumbers._stays_exact  # pyright: ignore[reportPrivateUsage]
+    for exponent2 in range(24):
+        for exponent10 in {estimate(least, exponent2) for least in (1 << 52, (1 << 53) - 1)}:
+            assert all(stays_exact(exponent2, exponent10, zeros) for zeros in range(52 - exponent2))
+    assert all(double_text(float(whole)) == f"{whole}.0" for whole in (1, 2, 3, 1024, 8_388_608, 9_999_999))
 
 
 def test_most_doubles_of_many_digits_take_the_quick_way() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connect import offsets_topic, status_topic
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.offsets_topic import OffsetRecord
 from herdmesh.connect.records import Tombstone, Undecodable, Unknown
@@ -81,14 +82,39 @@ def test_our_members_come_after_version_and_only_when_set() -> None:
         b'{"state":"RUNNING","trace":null,"worker_id":"w","generation":1,"version":"4.3.1"}'
     )
     full = TaskStatus(
-        "c", 0, State.RUNNING, "w", 1, None, "4.3.1", (Condition("STALLED", "no progress", 7),), True, "i-1"
+        "c",
+        0,
+        State.RUNNING,
+        "w",
+        1,
+        None,
+        "4.3.1",
+        (Condition("STALLED", "no progress", 7),),
+        CommitScope("connect-c", ("t", "u")),
+        "i-1",
     )
     assert status_topic.encode(full)[1] == (
         b'{"state":"RUNNING","trace":null,"worker_id":"w","generation":1,"version":"4.3.1",'
-        b'"conditions":[{"type":"STALLED","message":"no progress","since_ms":7}],"has_committed":true,'
-        b'"worker_incarnation":"i-1"}'
+        b'"conditions":[{"type":"STALLED","message":"no progress","since_ms":7}],'
+        b'"commit_scope":{"group":"connect-c","topics":["t","u"]},"worker_incarnation":"i-1"}'
     )
     assert status_topic.decode(*status_topic.encode(full)) == full
+
+
+@pytest.mark.parametrize(
+    ("member", "read"),
+    [
+        ('{"group":"g","topics":["t"]}', CommitScope("g", ("t",))),
+        ('{"group":"","topics":[]}', CommitScope("", ())),
+        ('{"group":"g","topics":["t"],"more":1}', CommitScope("g", ("t",))),
+        ('{"group":"g","topics":["t",null]}', None),
+        *((bad, None) for bad in ("true", "null", "[]", '"t"', "{}", '{"group":null,"topics":[]}', '{"group":"g"}')),
+    ],
+)
+def test_a_commit_scope_that_cannot_be_read_says_of_no_commit(member: str, read: CommitScope | None) -> None:
+    value = f'{{"state":"RUNNING","worker_id":"w","generation":1,"commit_scope":{member}}}'
+    status = TaskStatus("c", 0, State.RUNNING, "w", 1, commit_scope=read)
+    assert status_topic.decode(b"status-task-c-0", value.encode()) == status
 
 
 def test_destroyed_is_written_as_a_tombstone() -> None:
@@ -99,7 +125,9 @@ _text = st.text(max_size=10)
 _int32 = st.integers(-(2**31), 2**31 - 1)
 _states = st.sampled_from([state for state in State if state is not State.DESTROYED])
 _conditions = st.lists(st.builds(Condition, _text, _text, st.integers(0, 2**62)), max_size=2).map(tuple)
-_more = (_text, _int32, st.none() | _text, st.none() | _text, _conditions, st.booleans(), _text)
+_names = st.lists(_text, max_size=3).map(tuple)
+_scopes = st.builds(CommitScope, _text, _names, _names)
+_more = (_text, _int32, st.none() | _text, st.none() | _text, _conditions, st.none() | _scopes, _text)
 
 
 @given(

@@ -218,12 +218,31 @@ class Kafka:
         finally:
             consumer.close()
 
-    def records(self, topic: str, partitions: int = 1) -> list[tuple[bytes | None, bytes | None]]:
+    def records(
+        self, topic: str, partitions: int = 1, *, is_settling: bool = True
+    ) -> list[tuple[bytes | None, bytes | None]]:
         """Keys and values of all committed records."""
-        return [(message.key(), message.value()) for message in self.messages(topic, partitions)]
+        return [(one.key(), one.value()) for one in self.messages(topic, partitions, is_settling=is_settling)]
 
-    def messages(self, topic: str, partitions: int) -> list[Message]:
-        """All committed records."""
+    def settled(self, topic: str, partitions: int) -> None:
+        """Return once no transaction is open there: a broker answers a commit before its marker is in the topic, and a
+        reader of committed records is told the end before it."""
+        admin = cast("Any", AdminClient({"bootstrap.servers": self.bootstrap}))  # whose answers have no types
+        latest = cast("OffsetSpec", OffsetSpec.latest())
+        asked = {TopicPartition(topic, number): latest for number in range(partitions)}
+
+        def ends(level: IsolationLevel) -> list[int]:
+            return [one.result(WAIT_S).offset for one in admin.list_offsets(asked, isolation_level=level).values()]
+
+        deadline_s = time.monotonic() + WAIT_S
+        while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED):
+            assert time.monotonic() < deadline_s, f"a transaction stays open in {topic}"
+            time.sleep(0.02)
+
+    def messages(self, topic: str, partitions: int, *, is_settling: bool = True) -> list[Message]:
+        """All committed records, once no transaction is open any more; or now, where one is to stay open."""
+        if is_settling:
+            self.settled(topic, partitions)
         consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,

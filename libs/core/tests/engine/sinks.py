@@ -15,7 +15,7 @@ from herdmesh.connect.connector import (
     SourceTaskContext,
     TaskContext,
 )
-from herdmesh.connect.errors import RecordError
+from herdmesh.connect.errors import RecordError, RetriableError
 
 PATH = __name__
 
@@ -52,6 +52,43 @@ class BrokenSink(ListSink):
 
     def put(self, batch: SinkBatch) -> None:
         raise OSError("no space left")
+
+
+class BusySink(ListSink):
+    """Cannot take a batch for the first `refusals` calls."""
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        super().start(config, context)
+        self._refusals = int(str(config["refusals"]))
+
+    def put(self, batch: SinkBatch) -> None:
+        ListSink.calls.append("put")
+        if self._refusals > 0:
+            self._refusals -= 1
+            raise RetriableError("the other side is away")
+        super().put(batch)
+
+
+class AwaySink(ListSink):
+    """Cannot flush once `AwaySink.away`, nor take batches where the config says so (`away`: put)."""
+
+    away: ClassVar[bool] = False
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        super().start(config, context)
+        AwaySink.away = False
+        self._takes = config["away"] != "put"
+
+    def put(self, batch: SinkBatch) -> None:
+        if not self._takes and ListSink.values:
+            AwaySink.away = True
+            raise RetriableError("the other side is away")
+        super().put(batch)
+
+    def flush(self) -> None:
+        super().flush()
+        if AwaySink.away:
+            raise RetriableError("the other side is away")
 
 
 class CountingSource(SourceTask):
@@ -102,17 +139,21 @@ class PickySink(ListSink):
 
 
 class GivenSource(SourceTask):
-    """Gives `GivenSource.batches` one by one, from the committed number on."""
+    """Gives `GivenSource.batches` one by one, from the committed number on. Its first `refusals` looks are refused."""
 
     batches: ClassVar[list[SourceBatch]] = []
     commits: ClassVar[list[int]] = []
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         GivenSource.commits.clear()
+        self._refusals = int(str(config.get("refusals") or 0))
         committed = context.committed_offset({"given": "a"})
         self._next = 0 if committed is None else int(committed["next"])
 
     def poll(self) -> SourceBatch | None:
+        if self._refusals > 0:
+            self._refusals -= 1
+            raise RetriableError("the other side is away")
         if self._next == len(GivenSource.batches):
             return None
         batch = GivenSource.batches[self._next]

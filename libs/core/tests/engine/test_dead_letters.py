@@ -13,10 +13,10 @@ from confluent_kafka import Message
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.converters import CONVERTERS as CONVERTER_CLASSES
 from herdmesh.connect.data import Header
-from herdmesh.connect.errors import RecordError, RetriableError
+from herdmesh.connect.errors import ConfigError, RecordError, RetriableError
 from herdmesh.connect.schemas import OPTIONAL_STRING
 from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind, failure
-from herdmesh.engine.contract import Command
+from herdmesh.engine.contract import Command, Share
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH, GivenSource, ListSink
 
@@ -243,6 +243,18 @@ def test_a_queue_that_cannot_be_made_fails_the_task_with_what_to_change(
     assert ended.value.error_class is ErrorClass.BAD_CONFIG
 
 
+def test_the_queue_is_made_with_the_connectors_admin_settings(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    config = {"admin.override.socket.keepalive.enable": "perhaps"}
+    with pytest.raises(ConfigError) as refused:
+        run_here(sink_spec(kafka_topics, name, topic, config))
+    assert refused.value.field == "admin.override.socket.keepalive.enable"
+    run_here(sink_spec(kafka_topics, name, topic, {"admin.override.client.id": "queues"}))
+    assert f"{name}-dlq" in kafka_topics.admin.list_topics(timeout=WAIT_S).topics
+
+
 def test_a_letter_the_queue_does_not_take_is_counted_and_ends_nothing(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
@@ -337,6 +349,8 @@ SOURCE_POISONS: list[tuple[str, dict[str, Any], str]] = [
     ("KAFKA_PRODUCE", {"values": {"id": -1, "big": "x" * 2_000}}, "org.apache.kafka.clients.producer.KafkaProducer"),
 ]
 SMALL = {"producer.override.max.request.size": "1500"}
+LONG_TRANSACTIONS = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "60000"}
+"""The first of a run lasts 50 ms by default, which may end between two polls."""
 SOURCE_STAGES = pytest.mark.parametrize(
     ("stage", "poison", "class_name"), SOURCE_POISONS, ids=[one[0] for one in SOURCE_POISONS]
 )
@@ -377,9 +391,8 @@ def test_a_poison_record_of_a_source_that_is_not_tolerated_ends_the_task_before_
     kafka_topics: Kafka, tmp_topic: Callable[..., str], stage: str, poison: dict[str, Any], class_name: str
 ) -> None:
     topic, name = tmp_topic(), tmp_topic("source")
-    spec = source_spec(
-        kafka_topics, name, SMALL if stage == "KAFKA_PRODUCE" else {}, given(topic, 10), given(topic, 10, 10, **poison)
-    )
+    overrides = LONG_TRANSACTIONS | (SMALL if stage == "KAFKA_PRODUCE" else {})
+    spec = source_spec(kafka_topics, name, overrides, given(topic, 10), given(topic, 10, 10, **poison))
     with pytest.raises(RecordError, match=f"Error in stage {stage}") as ended:
         run_here(spec)
     assert class_name in str(ended.value)
@@ -411,3 +424,35 @@ def test_a_source_without_errors_waits_for_nobody(kafka_topics: Kafka, tmp_topic
     spec = source_spec(kafka_topics, name, {"errors.deadletterqueue.topic.name": ""}, given(topic, 10))
     assert run_here(spec, Link(lambda _progress: ())).progress.errors.failures == 0
     assert f"{name}-dlq" not in kafka_topics.admin.list_topics(timeout=WAIT_S).topics
+
+
+def test_a_source_that_tries_a_record_for_ever_yields_its_slot(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, name = tmp_topic(), tmp_topic("source")
+    looks: list[int] = []
+
+    def away(_self: Any, *_data: Any) -> Any:
+        looks.append(1)
+        raise RetriableError("the registry is away")
+
+    for write in ("write", "write_many"):
+        monkeypatch.setattr(CONVERTER_CLASSES["JsonConverter"], write, away)
+    config = {"errors.retry.timeout": "-1", "errors.retry.delay.max.ms": "10"}
+    spec = source_spec(kafka_topics, name, config, given(topic, 10))
+
+    def say(_progress: Progress) -> list[Command]:
+        tries = len(looks)
+        return [Stop()] if tries > 50 else [Share(0)] if tries else []
+
+    assert run_here(spec, Link(say)).reason is RunEnd.YIELDED
+    monkeypatch.undo()
+    assert run_here(spec).progress.records_in == 10
+
+
+def test_a_source_that_cannot_look_now_is_asked_again(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """RetriableError out of poll, with a linger of 0: it neither fails nor counts as quiet."""
+    topic, name = tmp_topic(), tmp_topic("source")
+    outcome = run_here(source_spec(kafka_topics, name, {"refusals": "2"}, given(topic, 10)))
+    assert (outcome.reason, outcome.progress.records_in) == (RunEnd.QUIET, 10)
+    assert outcome.progress.errors.failures == 0

@@ -7,12 +7,14 @@ import pickle
 from collections.abc import Mapping, Sequence
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect.errors import ConfigError, DataError, RecordError
-from herdmesh.engine import failpoints, failure, manifest
+from herdmesh.connect.commit_scope import TOPICS_MAX, CommitScope
+from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
+from herdmesh.engine import batches, failpoints, failure, manifest
 from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, RunEnd, RunSpec, Share, Stop, TaskKind
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import ForeignMembers, ManifestInvalid, OffsetsLost, TaskFailed, TaskFenced
@@ -60,10 +62,14 @@ def test_partitions_of_a_topic_are_spread_evenly() -> None:
     assert owned == [4, 4, 4]
 
 
+SCOPE = CommitScope("g", (TOPIC,))
+
+
 def starts(*ranges: PartitionRange, committed: bool = True, missing: bool = False, latest: bool = False) -> list[int]:
     found = starting_offsets(
         {(TOPIC, number): known for number, known in enumerate(ranges)},
-        has_committed=committed,
+        group="g",
+        scope=SCOPE if committed else None,
         reset_missing=missing,
         reset_to_latest=latest,
     )
@@ -86,6 +92,66 @@ def test_offsets_missing_everywhere_under_a_task_that_has_committed_are_a_loss_w
     assert "flights-1" in str(lost.value)
     assert "herdmesh.offsets.missing=reset" in str(lost.value)
     assert lost.value.error_class is ErrorClass.DATA_LOSS
+
+
+_NONE = PartitionRange(None, 2, 9)
+_FIVE = PartitionRange(5, 2, 9)
+
+
+@pytest.mark.parametrize(
+    ("group", "ranges", "begins"),
+    [
+        ("g", {("a", 0): _NONE, ("b", 0): _NONE}, None),
+        ("g", {("a", 0): _NONE, ("fresh", 0): _NONE}, None),
+        ("g", {("a", 0): _NONE, ("fresh", 0): _FIVE}, None),
+        ("g", {("a", 0): _FIVE, ("b", 0): _NONE}, [5, 2]),
+        ("g", {("a", 0): _FIVE, ("fresh", 0): _NONE}, [5, 2]),
+        ("g", {("fresh", 0): _NONE}, [2]),
+        ("other", {("a", 0): _NONE, ("b", 0): _NONE}, [2, 2]),
+        ("other", {("a", 0): _FIVE, ("b", 0): _NONE}, [5, 2]),
+    ],
+)
+def test_offsets_are_lost_only_where_they_were_committed(
+    group: str, ranges: dict[PartitionId, PartitionRange], begins: list[int] | None
+) -> None:
+    """None = lost, and told of the topics that had them, not of those that are new."""
+
+    def found() -> dict[PartitionId, int]:
+        scope = CommitScope("g", ("a", "b", "gone"))
+        return starting_offsets(ranges, group=group, scope=scope, reset_missing=False, reset_to_latest=False)
+
+    if begins is None:
+        with pytest.raises(OffsetsLost, match="a-0 has no committed offset any more") as lost:
+            found()
+        assert "fresh" not in str(lost.value)
+    else:
+        assert list(found().values()) == begins
+
+
+def test_a_scope_is_small_and_hides_no_loss() -> None:
+    names = [f"t{number:03}" for number in range(TOPICS_MAX + 5)]
+    scope = CommitScope.of("g", [*reversed(names), *names])
+    assert scope.topics == tuple(names[:TOPICS_MAX])
+    assert all(scope.covers("g", name) for name in names)
+    assert not scope.covers("g", "t0005")
+    exact = CommitScope.of("g", names[: TOPICS_MAX - 1])
+    assert [name for name in names if exact.covers("g", name)] == names[: TOPICS_MAX - 1]
+    assert exact.beside(["z", "a", "a", names[0]]).elsewhere == ("a",)
+    assert scope.beside(["a"]) == scope, "what is committed elsewhere takes nobody's room"
+
+
+def test_a_topic_that_came_from_another_task_is_lost_only_where_no_partition_has_an_offset() -> None:
+    def found(forgotten: tuple[str, ...]) -> dict[PartitionId, int]:
+        ranges = {("a", 0): _FIVE, ("users", 3): _NONE, ("fresh", 0): _NONE}
+        scope = CommitScope("g", ("a",), ("users",))
+        return starting_offsets(
+            ranges, group="g", scope=scope, forgotten=forgotten, reset_missing=False, reset_to_latest=False
+        )
+
+    assert list(found(()).values()) == [5, 2, 2]
+    with pytest.raises(OffsetsLost, match="users-3 has no committed offset any more") as lost:
+        found(("users",))
+    assert "fresh" not in str(lost.value)
 
 
 def test_one_offset_missing_beside_others_is_a_new_partition() -> None:
@@ -213,7 +279,14 @@ def test_source_settings() -> None:
     made = settings.new_topic("any")
     assert (made.partitions, made.replication_factor) == (4, -1)
     assert made.config == {"cleanup.policy": "compact"}
-    assert offsets_topic_settings(spec({}, {"offset.storage.partitions": "5"})) == (5, -1)
+    assert offsets_topic_settings(spec({}, {"offset.storage.partitions": "5"})) == (
+        5,
+        -1,
+        {"cleanup.policy": "compact"},
+    )
+    named = {"topic": "o", "min.insync.replicas": "2", "cleanup.policy": "delete", "file.filename": "f"}
+    made = offsets_topic_settings(spec({}, {f"offset.storage.{name}": value for name, value in named.items()}))
+    assert made == (25, -1, {"min.insync.replicas": "2", "cleanup.policy": "compact"})
     by_time: dict[str, str | None] = {"transaction.boundary": "INTERVAL", "offsets.storage.topic": "own"}
     timed = spec(by_time, {"offset.flush.interval.ms": "9"})
     assert source_settings(timed).transaction_interval_ms == 9
@@ -294,6 +367,16 @@ def test_a_run_that_is_to_share_ends_once_it_has_read_all() -> None:
     assert control.wish(11.2, quiet_s=0.05) is RunEnd.YIELDED
 
 
+def test_a_wait_ends_for_a_share_where_the_run_yields_and_for_a_stop_always() -> None:
+    def paused(*said: list[Command], yields: bool) -> RunEnd | None:
+        return Control(ScriptedLink(*said), Limits(0, 0, 1, 0.0), 0.0).pause(0.0, lambda _now_s: None, yields=yields)
+
+    assert paused([Share(0)], yields=True) is RunEnd.YIELDED
+    assert paused([Share(0)], yields=False) is None
+    assert paused([Share(0), Stop()], yields=True) is paused([Stop()], yields=False) is RunEnd.STOPPED
+    assert paused(yields=True) is None
+
+
 @pytest.mark.parametrize(
     ("error", "error_class"),
     [
@@ -309,6 +392,7 @@ def test_a_run_that_is_to_share_ends_once_it_has_read_all() -> None:
         (PermissionError(errno.EACCES, "no"), ErrorClass.BAD_CONFIG),
         (OSError(errno.ENOSPC, "disk full"), ErrorClass.RETRIABLE),
         (MemoryError(), ErrorClass.RETRIABLE),
+        (RetriableError("away"), ErrorClass.RETRIABLE),
         (KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)), ErrorClass.RETRIABLE),
         (TaskFenced("gone"), ErrorClass.FENCED),
         (OffsetsLost("gone"), ErrorClass.DATA_LOSS),
@@ -356,3 +440,9 @@ def test_a_mistyped_failpoint_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HERDMESH_FAILPOINTS", "")
     failpoints.arm("c")
     failpoints.hit("before-write")
+
+
+def test_headers_that_no_message_has_are_no_column() -> None:
+    bare, headed = Message(topic="t", value=b"v"), Message(topic="t", value=b"v", headers=[("h", b"1"), ("h", None)])
+    assert batches.headers_of([bare, bare]) == []
+    assert batches.headers_of([bare, headed]) == [[], [("h", b"1"), ("h", None)]]

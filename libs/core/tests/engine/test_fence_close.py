@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Event
 from types import SimpleNamespace
@@ -44,7 +45,7 @@ def test_a_fenced_producer_closes_without_hiding_the_fence(kafka_bootstrap: str,
     consumer.close()
 
 
-@pytest.mark.parametrize("by", ["poll", "commit"])
+@pytest.mark.parametrize("by", ["poll", "commit", "produce"])
 def test_a_record_that_is_refused_because_of_the_fence_says_fenced(
     kafka_bootstrap: str, tmp_topic: Callable[..., str], by: str
 ) -> None:
@@ -64,9 +65,15 @@ def test_a_record_that_is_refused_because_of_the_fence_says_fenced(
     def run() -> None:
         if by == "poll":
             owner.producer.flush(10.0)
+        if by == "produce":
+            with suppress(KafkaException):  # what it is told of the record before
+                owner.producer.flush(10.0)
+            with pytest.raises(KafkaException, match="_FATAL") as fatal:
+                owner.producer.produce(topic, b"later still")
+            owner.raise_fatal(fatal.value)
         owner.commit()
 
-    with pytest.raises((TaskFenced, KafkaException)) as ended:
+    with pytest.raises(TaskFenced if by == "produce" else (TaskFenced, KafkaException)) as ended:
         run()
     owner.close()
     next_owner.close()

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import gc
+from collections.abc import Callable, Generator, Iterable
 from functools import reduce
 from operator import add
 
 import pytest
 
-from herdmesh.engine import TaskKind
+from herdmesh.connect.connector import SinkBatch, SourceBatch
+from herdmesh.engine import TaskKind, meter
 from herdmesh.engine.contract import Progress
 from herdmesh.engine.measures import NOTHING, Measures
 from libs.core.tests.engine.harness import Kafka, Link, make_spec, run_here
-from libs.core.tests.engine.sinks import PATH, ListSink
+from libs.core.tests.engine.sinks import PATH, CountingSource, ListSink
 
 pytestmark = pytest.mark.kafka
 
@@ -22,6 +24,47 @@ class UnflushableSink(ListSink):
 
     def flush(self) -> None:
         raise RuntimeError("the disk is full")
+
+
+class Cycle:
+    """Something that only a collection ends."""
+
+    alive = most = 0
+
+    def __init__(self) -> None:
+        self.itself = self
+        Cycle.alive += 1
+        Cycle.most = max(Cycle.most, Cycle.alive)
+
+    def __del__(self) -> None:
+        Cycle.alive -= 1
+
+
+class CyclicSink(ListSink):
+    """Leaves a cycle with each batch."""
+
+    def put(self, batch: SinkBatch) -> None:
+        Cycle()
+
+
+class CyclicSource(CountingSource):
+    """Leaves a cycle with each batch."""
+
+    def poll(self) -> SourceBatch | None:
+        Cycle()
+        return super().poll()
+
+
+@pytest.fixture
+def no_collector(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """Python's collector does nothing by itself, and runs report after each batch."""
+    monkeypatch.setattr(meter, "REPORT_INTERVAL_S", 0.0)
+    monkeypatch.setattr(meter, "IDLE_REPORT_INTERVAL_S", 0.0)
+    gc.collect()
+    gc.disable()
+    Cycle.most = Cycle.alive
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +114,21 @@ def test_a_run_that_fails_tells_what_it_did_until_then(kafka_topics: Kafka, tmp_
     assert link.reports[-1].records_in == 1
     found = total(link.reports)
     assert (found.batch_records.total, found.commit_failures, found.active_records_now) == (1, 1, 1)
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_what_batches_leave_in_cycles_goes_with_the_next_report(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    topic = kafka_topics.create_topic(tmp_topic(), 1)
+    kafka_topics.produce_ids(topic, range(100))
+    config = {"topics": topic, "consumer.override.max.poll.records": "5"}
+    spec = make_spec(kafka_topics.bootstrap, tmp_topic("c"), f"{__name__}:CyclicSink", config)
+    assert run_here(spec).progress.records_in == 100
+    assert 1 <= Cycle.most <= 2, "of twenty"
+    spec = make_spec(
+        kafka_topics.bootstrap, tmp_topic("c"), f"{__name__}:CyclicSource", {"topic": tmp_topic(), "until": "100"},
+        kind=TaskKind.SOURCE, offset_storage_topic=tmp_topic("o"),
+    )  # fmt: skip
+    assert run_here(spec).progress.records_in == 100
+    assert Cycle.most <= 2, "of ten or more"

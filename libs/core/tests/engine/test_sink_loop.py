@@ -6,18 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.errors import RecordError
-from herdmesh.engine import Progress, RunEnd, Stop, clients, failure
-from herdmesh.engine.contract import Command, ErrorClass, Share
+from herdmesh.engine import Progress, RunEnd, Stop, batches, clients, failure, partitions, sink
+from herdmesh.engine.contract import Command, ErrorClass, ErrorCounts, Share
 from herdmesh.engine.errors import ForeignMembers, OffsetsLost, TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.ownership import owner
+from herdmesh.engine.positions import PartitionRange
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
-from libs.core.tests.engine.sinks import PATH, ListSink
+from libs.core.tests.engine.sinks import PATH, AwaySink, ListSink
 
 pytestmark = pytest.mark.kafka
 LIST_SINK = f"{PATH}:ListSink"
+BUSY_SINK = f"{PATH}:BusySink"
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +43,7 @@ def test_records_are_put_once_and_offsets_committed(kafka_topics: Kafka, tmp_top
     assert outcome.reason is RunEnd.QUIET
     assert ids() == list(range(1_000))
     assert (outcome.progress.records_in, outcome.progress.records_out) == (1_000, 1_000)
-    assert outcome.progress.has_committed
+    assert outcome.progress.commit_scope == CommitScope(f"connect-{name}", (topic,))
     assert all(p.committed_offset == p.position == p.end_offset for p in outcome.progress.partitions)
     assert sum(kafka_topics.committed(f"connect-{name}", (topic, 0), (topic, 1))) == 1_000
     assert ListSink.calls[:2] == ["start", "open 2"]
@@ -78,13 +82,69 @@ def test_a_lost_group_under_a_task_that_has_committed_fails_with_the_numbers(
 ) -> None:
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(5))
-    config = {"topics": topic}
+    config, scope = {"topics": topic}, CommitScope(f"connect-{name}", (topic,))
     with pytest.raises(OffsetsLost, match=r"no committed offset any more \(records 0 to 5\)"):
-        run_here(make_spec(kafka_topics.bootstrap, name, LIST_SINK, config, has_committed=True))
+        run_here(make_spec(kafka_topics.bootstrap, name, LIST_SINK, config, commit_scope=scope))
     assert ListSink.calls == ["start", "stop"]
     anew = {**config, "herdmesh.offsets.missing": "reset"}
-    run_here(make_spec(kafka_topics.bootstrap, name, LIST_SINK, anew, has_committed=True))
+    run_here(make_spec(kafka_topics.bootstrap, name, LIST_SINK, anew, commit_scope=scope))
     assert ids() == list(range(5))
+
+
+def test_another_group_and_other_topics_begin_by_the_reset_policy(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """Though the task has committed before: as one that never did, and as Connect does."""
+    (old, new), name, group = (
+        (kafka_topics.create_topic(tmp_topic(), 1) for _ in "ab"),
+        tmp_topic("sink"),
+        tmp_topic("g"),
+    )
+    kafka_topics.produce_ids(old, range(5))
+    kafka_topics.produce_ids(new, range(5, 8))
+
+    def ran(topics: str, scope: CommitScope | None, **more: str) -> CommitScope | None:
+        spec = make_spec(kafka_topics.bootstrap, name, LIST_SINK, {"topics": topics, **more}, commit_scope=scope)
+        return run_here(spec).progress.commit_scope
+
+    scope = ran(old, None)
+    other = ran(old, scope, **{"consumer.override.group.id": group})
+    assert (other, ids()) == (CommitScope(group, (old,)), list(range(5))), "another group"
+    both = ran(f"{old},{new}", scope)
+    assert (both, ids()) == (CommitScope(f"connect-{name}", tuple(sorted((old, new)))), [5, 6, 7]), "one topic more"
+    moved = ran(new, other, **{"consumer.override.group.id": group})
+    assert (moved, ids()) == (CommitScope(group, (new,)), [5, 6, 7]), "another topic"
+
+
+def test_offsets_are_not_left_silently_by_a_change_of_the_number_of_tasks(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """All of one task's partitions go to another, whose own commits were for other topics. Beside them a partition that
+    is new, of a topic that others have offsets in: no loss."""
+    name = tmp_topic("sink")
+    before, after = 2, 3
+    topic = next(one for one in iter(lambda: tmp_topic(), "") if owner(one, 0, before) != owner(one, 0, after))
+    kafka_topics.create_topic(topic, 1)
+    kafka_topics.produce_ids(topic, range(5))
+    scope = CommitScope(f"connect-{name}", ("another",), (topic,))
+
+    def ran(task: int, count: int, given: CommitScope | None) -> CommitScope | None:
+        spec = make_spec(
+            kafka_topics.bootstrap, name, LIST_SINK, {"topics": topic}, task=task, task_count=count, commit_scope=given
+        )
+        return run_here(spec).progress.commit_scope
+
+    mine = owner(topic, 0, after)
+    with pytest.raises(OffsetsLost, match=r"no committed offset any more \(records 0 to 5\)"):
+        ran(mine, after, scope)
+    assert ran(owner(topic, 0, before), before, None) == CommitScope(f"connect-{name}", (topic,))
+    assert ran(mine, after, scope) == CommitScope(f"connect-{name}", (topic,)), "committed by the number before"
+    idle = ran((mine + 1) % after, after, scope)
+    assert idle == scope, "one that has no partitions keeps what it was told"
+
+    kafka_topics.grow(topic, 2)
+    assert owner(topic, 1, after) == (mine + 1) % after
+    assert ran((mine + 1) % after, after, scope) == CommitScope(f"connect-{name}", (topic,)), "a new partition"
 
 
 def test_a_group_somebody_else_consumes_with_is_refused_by_name(
@@ -180,7 +240,7 @@ def test_the_first_word_comes_of_a_task_that_started_and_took_over(
 
     def look(progress: Progress) -> None:
         assert ListSink.calls == ["start"]
-        assert not progress.has_committed
+        assert progress.commit_scope is None
         with pytest.raises(TaskFenced):
             older.commit_offsets([TopicPartition(topic, 0, 1)], group.consumer_group_metadata())
 
@@ -188,7 +248,7 @@ def test_the_first_word_comes_of_a_task_that_started_and_took_over(
     outcome = run_here(spec, link)
     group.close()
     assert len(link.reports) > 1
-    assert outcome.progress.has_committed
+    assert outcome.progress.commit_scope is not None
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [0]
 
 
@@ -200,13 +260,13 @@ def test_where_a_run_begins_is_committed_with_its_first_records(
     kafka_topics.produce_ids(topic, range(3))
     link = Link()
     run_here(make_spec(kafka_topics.bootstrap, early, LIST_SINK, {"topics": topic}), link)
-    first = next(one for one in link.reports if one.has_committed)
+    first = next(one for one in link.reports if one.commit_scope)
     assert [one.committed_offset for one in first.partitions] == [first.records_in]
     assert first.records_in > 0
     link = Link()
     at_end = {"topics": topic, "consumer.override.auto.offset.reset": "latest"}
     run_here(make_spec(kafka_topics.bootstrap, late, LIST_SINK, at_end), link)
-    first = next(one for one in link.reports if one.has_committed)
+    first = next(one for one in link.reports if one.commit_scope)
     assert (first.records_in, [one.committed_offset for one in first.partitions]) == (0, [3])
 
 
@@ -214,6 +274,21 @@ def test_a_run_yields_its_slot(kafka_topics: Kafka, tmp_topic: Callable[..., str
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     spec = make_spec(kafka_topics.bootstrap, name, LIST_SINK, {"topics": topic}, continuous=True)
     assert run_here(spec, Link(lambda _progress: [Share(0)])).reason is RunEnd.YIELDED
+
+
+def test_a_sink_whose_other_side_is_away_yields_its_slot(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """It tries for ever, and would keep the slot from all others as long."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.produce_ids(topic, range(10))
+    config = {"topics": topic, "errors.retry.delay.max.ms": "10", "refusals": "1000000000"}
+
+    def say(_progress: Progress) -> list[Command]:
+        tries = ListSink.calls.count("put")
+        return [Stop()] if tries > 50 else [Share(0)] if tries > 2 else []
+
+    outcome = run_here(make_spec(kafka_topics.bootstrap, name, BUSY_SINK, config), Link(say))
+    assert (outcome.reason, outcome.progress.records_in) == (RunEnd.YIELDED, 0)
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [0]
 
 
 def test_a_topic_that_does_not_exist_is_waited_for(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
@@ -233,3 +308,129 @@ def test_an_unusable_client_setting_is_named(kafka_topics: Kafka) -> None:
     with pytest.raises(Exception, match=r"fetch\.min\.bytes") as failed:
         run_here(make_spec(kafka_topics.bootstrap, "c", LIST_SINK, config))
     assert failure.error_class(failed.value) is ErrorClass.BAD_CONFIG
+
+
+def test_a_batch_the_task_cannot_take_now_comes_again_and_a_stop_loses_none(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """RetriableError out of put, as Connect means it: neither a failure nor a record given up."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.produce_ids(topic, range(100))
+    config = {"topics": topic, "errors.retry.delay.max.ms": "10", "refusals": "1000000000"}
+    link = Link(lambda _progress: [Stop()] if ListSink.calls.count("put") > 2 else [])
+    stopped = run_here(make_spec(kafka_topics.bootstrap, name, BUSY_SINK, config), link)
+    assert (stopped.reason, stopped.progress.records_in, ListSink.values) == (RunEnd.STOPPED, 0, [])
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [0]
+    done = run_here(make_spec(kafka_topics.bootstrap, name, BUSY_SINK, {**config, "refusals": "3"}))
+    assert (ids(), done.progress.errors) == (list(range(100)), ErrorCounts())
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [100]
+
+
+@pytest.mark.parametrize("away", ["put", "flush"])
+def test_a_sink_whose_other_side_is_away_stops_when_told_and_commits_no_more_than_it_made_durable(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], away: str
+) -> None:
+    """It is to be paused, or to go to another worker, and has not failed."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 2), tmp_topic("sink")
+    kafka_topics.produce_ids(topic, range(10), partition=0)
+    kafka_topics.produce_ids(topic, range(10), partition=1)
+    durable: list[int] = []
+
+    def say(progress: Progress) -> list[Command]:
+        if away == "flush" and progress.commit_scope:
+            AwaySink.away = True
+        durable[:] = [max(one.committed_offset, 0) for one in progress.partitions]
+        return [Stop()] if AwaySink.away else []
+
+    config = {"topics": topic, "errors.retry.delay.max.ms": "10", "away": away}
+    link = Link(say)
+    outcome = run_here(make_spec(kafka_topics.bootstrap, name, f"{PATH}:AwaySink", config), link)
+    assert (outcome.reason, ListSink.calls[-2:]) == (RunEnd.STOPPED, ["flush", "stop"])
+    assert sum(kafka_topics.committed(f"connect-{name}", (topic, 0), (topic, 1))) == sum(durable)
+
+
+def test_offsets_are_not_forgotten_while_a_batch_is_tried_for_days(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker forgets those of a group without members: here at once. The other side, which is away, is not asked."""
+    monkeypatch.setattr(sink, "RECOMMIT_INTERVAL_S", 0.05)
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    group = f"connect-{name}"
+    kafka_topics.produce_ids(topic, range(10))
+    config = {"topics": topic, "errors.retry.delay.max.ms": "10", "refusals": "0"}
+    run_here(make_spec(kafka_topics.bootstrap, name, BUSY_SINK, config))
+    kafka_topics.produce_ids(topic, range(5))
+    committed: list[int] = []
+
+    def say(_progress: Progress) -> list[Command]:
+        tries = ListSink.calls.count("put")
+        if tries > 2 and not committed:
+            kafka_topics.admin.delete_consumer_groups([group])[group].result()
+        if tries > 2:
+            committed.extend(kafka_topics.committed(group, (topic, 0)))
+        return [Stop()] if tries > 100 or 10 in committed else []
+
+    run_here(make_spec(kafka_topics.bootstrap, name, BUSY_SINK, {**config, "refusals": "1000000000"}), Link(say))
+    assert committed[-1] == 10, "where the batch begins"
+    assert set(ListSink.calls[2:-2]) == {"put"}
+
+
+def test_a_run_without_records_commits_again_where_it_is(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """For this the worker wakes an idle sink: a broker forgets the offsets of a group without members."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 2), tmp_topic("sink")
+    kafka_topics.produce_ids(topic, range(10))
+    spec = make_spec(kafka_topics.bootstrap, name, LIST_SINK, {"topics": topic})
+    first = run_here(spec).progress
+    again = run_here(spec).progress
+    assert (again.records_in, again.partitions) == (0, first.partitions)
+    assert again.commit_time_ms is not None
+    assert first.commit_time_ms is not None
+    assert again.commit_time_ms > first.commit_time_ms
+
+
+class Strayed:
+    """What a client says of a position that has no record."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+
+    def error(self) -> KafkaError:
+        return KafkaError(KafkaError._AUTO_OFFSET_RESET, "the offset is out of range")
+
+    def topic(self) -> str:
+        return self._topic
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int | None:
+        return None
+
+
+def test_a_position_that_was_set_back_and_comes_to_where_it_was_is_flushed_at_the_end(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic made anew under a run, which reads as many records again as it had committed, and ends just then."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.produce_ids(topic, range(10))
+    read = batches.without_errors
+    strayed: list[Any] = [Strayed(topic)]
+
+    def shorter(*_: object) -> dict[tuple[str, int], PartitionRange]:
+        return {(topic, 0): PartitionRange(10, 0, 5)}
+
+    def events_too(messages: list[Message]) -> tuple[list[Message], list[Message]]:
+        records, events = read(messages)
+        if not events or not strayed:
+            return records, events
+        monkeypatch.setattr(partitions, "ranges", shorter)
+        return records, [*events, strayed.pop()]
+
+    monkeypatch.setattr(batches, "without_errors", events_too)
+    config = {"topics": topic, "herdmesh.offsets.missing": "reset"}
+    outcome = run_here(make_spec(kafka_topics.bootstrap, name, LIST_SINK, config))
+    assert not strayed, "it was set back"
+    assert ids() == sorted([*range(10), *range(10)])
+    assert (outcome.reason, outcome.progress.records_in) == (RunEnd.QUIET, 20)
+    assert ListSink.calls[-2:] == ["flush", "stop"]
+    assert ListSink.calls.count("flush") == 3, "at the beginning, before it was set back, and at the end"

@@ -6,12 +6,15 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
+from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind
 from herdmesh.engine.contract import Command
 from herdmesh.topicstore.partitioner import partition_of
@@ -50,7 +53,7 @@ def test_a_source_sends_each_record_once_and_goes_on_where_it_was(
     topic, name = tmp_topic(), tmp_topic("source")
     outcome = run_here(counting(kafka_topics, name, topic, 25))
     assert (outcome.reason, outcome.wake_after_ms) == (RunEnd.QUIET, 77)
-    assert (outcome.progress.records_in, outcome.progress.has_committed) == (25, True)
+    assert (outcome.progress.records_in, outcome.progress.commit_scope) == (25, CommitScope("", (f"{name}-offsets",)))
     assert outcome.progress.produced == ((topic, 25),)
     again = run_here(counting(kafka_topics, name, topic, 40)).progress
     assert (again.records_in, again.produced) == (15, ((topic, 15),))
@@ -81,7 +84,7 @@ def test_offsets_go_to_the_workers_file_once_the_records_are_committed(
     assert numbers(kafka_topics, topic) == list(range(10)), "committed before they were to be stored"
     link = Link()
     outcome = run_here(counting(kafka_topics, name, topic, 25, source_offsets={}), link)
-    assert (outcome.progress.has_committed, link.stored) == (True, {key: b'{"next":25}'})
+    assert (outcome.progress.commit_scope, link.stored) == (CommitScope("", ()), {key: b'{"next":25}'})
     assert numbers(kafka_topics, topic) == sorted([*range(10), *range(25)]), "at least once"
     run_here(counting(kafka_topics, name, topic, 40, source_offsets={key: b'{"next":25}'}), link)
     assert numbers(kafka_topics, topic) == sorted([*range(10), *range(40)])
@@ -170,3 +173,55 @@ def test_offsets_are_not_kept_in_a_topic_that_forgets(kafka_topics: Kafka, tmp_t
     with pytest.raises(ConfigError, match=r"cleanup\.policy=delete") as refused:
         run_here(replace(spec, connector_config={**spec.connector_config, "offsets.storage.topic": own}))
     assert refused.value.field == "offsets.storage.topic"
+
+
+class Scripted(SourceTask):
+    """Hands over what it is given, and nothing when that is over."""
+
+    script: ClassVar[list[SourceBatch | RetriableError]] = []
+
+    def start(self, config: Config, context: SourceTaskContext) -> None:
+        self._left = iter(self.script)
+
+    def poll(self) -> SourceBatch | None:
+        given = next(self._left, None)
+        if isinstance(given, RetriableError):
+            raise given
+        return given
+
+
+def scripted(
+    kafka: Kafka, name: str, monkeypatch: pytest.MonkeyPatch, *script: SourceBatch | RetriableError
+) -> RunSpec:
+    monkeypatch.setattr(Scripted, "script", script)
+    return make_spec(
+        kafka.bootstrap, name, f"{__name__}:Scripted", {}, kind=TaskKind.SOURCE, offset_storage_topic=f"{name}-offsets"
+    )
+
+
+def test_a_source_moves_its_offset_without_a_record(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each partition's before the run may rest, in one transaction; an offset that does not move is not written."""
+    name = tmp_topic("source")
+    moves = [SourceBatch("none", [], {"p": number}, {"next": 5}) for number in (0, 1, 0)]
+    outcome = run_here(scripted(kafka_topics, name, monkeypatch, *moves))
+    assert (outcome.reason, outcome.progress.records_in, outcome.progress.produced) == (RunEnd.QUIET, 0, ())
+    stored = sorted(kafka_topics.records(f"{name}-offsets", 2))
+    assert stored == [(f'["{name}",{{"p":{number}}}]'.encode(), b'{"next":5}') for number in (0, 1)]
+    again = run_here(scripted(kafka_topics, name, monkeypatch, *moves))
+    assert again.progress.commit_time_ms is None, "nothing has moved since"
+    assert sorted(kafka_topics.records(f"{name}-offsets", 2)) == stored
+
+
+def test_a_source_that_cannot_look_says_so_once(
+    kafka_topics: Kafka,
+    tmp_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    away, sends = RetriableError("away"), SourceBatch("none", [], {"p": 0}, {"next": 5})
+    run_here(scripted(kafka_topics, tmp_topic("source"), monkeypatch, away, away, away, sends, away))
+    assert [one.getMessage() for one in caplog.records if "cannot poll" in one.getMessage()] == [
+        "the task cannot poll now; it is asked again: away"
+    ] * 2

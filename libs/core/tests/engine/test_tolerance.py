@@ -15,7 +15,7 @@ from herdmesh.connect.errors import ConfigError, DataError, RecordError, Retriab
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
 from herdmesh.engine import failure
-from herdmesh.engine.contract import ErrorClass, ErrorCounts
+from herdmesh.engine.contract import ErrorClass, ErrorCounts, RunEnd
 from herdmesh.engine.error_reports import LogReporter, context_headers, log_text, stack_trace
 from herdmesh.engine.tolerance import Counts, Failure, RetryStopped, SourceRecord, Tolerance, error_settings
 
@@ -50,12 +50,12 @@ class World:
         self.tolerance.pause = self._pause
         self.tolerance.origin = lambda _batch, _at: message()
 
-    def _pause(self, seconds: float) -> bool:
+    def _pause(self, seconds: float, yields: bool) -> RunEnd | None:
         if len(self.pauses_ms) == self._stop_after:
-            return False
+            return RunEnd.YIELDED if yields else RunEnd.STOPPED
         self.pauses_ms.append(round(seconds * 1000, 3))
         self.now_s += seconds
-        return True
+        return None
 
     def _chance(self, low: float, high: float) -> float:
         self.ranges.append((low, high))
@@ -150,10 +150,14 @@ def test_a_pause_beyond_the_longest_is_random_below_it() -> None:
     assert set(long.pauses_ms[8:]) == {30_000.0}
 
 
-def test_a_run_that_stops_gives_no_record_up() -> None:
-    world = World(stop_after=1, tolerance="all", retry_timeout="-1")
-    with pytest.raises(RetryStopped):
+@pytest.mark.parametrize(("timeout", "reason"), [("-1", RunEnd.YIELDED), ("60000", RunEnd.STOPPED)])
+def test_a_run_that_ends_gives_no_record_up_and_only_tries_without_end_are_given_up_for_others(
+    timeout: str, reason: RunEnd
+) -> None:
+    world = World(stop_after=1, tolerance="all", retry_timeout=timeout)
+    with pytest.raises(RetryStopped) as ended:
         world.attempt(*again(9))
+    assert ended.value.reason is reason
     assert world.counts.skipped == 0
     assert world.heard.failures == []
 
@@ -172,6 +176,23 @@ def test_what_is_wrong_with_the_configuration_is_never_tolerated() -> None:
         world.attempt(ConfigError("401", field="value.converter.basic.auth.user.info"))
     assert failure.classify(ended.value)[2] is ErrorClass.BAD_CONFIG
     assert len(world.heard.failures) == 1
+
+
+def test_a_batch_is_given_again_until_the_task_takes_it_and_nothing_is_counted() -> None:
+    world, refusals = World(retry_delay_max_ms="1000"), again(4)
+
+    def put() -> None:
+        if refusals:
+            raise refusals.pop()
+
+    world.tolerance.until_taken(put)
+    assert world.pauses_ms == [300.0, 600.0, 500.0, 500.0]
+    assert world.told() == ErrorCounts()
+    with pytest.raises(ValueError, match="other"):
+        world.tolerance.until_taken(lambda: (_ for _ in ()).throw(ValueError("other")))
+    with pytest.raises(RetryStopped) as ended:
+        World(stop_after=1).tolerance.until_taken(lambda: (_ for _ in ()).throw(RetriableError("away")))
+    assert ended.value.reason is RunEnd.YIELDED
 
 
 def test_outside_of_the_chain_a_failure_is_counted_and_nothing_is_skipped_for_the_task() -> None:

@@ -28,8 +28,9 @@ from herdmesh.topicstore import (
     starting,
 )
 from herdmesh.topicstore.core import MayWrite, always
+from herdmesh.topicstore.errors import TakeOverBlocked
 from herdmesh.topicstore.health import HealthBook, Part, condition_of
-from herdmesh.topicstore.log import LogUnavailable, Positions
+from herdmesh.topicstore.log import LogBlocked, LogUnavailable, Positions
 from herdmesh.topicstore.memory import MemoryLog
 from tests.contract.topicstore_harness import WAIT_S, Change, KeyValues, Watcher, put, suite_settings, until_role
 
@@ -56,6 +57,7 @@ def test_conditions_and_roles_are_those_of_the_contract() -> None:
         (TopicRecreated("t", "a", "b"), Condition.TOPIC_RECREATED),
         (ForeignWriter("group g", ["a", "b"]), Condition.FOREIGN_WRITER),
         (WriterFenced("by another"), Condition.FENCED),
+        (TakeOverBlocked("its reader", "look"), Condition.TAKE_OVER_BLOCKED),
         (StoreClosed("a bug"), Condition.FAILED),
     ],
     ids=lambda value: value.name if isinstance(value, Condition) else "",
@@ -89,8 +91,10 @@ def test_the_earliest_part_is_told_once_per_change(caplog: pytest.LogCaptureFixt
     assert told == [refused, refused, "BROKER_UNREACHABLE", refused, "healthy again, after NOT_AUTHORIZED"]
 
 
-def _store(broker: MemoryBroker, may_write: MayWrite = always) -> MemoryTopicStore[KeyValues, Change]:
-    return MemoryTopicStore[KeyValues, Change](broker, SETTINGS, KeyValues(), may_write=may_write, tuning=TUNING)
+def _store(
+    broker: MemoryBroker, may_write: MayWrite = always, tuning: StoreTuning = TUNING
+) -> MemoryTopicStore[KeyValues, Change]:
+    return MemoryTopicStore[KeyValues, Change](broker, SETTINGS, KeyValues(), may_write=may_write, tuning=tuning)
 
 
 async def _until(store: MemoryTopicStore[KeyValues, Change], condition: Condition) -> None:
@@ -187,6 +191,29 @@ async def test_a_foreign_writer_is_named_until_it_is_gone() -> None:
     await store.close()
 
 
+async def test_a_take_over_that_waits_for_its_own_reader_says_so_and_makes_room_at_last(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    allowed = False
+
+    async def may_write() -> bool:
+        return allowed
+
+    async def never_read(_: MemoryLog) -> Positions:
+        return (1_000,)
+
+    store = _store(MemoryBroker(), may_write, replace(TUNING, read_back_ms=10))
+    await store.start()
+    monkeypatch.setattr(MemoryLog, "end", never_read)
+    allowed = True
+    await _until(store, Condition.FAILED)
+    assert "stands still although the broker answers" in store.health.message
+    said = [line for line in caplog.messages if line.startswith("TAKE_OVER_BLOCKED")]
+    assert len(said) == 1, "once, however often it tries"
+    assert "it waits for its own reader, which did not reach the end of 't' in 10 ms;" in said[0]
+    assert "BROKER_UNREACHABLE" not in caplog.text
+
+
 async def test_a_fenced_writer_says_so_until_it_writes_again() -> None:
     broker = MemoryBroker()
     allowed = True
@@ -216,4 +243,32 @@ async def test_a_replica_that_does_not_own_the_election_is_healthy() -> None:
     await until_role(first, Role.WRITER)
     await second.start()
     assert (second.role, second.health.condition) == (Role.REPLICA, Condition.HEALTHY)
+    await asyncio.gather(first.close(), second.close())
+
+
+@pytest.mark.parametrize("failure", [LogBlocked("another program", "end it"), REFUSED, ForeignWriter("group g", ["a"])])
+async def test_who_loses_the_election_while_it_takes_over_has_nothing_to_say_of_it(
+    failure: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, lost = asyncio.Event(), asyncio.Event()
+
+    async def fails_late(_: object = None) -> bool:
+        entered.set()
+        await lost.wait()
+        raise failure
+
+    broker = MemoryBroker()
+    refuses = isinstance(failure, ForeignWriter)
+    first = _store(broker, fails_late if refuses else always)
+    if not refuses:
+        monkeypatch.setattr(first._log, "take_over", fails_late)  # pyright: ignore[reportPrivateUsage]
+    second = _store(broker)
+    await asyncio.gather(first.start(), second.start())
+    await entered.wait()
+    await first._log.leave_election()  # pyright: ignore[reportPrivateUsage]
+    lost.set()
+    await until_role(second, Role.WRITER)
+    await second.write(put(b"a", b"1"))
+    await first.wait_for(second.revision)
+    assert (first.role, first.health.condition) == (Role.REPLICA, Condition.HEALTHY)
     await asyncio.gather(first.close(), second.close())

@@ -34,7 +34,7 @@ from tests.contract.topicstore_harness import (
 )
 from tests.support.side_by_side import SideBySide
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.own_broker
 
 _SESSION_TIMEOUT_MS = 1000
 _ROOT = Path(__file__).parents[4]

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import TypeVar
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from herdmesh.topicstore import (
     Condition,
@@ -317,11 +318,36 @@ async def _writer_of(replicas: list[Store]) -> Store:
 
 
 def _fill(cluster: KafkaCluster, records: int) -> None:
-    """Write to the topic as somebody else would."""
+    """Write to the topic as somebody else would. Written again until the topic has it: on a busy machine
+    records that were acknowledged right after a topic was made anew were not in it, likely in the log being deleted."""
     producer = Producer({"bootstrap.servers": cluster.settings.bootstrap_servers})
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        _produce(producer, cluster.settings.topic, records)
+        if _end(cluster) >= records:
+            return
+        assert time.monotonic() < deadline, "the topic made anew never took the records"
+
+
+def _end(cluster: KafkaCluster) -> int:
+    consumer = Consumer({"bootstrap.servers": cluster.settings.bootstrap_servers, "group.id": "looks-only"})
+    try:
+        return consumer.get_watermark_offsets(TopicPartition(cluster.settings.topic, 0), timeout=WAIT_S)[1]
+    finally:
+        consumer.close()
+
+
+def _produce(producer: Producer, topic: str, records: int) -> None:
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            failures.append(error)
+
     for number in range(records):
-        producer.produce(cluster.settings.topic, b"v", b"of-the-new-topic-%d" % number)
+        producer.produce(topic, b"v", b"of-the-new-topic-%d" % number, on_delivery=delivered)
     assert producer.flush(WAIT_S) == 0
+    assert not failures
 
 
 async def _write(store: Store, keys: range) -> None:

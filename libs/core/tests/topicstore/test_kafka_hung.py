@@ -24,21 +24,24 @@ from herdmesh.topicstore import (
     Role,
     Stage,
     StoreTuning,
+    WriteOutcomeUnknown,
     kafka,
 )
-from herdmesh.topicstore.kafka_hanging import decisions
+from herdmesh.topicstore.kafka_hanging import decided
 from herdmesh.topicstore.kafka_reader import Reader
 from herdmesh.topicstore.kafka_topics import Shard
 from herdmesh.topicstore.settings import TopicSettings
 from tests.contract.topicstore_harness import KafkaCluster, KeyValues, Store, suite_settings, until_role
 from tests.support.broker_files import cut_marker
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.own_broker
 
-#: Its decisions may not be read: what hangs is committed, since its audit record is visible.
-SECRETIVE = "secretive"
+#: Their decisions may not be read: what hangs is committed, since its audit record is visible.
+SECRETIVE, HASTY = "secretive", "hasty"
 #: Writes wait for a broker that takes its time.
 _TUNING = StoreTuning(read_back_ms=500, outcome_timeout_ms=60_000)
+#: Its caller is told that nobody knows, before the broker is back.
+_IMPATIENT = StoreTuning(read_back_ms=500, outcome_timeout_ms=1)
 
 
 @dataclass
@@ -51,7 +54,7 @@ class Half:
     write: asyncio.Task[Revision]
 
     @classmethod
-    async def of(cls, bootstrap: str, topic: str, *lost: str) -> Half:
+    async def of(cls, bootstrap: str, topic: str, *lost: str, tuning: StoreTuning = _TUNING) -> Half:
         loop, confirmed = asyncio.get_running_loop(), asyncio.Event()
 
         def on_stage(stage: Stage) -> None:
@@ -59,7 +62,7 @@ class Half:
                 loop.call_soon_threadsafe(confirmed.set)
 
         cluster = KafkaCluster(suite_settings(topic, bootstrap))
-        store = await cluster.open(on_stage=on_stage, tuning=_TUNING)
+        store = await cluster.open(on_stage=on_stage, tuning=tuning)
         await until_role(store, Role.WRITER)
         await store.write(audited(topic, b"a", b"1"))
         confirmed.clear()
@@ -85,23 +88,23 @@ class Half:
 
 
 def audited(topic: str, key: bytes, value: bytes) -> Callable[[KeyValues], Decision[Revision]]:
-    """A write of both topics."""
+    """A write of both topics that a retry does not repeat: its audit record is the memory of it."""
 
-    def decide(_: KeyValues) -> Decision[Revision]:
+    def decide(state: KeyValues) -> Decision[Revision]:
         records = [NewRecord(key, value), NewRecord(key, value, f"{topic}-audit")]
-        return Decision(records, lambda _state, revision: revision)
+        return Decision([] if value in state.audited else records, lambda _state, revision: revision)
 
     return decide
 
 
-def _decisions(settings: TopicSettings, shards: list[Shard]) -> Any:
-    return dict.fromkeys(shards) if settings.topic == SECRETIVE else decisions(settings, shards)
+def _decided(settings: TopicSettings, shards: list[Shard]) -> Any:
+    return dict.fromkeys(shards) if settings.topic in (SECRETIVE, HASTY) else decided(settings, shards)
 
 
 async def test_a_write_whose_marker_the_broker_lost_is_ended_as_it_was_decided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka, "decisions", _decisions)
+    monkeypatch.setattr(kafka, "decided", _decided)
     broker = Broker(tmp_path, port=0, jvm=QUICK_JVM)
     await broker.start()
     begun: list[Half] = []
@@ -111,15 +114,22 @@ async def test_a_write_whose_marker_the_broker_lost_is_ended_as_it_was_decided(
             await Half.of(broker.bootstrap, "other", "-audit"),
             await Half.of(broker.bootstrap, "both", "", "-audit"),
             await Half.of(broker.bootstrap, SECRETIVE, ""),
+            await Half.of(broker.bootstrap, HASTY, "", tuning=_IMPATIENT),
         ]
         await broker.stop()
+        with pytest.raises(WriteOutcomeUnknown, match=r"not read back within 0\.5 s"):
+            await begun[-1].write
         for topic in (topic for half in begun for topic in half.lost):
             cut_marker(tmp_path, topic, 0)
         await broker.start()
         for half in begun:
             half.read_on()
         for half in begun:
-            await half.write
+            if half.cluster.settings.topic == HASTY:
+                await until_role(half.store, Role.WRITER)
+                await half.store.write(audited(HASTY, b"b", b"2"))  # the same request once more
+            else:
+                await half.write
             for state in await half.states_after_one_more():
                 assert state.values() == {b"a": b"1", b"b": b"2", b"c": b"3"}, half.lost
                 assert state.audited == (b"1", b"2", b"3"), half.lost

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from confluent_kafka import ConsumerGroupState
+import pytest
+from confluent_kafka import ConsumerGroupState, Producer
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.topicstore import Role
+from herdmesh.topicstore import Condition, Role
 from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, Store, put, suite_settings, until_role
 
 
@@ -61,5 +62,45 @@ async def test_replicas_that_come_and_go_do_not_take_the_pen_from_the_writer(
             assert other.role is Role.REPLICA
             assert other.state.values() == {b"a": b"2"}
         following.cancel()
+    finally:
+        await cluster.close()
+
+
+async def test_a_store_says_which_transaction_of_another_program_it_waits_for(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    topic = tmp_topic()
+    cluster = KafkaCluster(suite_settings(topic, kafka_bootstrap))
+    foreign = Producer({"bootstrap.servers": kafka_bootstrap, "transactional.id": f"foreign-{topic}"})
+    allowed = asyncio.Event()
+
+    async def may_write() -> bool:
+        await allowed.wait()
+        return True
+
+    try:
+        store = await cluster.open(may_write=may_write)
+        await asyncio.to_thread(foreign.init_transactions, WAIT_S)
+        foreign.begin_transaction()
+        foreign.produce(topic, b"theirs", b"b")
+        await asyncio.to_thread(foreign.flush, WAIT_S)
+        allowed.set()
+        async with asyncio.timeout(WAIT_S):
+            while store.health.condition is not Condition.TAKE_OVER_BLOCKED:  # noqa: ASYNC110  # nobody tells of it
+                await asyncio.sleep(0.02)
+        since_ms, said = store.health.since_ms, store.health.message
+        assert f"it waits for another program to end its transaction, which is open in {topic}-0;" in said
+        tool = f"kafka-transactions.sh --bootstrap-server {kafka_bootstrap} %s --topic {topic} --partition 0"
+        assert tool % "describe-producers" in said
+        assert tool % "abort" + " --start-offset OFFSET" in said
+        assert store.role is not Role.WRITER
+        async with asyncio.timeout(WAIT_S):
+            while caplog.text.count("taking over failed, trying again") < 2:  # noqa: ASYNC110  # as above
+                await asyncio.sleep(0.02)
+        assert (store.health.since_ms, store.health.message) == (since_ms, said)
+        await asyncio.to_thread(foreign.commit_transaction, WAIT_S)
+        await until_role(store, Role.WRITER)
+        assert store.health.condition is Condition.HEALTHY
+        assert store.state.entries[b"b"].value == b"theirs"
     finally:
         await cluster.close()

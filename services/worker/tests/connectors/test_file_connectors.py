@@ -61,6 +61,7 @@ def test_the_shipped_connectors_are_registered() -> None:
     for short, full in (
         ("FileStreamSource", "org.apache.kafka.connect.file.FileStreamSourceConnector"),
         ("FileStreamSink", "org.apache.kafka.connect.file.FileStreamSinkConnector"),
+        ("MirrorSource", "org.apache.kafka.connect.mirror.MirrorSourceConnector"),
         ("ParquetSink", "herdmesh.ParquetSink"),
     ):
         assert registry.find(short) is registry.find(full)

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.schemas import INT32, OPTIONAL_STRING, STRING, Schema, date_schema, decimal_schema
-from herdmesh.worker.connectors.payloads import needs_writing, plain_of, texts_of
+from herdmesh.worker.connectors.payloads import lines_of, needs_writing, plain_of, texts_of
 
 POINT = Schema("STRUCT", fields=[("x", INT32), ("note", OPTIONAL_STRING)])
 ORDER = Schema(
@@ -22,6 +22,7 @@ def test_structs_are_objects_with_dates_and_decimals_as_connect_writes_them() ->
         b'{"id":7,"at":1,"price":1.50,"where":{"x":1,"note":null}}',
         b"null",
     ]
+    assert lines_of([order, None], ORDER) == b"%b\nnull\n" % texts_of([order], ORDER)[0]
     assert plain_of([order], ORDER) == [{"id": 7, "at": 1, "price": 1.5, "where": {"x": 1, "note": None}}]
 
 

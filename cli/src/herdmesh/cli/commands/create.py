@@ -50,7 +50,7 @@ def create(
             name=document.name,
             config=to_properties(document.config),
             initial_state=_state(initial_state or document.initial_state),
-            initial_offsets=_offsets(offsets) if offsets else [],
+            initial_offsets=read_offsets(offsets) if offsets else [],
         )
         reply = await client.call(lambda stub: stub.CreateConnector, request)
         tell_warnings(document.name, reply.warnings)
@@ -106,8 +106,8 @@ def _state(wanted: str) -> common.TargetState.ValueType:
     return common.TargetState.Value(f"TARGET_STATE_{known}")
 
 
-def _offsets(source: str) -> list[offset_messages.OffsetEntry]:
-    """Offsets in the form of KIP-875. Raises CommandError naming the file."""
+def read_offsets(source: str) -> list[offset_messages.OffsetEntry]:
+    """Offsets in the form of KIP-875, of a file or (-) standard input. Raises CommandError naming the file."""
     listed = _object(source).get("offsets")
     if not isinstance(listed, list):
         raise unusable(source, 'expected {"offsets": [{"partition": {...}, "offset": {...}}, ...]}')

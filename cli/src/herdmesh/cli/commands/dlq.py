@@ -229,15 +229,15 @@ def _read(file: str) -> str:
         raise CommandError("USAGE", f"{file}: {error}", exit_code=EXIT_USAGE) from None
 
 
-def moment(text: str, now: datetime) -> datetime:
+def moment(text: str, now: datetime, option: str = "--since") -> datetime:
     """`15m` before `now`, or an ISO time, UTC where it names no zone. Raises CommandError."""
     number, unit = text[:-1], text[-1:]
-    if number.isdecimal() and unit in _AGES:
-        return now - timedelta(seconds=int(number) * _AGES[unit])
     try:
+        if number.isdecimal() and unit in _AGES:
+            return now - timedelta(seconds=int(number) * _AGES[unit])
         found = datetime.fromisoformat(text)
-    except ValueError:
-        text = f"--since {text}: write an age such as 15m, 2h or 7d, or a time such as 2026-11-22T08:00:00Z"
+    except (ValueError, OverflowError):
+        text = f"{option} {text}: write an age such as 15m, 2h or 7d, or a time such as 2026-11-22T08:00:00Z"
         raise CommandError("USAGE", text, exit_code=EXIT_USAGE) from None
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 

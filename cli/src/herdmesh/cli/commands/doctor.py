@@ -38,6 +38,7 @@ HINTS: Final[dict[str, str]] = {
     "TOPIC_RECREATED": "Find out who deleted the topic; the store starts over on what is there now.",
     "FOREIGN_WRITER": "Stop that Java Connect cluster, or leave this store a reader; it takes over by itself.",
     "FENCED": "Wait some seconds and ask again; if it stays, find the other process with the same group.id.",
+    "TAKE_OVER_BLOCKED": "Wait some seconds and ask again; if it stays, do what the message says.",
     "FAILED": "Look into the store's log; it is started anew by whatever supervises it.",
     "UNREACHABLE": "Start the store, or name the right address with --config-store or --status-store.",
     "UNDECODABLE": "Somebody else writes to this topic. These records change nothing and can stay; write a tombstone to"

@@ -75,7 +75,8 @@ async def _until_drained(
     client: HerderClient, request: admin.DrainWorkerRequest, found: connector_pb2.Worker, *, quiet: bool
 ) -> connector_pb2.Worker:
     """Follow the herder's watch until the worker holds nothing, whether it is still there or left because of that; a
-    watch that breaks is opened again. Raises CommandError when the worker was lost with what it held."""
+    watch that breaks is opened again. Raises CommandError when the worker was lost with what it held, or takes work
+    again."""
     left: int | None = None
     while not _drained(found):
         listed = False
@@ -101,6 +102,9 @@ async def _until_drained(
 
 
 def _drained(worker: connector_pb2.Worker) -> bool:
+    if worker.state == connector_pb2.WORKER_STATE_CONNECTED:
+        text = f"{worker.worker_id} takes work: it began anew since, or was undrained; drain it again"
+        raise from_reason("WORKER_NOT_FOUND", text)
     if worker.state == connector_pb2.WORKER_STATE_LOST and not worker.incarnation:
         text = f"{worker.worker_id} was lost before it was drained; what it held is started elsewhere"
         raise from_reason("WORKER_NOT_FOUND", text)

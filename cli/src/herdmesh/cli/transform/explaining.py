@@ -11,7 +11,8 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from herdmesh.cli.transform.reading import Direction, Given
+from herdmesh.cli.transform.options import Direction
+from herdmesh.cli.transform.reading import Given
 from herdmesh.cli.transform.running import Noting, Runner
 from herdmesh.connect import record_json
 from herdmesh.connect.config import RawConfig

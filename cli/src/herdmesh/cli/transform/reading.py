@@ -16,9 +16,9 @@ import binascii
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, BinaryIO, Final, cast
 
+from herdmesh.cli.transform.options import Direction, Form
 from herdmesh.connect import record_json
 from herdmesh.connect.data import ConnectRecord, Header
 from herdmesh.connect.errors import ConnectError
@@ -26,23 +26,6 @@ from herdmesh.connect.errors import ConnectError
 _CHUNK_BYTES: Final = 1 << 18
 _PLAIN: Final = frozenset({"topic", "partition", "offset", "timestamp", "key", "value", "headers"})
 _TYPED: Final = frozenset({"keySchema", "valueSchema", "kind", "kafkaOffset"})
-
-
-class Direction(StrEnum):
-    """Which way records go through the chain."""
-
-    SINK = "sink"
-    SOURCE = "source"
-    VALUES = "values"
-
-
-class Form(StrEnum):
-    """What a line of the input is."""
-
-    AUTO = "auto"
-    LINES = "lines"
-    RECORDS = "records"
-    TYPED = "typed"
 
 
 class BadLine(Exception):

@@ -16,7 +16,8 @@ from typing import Any, TypeVar, cast
 
 from herdmesh.cli.errors import EXIT_CODES, CommandError
 from herdmesh.cli.transform.chain_file import Config
-from herdmesh.cli.transform.reading import Direction, Given
+from herdmesh.cli.transform.options import Direction
+from herdmesh.cli.transform.reading import Given
 from herdmesh.connect.attempts import RecordSkipped
 from herdmesh.connect.chain import SinkChain, SourceChain
 from herdmesh.connect.chain_config import converters, transformations, violations

@@ -11,20 +11,13 @@ import json
 import math
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from enum import StrEnum
 from typing import Any, cast
 
+from herdmesh.cli.transform.options import Output
 from herdmesh.connect import record_json
 from herdmesh.connect.data import ConnectRecord, JavaDate, Struct
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Output(StrEnum):
-    """What is printed of a record."""
-
-    JSON = "json"
-    VALUE = "value"
 
 
 def line_of(record: ConnectRecord, output: Output, *, typed: bool) -> bytes:

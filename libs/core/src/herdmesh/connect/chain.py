@@ -62,7 +62,8 @@ class SinkChain:
         wanted = wanted_columns(steps)
         self._keyed = keys or "key" in wanted
         self._headed = headers or "headers" in wanted
-        # Nobody looks at values of one schema on their way: they are decoded when, and if, the task does.
+        # Nobody looks at values of one schema on their way: they are decoded when, and if, the task does. Where each
+        # record brings its schema, as JSON with schemas does, the task is told it, and telling takes the reading.
         self._lazy = "value" not in wanted and value.is_static
 
     @property
@@ -116,7 +117,7 @@ class SinkChain:
     def _decoded(self, batch: Batch, attempts: Attempts, raw: Sequence[bytes | None]) -> list[Any]:
         """The values, when a task looks at them. Raises RecordError for the first that cannot be read."""
         try:
-            return self._value.read_many(raw)[1]
+            return list(self._value.read_many(raw)[1])
         except Exception:
             for at, data in enumerate(raw):
                 attempts.attempt(partial(self._value.read, data), VALUE_CONVERTER, self._value, batch, at)

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, cast
 
 from herdmesh.connect.data import Float32, Float64, Int8, Int16, Int32, Int64, JavaDate, MapKey, Struct
-from herdmesh.connect.errors import DataError
+from herdmesh.connect.errors import ClassCastError, DataError
 from herdmesh.connect.javavalues import java_class
 from herdmesh.connect.schemas import DATE, DECIMAL, TIME, TIMESTAMP, Schema
 
@@ -28,6 +28,11 @@ _OTHERS: dict[str, tuple[type, ...]] = {
     "ARRAY": (list, tuple),
     "MAP": (dict, MapKey),
     "STRUCT": (Struct,),
+}
+_CONTAINERS: dict[str, tuple[tuple[type, ...], str]] = {
+    "ARRAY": ((list, tuple), "java.util.List"),
+    "MAP": ((dict,), "java.util.Map"),
+    "STRUCT": ((Struct,), "org.apache.kafka.connect.data.Struct"),
 }
 _LOGICAL: dict[str, type] = {DECIMAL: Decimal, DATE: JavaDate, TIME: JavaDate, TIMESTAMP: JavaDate}
 
@@ -71,12 +76,15 @@ def _check(schema: Schema | None, value: Any, location: str) -> None:
         raise DataError(
             f"Invalid Java object for schema{named} with type {schema.type}: class {java_class(value)} for {location}"
         )
+    expected = _CONTAINERS.get(schema.type)
+    if expected is not None and not isinstance(value, expected[0]):  # the name of a logical type on a container
+        raise ClassCastError(f"class {java_class(value)} cannot be cast to class {expected[1]}")
     match schema.type:
-        case "STRUCT" if type(value) is Struct:
+        case "STRUCT":
             if value.schema is not schema:
                 raise DataError("Struct schemas do not match.")
             check_struct(value)
-        case "ARRAY" if type(value) is not JavaDate:
+        case "ARRAY":
             for element in cast("list[Any]", value):
                 _check(schema.value_schema, element, f"element of array {location}")
         case "MAP":

@@ -16,7 +16,7 @@ from enum import StrEnum
 from itertools import repeat
 from typing import Any, ClassVar, Protocol
 
-from herdmesh.connect.config import ConfigDef
+from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.data import ConnectRecord, Header
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.schemas import Schema
@@ -35,6 +35,15 @@ class ConnectorKind(StrEnum):
     SINK = "sink"
 
 
+@dataclass(frozen=True, slots=True)
+class ConnectorContext:
+    """What a connector may ask of the worker that runs it."""
+
+    request_task_reconfiguration: Callable[[], None]
+    """Have `task_configs` asked again, because the source is another than when it last was. For any thread; returns at
+    once."""
+
+
 class Connector(ABC):
     """Turns one config into task configs. Constructed without arguments, also only to be validated."""
 
@@ -46,6 +55,11 @@ class Connector(ABC):
     version: ClassVar[str]
     java_task_class: ClassVar[str] = ""
     """The Java class of its tasks, where one exists: what a Java worker that takes over the topics loads."""
+    default_converters: ClassVar[Mapping[str, str]] = {}
+    """`key.converter`, `value.converter`, `header.converter` where its config names none, before the worker's own: of a
+    connector whose records make sense with these alone."""
+    context: ConnectorContext | None = None
+    """Set before `start` where a worker runs the connector; None = it is only asked what it would do."""
 
     @classmethod
     @abstractmethod
@@ -54,6 +68,10 @@ class Connector(ABC):
 
     def validate(self, config: Config) -> Sequence[ConfigError]:
         """What the definition cannot see (two keys that clash, a folder not writable), each naming its field."""
+        return ()
+
+    def warnings(self, config: Config) -> Sequence[FieldViolation]:
+        """What of a config that `validate` finds nothing wrong with has not the effect it asks for."""
         return ()
 
     def start(self, config: Config) -> None:
@@ -103,7 +121,8 @@ class SourceConnector(Connector):
         `poll` can tell.
 
         An idle task is woken when the sign differs from the one taken *before* its last run began: a sign taken after
-        it could hide what came in while the run was ending.
+        it could hide what came in while the run was ending. Raises RetriableError while the source is away: the task
+        stays idle.
         """
         return None
 
@@ -213,7 +232,11 @@ class SinkTask(ABC):
 
     @abstractmethod
     def put(self, batch: SinkBatch) -> None:
-        """Take a batch; it need not be written when the call returns."""
+        """Take a batch; it need not be written when the call returns.
+
+        Raises RetriableError when it can take nothing of it now: it is given the same batch again, without end, after a
+        pause as `errors.retry.delay.max.ms` bounds it.
+        """
 
     @abstractmethod
     def flush(self) -> None:
@@ -271,7 +294,9 @@ class StagingSinkTask(SinkTask):
 @dataclass(slots=True)
 class SourceBatch:
     """Records for one topic, with the source's offset after the last of them. Columns are of equal length; empty `keys`
-    means no record has a key, empty `timestamps_ms` that none has a time, empty `headers` that none has any."""
+    means no record has a key, empty `timestamps_ms` that none has a time, empty `headers` that none has any.
+
+    Without records it moves the offset alone."""
 
     topic: str
     values: Sequence[Any]
@@ -289,6 +314,10 @@ class SourceBatch:
         return len(self.values)
 
 
+def _no_topic(name: str, _partitions: int, _replicas: int, _config: Mapping[str, str]) -> None:
+    raise RuntimeError(f"topic {name} is not made: this context has no cluster to make topics in")
+
+
 @dataclass(frozen=True, slots=True)
 class SourceTaskContext:
     """Who a source task is, and where it left off."""
@@ -302,6 +331,9 @@ class SourceTaskContext:
     poll_records_max: Callable[[], int] = lambda: 10_000
     """How many records the next `poll` had better return at most. A rate limit is felt evenly when it does: what `poll`
     returns is sent at once, however much it is, and made up for by a pause."""
+    make_topic: Callable[[str, int, int, Mapping[str, str]], None] = _no_topic
+    """Name, partitions, replication factor (-1 = the broker's), settings: from the call on the topic exists, with at
+    least so many partitions. For a task that knows better than `topic.creation.*` what its topics are like."""
 
 
 class SourceTask(ABC):
@@ -313,7 +345,10 @@ class SourceTask(ABC):
 
     @abstractmethod
     def poll(self) -> SourceBatch | None:
-        """What is there now, at most a few thousand records; None when there is nothing. Must not wait."""
+        """What is there now, at most a few thousand records; None when there is nothing. Must not wait.
+
+        Raises RetriableError when it cannot look now: it is asked again, without end.
+        """
 
     def commit(self) -> None:
         """Everything polled so far is in Kafka and its offset is committed."""

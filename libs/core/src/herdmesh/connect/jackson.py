@@ -14,7 +14,7 @@ import base64
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -32,9 +32,21 @@ class _OfProperties(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     properties: dict[str, str | None]
 
 
+def _within_64_bits(depth: int) -> Any:
+    """The type of JSON whose whole numbers fit 64 bits and which is nested no deeper than that."""
+    whole: Any = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+    scalar: Any = whole | str | float | bool | None
+    kind: Any = scalar
+    for _ in range(depth):
+        kind = scalar | dict[str, kind] | list[kind]
+    return kind
+
+
+_DEPTH_TYPED = 6
 _decode = msgspec.json.Decoder().decode
 _decode_signed_zeros = msgspec.json.Decoder(float_hook=_jackson_reader.java_number).decode
 _decode_node = msgspec.json.Decoder(float_hook=_jackson_reader.exact_number).decode
+_decode_within_64_bits = msgspec.json.Decoder(_within_64_bits(_DEPTH_TYPED)).decode
 _decode_properties = msgspec.json.Decoder(_OfProperties).decode
 _encode = msgspec.json.Encoder().encode
 # Types msgspec writes as Jackson does. float is one for some values only: Java prints 1.0E7, msgspec 10000000.0.
@@ -212,17 +224,22 @@ def loads_many(data: Sequence[bytes | None]) -> list[Any]:
 
 def loads_plain(data: Sequence[bytes | None]) -> list[Any] | None:
     """The values of texts that hold one JSON value each, nothing behind it, and nothing that needs more than msgspec;
-    None where `loads` must look."""
+    None where `loads` must look. That no whole number is too long is msgspec's to see, down to some depth: it costs
+    nothing there."""
     try:
         joined = b"\n".join(cast("Sequence[bytes]", data))
-        if _LONG_NUMBER in joined.translate(_DIGITS_AS_ZERO) or has_negative_zero(joined):
+        if has_negative_zero(joined):
             return None
         longest = max(map(len, cast("Sequence[bytes]", data)), default=0)
         if longest > NAME_LENGTH_MAX or (
             longest > _NUMBER_LENGTH_MIN and any(map(beyond_limits, cast("Sequence[bytes]", data)))
         ):
             return None
-        return list(map(_decode, cast("Sequence[bytes]", data)))
+        try:
+            return list(map(_decode_within_64_bits, cast("Sequence[bytes]", data)))
+        except msgspec.ValidationError:  # a long number, or one of the values is nested deeper than the type
+            long = _LONG_NUMBER in joined.translate(_DIGITS_AS_ZERO)
+            return None if long else list(map(_decode, cast("Sequence[bytes]", data)))
     except (TypeError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None  # a null, or JSON that msgspec refuses
 

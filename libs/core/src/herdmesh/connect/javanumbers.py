@@ -16,6 +16,9 @@ import struct
 _FRACTION_BITS = 52  # stored bits of a double's significand
 _STEPS_MAX = 18
 _TEXT_MAX = 16  # characters
+PRINTS_SHORTEST_FROM = 1.0
+"""Of a double of at least this and below 1e7 Java finds the shortest digits: `_stays_exact` holds for all of them that
+are not whole, whose digits are few."""
 _SMALL_EXPONENTS = range(-21, 63)  # binary exponents for which Java tries plain long arithmetic first
 
 
@@ -44,7 +47,10 @@ def prints_shortest(value: float) -> bool:
     """True when `repr` and msgspec print the double as Java does: in Java's plain range, where its layout is theirs, of
     up to 15 digits (both algorithms agree there, checked over millions; "-1234567.12345678" is the longest such text)
     or of more where Java finds the shortest digits."""
-    return (1e-3 <= value < 1e7 or -1e7 < value <= -1e-3) and (len(repr(value)) <= _TEXT_MAX or _is_shortest(value))
+    size = abs(value)
+    return PRINTS_SHORTEST_FROM <= size < 1e7 or (
+        1e-3 <= size < 1e7 and (len(repr(value)) <= _TEXT_MAX or _is_shortest(value))
+    )
 
 
 def float_text(value: float) -> str:

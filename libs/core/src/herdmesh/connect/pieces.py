@@ -61,7 +61,7 @@ def read(converter: Converter, data: Sequence[bytes | None]) -> Converted:
         return Converted(values, converter.read_schema, failed)
     schemas: list[Schema | None] = []
 
-    def many(part: Sequence[bytes | None]) -> list[Any]:
+    def many(part: Sequence[bytes | None]) -> Sequence[Any]:
         found, values = converter.read_many(part)
         schemas.extend(found if isinstance(found, list) else [found] * len(values))
         return values
@@ -91,7 +91,7 @@ def each(items: Sequence[Any], convert: Callable[[Any], Any]) -> Converted:
 
 def _converted(
     items: Sequence[Any],
-    many: Callable[[Sequence[Any]], list[T]],
+    many: Callable[[Sequence[Any]], Sequence[T]],
     one: Callable[[Any], T],
     skip: Callable[[], None] = lambda: None,
 ) -> tuple[list[T | None], list[int]]:

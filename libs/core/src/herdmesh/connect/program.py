@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from operator import length_hint
 from typing import Any
 
+from herdmesh.connect.column_steps import FieldLoop, NotByColumns
 from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.lazy import LazyColumn
 from herdmesh.connect.predicates import Predicate
@@ -90,7 +91,7 @@ class Single:
         with code.block("def step(key, value, topic, partition, offset, timestamp, headers)"):
             self._compiled.emit(code)
             code.line("return key, value, topic, headers")
-        self.source, self._run = _made(code, "step")
+        self.source, self._run = code.compiled("step")
 
     def run(self, cells: Cells, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
         """The record after the step, and its shape; None = it is left out."""
@@ -125,7 +126,11 @@ class Loop:
         self.idle = not body.lines
         self._out: list[Column] = [c for c in ("key", "value", "topic", "headers") if c in body.writes]
         self._emit_loop(code, body)
-        self.source, self._run = _made(code, "chain")
+        try:
+            self._by_fields = FieldLoop(steps, shape)
+        except NotByColumns:
+            self._by_fields = None
+        self.source, self._run = code.compiled("chain")
 
     def run(self, batch: Batch) -> Batch:
         """The batch with the steps done. Raises what a step raises for one of the records, or Diverged."""
@@ -138,6 +143,8 @@ class Loop:
         """The batch with the steps done. Raises Halted at the first record that cannot be taken."""
         if self.idle:
             return replace(batch, key_schema=self.shape.key, value_schema=self.shape.value)
+        if self._by_fields is not None and (made := self._by_fields.run(batch)) is not None:
+            return made
         count = len(batch.values)
         keys = batch.keys or (None,) * count
         offsets = batch.offsets or (None,) * count
@@ -228,7 +235,7 @@ def _emit_step(code: Code, step: Step, shape: Shape) -> Shape:
 
 def _emit_compiled(code: Code, compiled: Compiled, before: Shape) -> None:
     part = compiled.null_passes
-    if part is None or part in code.made:  # what was just made is not null
+    if part is None or part in code.made or part in code.maps:  # what was just made, or changed, is not null
         compiled.emit(code)
     elif compiled.shape == before:
         with code.block(f"if {code.read(part)} is not None"):
@@ -236,10 +243,3 @@ def _emit_compiled(code: Code, compiled: Compiled, before: Shape) -> None:
     else:
         code.line(f"if {code.read(part)} is None: raise {code.bind(Diverged)}")
         compiled.emit(code)
-
-
-def _made(code: Code, name: str) -> tuple[str, Any]:
-    source = "\n".join(code.lines) + "\n"
-    namespace: dict[str, Any] = dict(code.constants)
-    exec(compile(source, f"<{name}>", "exec"), namespace)  # the text is ours: settings only enter through repr
-    return source, namespace[name]

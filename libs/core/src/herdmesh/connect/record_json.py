@@ -45,6 +45,7 @@ from herdmesh.connect.data import (
 )
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javanumbers import float_text
+from herdmesh.connect.javareading import float32
 from herdmesh.connect.schemas import DATE, DECIMAL, FLOATS, INTEGERS, TIME, TIMESTAMP, Schema
 
 _DAY_MS = 86_400_000
@@ -151,7 +152,7 @@ def _tagged(tag: str, content: Any, members: Mapping[str, Any], schema: Schema |
         return int(content) if tag == "$i64" and schema is None else _INTEGERS[tag](content)
     if tag in ("$f32", "$f64", "$f"):
         number = float(str(content).replace("Infinity", "inf"))
-        return Float32(number) if tag == "$f32" else Float64(number) if tag == "$f64" and schema else number
+        return Float32(float32(number)) if tag == "$f32" else Float64(number) if tag == "$f64" and schema else number
     if tag == "$struct":
         return value_of(content, schema_of(members["schema"]))
     if tag == "$map":

@@ -17,6 +17,7 @@ from typing import Annotated, Any, cast
 import msgspec
 
 from herdmesh.connect import jackson
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javanumbers import wrap_int32
 from herdmesh.connect.records import Tombstone, Undecodable, Unknown, key_bytes, key_text, parse_task_key
@@ -51,7 +52,7 @@ class ConnectorStatus(msgspec.Struct, frozen=True, gc=False):
     """`status-connector-<c>`.
 
     `generation` is the writer's (int32), `trace` the stack trace of a FAILED one, `version` the connector plugin's.
-    `conditions`, `has_committed`, `worker_incarnation` are ours, absent by default.
+    `conditions`, `commit_scope`, `worker_incarnation` are ours, absent by default.
     """
 
     connector: str
@@ -61,12 +62,12 @@ class ConnectorStatus(msgspec.Struct, frozen=True, gc=False):
     trace: str | None = None
     version: str | None = None
     conditions: tuple[Condition, ...] = ()
-    has_committed: bool = False
+    commit_scope: CommitScope | None = None
     worker_incarnation: str = ""
 
 
 class TaskStatus(msgspec.Struct, frozen=True, gc=False):
-    """`status-task-<c>-<n>`; members as in `ConnectorStatus`. `has_committed`: the task's group once held an offset."""
+    """`status-task-<c>-<n>`; members as in `ConnectorStatus`. `commit_scope`: of its last commit, None = of none."""
 
     connector: str
     task: int
@@ -76,7 +77,7 @@ class TaskStatus(msgspec.Struct, frozen=True, gc=False):
     trace: str | None = None
     version: str | None = None
     conditions: tuple[Condition, ...] = ()
-    has_committed: bool = False
+    commit_scope: CommitScope | None = None
     worker_incarnation: str = ""
 
 
@@ -107,7 +108,7 @@ class _PlainStatus(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     worker_id: str | None = None
     trace: str | None = None
     version: str | None = None
-    has_committed: bool = False
+    commit_scope: CommitScope | None = None
     worker_incarnation: str = ""
 
 
@@ -209,10 +210,17 @@ def _status_value(record: ConnectorStatus | TaskStatus) -> _Json:
     }
     if record.conditions:
         value["conditions"] = [_condition_value(item) for item in record.conditions]
-    if record.has_committed:
-        value["has_committed"] = True
+    if record.commit_scope is not None:
+        value["commit_scope"] = _commit_scope_value(record.commit_scope)
     if record.worker_incarnation:
         value["worker_incarnation"] = record.worker_incarnation
+    return value
+
+
+def _commit_scope_value(scope: CommitScope) -> _Json:
+    value: _Json = {"group": scope.group, "topics": list(scope.topics)}
+    if scope.elsewhere:
+        value["elsewhere"] = list(scope.elsewhere)
     return value
 
 
@@ -240,7 +248,7 @@ def _decode_connector(key: str, value: bytes | None) -> Decoded:
         plain.trace,
         plain.version,
         (),
-        plain.has_committed,
+        plain.commit_scope,
         plain.worker_incarnation,
     )
 
@@ -264,7 +272,7 @@ def _decode_task(key: str, value: bytes | None) -> Decoded:
         plain.trace,
         plain.version,
         (),
-        plain.has_committed,
+        plain.commit_scope,
         plain.worker_incarnation,
     )
 
@@ -331,7 +339,7 @@ def _status_members(value: bytes) -> _Json:
         "trace": _text_or_null(members, "trace"),
         "version": _text_or_null(members, "version"),
         "conditions": _conditions(members.get("conditions")),
-        "has_committed": members.get("has_committed") is True,
+        "commit_scope": _commit_scope(members.get("commit_scope")),
         "worker_incarnation": _text_or_empty(members.get("worker_incarnation")),
     }
 
@@ -349,6 +357,25 @@ def _conditions(value: Any) -> tuple[Condition, ...]:
         )
         for item in items
     )
+
+
+def _commit_scope(value: Any) -> CommitScope | None:
+    """Ours as well: what cannot be read says of no commit."""
+    if not isinstance(value, dict):
+        return None
+    members = cast(_Json, value)
+    group, topics, elsewhere = members.get("group"), _texts(members.get("topics")), _texts(members.get("elsewhere", []))
+    if not isinstance(group, str) or topics is None or elsewhere is None:
+        return None
+    return CommitScope(group, topics, elsewhere)
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    """None where it is not a list of strings alone."""
+    if not isinstance(value, list):
+        return None
+    texts = tuple(item for item in cast("list[Any]", value) if isinstance(item, str))
+    return texts if len(texts) == len(cast("list[Any]", value)) else None
 
 
 def _integer_or_zero(value: Any) -> int:

@@ -230,7 +230,7 @@ def cast_spec() -> Validator:
             parts = _split_pair(item)
             if len(parts) > 2:
                 # Connect names another transformation's option here; so do we
-                raise ConfigError.for_value("renames", [item], f"Invalid rename mapping: {item}")
+                raise ConfigError.for_value("renames", list(value), f"Invalid rename mapping: {item}")
             _check_cast_type(field, parts[-1].strip() if parts else "")
             whole += len(parts) == 1
         if whole and len(value) > 1:

@@ -35,8 +35,9 @@ def offsets_of(messages: Sequence[Message]) -> list[Any]:
 
 
 def headers_of(messages: Sequence[Message]) -> list[list[Any]]:
-    """The raw headers, pairs of name and bytes."""
-    return [list(cast("list[Any]", message.headers() or ())) for message in messages]
+    """The raw headers, pairs of name and bytes; empty when no message has any."""
+    headers = list(map(Message.headers, messages))
+    return [list(cast("list[Any]", one or ())) for one in headers] if any(headers) else []
 
 
 def byte_count(messages: Sequence[Message]) -> int:

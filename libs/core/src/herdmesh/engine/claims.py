@@ -40,9 +40,12 @@ _REFUSED = frozenset((KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_
 
 
 def contradicts(manifest: ManifestRecord, claim: TaskSetClaim, task: int) -> bool:
-    """True when the manifest says that the claim's task set is not in force, or that a connector is that should not."""
+    """True when the manifest says that the claim's task set is not in force, or that a connector is that should not, or
+    that something was done to one that should have been left alone."""
     if not claim.incarnation:
         return not manifest.deleted
+    if not claim.task_digest:
+        return True
     digests = manifest.task_digests
     digest = f"{manifest.task_config_generation}:{digests[task]}" if task < len(digests) else ""
     return manifest.deleted or manifest.incarnation != claim.incarnation or digest != claim.task_digest
@@ -83,12 +86,7 @@ class ClaimCheck:
         except KafkaException as error:
             raise _unreadable(claim, error) from error
         if manifest is not None and contradicts(manifest, claim, spec.task):
-            raise TaskFenced(
-                f"{spec.connector}-{spec.task} belongs to a task set that is not in force any more; whoever started it "
-                "had not read of the new one"
-                if claim.incarnation
-                else f"there is a connector {spec.connector} by now; whoever asked had not read of it"
-            )
+            raise TaskFenced(_why_not(spec, claim))
         return max(end, claim.offset)
 
     def _newest(self, claim: TaskSetClaim, end: int) -> ManifestRecord | None:
@@ -127,6 +125,19 @@ class ClaimCheck:
         topic = self._admin.list_topics(claim.config_topic, clients.CALL_TIMEOUT_S).topics[claim.config_topic]
         if topic.error is not None:
             raise KafkaException(topic.error)
+
+
+def _why_not(spec: RunSpec, claim: TaskSetClaim) -> str:
+    if not claim.incarnation:
+        return f"there is a connector {spec.connector} by now; whoever asked had not read of it"
+    if not claim.task_digest:
+        return (
+            f"connector {spec.connector} was changed, or another change of its offsets begun, since this was asked for"
+        )
+    return (
+        f"{spec.connector}-{spec.task} belongs to a task set that is not in force any more; whoever started it had not "
+        "read of the new one"
+    )
 
 
 def _newest(spec: RunSpec, claim: TaskSetClaim, end: int, consumer: Consumer) -> ManifestRecord | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from threading import Thread
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -86,6 +87,12 @@ def consumer(
     return _made(Consumer, "consumer", {**defaults, **overrides, **fixed})
 
 
+def give_up(consumer: Consumer) -> None:
+    """Close it without waiting, some 15 ms, for its threads: it is in no group and commits nothing, so nothing that it
+    still does concerns who reads next."""
+    Thread(target=consumer.close, name="give up", daemon=True).start()
+
+
 def producer(
     spec: RunSpec, overrides: ClientConfig, on_failure: Callable[[KafkaError, Message], None] | None = None
 ) -> Producer:
@@ -140,6 +147,12 @@ def admin(spec: RunSpec, access: ClientConfig) -> AdminClient:
         **access,
     }
     return _made(AdminClient, "admin", config)
+
+
+def rehearse() -> None:
+    """Make a client without brokers and give it up, with its threads: librdkafka sets itself up with the first one of
+    a process."""
+    Producer({"log_level": 0})
 
 
 def opened(client: Callable[..., T], kind: str, config: Mapping[str, Any]) -> T:

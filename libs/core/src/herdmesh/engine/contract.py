@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.engine.measures import NOTHING, Measures
 
 Properties = Mapping[str, str | None]
@@ -29,7 +30,7 @@ class RunEnd(StrEnum):
     """Why a run ended without an error; names equal the proto enum `RunEnd`."""
 
     QUIET = "QUIET"
-    """Nothing to do for `linger_ms`."""
+    """Nothing to do for `linger_ms`, and not to stay warm."""
     STOPPED = "STOPPED"
     """The worker told it to stop."""
     YIELDED = "YIELDED"
@@ -51,7 +52,8 @@ class ErrorClass(StrEnum):
 @dataclass(frozen=True, slots=True)
 class TaskSetClaim:
     """Which task set a run believes to be part of, and from where in the config topic newer ones would be found. With
-    an empty incarnation: that there is no such connector."""
+    an empty digest: that nothing is written of the connector from there on. With an empty incarnation: that there is no
+    such connector."""
 
     config_topic: str
     offset: int
@@ -90,13 +92,15 @@ class RunSpec:
     worker_config: Properties = field(default_factory=dict[str, str | None])
     """Defaults of the worker: `key.converter`, `value.converter`, `offset.flush.interval.ms`, ..."""
     linger_ms: int = 5_000
-    """A run ends after so long without a record."""
+    """A run ends, or turns warm, after so long without a record."""
+    stays_warm: bool = False
+    """True = a quiet run goes on, having committed all it read, until it is told to rest (ADR 0009)."""
     poll_interval_max_ms: int = 300_000
     """A run whose loop stands still for so long is killed (`max.poll.interval.ms`)."""
     continuous: bool = False
-    """True = a quiet run goes on (`herdmesh.trigger=continuous`)."""
-    has_committed: bool = False
-    """True when this task is known to have committed offsets: a missing offset is then a loss."""
+    """True = a run is never quiet (`herdmesh.trigger=continuous`)."""
+    commit_scope: CommitScope | None = None
+    """What the task's last commit that is known of was for: offsets that are missing there are a loss (`positions`)."""
     source_offsets: Mapping[bytes, bytes] | None = None
     """The source connector's offsets, in the bytes of the offsets topic, where the worker keeps them in a file
     (standalone mode, ADR 0003); None = they are in the offsets topic."""
@@ -133,7 +137,12 @@ class Share:
     run_ms: int
 
 
-Command = Stop | Rate | Share
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Do not stay warm: end now if the run is, else when it next would be."""
+
+
+Command = Stop | Rate | Share | Rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +221,8 @@ class Progress:
     """Records in, over the last seconds."""
     commit_time_ms: int | None = None
     """Epoch time of the last offset commit, None = none yet."""
-    has_committed: bool = False
-    """True once this task has ever committed offsets (starts as the spec says)."""
+    commit_scope: CommitScope | None = None
+    """What the task's last commit was for, None = it never committed (starts as the spec says)."""
     produced: tuple[tuple[str, int], ...] = ()
     """The topics a source wrote to and how many committed records to each, sorted, at most PRODUCED_MAX; empty for a
     sink."""
@@ -225,6 +234,8 @@ class Progress:
     """What it does with the limit of records; None = there is none."""
     bytes_rate: RateUse | None = None
     """Likewise of bytes."""
+    warm: bool = False
+    """Of a run that goes on though it had nothing to do for `linger_ms`: it has committed all it read."""
     measures: Measures = NOTHING
     """Sizes and times since the run's report before; nothing in what the worker adds up."""
 

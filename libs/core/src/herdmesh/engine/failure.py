@@ -13,7 +13,7 @@ import traceback
 
 from confluent_kafka import KafkaError, KafkaException
 
-from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError
+from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
 from herdmesh.connect.redaction import redacted
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
@@ -124,7 +124,7 @@ def _class_alone(error: BaseException) -> ErrorClass:
         return ErrorClass.FATAL
     if isinstance(error, PermissionError | FileNotFoundError | NotADirectoryError | IsADirectoryError):
         return ErrorClass.BAD_CONFIG
-    if isinstance(error, OSError | BufferError | MemoryError):
+    if isinstance(error, RetriableError | OSError | BufferError | MemoryError):
         return ErrorClass.RETRIABLE
     return ErrorClass.UNKNOWN
 

@@ -93,6 +93,17 @@ class Fence:
         )
         self.commit()
 
+    def raise_fatal(self, error: KafkaException) -> None:
+        """Raise what stands behind an error of `produce` that only says "fatal", as it does once the client has heard
+        of it in the background; calls of a transaction name it. Returns for every other error.
+
+        Raises:
+            TaskFenced: another owner took over.
+            KafkaException: what else the producer died of.
+        """
+        if error.args[0].code() == KafkaError._FATAL:
+            self._until_done(lambda: self.producer.abort_transaction(CALL_TIMEOUT_S), "going on")
+
     def close(self) -> None:
         """Give the producer up, within a second (or five, when a call hangs): abort what is open, so that readers need
         not wait for the next owner to do it, and drop what is queued. Never raises: a producer that was fenced says so

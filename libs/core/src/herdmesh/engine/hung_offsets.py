@@ -4,7 +4,8 @@ Here, unlike for a sink, it matters how the transaction was decided: its data ma
 say otherwise would lose or double records. The transaction coordinator's own log tells, if the login may read it: the
 last decision of the task's id that names the partition, since any later one would have ended the hung one.
 
-Owns reading that decision and writing a marker of the same kind. Does not decide when it is due (`source_offsets`).
+Owns writing a marker of the same kind. How it was decided is read by `kafka.decisions`, when it is due is decided by
+`source_offsets`.
 
 Invariant: nothing is finished whose decision was not read. What is written is the removal of an offset that no task has
 (a tombstone of a partition `{"herdmesh.hung": n}`): Connect and this engine both forget a key that they do not have.
@@ -13,18 +14,16 @@ Invariant: nothing is finished whose decision was not read. What is written is t
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException
 
-from herdmesh.connect import offsets_topic, transaction_topic
+from herdmesh.connect import offsets_topic
 from herdmesh.engine import clients, pulse
 from herdmesh.engine.fence import Fence
+from herdmesh.kafka.decisions import DecisionsNotRead, decisions
 
-_TIMEOUT_S = 30.0
-_BATCH_RECORDS_MAX = 10_000
-_POLL_S = 0.1
+_DECISIONS_LIMIT_S = 30.0
 
 _log = logging.getLogger(__name__)
 
@@ -50,8 +49,11 @@ class OffsetsFinisher:
         """
         try:
             commit = self._decided(partition)
-        except KafkaException as error:
-            _log.warning("nobody may say how a transaction in %s-%d was decided: %s", self._topic, partition, error)
+        except (KafkaException, DecisionsNotRead) as error:
+            _log.warning(
+                "how a transaction in %s-%d was decided could not be read, the next run asks again: %s",
+                self._topic, partition, error,
+            )  # fmt: skip
             return
         if commit is None:
             return
@@ -69,35 +71,14 @@ class OffsetsFinisher:
             self._fence.abort()
 
     def _decided(self, partition: int) -> bool | None:
-        """True = commit, None = no decision that names the partition. Raises KafkaException."""
-        consumer, found = self._look(), None
+        """True = commit, None = no decision that names the partition. Raises KafkaException, DecisionsNotRead."""
+        consumer, shard = self._look(), (self._topic, partition)
         try:
-            metadata = clients.retried(lambda: consumer.list_topics(transaction_topic.NAME, clients.CALL_TIMEOUT_S))
-            state = metadata.topics[transaction_topic.NAME]
-            if state.error is not None:
-                raise KafkaException(state.error)
-            number = transaction_topic.java_partition(self._transactional_id, len(state.partitions))
-            shard = TopicPartition(transaction_topic.NAME, number, OFFSET_BEGINNING)
-            # A partition that others go on writing to, as this one, is not told to be at its end.
-            _, end = clients.retried(lambda: consumer.get_watermark_offsets(shard, timeout=clients.CALL_TIMEOUT_S))
-            consumer.assign([shard])
-            if end == 0:
-                return None
-            deadline_s = time.monotonic() + _TIMEOUT_S
-            while time.monotonic() < deadline_s:
-                pulse.moved()
-                for message in consumer.consume(_BATCH_RECORDS_MAX, _POLL_S):
-                    error = message.error()
-                    if error is None:
-                        decision = transaction_topic.decode(self._transactional_id, message.key(), message.value())
-                        if decision is not None and (self._topic, partition) in decision.partitions:
-                            found = decision.commit
-                        if (message.offset() or 0) + 1 >= end:
-                            return found
-                    elif error.code() == KafkaError._PARTITION_EOF:
-                        return found
-                    elif not error.retriable():
-                        raise KafkaException(error)
+            found = clients.retried(
+                lambda: decisions(
+                    consumer, self._transactional_id, [shard], limit_s=_DECISIONS_LIMIT_S, moved=pulse.moved
+                )
+            )
         finally:
             consumer.close()
-        return None
+        return found.get(shard)

@@ -18,6 +18,7 @@ from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId
 from herdmesh.engine.clients import CALL_TIMEOUT_S, offset_of, retried
 from herdmesh.engine.contract import ErrorClass
@@ -44,6 +45,8 @@ class Owned:
     """All topics named in the config exist and can be consumed."""
     unclear: frozenset[str]
     """Topics of which the brokers cannot tell anything now; what was owned of them may still be there."""
+    topics: frozenset[str] = frozenset()
+    """What the config subscribes to, whoever owns it: all that exist, and those that are unclear."""
 
 
 def owned_partitions(consumer: Consumer, settings: SinkSettings, task: int, task_count: int) -> Owned:
@@ -55,7 +58,8 @@ def owned_partitions(consumer: Consumer, settings: SinkSettings, task: int, task
         for number in range(partition_count)
         if owns(topic, number, task, task_count)
     ]
-    return Owned(sorted(found), all(topic in counts for topic in settings.topics), frozenset(unclear))
+    is_complete = all(topic in counts for topic in settings.topics)
+    return Owned(sorted(found), is_complete, frozenset(unclear), frozenset(counts) | unclear)
 
 
 def _partition_counts(consumer: Consumer, settings: SinkSettings) -> tuple[dict[str, int], set[str]]:
@@ -122,6 +126,31 @@ def committed(
         )
         for answer in answered
     }
+
+
+def forgotten(
+    consumer: Consumer, hung: GroupFinisher, scope: CommitScope | None, offsets: Mapping[PartitionId, tuple[Any, str]]
+) -> set[str]:
+    """Of the topics in `offsets`, those that the connector committed under another number, and of which the group has
+    no offset any more in any partition. Asks only where all of `offsets` of such a topic miss. Raises as `committed`.
+    """
+    if scope is None or scope.group != hung.group:
+        return set()
+    has = {topic for (topic, _), (offset, _) in offsets.items() if offset is not None}
+    found = set[str]()
+    for topic in sorted({topic for topic, _ in offsets if topic in scope.elsewhere} - has):
+        numbers = retried(lambda topic=topic: _partition_numbers(consumer, topic))
+        others = [(topic, number) for number in numbers if (topic, number) not in offsets]
+        if all(offset is None for offset, _ in committed(consumer, others, hung).values()):
+            found.add(topic)
+    return found
+
+
+def _partition_numbers(consumer: Consumer, topic: str) -> list[int]:
+    known = consumer.list_topics(topic, timeout=CALL_TIMEOUT_S).topics[topic]
+    if known.error is not None:
+        raise KafkaException(known.error)
+    return list(known.partitions)
 
 
 class _Stable:

@@ -2,15 +2,16 @@
 
 Owns the decision (design section 6): committed offset, beginning, end, or a loss. Pure: the numbers are passed in.
 
-Invariant: a committed offset is never left silently. It is used, or the run fails with the numbers, or the connector's
-config says `herdmesh.offsets.missing=reset`.
+Invariant: an offset committed for the group and topics of the run is never left silently. It is used, or the run fails
+with the numbers, or the connector's config says `herdmesh.offsets.missing=reset`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.engine.settings import OFFSETS_MISSING
@@ -28,18 +29,29 @@ class PartitionRange:
 
 
 def starting_offsets(
-    ranges: Mapping[PartitionId, PartitionRange], *, has_committed: bool, reset_missing: bool, reset_to_latest: bool
+    ranges: Mapping[PartitionId, PartitionRange],
+    *,
+    group: str,
+    scope: CommitScope | None,
+    forgotten: Collection[str] = (),
+    reset_missing: bool,
+    reset_to_latest: bool,
 ) -> dict[PartitionId, int]:
-    """The first offset to read in each partition.
+    """The first offset to read in each partition. `scope` is of the task's last commit; None = it never committed, or
+    the partitions are new to a run that goes on. `forgotten`: topics that the connector committed under this group,
+    and of which no partition has an offset any more, whoever has it.
 
-    Every commit covers all partitions a task owns, and the broker forgets a group's offsets together; so under a task
-    that has committed, offsets missing everywhere are a loss, while one missing beside others is a new partition.
+    Every commit covers all partitions a task owns, and the broker forgets a group's offsets together. So offsets that
+    miss in all partitions of the topics committed before, under the same group, are a loss; one missing beside others
+    is a new partition. A topic that went to another task with all its partitions is a loss only where it is forgotten.
+    Where the group or the topic is another, the task begins as one that never committed.
 
     Raises:
         OffsetsLost: naming every partition and its numbers.
     """
-    missing = [partition for partition, known in ranges.items() if known.committed is None]
-    lost = missing if has_committed and len(missing) == len(ranges) else []
+    before = [partition for partition in ranges if scope is not None and scope.covers(group, partition[0])]
+    lost = before if all(ranges[partition].committed is None for partition in before) else []
+    lost += [partition for partition in ranges if partition[0] in forgotten and partition not in lost]
     strayed = [partition for partition, known in ranges.items() if _is_out_of_range(known)]
     if (lost or strayed) and not reset_missing:
         raise OffsetsLost(_told(ranges, lost, strayed))

@@ -7,7 +7,10 @@ Invariant: a record is queued once, or named as refused; a full queue is waited 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
+from itertools import starmap
+from operator import length_hint
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -16,8 +19,12 @@ from herdmesh.connect.data import Batch
 from herdmesh.engine import pulse
 
 _QUEUE_PAUSE_S = 0.05
+_ANY_PARTITION, _NOW = -1, 0
+"""What the client takes for a record without a partition, or without a time."""
 #: What the client refuses of one record, others unharmed. All else is about the producer or the cluster.
 _OF_THE_RECORD = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError._UNKNOWN_PARTITION))
+
+_NO_ROOM = "the record is larger than producer.buffer.memory"
 
 Refused = list[tuple[int, KafkaError]]
 """Places of records the client will never send, and why, ascending."""
@@ -25,72 +32,57 @@ Refused = list[tuple[int, KafkaError]]
 
 def produce(producer: Producer, batch: Batch) -> Refused:
     """Queue the records of a converted batch. Raises KafkaException when the client takes nothing any more."""
-    keys: Sequence[Any] = batch.keys or (None,) * len(batch.values)
-    if any(batch.headers) or any(time_ms is not None for time_ms in batch.timestamps_ms):
-        return _produce_each(producer, batch, keys)
-    messages: list[dict[str, Any]]
-    if batch.keys:
-        messages = [{"value": value, "key": key} for value, key in zip(batch.values, keys, strict=True)]
-    else:
-        messages = [{"value": value} for value in batch.values]
-    return _produce_all(producer, batch.topic, messages, batch.partition)
+    count = len(batch.values)
+    partition = _ANY_PARTITION if batch.partition is None else batch.partition
+    return _produce(
+        producer,
+        # By place, as the client reads them: half the time of names.
+        [batch.topic] * count,
+        batch.values,
+        batch.keys or [None] * count,
+        [partition] * count,
+        [None] * count,  # callback
+        [None] * count,  # on_delivery
+        [_NOW if time_ms is None else time_ms for time_ms in batch.timestamps_ms] or [_NOW] * count,
+        [header or None for header in batch.headers] or [None] * count,
+    )
 
 
-def produce_all(producer: Producer, topic: str, messages: list[dict[str, Any]]) -> None:
-    """Queue messages none of which may be missing. Raises KafkaException."""
-    refused = _produce_all(producer, topic, messages, None)
+def produce_all(producer: Producer, topic: str, records: Mapping[bytes, bytes | None]) -> None:
+    """Queue records, by key, none of which may be missing. Raises KafkaException."""
+    refused = _produce(producer, [topic] * len(records), list(records.values()), list(records))
     if refused:
         raise KafkaException(refused[0][1])
 
 
-def _produce_all(producer: Producer, topic: str, messages: list[dict[str, Any]], partition: int | None) -> Refused:
-    to: Mapping[str, Any] = {} if partition is None else {"partition": partition}
+def _produce(producer: Producer, *columns: Sequence[Any]) -> Refused:
+    """Call `producer.produce` with each row of the columns, of which the second are the values.
+
+    No step of the loop is Python's: 0.57 microseconds a record, with one that is 0.70, and 0.66 for `produce_batch`
+    (confluent-kafka 2.16), which takes a dict for each record and knows neither times nor headers.
+    """
     refused: Refused = []
-    places: Sequence[int] = range(len(messages))
-    while messages:
-        queued = producer.produce_batch(topic, messages, **to)
-        producer.poll(0)
-        if queued == len(messages):
+    place, count, alone = 0, len(columns[1]), -1
+    while place < count:
+        topics, values, *others = (column[place:] if place else column for column in columns)
+        left = iter(list(values))  # which knows how many are left
+        try:
+            deque(starmap(producer.produce, zip(topics, left, *others, strict=True)), maxlen=0)
             break
-        waiting = [(place, message) for place, message in zip(places, messages, strict=True) if "_error" in message]
-        again: list[tuple[int, dict[str, Any]]] = []
-        for place, message in waiting:
-            error: KafkaError = message.pop("_error")
-            if error.code() == KafkaError._QUEUE_FULL:
-                again.append((place, message))
-            elif error.code() in _OF_THE_RECORD:
-                refused.append((place, error))
-            else:
-                raise KafkaException(error)
-        if again:
+        except BufferError:
+            place = count - length_hint(left) - 1  # once more
+            if place == alone:  # nothing was queued before it: it is larger than all the room there is
+                refused.append((place, KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, _NO_ROOM)))
+                place += 1
+                continue
+            alone = place if len(producer) == 0 else -1
             producer.poll(_QUEUE_PAUSE_S)
             pulse.moved()
-        places, messages = [place for place, _ in again], [message for _, message in again]
-    return sorted(refused, key=lambda one: one[0])
-
-
-def _produce_each(producer: Producer, batch: Batch, keys: Sequence[Any]) -> Refused:
-    """As `_produce_all`, for records with times or headers: `produce_batch` of confluent-kafka 2.16 knows neither."""
-    to: Mapping[str, Any] = {} if batch.partition is None else {"partition": batch.partition}
-    count = len(batch.values)
-    times, headers = batch.timestamps_ms or (None,) * count, batch.headers or ((),) * count
-    refused: Refused = []
-    columns = zip(keys, batch.values, times, headers, strict=True)
-    for place, (key, value, time_ms, header) in enumerate(columns):
-        with_them: dict[str, Any] = {} if time_ms is None else {"timestamp": time_ms}
-        if header:
-            with_them["headers"] = header
-        while True:
-            try:
-                producer.produce(batch.topic, value, key, **to, **with_them)
-                break
-            except BufferError:
-                producer.poll(_QUEUE_PAUSE_S)
-                pulse.moved()
-            except KafkaException as error:
-                if error.args[0].code() not in _OF_THE_RECORD:
-                    raise
-                refused.append((place, error.args[0]))
-                break
+        except KafkaException as error:
+            if error.args[0].code() not in _OF_THE_RECORD:
+                raise
+            place = count - length_hint(left) - 1
+            refused.append((place, error.args[0]))
+            place += 1
     producer.poll(0)
     return refused

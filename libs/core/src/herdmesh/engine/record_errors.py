@@ -54,7 +54,7 @@ class SinkErrors:
         self.counts = Counts()
         self._letters: SinkDeadLetters | None = None
         if settings.dead_letters:
-            make_topic(admin, settings)
+            make_topic(_queue_admin(spec, admin), settings)
             self._letters = _sink_letters(spec, settings, self.counts)
         self.tolerance = Tolerance(settings, self.counts, _reporters(spec, settings, self.counts, self._letters))
         self.reporter = ErrantRecords(self.tolerance) if settings.reports else None
@@ -110,6 +110,15 @@ class SourceErrors:
         polled = self._polled
         assert polled is not None
         return SourceRecord(batch, at, polled.source_partition, polled.source_offset)
+
+
+def _queue_admin(spec: RunSpec, admin: AdminClient) -> AdminClient:
+    """Who makes a sink's queue: `admin`, which has the consumer's login, unless an admin client is configured."""
+    given = client_settings("admin", spec.worker_config, spec.connector_config)
+    for warning in given.warnings:
+        _log.warning("%s", warning.message)
+    wanted = {**given.config, **access_of(spec, "admin", "consumer")}
+    return admin if wanted == access_of(spec, "consumer") else clients.admin(spec, wanted)
 
 
 def _sink_letters(spec: RunSpec, settings: ErrorSettings, counts: Counts) -> SinkDeadLetters:

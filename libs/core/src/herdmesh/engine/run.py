@@ -2,7 +2,8 @@
 
 Owns construction and release. The loops are `sink` and `source`.
 
-Invariant: whatever happens, the task's `stop` is called once and the clients are given up; nothing outlives the call.
+Invariant: whatever happens, the task's `stop` is called once and the clients are given up. What outlives a call that
+returned writes nothing: threads in which clients end. One that raised may leave a call to Kafka that hangs (`bounded`).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
         fence = Fence(clients.producer(spec, settings.access), spec.transactional_id)
         exits.callback(fence.close)
         consumer = clients.consumer(spec, settings.group, settings.consumer)
-        exits.callback(consumer.close)
+        exits.callback(clients.give_up, consumer)
         admin = clients.admin(spec, settings.access)
         task = _new(spec.task_class, SinkTask)
         chain = chain_config.sink_chain(spec.connector_config, worker=spec.worker_config, keys=task.uses_keys)

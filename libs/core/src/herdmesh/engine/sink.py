@@ -12,16 +12,17 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.chain import SinkChain
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId, SinkBatch, SinkTask, StagingSinkTask
 from herdmesh.connect.data import Batch
-from herdmesh.connect.errors import RecordError
+from herdmesh.connect.errors import RecordError, RetriableError
 from herdmesh.connect.lazy import LazyColumn
 from herdmesh.engine import batches, claims, clients, failpoints, log_context, manifest, partitions
 from herdmesh.engine.ahead import Ahead
@@ -29,6 +30,7 @@ from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, RunLin
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import OffsetsLost, TaskFailed
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.garbage import Garbage
 from herdmesh.engine.hung import GroupFinisher
 from herdmesh.engine.limits import Limits
 from herdmesh.engine.meter import Meter
@@ -41,8 +43,13 @@ WAIT_S = 0.1
 """How long the loop waits for a record before it looks at commands, commits and the clock again."""
 MISSING_TOPIC_INTERVAL_S = 1.0
 """How often to look for a topic that is named in the config and does not exist."""
+WARM_REFRESH_INTERVAL_S = 5.0
+"""How often a warm run looks for new partitions and topics, at most: for an idle task its worker looks as often."""
+WARM_REFRESH_SHARE = 0.02
+"""Of a warm run's time, so much goes into these looks at most."""
 RECOMMIT_INTERVAL_S = 3_600.0
-"""Offsets of a group without members are forgotten after the broker's retention, so they are committed hourly anew."""
+"""Offsets of a group without members are forgotten after the broker's retention, so they are committed hourly anew. Who
+has no run is given one for it now and then (the worker's `idle_watch`)."""
 _GONE = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION))
 
 _log = logging.getLogger(__name__)
@@ -81,16 +88,21 @@ class SinkLoop:
         self._reading: list[Message] = []
         self._is_putting = False
         errors.tolerance.origin = lambda _batch, at: self._reading[at]
-        errors.tolerance.pause = lambda seconds: self._control.pause(seconds, self._report)
+        errors.tolerance.pause = lambda seconds, yields: self._control.pause(seconds, self._while_tried, yields=yields)
         self._hung = GroupFinisher(spec, settings.consumer, settings.group, fence, admin)
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
-        self._control = Control(link, self._limits, now_s)
+        self._garbage = Garbage()
+        self._control = Control(link, self._limits, now_s, stays_warm=spec.stays_warm)
+        #: with nothing to do, and nothing uncommitted, but going on.
+        self._warm = False
         self._positions: dict[PartitionId, int] = {}
         self._committed: dict[PartitionId, int] = {}
         self._at_end: set[PartitionId] = set()
         self._published: Mapping[PartitionId, str] = {}
-        self._has_committed = spec.has_committed
+        self._commit_scope = spec.commit_scope
+        #: what the config subscribes to now, whoever owns it.
+        self._topics = frozenset[str]()
         self._uncommitted_starts: dict[PartitionId, int] = {}
         self._config_offset: int | None = None
         self._commit_time_ms: int | None = None
@@ -113,16 +125,14 @@ class SinkLoop:
             self._link.progress(self.progress())  # the first word of a task that started and owns its id
             members.result()
             found = owned.result().partitions
-        self._adopt(found, has_committed=self._spec.has_committed)
+        self._adopt(found, self._spec.commit_scope)
         try:
             reason = self._loop()
-        except RetryStopped:
-            reason = RunEnd.STOPPED
+        except RetryStopped as ended:
+            self._commit_as_told()
+            return RunOutcome(ended.reason, self.progress())
         except RecordError:
-            if self._staging is None or not self._is_putting:
-                self._commit()
-            else:  # it holds a part of the batch, whose offsets may not go along
-                self._commit_starts()
+            self._commit_before()
             raise
         except (TaskFailed, KafkaException):
             raise
@@ -130,8 +140,11 @@ class SinkLoop:
             # The connector's task failed, perhaps for days: where it began must not be forgotten meanwhile.
             self._commit_starts()
             raise
-        if reason is RunEnd.STOPPED or self._is_dirty() or self._published:
-            self._commit()
+        if self._is_dirty() or self._published:  # else all it owns was committed by this run within the hour, as it is
+            if reason is RunEnd.STOPPED:
+                self._commit_as_told()
+            else:
+                self._commit()
         wake_after_ms = int(self._limits.wait_s(time.monotonic()) * 1000) if reason is RunEnd.YIELDED else 0
         return RunOutcome(reason, self.progress(), wake_after_ms)
 
@@ -144,11 +157,12 @@ class SinkLoop:
             partitions=tuple(self._progress_of(partition) for partition in sorted(self._positions)),
             records_per_second=self._meter.rate(time.monotonic()),
             commit_time_ms=self._commit_time_ms,
-            has_committed=self._has_committed,
+            commit_scope=self._commit_scope,
             config_offset=self._config_offset,
             errors=self._errors.counts.so_far(),
             records_rate=self._limits.records.use(),
             bytes_rate=self._limits.bytes.use(),
+            warm=self._warm,
             measures=self._meter.take_measures(),
         )
 
@@ -164,6 +178,8 @@ class SinkLoop:
             end = self._control.wish(now_s, self._quiet_s(now_s))
             if end is not None:
                 return end
+            if self._rests(now_s):
+                return RunEnd.QUIET
             wait_s = self._limits.wait_s(now_s)
             if wait_s > 0:
                 time.sleep(min(wait_s, WAIT_S))
@@ -175,14 +191,35 @@ class SinkLoop:
             if self._commit_due(now_s):
                 self._commit()
             self._report(now_s)
-            if self._is_quiet(now_s):
-                return RunEnd.QUIET
+
+    def _rests(self, now_s: float) -> bool:
+        """True when there is nothing to do and the run is to end for it. One that stays commits as if it ended."""
+        if not self._is_quiet(now_s):
+            self._warm = False
+            return False
+        if not self._control.stays_warm or not self._positions:
+            return True
+        if not self._warm:
+            self._warm = True
+            self._refresh_s = min(self._refresh_s, now_s + WARM_REFRESH_INTERVAL_S)
+            if self._is_dirty() or self._published:
+                self._commit()
+            else:
+                self._link.progress(self.progress())
+        return False
 
     def _report(self, now_s: float) -> None:
         if self._limits.roll(now_s) or self._meter.report_due(now_s):
             self._link.progress(self.progress())
             clients.hear(self._fence.producer, self._admin)
             self._errors.hear()
+            self._garbage.collect()
+
+    def _while_tried(self, now_s: float) -> None:
+        """While records wait to be tried again, for days perhaps."""
+        if now_s - self._commit_s >= RECOMMIT_INTERVAL_S:
+            self._commit_again()
+        self._report(now_s)
 
     def _read(self) -> list[Message]:
         """Take what is there, or wait for one message: `consume(n, timeout)` would wait for all n."""
@@ -198,6 +235,7 @@ class SinkLoop:
         records, events = batches.without_errors(messages)
         if records:
             self._record_s = time.monotonic()
+            self._warm = False
             topics = {topic for topic, _ in self._positions}
             for partition, group in batches.by_partition(records, topics):
                 if partition in self._positions:
@@ -213,7 +251,7 @@ class SinkLoop:
         offsets = LazyColumn(messages, batches.offsets_of)
         times = LazyColumn(messages, batches.timestamps_of)
         raw_keys = LazyColumn(messages, batches.keys_of)
-        raw_headers = LazyColumn(messages, batches.headers_of)
+        raw_headers = batches.headers_of(messages)  # read at once: that there are none spares a step for each record
         self._reading = messages
         made = self._chain.run(
             Batch(topic, number, raw_keys, batches.values_of(messages), offsets, times, headers=raw_headers),
@@ -227,12 +265,11 @@ class SinkLoop:
         self._is_putting = True
         originals = () if self._errors.reporter is None else messages
         for done, begin, end in batches.ranges(made, first, last):
-            self._task.put(
-                SinkBatch(
-                    done.topic, number, begin, end, done.values, done.keys, done.offsets, done.timestamps_ms,
-                    done.headers, done.key_schema, done.value_schema, topic, originals,
-                )
+            given = SinkBatch(
+                done.topic, number, begin, end, done.values, done.keys, done.offsets, done.timestamps_ms,
+                done.headers, done.key_schema, done.value_schema, topic, originals,
             )  # fmt: skip
+            self._errors.tolerance.until_taken(partial(self._task.put, given))
             self._errors.raise_swallowed()
         self._is_putting = False
         self._positions[partition] = last + 1
@@ -280,26 +317,42 @@ class SinkLoop:
         known = partitions.ranges(self._admin, {partition: (position, "")})
         start = starting_offsets(
             known,
-            has_committed=True,
+            group=self._settings.group,
+            scope=None,
             reset_missing=self._settings.reset_missing,
             reset_to_latest=self._settings.reset_to_latest,
         )[partition]
         _log.warning("%s: the position goes from %d to %d (%s)", partition, position, start, error.str())
         self._commit()
         self._positions[partition] = start
+        self._at_end.discard(partition)
+        # The position may come to what was committed again, with records before it that nobody made durable.
+        del self._committed[partition]
+        self._uncommitted_starts[partition] = start
         self._consumer.seek(TopicPartition(*partition, start))
 
     def _owned(self) -> partitions.Owned:
+        begun_s = time.monotonic()
         owned = partitions.owned_partitions(self._consumer, self._settings, self._spec.task, self._spec.task_count)
-        interval_s = self._settings.metadata_max_age_ms / 1000
-        self._refresh_s = time.monotonic() + (
-            interval_s if owned.is_complete else min(interval_s, MISSING_TOPIC_INTERVAL_S)
-        )
+        self._topics = owned.topics
+        now_s, interval_s = time.monotonic(), self._settings.metadata_max_age_ms / 1000
+        if not owned.is_complete:
+            interval_s = min(interval_s, MISSING_TOPIC_INTERVAL_S)
+        elif self._warm:
+            interval_s = min(interval_s, max(WARM_REFRESH_INTERVAL_S, (now_s - begun_s) / WARM_REFRESH_SHARE))
+        self._refresh_s = now_s + interval_s
         return owned
 
     def _refresh(self) -> None:
         """Look for new partitions and topics, and let go of those that were deleted."""
-        owned = self._owned()
+        try:
+            owned = self._owned()
+        except KafkaException as error:
+            if not self._warm:
+                raise
+            _log.warning("nothing is known of new partitions now: %s", error)
+            self._refresh_s = time.monotonic() + WARM_REFRESH_INTERVAL_S
+            return
         has = set(owned.partitions)
         gone = [p for p in self._positions if p not in has and p[0] not in owned.unclear]
         new = [partition for partition in owned.partitions if partition not in self._positions]
@@ -313,14 +366,16 @@ class SinkLoop:
             # What was put of them is made durable; their offsets went with the topic, and no broker takes others.
             self._commit()
         if new:
-            self._adopt(new, has_committed=False)
+            self._adopt(new, None)
 
-    def _adopt(self, new: list[PartitionId], *, has_committed: bool) -> None:
+    def _adopt(self, new: list[PartitionId], scope: CommitScope | None) -> None:
         """Begin with partitions: finish what an earlier owner committed, then commit where this one begins."""
         offsets = partitions.committed(self._consumer, new, self._hung)
         starts = starting_offsets(
             partitions.ranges(self._admin, offsets),
-            has_committed=has_committed,
+            group=self._settings.group,
+            scope=scope,
+            forgotten=partitions.forgotten(self._consumer, self._hung, scope, offsets),
             reset_missing=self._settings.reset_missing,
             reset_to_latest=self._settings.reset_to_latest,
         )
@@ -380,6 +435,22 @@ class SinkLoop:
         self._published = manifests
         self._link.progress(self.progress())
 
+    def _commit_before(self) -> None:
+        """Commit what came before the batch under way, if there is one."""
+        if self._staging is None or not self._is_putting:
+            self._commit()
+        else:  # it holds a part of the batch, whose offsets may not go along
+            self._commit_starts()
+
+    def _commit_as_told(self) -> None:
+        """Commit at the end of a run that is told to end. That the task cannot flush or publish then is no failure, as
+        in Connect: the next run goes on from what is committed."""
+        try:
+            self._commit_before()
+        except RetriableError as error:
+            _log.warning("the next run goes on from what is committed, as the task could not finish: %s", error)
+            self._commit_starts()
+
     def _commit_positions(self) -> Mapping[PartitionId, str]:
         """Make durable what was put and commit; what is to be published now."""
         if self._staging is not None:
@@ -398,16 +469,32 @@ class SinkLoop:
             ]
             self._fence.commit_offsets(offsets, self._consumer.consumer_group_metadata())
             self._commit_time_ms = time.time_ns() // 1_000_000
-            self._has_committed = True
+            self._commit_scope = self._scope_of(positions)
             self._uncommitted_starts.clear()
         self._commit_s = time.monotonic()
         self._committed = positions
         return manifests
 
+    def _scope_of(self, positions: Iterable[PartitionId]) -> CommitScope:
+        """Of a commit: other topics that the connector committed stay named as long as the config subscribes to them
+        and they exist, because any task may be given their partitions next."""
+        scope, before = CommitScope.of(self._settings.group, (topic for topic, _ in positions)), self._commit_scope
+        if before is None or before.group != scope.group:
+            return scope
+        return scope.beside(self._topics.intersection(before.topics + before.elsewhere))
+
     def _commit_starts(self) -> None:
         if self._uncommitted_starts:
-            offsets = [TopicPartition(*partition, offset) for partition, offset in self._uncommitted_starts.items()]
-            self._fence.commit_offsets(offsets, self._consumer.consumer_group_metadata())
+            self._commit_again()
+
+    def _commit_again(self) -> None:
+        """Commit what is committed, and where partitions begin, without asking the task for what it was given since."""
+        offsets = [
+            TopicPartition(*partition, offset, manifest.encode(self._published.get(partition, "")))
+            for partition, offset in (self._committed | self._uncommitted_starts).items()
+        ]
+        self._fence.commit_offsets(offsets, self._consumer.consumer_group_metadata())
+        self._commit_s = time.monotonic()
 
     def _is_quiet(self, now_s: float) -> bool:
         """Nothing for so long, and every partition read to its end: a broker that is away is no quiet."""

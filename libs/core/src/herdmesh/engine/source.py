@@ -14,6 +14,7 @@ file only when every record before it is in its topic.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -23,28 +24,34 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.chain import SourceChain
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
-from herdmesh.connect.errors import RecordError
-from herdmesh.engine import claims, clients, failpoints, log_context, producing, source_offsets
-from herdmesh.engine.beyond import Beyond
+from herdmesh.connect.errors import RecordError, RetriableError
+from herdmesh.engine import claims, clients, failpoints, log_context, producing, source_offsets, stored_offsets, topics
 from herdmesh.engine.contract import PRODUCED_MAX, Progress, RunEnd, RunLink, RunOutcome, RunSpans, RunSpec
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import classify_kafka
 from herdmesh.engine.fence import Fence
-from herdmesh.engine.hung_offsets import OffsetsFinisher
+from herdmesh.engine.garbage import Garbage
 from herdmesh.engine.limits import Limits
 from herdmesh.engine.meter import Meter
 from herdmesh.engine.record_errors import SourceErrors
-from herdmesh.engine.settings import SourceSettings, offsets_topic_settings
+from herdmesh.engine.settings import SourceSettings
 from herdmesh.engine.tolerance import KAFKA_PRODUCE, RetryStopped
 
 POLL_RECORDS_MAX = 10_000
 """Records a task is to hand over at once, at most, where no rate limit says less."""
+WARM_S_MAX = 86_400.0
+"""How long a run stays that has nothing to do. A broker forgets a transactional id after seven days without use."""
 WAIT_S = 0.1
 """How long an idle loop waits before it polls, and looks at commands, again."""
-_OFFSETS_TOPIC_CONFIG = {"cleanup.policy": "compact"}
+
+_CANNOT_POLL_S = 60.0
+"""At least so long between two warnings that the task cannot poll now."""
+
+_log = logging.getLogger(__name__)
 
 
 class DeliveryFailures:
@@ -98,22 +105,34 @@ class SourceLoop:
         errors.tolerance.pause = self._pause
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
-        self._control = Control(link, self._limits, now_s)
+        self._garbage = Garbage()
+        self._control = Control(link, self._limits, now_s, stays_warm=spec.stays_warm)
+        #: with nothing to do, and nothing uncommitted, but going on.
+        self._warm = False
         self._counts_bytes = self._limits.counts_bytes or settings.transaction_bytes_max is not None
         #: of the open transaction, where bytes are counted.
         self._transaction_bytes = 0
         self._offsets = source_offsets.SourceOffsets(spec.connector)
         self._pending: dict[bytes, bytes | None] = {}
+        #: the last offset by source partition: committed before the run, or handed over by the task.
+        self._reached: dict[bytes, bytes | None] = {}
+        #: when it was last logged that the task cannot poll; None = it can.
+        self._warned_s: float | None = None
         self._topics: set[str] = set()
         #: records by topic: of the open transaction, and committed.
         self._sent: Counter[str] = Counter()
         self._produced: Counter[str] = Counter()
-        self._has_committed = spec.has_committed
+        self._commit_scope = spec.commit_scope
         self._config_offset: int | None = None
         self._commit_time_ms: int | None = None
+        #: the last poll looked, and there was nothing; not known of a task that could not look.
+        self._found_nothing = False
+        #: no transaction was committed because it was full since the source last had nothing.
+        self._is_first = True
         #: when the first and the last batch of the open transaction were polled.
         self._first_poll_s = self._last_poll_s = 0.0
-        self._began_s = now_s
+        #: when the last poll began, and the first of the open transaction. To wait for records is time of both.
+        self._poll_began_s = self._began_s = now_s
         self._record_s = now_s
 
     def run(self) -> RunOutcome:
@@ -123,10 +142,18 @@ class SourceLoop:
             TaskFailed: with its class; TaskFenced when another owner took over.
             RecordError: a record that cannot be transformed or converted; everything before it is committed.
         """
+        try:
+            return self._run()
+        except KafkaException as error:
+            self._fence.raise_fatal(error)
+            raise
+
+    def _run(self) -> RunOutcome:
         self._fence.take_over()
         claim = claims.ask(self._spec, self._admin)
         with log_context.offsets_of(self._spec):
             self._offsets = self._read_offsets()
+        self._reached.update(self._offsets.items())
         self._config_offset = claim.verify()
         self._task.start(
             self._spec.task_config,
@@ -137,14 +164,15 @@ class SourceLoop:
                 run_id=self._spec.run_id,
                 committed_offset=self._offsets.committed_offset,
                 poll_records_max=lambda: self._limits.batch_size(POLL_RECORDS_MAX),
+                make_topic=partial(topics.make_topic, self._admin),
             ),
         )
         self._link.progress(self.progress())  # the first word of a task that owns its id and started
         try:
             reason = self._loop()
             self._commit()
-        except RetryStopped:
-            reason = RunEnd.STOPPED
+        except RetryStopped as ended:
+            reason = ended.reason
             if self._errors.letters is not None:
                 self._errors.letters.forget()  # its batch was not sent
             self._commit(all_polled=False)
@@ -164,12 +192,13 @@ class SourceLoop:
             records_dropped=self._meter.records_dropped,
             records_per_second=self._meter.rate(time.monotonic()),
             commit_time_ms=self._commit_time_ms,
-            has_committed=self._has_committed,
+            commit_scope=self._commit_scope,
             produced=tuple(sorted(self._produced.items())),
             config_offset=self._config_offset,
             errors=self._errors.counts.so_far(),
             records_rate=self._limits.records.use(),
             bytes_rate=self._limits.bytes.use(),
+            warm=self._warm,
             measures=self._meter.take_measures(),
         )
 
@@ -179,27 +208,7 @@ class SourceLoop:
             for key, value in self._spec.source_offsets.items():
                 offsets.apply(key, value)
             return offsets
-        offsets = source_offsets.SourceOffsets(self._spec.connector)
-        if self._settings.offsets_copy is not None:
-            self._read_topic(self._settings.offsets_copy, offsets)
-        self._read_topic(self._settings.offsets_topic, offsets)  # the last, so that what it says counts
-        return offsets
-
-    def _read_topic(self, topic: str, offsets: source_offsets.SourceOffsets) -> None:
-        partitions, replication_factor = offsets_topic_settings(self._spec)
-        source_offsets.ensure_topic(self._admin, topic, partitions, replication_factor, _OFFSETS_TOPIC_CONFIG)
-        if topic != self._spec.offset_storage_topic:
-            source_offsets.refuse_forgetful(self._admin, topic)
-        group = f"connect-{self._spec.connector}"
-        access = self._settings.offsets_consumer
-        consumer = clients.consumer(self._spec, group, access)
-        unstable = partial(clients.consumer, self._spec, group, access, isolation_level="read_uncommitted")
-        try:
-            beyond = Beyond(topic, self._spec.connector, self._admin, unstable)
-            hung = OffsetsFinisher(topic, self._spec.connector, self._spec.transactional_id, self._fence, unstable)
-            source_offsets.read(consumer, topic, self._spec.connector, beyond, hung, offsets)
-        finally:
-            consumer.close()
+        return stored_offsets.read(self._spec, self._settings, self._admin, self._fence)
 
     def _loop(self) -> RunEnd:
         while True:
@@ -207,42 +216,85 @@ class SourceLoop:
             end = self._control.wish(now_s)
             if end is not None:
                 return end
-            begun_s = now_s
-            batch = self._task.poll() if self._limits.wait_s(now_s) == 0 else None
+            if self._rests(now_s):
+                return RunEnd.QUIET
+            self._poll_began_s = now_s
+            batch = self._poll() if self._limits.wait_s(now_s) == 0 else None
             now_s = time.monotonic()
-            if batch is not None and len(batch):
+            if batch is not None:
                 self._record_s = now_s
-                self._meter.called(now_s - begun_s)
+                self._warm = False
+                self._meter.called(now_s - self._poll_began_s)
                 self._limits.took(len(batch), self._send(batch), now_s)
             else:
                 self._commit()
-                held_s = self._limits.wait_s(now_s)
-                # The next run would know nothing of a rate limit that lets this one take nothing.
-                if not held_s and not self._spec.continuous and now_s - self._record_s >= self._spec.linger_ms / 1000:
-                    return RunEnd.QUIET
-                time.sleep(min(WAIT_S, held_s or WAIT_S))
-            if self._transaction_is_full(now_s):
+                self._is_first |= self._found_nothing
+                time.sleep(min(WAIT_S, self._limits.wait_s(now_s) or WAIT_S))
+            if self._transaction_is_full():
                 self._commit()
+                self._is_first = False
             self._report(now_s)
+
+    def _rests(self, now_s: float) -> bool:
+        """True when there is nothing to do and the run is to end for it.
+
+        One whose task says when it wants to be asked again need not stay, and none stays for ever.
+        """
+        quiet_s = now_s - self._record_s
+        # The next run would know nothing of a rate limit that lets this one take nothing.
+        busy = not self._found_nothing or self._spec.continuous or self._limits.wait_s(now_s) > 0
+        if busy or quiet_s * 1000 < self._spec.linger_ms:
+            self._warm = False
+            return False
+        if not self._control.stays_warm or quiet_s >= WARM_S_MAX or self._task.wake_after_ms() > 0:
+            return True
+        if not self._warm:
+            self._warm = True
+            self._link.progress(self.progress())
+        return False
+
+    def _poll(self) -> SourceBatch | None:
+        """Records of the task, or an offset without any. One that says that it can look later is asked again, without
+        end, as by Connect."""
+        self._found_nothing = False
+        try:
+            batch = self._task.poll()
+        except RetriableError as error:
+            now_s = time.monotonic()
+            if self._warned_s is None or now_s - self._warned_s >= _CANNOT_POLL_S:
+                self._warned_s = now_s
+                _log.warning("the task cannot poll now; it is asked again: %s", error)
+            return None
+        self._warned_s = None
+        self._found_nothing = batch is None or not (len(batch) or self._moves(batch))
+        return None if self._found_nothing else batch
+
+    def _moves(self, batch: SourceBatch) -> bool:
+        """True when its offset is another than the one before."""
+        key, value = self._offsets.record(batch.source_partition, batch.source_offset)
+        return self._reached.get(key) != value
 
     def _report(self, now_s: float) -> None:
         if self._limits.roll(now_s) or self._meter.report_due(now_s):
             self._link.progress(self.progress())
             clients.hear(self._fence.producer, self._admin)
+            self._garbage.collect()
 
-    def _pause(self, seconds: float) -> bool:
+    def _pause(self, seconds: float, yields: bool) -> RunEnd | None:
         """Wait before a record is tried again. What was polled before is committed first: a broker ends a transaction
         that is open for long."""
         self._commit(all_polled=False)
-        return self._control.pause(seconds, self._report)
+        return self._control.pause(seconds, self._report, yields=yields)
 
-    def _transaction_is_full(self, now_s: float) -> bool:
+    def _transaction_is_full(self) -> bool:
         if not self._fence.in_transaction:
             return False
         bytes_max = self._settings.transaction_bytes_max
         if bytes_max is not None and self._transaction_bytes >= bytes_max:
             return True
-        return now_s - self._began_s >= self._settings.transaction_interval_ms / 1000
+        settings = self._settings
+        interval_ms = settings.first_transaction_ms if self._is_first else settings.transaction_interval_ms
+        return (time.monotonic() - self._began_s) * 1000 >= interval_ms
 
     def _send(self, batch: SourceBatch) -> int:
         """Convert a batch and produce it in the open transaction; its bytes, 0 where nobody wants to know."""
@@ -261,7 +313,7 @@ class SourceLoop:
         failpoints.hit("before-write")
         sent = self._produce(given, made)
         key, value = self._offsets.record(batch.source_partition, batch.source_offset)
-        self._pending[key] = value
+        self._pending[key] = self._reached[key] = value
         self._meter.count(len(batch), sent, time.monotonic())
         if self._spans is not None:
             self._spans.batch(begun_ns, len(batch), batch.topic)
@@ -273,7 +325,7 @@ class SourceLoop:
     def _begin(self) -> None:
         if not self._fence.in_transaction:
             self._fence.begin()
-            self._began_s = time.monotonic()
+            self._began_s = self._poll_began_s
             self._transaction_bytes = 0
             self._first_poll_s = self._last_poll_s
 
@@ -331,19 +383,23 @@ class SourceLoop:
             if topic in self._produced or len(self._produced) < PRODUCED_MAX:
                 self._produced[topic] += count
         self._sent.clear()
-        self._has_committed = True
+        self._commit_scope = CommitScope.of("", self._offsets_topics())
         self._commit_time_ms = time.time_ns() // 1_000_000
         failpoints.hit("after-offset-commit")
         if all_polled:
             self._task.commit()
         self._link.progress(self.progress())
 
+    def _offsets_topics(self) -> list[str]:
+        """Where each commit puts its offsets; none where the worker keeps them."""
+        if self._spec.source_offsets is not None:
+            return []
+        return [topic for topic in (self._settings.offsets_topic, self._settings.offsets_copy) if topic]
+
     def _commit_transaction(self) -> None:
         """Commit it, with the offsets, or hand them to the worker after it."""
-        if self._spec.source_offsets is None:
-            for topic in filter(None, (self._settings.offsets_topic, self._settings.offsets_copy)):
-                offsets = [{"key": key, "value": value} for key, value in self._pending.items()]
-                producing.produce_all(self._fence.producer, topic, offsets)
+        for topic in self._offsets_topics():
+            producing.produce_all(self._fence.producer, topic, self._pending)
         try:
             self._fence.commit()
         except TaskFenced:

@@ -69,6 +69,10 @@ class SourceOffsets:
                 f"the stored offset of {self._connector} for {partition} cannot be read: {error}", ErrorClass.FATAL
             ) from error
 
+    def items(self) -> dict[bytes, bytes]:
+        """Every key that has an offset, and the offset, in the topic's bytes."""
+        return dict(self._values)
+
     def record(self, partition: OffsetMap | None, offset: OffsetMap | None) -> tuple[bytes, bytes | None]:
         """Key and value of the record that moves an offset. Raises DataError for what Connect refuses."""
         return offsets_topic.encode_key(self._connector, partition), offsets_topic.encode_value(offset)
@@ -110,6 +114,21 @@ def read(
     return offsets
 
 
+def read_decided(consumer: Consumer, topic: str, beyond: Beyond, over: SourceOffsets) -> None:
+    """Read the topic as far as its transactions are decided, over what `over` has already. What is in one that is open
+    is not told, and not waited for.
+
+    Raises:
+        TaskFailed: RETRIABLE when the end is not reached in time.
+    """
+    waiting = _partitions(consumer, topic)
+    ends = beyond.ends(waiting)
+    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in waiting])
+    zeros = dict.fromkeys(waiting, 0)
+    _refuse_missing(topic, zeros, _read_until(consumer, over, zeros, ends, time.monotonic() + RETRY_TIMEOUT_S))
+    consumer.unassign()
+
+
 def _read_until(
     consumer: Consumer, offsets: SourceOffsets, wanted: Mapping[int, int], ends: Mapping[int, int], deadline_s: float
 ) -> dict[int, int]:
@@ -121,7 +140,8 @@ def _read_until(
     waiting, ended = set(wanted), dict[int, int]()
     while waiting and time.monotonic() < deadline_s:
         pulse.moved()
-        for message in consumer.consume(_BATCH_RECORDS_MAX, _POLL_S):
+        # To ask for more than there is takes all the time it is given.
+        for message in consumer.consume(_BATCH_RECORDS_MAX, 0) or consumer.consume(1, _POLL_S):
             error, number, offset = message.error(), message.partition(), message.offset()
             if error is None:
                 assert number is not None

@@ -8,7 +8,7 @@ in the log here. A ConfigError is never tolerated (ADR 0007): what is wrong with
 record.
 
 Invariant: a failure is counted, and every reporter has heard of it, before the record is given up or the run ends; a
-run that is to stop never gives a record up for it.
+run that is to end never gives a record up for it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from herdmesh.connect.connector_keys import ERRORS
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import ConfigError, RecordError, RetriableError
 from herdmesh.connect.program import Step
-from herdmesh.engine.contract import ErrorCounts
+from herdmesh.engine.contract import ErrorCounts, RunEnd
 
 T = TypeVar("T")
 
@@ -128,7 +128,11 @@ class Reporter(Protocol):
 
 
 class RetryStopped(Exception):
-    """The run is to stop while a record waits to be tried again; the record is neither given on nor given up."""
+    """The run is to end while a record waits to be tried again; the record is neither given on nor given up."""
+
+    def __init__(self, reason: RunEnd) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Tolerance:
@@ -147,8 +151,10 @@ class Tolerance:
         self.eager = settings.tolerate or settings.reports
         self.origin: Callable[[Batch, int], Message | SourceRecord] = _unknown
         """The loop's answer to which record that is, of the batch under way."""
-        self.pause: Callable[[float], bool] = _slept
-        """The loop's way to wait so many seconds; False = the run is to stop, and did not wait."""
+        self.pause: Callable[[float, bool], RunEnd | None] = _slept
+        """The loop's way to wait so many seconds; why the run is to end instead, None = it waited. With True also when
+        its share of the slot is used: tries that have no end would keep the slot from others for ever. Tries that have
+        one would begin anew in the next run, so that the record might never be given up."""
         self._settings = settings
         self._reporters = reporters
         self._clock = clock
@@ -160,7 +166,7 @@ class Tolerance:
         Raises:
             RecordSkipped: the record is given up.
             RecordError: it is not, and ends the run.
-            RetryStopped: the run is to stop first.
+            RetryStopped: the run is to end first.
         """
         begun_s, tries = self._clock(), 0
         while True:
@@ -187,6 +193,23 @@ class Tolerance:
                 self._failed(Failure(stage, executing_class(step), error, self.origin(batch, at)))
                 raise record_error(stage, step, batch, at, error) from error
 
+    def until_taken(self, put: Callable[[], None]) -> None:
+        """Have the sink task take a batch. While it says that it can take it later, it is given the same one again,
+        without end, as by Connect (reference data-model, task loops). Not counted, and no record is given up.
+
+        Raises RetryStopped: the run is to end first; the task has not taken the batch.
+        """
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return put()
+            except RetriableError as error:
+                delay_ms = self._delay_ms(tries)
+                _log.warning("the task cannot take a batch now; it is given it again in %.0f ms: %s", delay_ms, error)
+                if (end := self.pause(delay_ms / 1000, True)) is not None:
+                    raise RetryStopped(end) from error
+
     def failed_outside(self, failure: Failure) -> None:
         """A record failed where nothing is tried again: in the task's hands, or on its way to Kafka.
 
@@ -205,14 +228,17 @@ class Tolerance:
         elapsed_ms = (self._clock() - begun_s) * 1000
         if 0 <= timeout_ms <= elapsed_ms:
             return False
-        delay_ms: float = FIRST_DELAY_MS << min(tries - 1, 40)
-        if delay_ms > self._settings.retry_delay_max_ms:
-            delay_ms = self._chance(0, max(0, self._settings.retry_delay_max_ms))
+        delay_ms = self._delay_ms(tries)
         if timeout_ms >= 0:
             delay_ms = min(delay_ms, timeout_ms - elapsed_ms)
-        if not self.pause(delay_ms / 1000):
-            raise RetryStopped
+        if (end := self.pause(delay_ms / 1000, timeout_ms < 0)) is not None:
+            raise RetryStopped(end)
         return True
+
+    def _delay_ms(self, tries: int) -> float:
+        """How long to wait after so many tries."""
+        delay_ms, most_ms = FIRST_DELAY_MS << min(tries - 1, 40), self._settings.retry_delay_max_ms
+        return delay_ms if delay_ms <= most_ms else self._chance(0, max(0, most_ms))
 
     def _given_up(self, stage: str, step: object, batch: Batch, at: int, error: Exception) -> None:
         self.counts.skipped += 1
@@ -247,6 +273,5 @@ def _unknown(_batch: Batch, _at: int) -> SourceRecord:
     raise AssertionError("no loop has begun")
 
 
-def _slept(seconds: float) -> bool:
+def _slept(seconds: float, _yields: bool) -> None:
     time.sleep(seconds)
-    return True

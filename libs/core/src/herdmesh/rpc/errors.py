@@ -183,12 +183,12 @@ class TopicTrackingDisabled(HerdmeshError):
 
 
 class OffsetsRefused(HerdmeshError):
-    """The connector does not take these offsets; the message is its own."""
+    """The connector does not take these offsets, or they cannot be read; the message is its own."""
 
     reason = "OFFSETS_REFUSED"
 
-    def __init__(self, connector: str, why: str) -> None:
-        super().__init__(f"the offsets of {connector!r} were not changed: {why}", {"connector": connector})
+    def __init__(self, connector: str, why: str, done: str = "changed") -> None:
+        super().__init__(f"the offsets of {connector!r} were not {done}: {why}", {"connector": connector})
 
 
 class DeadLettersRefused(HerdmeshError):

@@ -46,10 +46,11 @@ from herdmesh.topicstore.errors import (
     StoreClosed,
     StoreReplaying,
     TopicStoreError,
+    WriterFenced,
 )
 from herdmesh.topicstore.guard import Guard
 from herdmesh.topicstore.health import HealthBook, Part, StoreHealth
-from herdmesh.topicstore.log import Log, LogIdentity, LogUnavailable, Positions
+from herdmesh.topicstore.log import Log, LogBlocked, LogIdentity, LogUnavailable, Positions
 from herdmesh.topicstore.settings import StoreTuning
 from herdmesh.topicstore.stages import OnStage
 from herdmesh.topicstore.watch import WatchHub
@@ -288,14 +289,13 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
             if not await self._log.prove_ownership() or term != self._term or not await self._guard.allows_take_over():
                 return False
             await self._log.take_over()
-            if not await self._read_to_end():
-                return False
+            await self._read_to_end()
         except LogUnavailable as unavailable:
             _logger.warning("taking over failed, trying again: %s", unavailable)
-            self._health.note(Part.WRITING, self._guard.unreachable(unavailable))
+            self._not_writing(self._guard.trouble_of(unavailable))
             return False
         except NotAuthorized as refusal:
-            self._health.note(Part.WRITING, refusal)
+            self._not_writing(refusal)
             return False
         self._applied.settle_at_end()
         if term != self._term:
@@ -306,39 +306,45 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._move(Role.WRITER)
         return True
 
-    async def _read_to_end(self) -> bool:
-        """False when that takes so long that the end may not be there any more, as after a broker lost a marker."""
-        end = await self._log.end()  # a broker that does not answer says nothing about the reader
+    async def _read_to_end(self) -> None:
+        """Raises `LogBlocked` when that takes so long that the end may not be there any more, as after a broker lost a
+        marker; `LogUnavailable`: a broker that does not answer says nothing about the reader."""
+        end = await self._log.end()
         before = self._applied.seen
         try:
             async with asyncio.timeout(self._tuning.read_back_ms / 1000):
                 await self._applied.read_to(end)
         except TimeoutError:
-            _logger.warning("the end of %r was not read in time, taking over again", self.topic)
-            self._health.note(Part.WRITING, self._guard.unreachable(LogUnavailable("the end of the topic is not read")))
             self._reads_in_vain = self._reads_in_vain + 1 if self._applied.seen == before else 0
             if self._reads_in_vain == _READS_IN_VAIN_MAX:
                 # The log tells where its end is, so the broker is there: only another replica, or a new one, can write.
                 self.on_fault(StoreClosed("the reader stands still although the broker answers"))
-            return False
+            raise LogBlocked(
+                f"its own reader, which did not reach the end of {self.topic!r} in {self._tuning.read_back_ms} ms",
+                "look at the load of this machine and of the broker; a reader that does not move ends this store at its"
+                f" attempt {_READS_IN_VAIN_MAX}, and started anew, or as another replica, it reads on",
+            ) from None
         self._reads_in_vain = 0
-        return True
 
     async def _allowed(self) -> bool:
         try:
             return await self._may_write()
         except (ForeignWriter, NotAuthorized) as why:
-            self._health.note(Part.WRITING, why)
+            self._not_writing(why)
             return False
         except Exception:  # the hook's own I/O failed; not being sure means no
             _logger.warning("may_write failed; not taking over", exc_info=True)
             return False
 
     def _cut_off(self, error: NotApplied) -> None:
-        _logger.warning("stepping down: %s", error)
+        _logger.warning("stepping down: %s", error.reason if isinstance(error, WriterFenced) else error)
+        self._not_writing(error)
+        self._step_down()
+
+    def _not_writing(self, error: TopicStoreError) -> None:
+        """It is the owner's to write: who has lost the election while it tried has nothing to say of it."""
         if self._owner.is_set():
             self._health.note(Part.WRITING, error)
-        self._step_down()
 
     def _step_down(self) -> None:
         if self._role in (Role.WRITER, Role.TAKING_OVER):

@@ -6,6 +6,7 @@
     |   |-- BrokerUnreachable          no broker answered within the start-up time
     |   `-- NotAuthorized              the broker refuses this store something it needs (also NotApplied: at any time)
     |-- ForeignWriter                  a `may_write` says who else writes; no caller sees it
+    |-- TakeOverBlocked                the log says what a take-over waits for; no caller sees it
     |-- NotApplied                     the call changed nothing; the same call may be sent again
     |   |-- StoreReplaying             the first replay has not ended: try again soon
     |   |-- NotWriter                  another replica writes: try another replica
@@ -107,6 +108,17 @@ class ForeignWriter(TopicStoreError):
             " until then it serves reads only"
         )
         self.members = tuple(members)
+
+
+class TakeOverBlocked(TopicStoreError):
+    """This replica is to write and cannot yet: it waits `for_what`, though a broker answers. `fix` is what to do when
+    that takes long."""
+
+    def __init__(self, for_what: str, fix: str) -> None:
+        super().__init__(
+            f"this store cannot become the writer yet, it waits for {for_what}; it tries again by itself, and serves"
+            f" reads until then; if it stays: {fix}"
+        )
 
 
 class StoreReplaying(NotApplied):

@@ -18,11 +18,12 @@ from herdmesh.topicstore.errors import (
     NotApplied,
     NotAuthorized,
     StoreClosed,
+    TakeOverBlocked,
     TopicMisconfigured,
     TopicRecreated,
 )
 from herdmesh.topicstore.health import HealthBook, Part
-from herdmesh.topicstore.log import Log, LogUnavailable
+from herdmesh.topicstore.log import Log, LogBlocked, LogUnavailable
 from herdmesh.topicstore.settings import StoreTuning
 
 _logger = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ class Guard:
             try:
                 refusal = await self._log.check()
             except LogUnavailable as unavailable:
-                self._health.note(Part.TOPIC, self.unreachable(unavailable))
+                self._health.note(Part.TOPIC, self.trouble_of(unavailable))
             except TopicMisconfigured as wrong:
                 if wrong.setting == "partitions":
                     self._health.note(Part.CLOSED, wrong)
@@ -99,6 +100,8 @@ class Guard:
             self._health.note(Part.CLOSED, cause)
         return cause
 
-    def unreachable(self, unavailable: LogUnavailable) -> BrokerUnreachable:
+    def trouble_of(self, unavailable: LogUnavailable) -> BrokerUnreachable | TakeOverBlocked:
         """The log's word for it in an operator's."""
+        if isinstance(unavailable, LogBlocked):
+            return TakeOverBlocked(unavailable.for_what, unavailable.fix)
         return BrokerUnreachable(self._log.settings.bootstrap_servers, str(unavailable))

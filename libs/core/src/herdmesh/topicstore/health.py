@@ -20,6 +20,7 @@ from herdmesh.topicstore.errors import (
     ForeignWriter,
     NotAuthorized,
     StoreClosed,
+    TakeOverBlocked,
     TopicMisconfigured,
     TopicRecreated,
     TopicStoreError,
@@ -40,6 +41,7 @@ class Condition(Enum):
     TOPIC_RECREATED = "TOPIC_RECREATED"
     FOREIGN_WRITER = "FOREIGN_WRITER"
     FENCED = "FENCED"
+    TAKE_OVER_BLOCKED = "TAKE_OVER_BLOCKED"
     FAILED = "FAILED"
 
 
@@ -73,6 +75,7 @@ def condition_of(error: TopicStoreError) -> Condition:
         TopicRecreated: Condition.TOPIC_RECREATED,
         ForeignWriter: Condition.FOREIGN_WRITER,
         WriterFenced: Condition.FENCED,
+        TakeOverBlocked: Condition.TAKE_OVER_BLOCKED,
     }
     return conditions.get(type(error), Condition.FAILED)
 

@@ -18,7 +18,7 @@ from herdmesh.topicstore.core import MayWrite, TopicStoreCore, always
 from herdmesh.topicstore.errors import NotAuthorized, TopicMisconfigured, TopicRecreated
 from herdmesh.topicstore.kafka_audit import AuditReader
 from herdmesh.topicstore.kafka_election import Election
-from herdmesh.topicstore.kafka_hanging import decisions
+from herdmesh.topicstore.kafka_hanging import decided
 from herdmesh.topicstore.kafka_reader import Reader
 from herdmesh.topicstore.kafka_topics import Shard, TopicAdmin
 from herdmesh.topicstore.kafka_writer import Writer
@@ -26,6 +26,7 @@ from herdmesh.topicstore.log import (
     FRAMING_BYTES,
     CommitNotSent,
     CommitRefused,
+    LogBlocked,
     LogEvents,
     LogIdentity,
     LogUnavailable,
@@ -102,21 +103,32 @@ class KafkaLog:
             await self._writer_thread.call(lambda: self._end_what_hangs(hanging))
             if others := await self._admin.unstable(self._shards):
                 # Whatever is committed behind it, nobody could read: not to be acknowledged, and not to be denied.
-                raise LogUnavailable(f"a transaction that is not this store's is open in {_names(others)}")
+                raise LogBlocked(
+                    f"another program to end its transaction, which is open in {_names(others)}",
+                    f"end that program, or find the transaction with {self._tool('describe-producers', others[0])} and"
+                    f" end it with {self._tool('abort', others[0])} --start-offset OFFSET; one whose program is gone is"
+                    " ended by Kafka after its transaction.timeout.ms",
+                )
+
+    def _tool(self, command: str, shard: Shard) -> str:
+        return (
+            f"kafka-transactions.sh --bootstrap-server {self._settings.bootstrap_servers} {command}"
+            f" --topic {shard[0]} --partition {shard[1]}"
+        )
 
     def _end_what_hangs(self, shards: Sequence[Shard]) -> None:
         """What is open after a take-over is another program's, whom nothing of this harms, or hangs. Raises
         `LogUnavailable`."""
-        decided = decisions(self._settings, shards)
+        known = decided(self._settings, shards)
         _logger.warning(
             "a transaction is open in %s: if it is one of %r whose marker the broker lost (it died at that moment, "
             "docs/bugs.md), it is ended now",
-            ", ".join(f"{topic}-{partition} ({_DECISIONS[decided[topic, partition]]})" for topic, partition in shards),
+            ", ".join(f"{topic}-{partition} ({_DECISIONS[known[topic, partition]]})" for topic, partition in shards),
             self._settings.transactional_id,
         )  # fmt: skip
         # One of unknown decision is committed. Were it aborted, a part of it that is visible elsewhere, as an audit
         # record, would be taken for the proof of a write that is not there.
-        self._writer.finish({shard: commit is not False for shard, commit in decided.items()})
+        self._writer.finish({shard: commit is not False for shard, commit in known.items()})
         self._writer.take_over()
 
     async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:

@@ -41,6 +41,16 @@ class LogUnavailable(LogError):
     """Did not work now; the same call may work later."""
 
 
+class LogBlocked(LogUnavailable):
+    """The broker answers, and yet this replica cannot take over before what it waits `for_what` has come about; `fix`
+    is what an operator can do when that takes long."""
+
+    def __init__(self, for_what: str, fix: str) -> None:
+        super().__init__(f"waiting for {for_what}")
+        self.for_what = for_what
+        self.fix = fix
+
+
 class CommitNotSent(LogError):
     """The transaction failed before its commit was asked for: none of its records will ever be visible."""
 

@@ -280,9 +280,12 @@ class GroupCommit(Generic[StateT]):
             return
         if outcome is not Outcome.LANDED:
             # Confirmed, and yet the reader passed it by: the log lost what it had promised.
-            _logger.error("a confirmed transaction is not in the log: %s", outcome.name)
-            self._cut_off(WriterFenced("a confirmed transaction is not in the log"))
-            _fail(group, WriteOutcomeUnknown("confirmed, but not found in the log"))
+            reason = "a confirmed transaction is not in the log"
+            if outcome is Outcome.PARTLY:
+                reason = "only a part of a confirmed transaction is in the log"
+            _logger.error("%s", reason)
+            self._cut_off(WriterFenced(reason))
+            _fail(group, WriteOutcomeUnknown(reason))
 
     async def _look_for(self, flight: Flight, group: Sequence[_Pending], reason: str, *, absent: Exception) -> None:
         """Wait until the reader found the records or passed their places. Taking over (by us or by another writer) ends
@@ -296,7 +299,7 @@ class GroupCommit(Generic[StateT]):
         if outcome is Outcome.ABSENT:
             _fail(group, absent)
         elif outcome is Outcome.PARTLY:
-            _fail(group, WriteOutcomeUnknown(f"{reason}, and a part of it is in the log"))
+            _fail(group, WriteOutcomeUnknown(f"{reason}, and only a part of it is in the log"))
 
     async def _confirm(self, pending: _Pending) -> None:
         """Decide again after a barrier; a refusal or no-op that still stands is the answer, else the write queues."""

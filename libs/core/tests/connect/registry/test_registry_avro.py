@@ -14,13 +14,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect.chain_config import sink_chain, source_chain
+from herdmesh.connect.converters.avro import COLUMNS_FROM
 from herdmesh.connect.converters.avro_from_connect import avro_schema
 from herdmesh.connect.converters.avro_options import AvroOptions
 from herdmesh.connect.converters.avro_schemas import AvroTree, text_of
@@ -121,6 +122,31 @@ def test_a_schema_costs_requests_once(registry: FakeRegistry) -> None:
     assert schemas is FLIGHT.replace(version=1)
     assert [one.get("id") for one in values] == list(range(500))
     assert len(registry.requests) == 3
+
+
+def test_messages_of_two_schemas_and_tombstones_are_read_together(registry: FakeRegistry) -> None:
+    """As many of each as are read field by field, and in the order they came."""
+    made = converter(registry.url).for_topic("t")
+    wider = Schema("STRUCT", name=FLIGHT.name, fields=[("id", INT64), ("to", OPTIONAL_STRING), ("km", OPTIONAL_INT64)])
+    data: list[bytes | None] = []
+    for number in range(3 * COLUMNS_FROM):
+        data += [made.write(flight(number), FLIGHT), None, made.write(Struct(wider, [number, None, 7]), wider)]
+    schemas, values = made.read_many(data)
+    assert list(zip(cast("list[Any]", schemas), values, strict=True)) == [made.read(raw) for raw in data]
+    assert made.read_many([None, None])[1] == [None, None]
+
+
+def test_one_bad_message_among_many_is_named_by_itself(registry: FakeRegistry) -> None:
+    """And the others of its batch are read."""
+    chain = sink_chain({"value.converter": "AvroConverter", "value.converter.schema.registry.url": registry.url,
+                        "key.converter": "StringConverter"})  # fmt: skip
+    made = converter(registry.url).for_topic("t")
+    data = made.write_many([flight(number) for number in range(3 * COLUMNS_FROM)], FLIGHT)
+    data[40] = (data[40] or b"")[:-1]
+    with pytest.raises(RecordError, match="Not Avro of the schema it names") as raised:
+        chain.run(Batch("t", 0, (), data, range(len(data))))
+    assert raised.value.offset == 40
+    chain.close()
 
 
 def test_served_while_the_registry_is_away(registry: FakeRegistry) -> None:

@@ -6,10 +6,11 @@ Owns nothing: re-exports the interfaces of `herdmesh.connect` and the staging of
 
 from __future__ import annotations
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.connector import (
     Config,
+    ConnectorContext,
     ErrantRecordReporter,
     PartitionId,
     SinkBatch,
@@ -38,9 +39,11 @@ __all__ = [
     "ConfigProvider",
     "ConnectError",
     "ConnectRecord",
+    "ConnectorContext",
     "DataError",
     "ErrantRecordReporter",
     "ErrorClass",
+    "FieldViolation",
     "Importance",
     "Manifest",
     "OffsetsLost",

@@ -21,7 +21,6 @@ import structlog
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import run_service_pb2_grpc, worker_service_pb2_grpc
-from herdmesh.connect.client_settings import worker_warnings
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.rpc import process
 from herdmesh.rpc.server import Server, ServiceRegistration
@@ -105,7 +104,7 @@ async def serve_on(
     """As `serve`, on ground that is there."""
     spark, offsets = ready.spark, ready.offsets
     specs = RunSpecs(settings, PluginRegistry.discover(), offsets.of if offsets is not None else None)
-    for one in worker_warnings(settings.worker_config()):
+    for one in settings.warnings():
         _log.warning("setting_without_effect", setting=one.field, why=one.message, fix=one.fix)
     incarnation = uuid.uuid4().hex
     metrics = WorkerMetrics(specs.plugin, settings.slots, version("herdmesh-worker"))
@@ -213,7 +212,13 @@ async def _close(effects: Effects, server: Server) -> None:
 
 
 def _limits(settings: WorkerSettings) -> Limits:
-    tasks = TaskLimits(settings.slots, settings.share_ms, settings.stop_timeout_ms, settings.stalled_ms)
+    tasks = TaskLimits(
+        settings.slots,
+        settings.share_ms,
+        settings.warm_count(),
+        settings.stop_timeout_ms,
+        settings.stalled_ms,
+    )
     return Limits(tasks, leave_timeout_ms=settings.leave_timeout_ms)
 
 

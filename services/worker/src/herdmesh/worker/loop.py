@@ -121,6 +121,8 @@ class WorkerLoop:
                 effects.runs.stop(run_id, reason)
             case instructions.ShareRun(run_id=run_id, run_ms=run_ms):
                 effects.runs.share(run_id, run_ms)
+            case instructions.RestRun(run_id=run_id):
+                effects.runs.rest(run_id)
             case instructions.RateRun(run_id=run_id, rate=rate):
                 effects.runs.rate(run_id, rate)
             case instructions.CancelRun(run_id=run_id, reason=reason):

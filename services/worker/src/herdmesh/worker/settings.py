@@ -10,13 +10,29 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from herdmesh.connect.client_overrides import OVERRIDE_ALLOWLIST, OVERRIDE_POLICY, policy_of
 from herdmesh.connect.client_security import client_access
-from herdmesh.connect.client_settings import client_settings
+from herdmesh.connect.client_settings import client_settings, worker_warnings
+from herdmesh.connect.config import FieldViolation
 from herdmesh.connect.config_providers.resolver import ConfigProviders, Resolved
 from herdmesh.connect.errors import ConfigError
 from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
 
 _CLIENTS = ("admin", "consumer", "producer")
+_STORES: Final = "that store makes its topic, with the configs of its own setting"
+_GRPC: Final = "workers serve gRPC"
+_AS_CONNECT: Final = "Connect ignores it too"
+#: Properties of a Connect worker (reference configs 4) that nothing here reads, and why.
+_WITHOUT_EFFECT: Final = {
+    "config.storage.": f"{_STORES} (config_storage_topic_configs)",
+    "status.storage.": f"{_STORES} (status_storage_topic_configs)",
+    "offset.storage.cleanup.policy": "the offsets topic is always compacted",
+    "metrics.context.": "labels for all series are given where they are collected, or by OTEL_RESOURCE_ATTRIBUTES",
+    "listeners.https.": _GRPC,
+    "admin.listeners.https.": _GRPC,
+    "internal.key.converter": _AS_CONNECT,
+    "internal.value.converter": _AS_CONNECT,
+}
 _STANDBYS_LOCAL: Final = 2
+_WARM_LOCAL: Final = 4
 
 
 def default_slots() -> int:
@@ -56,7 +72,15 @@ class WorkerSettings(ServiceSettings):
         default=SecretStr(""),
         description="further properties of a Connect worker, such as consumer.fetch.min.bytes: name=value,name=value",
     )
-    linger_ms: int = Field(default=5_000, ge=0, description="a run ends after so long without a record")
+    linger_ms: int = Field(default=5_000, ge=0, description="a run ends, or turns warm, after so long without a record")
+    warm_runs_max: int = Field(
+        default=-1,
+        ge=-1,
+        description="runs that go on with nothing to do while no task waits for a slot, so that a record after a pause "
+        "waits for nothing; each some 20 MB and less than a hundredth of a core; 0 = none; -1 = half the slots, 4 at "
+        "most, and 0 with spark_master, where each would hold an executor's core. None of a connector that sets "
+        "herdmesh.linger.ms",
+    )
     slots: int = Field(default_factory=default_slots, ge=1, description="runs at a time")
     standbys: int = Field(
         default=-1,
@@ -104,6 +128,12 @@ class WorkerSettings(ServiceSettings):
         """How many processes wait for a task to begin."""
         return self.standbys if self.standbys >= 0 else 0 if self.spark_master else _STANDBYS_LOCAL
 
+    def warm_count(self) -> int:
+        """How many runs may go on that have nothing to do."""
+        if self.warm_runs_max >= 0:
+            return self.warm_runs_max
+        return 0 if self.spark_master else min(_WARM_LOCAL, self.slots // 2)
+
     def worker_config(self) -> dict[str, str | None]:
         """Defaults that a connector's config overrides, under Connect's names."""
         return dict(_resolved(tuple(self._written().items())).config)
@@ -111,6 +141,17 @@ class WorkerSettings(ServiceSettings):
     def worker_secrets(self) -> frozenset[str]:
         """What references in the worker's own properties were resolved to: whoever gets `worker_config` hides them."""
         return _resolved(tuple(self._written().items())).secrets
+
+    def warnings(self) -> list[FieldViolation]:
+        """Which of its properties have not the effect they ask for, and why."""
+        config = self.worker_config()
+        unread = [
+            FieldViolation(key, f"{key} has no effect: {why}", "leave it out")
+            for key in config
+            for prefix, why in _WITHOUT_EFFECT.items()
+            if key.startswith(prefix)
+        ]
+        return [*worker_warnings(config), *unread]
 
     def _written(self) -> dict[str, str | None]:
         schemas_default = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}

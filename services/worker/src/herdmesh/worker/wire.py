@@ -9,7 +9,7 @@ Invariant: no text that leaves the worker shows a secret that it resolved; confi
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 
 from herdmesh.api.common.v1 import connector_pb2, revision_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
@@ -17,7 +17,7 @@ from herdmesh.api.worker.v1 import run_service_pb2, task_pb2
 from herdmesh.connect.redaction import redacted
 from herdmesh.engine import contract
 from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
-from herdmesh.rpc import properties
+from herdmesh.rpc import commit_scopes, properties
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker.measures_wire import measures_from, measures_to
 from herdmesh.worker.state import events, questions
@@ -170,16 +170,11 @@ def _asked_from(epoch: int, response: session_pb2.SessionResponse) -> events.Ask
         case "set_logger":
             change = response.set_logger
             return events.Asked(epoch, change.command_id, questions.SetLogger(change.logger, change.level))
+        case "read_offsets":
+            read = response.read_offsets
+            return events.Asked(epoch, read.command_id, questions.ReadOffsets(read.connector, config_from(read.config)))
         case "alter_offsets":
-            alter = response.alter_offsets
-            offsets = tuple(
-                (one.partition_json, one.offset_json if one.HasField("offset_json") else None) for one in alter.offsets
-            )
-            applied = alter.revision.next_offsets
-            wanted = questions.AlterOffsets(
-                alter.connector, config_from(alter.config), offsets, applied[0] if applied else None
-            )
-            return events.Asked(epoch, alter.command_id, wanted)
+            return events.Asked(epoch, response.alter_offsets.command_id, _alter_from(response.alter_offsets))
         case "plan_task_configs":
             plan = response.plan_task_configs
             wanted_plan = questions.PlanTaskConfigs(config_from(plan.config), plan.tasks_max)
@@ -194,6 +189,24 @@ def _asked_from(epoch: int, response: session_pb2.SessionResponse) -> events.Ask
             return events.Asked(epoch, replay.command_id, wanted_replay)
         case _:
             return None
+
+
+def _alter_from(message: session_pb2.AlterOffsetsCommand) -> questions.AlterOffsets:
+    applied = message.revision.next_offsets
+    return questions.AlterOffsets(
+        message.connector,
+        config_from(message.config),
+        tuple(
+            (one.partition_json, one.offset_json if one.HasField("offset_json") else None) for one in message.offsets
+        ),
+        applied[0] if applied else None,
+        message.incarnation,
+        message.reset,
+        message.rewind_to.ToMilliseconds() if message.HasField("rewind_to") else None,
+        message.dry_run,
+        message.allow_forward,
+        timeout_ms=message.timeout_ms,
+    )
 
 
 def _start_from(epoch: int, message: session_pb2.StartUnit) -> events.StartUnit:
@@ -217,7 +230,7 @@ def _start_from(epoch: int, message: session_pb2.StartUnit) -> events.StartUnit:
         assignment,
         target,
         spec,
-        message.has_committed,
+        commit_scopes.from_proto(message.commit_scope) if message.HasField("commit_scope") else None,
         conditions,
         applied[0] if applied else None,
         message.traceparent,
@@ -291,12 +304,11 @@ def task_id_to(unit: UnitId) -> connector_pb2.TaskId:
 
 def task_progress_to(task: Task) -> task_pb2.TaskProgress:
     """Progress of a held task, with its activity."""
-    message = progress_to(task.progress)
+    message = progress_to(replace(task.progress, commit_scope=task.commit_scope))
     message.task.CopyFrom(task_id_to(task.unit))
     message.activity = _ACTIVITIES[task.phase]
     message.run_count = task.run_count
     message.pid = task.run.pid if task.run is not None else 0
-    message.has_committed = task.has_committed
     if task.run is None:
         message.records_per_second = 0.0
         message.ClearField("records_rate")
@@ -316,7 +328,7 @@ def progress_to(progress: Progress) -> task_pb2.TaskProgress:
         records_out=progress.records_out,
         records_dropped=progress.records_dropped,
         records_per_second=progress.records_per_second,
-        has_committed=progress.has_committed,
+        commit_scope=commit_scopes.to_proto(progress.commit_scope),
         partitions=[
             task_pb2.PartitionProgress(
                 topic=one.topic,
@@ -333,6 +345,7 @@ def progress_to(progress: Progress) -> task_pb2.TaskProgress:
         bytes_rate=_rate_use_to(progress.bytes_rate),
         errors=_errors_to(progress.errors),
         measures=measures_to(progress.measures),
+        warm=progress.warm,
     )
     if progress.commit_time_ms is not None:
         message.commit_time.FromMilliseconds(progress.commit_time_ms)
@@ -351,13 +364,14 @@ def progress_from(message: task_pb2.TaskProgress) -> Progress:
         ),
         records_per_second=message.records_per_second,
         commit_time_ms=message.commit_time.ToMilliseconds() if message.HasField("commit_time") else None,
-        has_committed=message.has_committed,
+        commit_scope=commit_scopes.from_proto(message.commit_scope) if message.HasField("commit_scope") else None,
         produced=tuple((one.topic, one.records_out) for one in message.produced),
         config_offset=message.config_offset if message.HasField("config_offset") else None,
         records_rate=_rate_use_from(message.records_rate) if message.HasField("records_rate") else None,
         bytes_rate=_rate_use_from(message.bytes_rate) if message.HasField("bytes_rate") else None,
         errors=_errors_from(message.errors),
         measures=measures_from(message.measures),
+        warm=message.warm,
     )
 
 

@@ -1,8 +1,9 @@
 """AvroConverter: Avro is the value, its schema in a registry.
 
 Owns how a schema id becomes a reader and a Connect schema a writer. Schemas: `avro_schemas`, `avro_to_connect`,
-`avro_from_connect`; values: `avro_values`; what is asked of the registry: `registry.schemas`. Source: Confluent's
-`AvroConverter`, `AbstractKafkaAvroSerializer`, `AbstractKafkaAvroDeserializer`.
+`avro_from_connect`; values: `avro_values`, and the quick way to read many of them `avro_columns`; what is asked of the
+registry: `registry.schemas`. Source: Confluent's `AvroConverter`, `AbstractKafkaAvroSerializer`,
+`AbstractKafkaAvroDeserializer`.
 
 Invariant: bytes that cannot be read and values that cannot be written are DataErrors, whatever is wrong with them.
 """
@@ -10,8 +11,9 @@ Invariant: bytes that cannot be read and values that cannot be written are DataE
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from herdmesh.connect.checks import check_value
 from herdmesh.connect.converters import definitions
@@ -23,6 +25,13 @@ from herdmesh.connect.errors import DataError
 from herdmesh.connect.registry.client import Reference
 from herdmesh.connect.registry.wire import HEAD_BYTES, frame
 from herdmesh.connect.schemas import Schema
+
+if TYPE_CHECKING:
+    from herdmesh.connect.converters.avro_columns import ReadAll
+
+COLUMNS_FROM = 32
+"""So many messages together are read field by field. Measured with six fields, microseconds of CPU a message: 2.4 with
+32 of them, 1.7 with 50, 1.1 with 100, 0.5 with 1,000; 2.4 to 2.7 one by one."""
 
 
 class AvroConverter(RegisteredConverter):
@@ -70,11 +79,23 @@ class _AvroReader:
         from herdmesh.connect.converters.avro_values import reader, wire_schema
 
         self.schema = schema
-        self._change = reader(tree, options, schema)
+        self._tree, self._options = tree, options
+        self._change = reader(tree, options, schema, tree.root)
         self._read: Callable[..., Any] = fastavro.schemaless_reader  # pyright: ignore[reportUnknownMemberType]
         self._wire = _parsed(wire_schema(tree, options))
 
-    def read_all(self, data: Sequence[bytes]) -> list[Any]:
+    @cached_property
+    def _in_columns(self) -> ReadAll | None:
+        from herdmesh.connect.converters.avro_columns import column_reader  # only for who reads many: it has numpy
+
+        return None if self.schema is None else column_reader(self._tree, self._options, self.schema)
+
+    def read_all(self, data: Sequence[bytes]) -> Sequence[Any]:
+        if len(data) >= COLUMNS_FROM and self._in_columns is not None:
+            try:
+                return self._in_columns(data)
+            except (*UNFIT, DataError):
+                pass  # one of them is unusual, or wrong: the careful way tells
         read, wire, change = self._read, self._wire, self._change
         made: list[Any] = []
         try:

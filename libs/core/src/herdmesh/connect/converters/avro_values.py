@@ -72,9 +72,9 @@ def _own(field: dict[str, Any]) -> dict[str, Any]:
     return {"name": field["name"], **({"default": field["default"]} if "default" in field else {})}
 
 
-def reader(tree: AvroTree, options: AvroOptions, schema: Schema | None) -> Change | None:
-    """From fastavro's values to Connect's; None = they are the same."""
-    return _from_anything if schema is None else _Values(tree, options).reading(schema, tree.root)
+def reader(tree: AvroTree, options: AvroOptions, schema: Schema | None, node: Node) -> Change | None:
+    """From fastavro's values of the tree's node to Connect's; None = they are the same."""
+    return _from_anything if schema is None else _Values(tree, options).reading(schema, node)
 
 
 def writer(tree: AvroTree, options: AvroOptions, schema: Schema | None) -> Change | None:

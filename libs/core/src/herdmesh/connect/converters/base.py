@@ -76,7 +76,7 @@ class Converter(HeaderConverter):
     def write(self, value: Any, schema: Schema | None, /) -> bytes | None:
         """Write one value; None means a tombstone. Raises DataError with Connect's text."""
 
-    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
+    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, Sequence[Any]]:
         """`read` of each: their schemas and values. Raises what `read` raises for one of them."""
         read = [self.read(one) for one in data]
         if self.is_static:

@@ -14,6 +14,8 @@ from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import java_class
 from herdmesh.connect.schemas import OPTIONAL_BYTES, Schema
 
+_BYTES_OR_NULL = frozenset((bytes, type(None)))
+
 
 class ByteArrayConverter(Converter):
     """`org.apache.kafka.connect.converters.ByteArrayConverter` (reference transforms-converters 5)."""
@@ -36,6 +38,11 @@ class ByteArrayConverter(Converter):
         if isinstance(value, bytearray | memoryview):
             return bytes(cast("bytearray", value))
         raise DataError(f"ByteArrayConverter is not compatible with objects of type class {java_class(value, schema)}")
+
+    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:
+        if (schema is None or schema.type == "BYTES") and _BYTES_OR_NULL.issuperset(map(type, values)):
+            return list(values)
+        return super().write_many(values, schema)
 
     def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
         return OPTIONAL_BYTES, list(data)

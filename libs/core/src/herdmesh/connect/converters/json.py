@@ -128,7 +128,7 @@ class JsonConverter(Converter):
                 pass
         return self._read_envelope(data)
 
-    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
+    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, Sequence[Any]]:
         if not self._schemas:
             return None, jackson.loads_many(data)
         first = data[0] if data else None
@@ -220,6 +220,11 @@ class JsonConverter(Converter):
             return super().write_many(values, None)
         return cast("list[bytes | None]", self._writer(schema).write_all(values))
 
+    def lines(self, values: Sequence[Any], schema: Schema) -> bytes:
+        """The payloads of values under a schema, without envelopes, a line feed behind each and none within. Raises
+        DataError with Connect's text."""
+        return self._writer(schema).lines(values)
+
     def _writer(self, schema: Schema) -> _Writer:
         writer = self._writers.get(schema)
         if writer is None:
@@ -237,7 +242,7 @@ class _Reader:
         self._decoder: Decoder | None = None
         self._until_compiled = _COMPILED_AFTER
 
-    def read_all(self, payloads: Sequence[bytes]) -> list[Any]:
+    def read_all(self, payloads: Sequence[bytes]) -> Sequence[Any]:
         """The value of each payload. Raises Unusual when one of them is no payload, or needs more care."""
         if self.schema is None:
             values = jackson.loads_plain(payloads)
@@ -274,12 +279,16 @@ class _Writer:
     def write_all(self, values: Sequence[Any]) -> list[bytes]:
         """The bytes of each. Raises DataError with Connect's text."""
         head, tail = self._head, self._tail
-        payloads = self._quickly(values)
-        if payloads is None:
-            payloads = [self._carefully(value) for value in values]
+        payloads = self.lines(values).split(b"\n")
+        payloads.pop()
         return [b"%b%b%b" % (head, payload, tail) for payload in payloads] if head else payloads
 
-    def _quickly(self, values: Sequence[Any]) -> list[bytes] | None:
+    def lines(self, values: Sequence[Any]) -> bytes:
+        """The payloads alone, with a line feed behind each and none within. Raises DataError with Connect's text."""
+        lines = self._quickly(values)
+        return b"".join([b"%b\n" % self._carefully(value) for value in values]) if lines is None else lines
+
+    def _quickly(self, values: Sequence[Any]) -> bytes | None:
         try:
             if self._encoder is None:
                 self._until_compiled -= len(values)
@@ -287,7 +296,7 @@ class _Writer:
                     return None
                 self._until_compiled = sys.maxsize
                 self._encoder = Encoder(self._schema, self._texts)
-            return self._encoder.write_all(values)
+            return self._encoder.lines(values)
         except UnusualValue:
             return None
 

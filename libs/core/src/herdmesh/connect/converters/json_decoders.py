@@ -22,6 +22,7 @@ from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.javareading import float32
 from herdmesh.connect.logical import DAY_MS
 from herdmesh.connect.schemas import DATE, DECIMAL, FLOATS, LOGICAL, TIME, TIMESTAMP, Schema
+from herdmesh.connect.struct_column import StructColumn
 
 _RANGES = {kind: (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for kind, bits in
            (("INT8", 8), ("INT16", 16), ("INT32", 32), ("INT64", 64))}  # fmt: skip
@@ -46,12 +47,18 @@ class Decoder:
         except (TypeError, ValueError, RecursionError) as error:
             raise Unusual from error  # field names msgspec has no room for
         self._has_floats = made.has_floats
-        made.bound["_decode"] = self._decode
-        body = "list(map(_decode, payloads))" if form is None else f"[{form('v')} for v in map(_decode, payloads)]"
-        exec(f"def read_all(payloads):\n    return {body}\n", made.bound)
-        self._read_all: Callable[[Sequence[bytes]], list[Any]] = made.bound["read_all"]
+        made.bound |= {"_decode": self._decode, "_Structs": StructColumn, "_schema": schema}
+        lines = ["read = list(map(_decode, payloads))"]
+        each = "read" if form is None else f"[{form('v')} for v in read]"
+        if made.fields is None:
+            lines.append(f"return {each}")
+        else:
+            columns = ", ".join(f"[{field} for s in read]" for field in made.fields)
+            lines += [f"if None in read: return {each}", f"return _Structs(_schema, [{columns}], len(read))"]
+        exec("\n    ".join(["def read_all(payloads):", *lines]), made.bound)
+        self._read_all: Callable[[Sequence[bytes]], Sequence[Any]] = made.bound["read_all"]
 
-    def read_all(self, payloads: Sequence[bytes]) -> list[Any]:
+    def read_all(self, payloads: Sequence[bytes]) -> Sequence[Any]:
         """The value of each. Raises Unusual when one of them is."""
         joined = payloads[0] if len(payloads) == 1 else b",".join(payloads)
         if len(joined) > _PAYLOAD_CHECKED and max(map(len, payloads)) > _PAYLOAD_CHECKED:
@@ -77,6 +84,8 @@ class _Compiler:
         self._replace_null = replace_null
         self.bound: dict[str, Any] = {}
         self.has_floats = False
+        self.fields: list[str] | None = None
+        """Of a struct that is nobody's field: expressions for its fields, of `s`, which msgspec read."""
 
     def nullable(self, schema: Schema | None, depth: int) -> tuple[Any, _Form]:
         """Of a place where null may stand."""
@@ -137,6 +146,8 @@ class _Compiler:
             null_is_fine = field.schema.optional or (field.schema.default is not None and self._replace_null)
             fields.append((at, kind, None) if null_is_fine else (at, kind))
             parts.append(f"s.{at}" if form is None else form(f"s.{at}"))
+        if depth == 0:
+            self.fields = parts
         made = msgspec.defstruct(
             "Payload",
             fields,

@@ -9,7 +9,7 @@ Invariant: a payload written here equals the one `json_texts` writes for the sam
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from operator import attrgetter
 from typing import Any
@@ -20,11 +20,12 @@ from herdmesh.connect import jackson
 from herdmesh.connect.converters.json_texts import Texts
 from herdmesh.connect.data import JavaDate, Struct
 from herdmesh.connect.errors import ConnectError
-from herdmesh.connect.javanumbers import double_text, float_text
+from herdmesh.connect.javanumbers import PRINTS_SHORTEST_FROM, double_text, float_text
 from herdmesh.connect.javareading import float32
 from herdmesh.connect.javavalues import decimal_text
 from herdmesh.connect.logical import days_of, decimal_to_bytes, time_of
 from herdmesh.connect.schemas import DATE, DECIMAL, LOGICAL, TIME, Schema
+from herdmesh.connect.struct_column import StructColumn
 
 Column = Sequence[Any]
 Prepare = Callable[[Column], Column]
@@ -55,15 +56,19 @@ class Encoder:
 
     def write_all(self, values: Column) -> list[bytes]:
         """The payload of each. Raises Unusual when one of them is."""
+        payloads = self.lines(values).split(b"\n")
+        payloads.pop()
+        return payloads
+
+    def lines(self, values: Column) -> bytes:
+        """The payloads, with a line feed behind each and none within. Raises Unusual as `write_all`."""
         try:
             data = self._encode_lines(self._prepare(values))
         except (OverflowError, UnicodeEncodeError, RecursionError, TypeError, ConnectError) as error:
             raise Unusual from error
         if jackson.differs(data):
             raise Unusual
-        payloads = data.split(b"\n")
-        payloads.pop()
-        return payloads
+        return data
 
 
 def _prepare(schema: Schema | None, texts: Texts, depth: int) -> Prepare:
@@ -75,7 +80,7 @@ def _prepare(schema: Schema | None, texts: Texts, depth: int) -> Prepare:
     default = schema.default if texts.replace_null else None
 
     def prepare(column: Column) -> Column:
-        kinds = set(map(type, column))
+        kinds = {Struct} if isinstance(column, StructColumn) else set(map(type, column))
         if kinds == only:
             return column if check is None else check(column)
         if not column:
@@ -130,11 +135,14 @@ def _in_range(column: Column, end: int) -> Column:
 
 
 def _doubles(column: Column) -> Column:
-    """A double of up to six decimals is told by arithmetic, which takes a third of the time of looking at its text: a
-    whole number of millionths below 2**51 (found by adding and taking away 2**52), divided by a million, is the nearest
-    double to a decimal number of at most 13 digits."""
+    """A small double of up to six decimals is told by arithmetic, which takes a third of the time of looking at its
+    text: a whole number of millionths (found by adding and taking away 2**52), divided by a million, is the nearest
+    double to a decimal number of at most six digits."""
     return [
-        value if 1e-3 <= value < 1e7 and (value * 1e6 + _WHOLE - _WHOLE) / 1e6 == value else _double(value)
+        value
+        if PRINTS_SHORTEST_FROM <= value < 1e7
+        or (1e-3 <= value < PRINTS_SHORTEST_FROM and (value * 1e6 + _WHOLE - _WHOLE) / 1e6 == value)
+        else _double(value)
         for value in column
     ]
 
@@ -196,12 +204,16 @@ def _of_structs(schema: Schema, texts: Texts, depth: int) -> Prepare:
     row = msgspec.defstruct("Payload", [(at, Any) for at in names], rename=names, gc=False)
 
     def structs(column: Column) -> Column:
-        # Schemas are the same when they are equal; counting looks for identity first.
-        if list(map(_schema_of, column)).count(schema) != len(column):
-            raise Unusual
+        fields: Iterable[Column] | None = None
+        if isinstance(column, StructColumn) and column.schema is schema:
+            fields = column.fields
+        if fields is None:
+            # Schemas are the same when they are equal; counting looks for identity first.
+            if list(map(_schema_of, column)).count(schema) != len(column):
+                raise Unusual
+            fields = zip(*map(_values_of, column), strict=True)
         if not columns:
-            return [row() for _ in column]
-        fields = zip(*map(_values_of, column), strict=True)
+            return [row() for _ in range(len(column))]
         return list(map(row, *[prepare(field) for prepare, field in zip(columns, fields, strict=True)]))
 
     return structs

@@ -77,7 +77,7 @@ class _JsonReader:
             except Unusual:
                 pass  # one by one, then
 
-    def read_all(self, data: Sequence[bytes]) -> list[Any]:
+    def read_all(self, data: Sequence[bytes]) -> Sequence[Any]:
         payloads = [raw[HEAD_BYTES:] for raw in data]
         if self._decoder is not None:
             try:

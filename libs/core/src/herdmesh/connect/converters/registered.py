@@ -38,7 +38,7 @@ class Reader(Protocol):
 
     schema: Schema | None
 
-    def read_all(self, data: Sequence[bytes]) -> list[Any]:
+    def read_all(self, data: Sequence[bytes]) -> Sequence[Any]:
         """The values of whole messages. Raises DataError for the first that cannot be read."""
         ...
 
@@ -122,7 +122,7 @@ class RegisteredConverter(Converter):
         reader = self._reader(self._head(data))
         return reader.schema, reader.read_all((data,))[0]
 
-    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
+    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, Sequence[Any]]:
         first = data[0] if data else None
         if first is not None:
             head = self._head(first)
@@ -130,7 +130,22 @@ class RegisteredConverter(Converter):
             if len(same) == len(data):
                 reader = self._reader(head)
                 return reader.schema, reader.read_all(same)
-        return super().read_many(data)
+        return self._read_mixed(data)
+
+    def _read_mixed(self, data: Sequence[bytes | None]) -> tuple[Schemas, list[Any]]:
+        """Messages of several schemas, and tombstones: those that begin alike together."""
+        places: dict[bytes, list[int]] = {}
+        for at, raw in enumerate(data):
+            if raw is not None:
+                places.setdefault(self._head(raw), []).append(at)
+        schemas: list[Schema | None] = [None] * len(data)
+        values: list[Any] = [None] * len(data)
+        for head, alike in places.items():
+            reader = self._reader(head)
+            read = reader.read_all([raw for at in alike if (raw := data[at]) is not None])
+            for at, value in zip(alike, read, strict=True):
+                schemas[at], values[at] = reader.schema, value
+        return schemas, values
 
     def write(self, value: Any, schema: Schema | None, /) -> bytes | None:
         return self.write_many((value,), schema)[0]

@@ -6,6 +6,7 @@ Owns the encoding. Printing belongs to `javavalues`. Invariant: reading never fa
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -18,6 +19,8 @@ from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
 # Java's UTF-16 writes a big-endian mark and reads big-endian when there is none; Python's goes by the machine.
 _MARKED_UTF16 = "utf-16"
 _MARK_BIG, _MARK_LITTLE = b"\xfe\xff", b"\xff\xfe"
+_WIDE = ("utf-16", "utf-32")
+_HALVES = re.compile("[\ud800-\udfff]")
 
 
 class StringConverter(Converter):
@@ -30,6 +33,8 @@ class StringConverter(Converter):
     def _set_up(self, settings: dict[str, Any]) -> None:
         name = settings["converter.encoding"]
         try:
+            # Python has codecs that are no encodings of text, such as base64, or cannot replace, such as idna.
+            b"a\xff".decode(name, "replace").encode(name, "replace")
             self._encoding = codecs.lookup(name).name
         except (LookupError, ValueError) as error:
             raise SerializationError(f"Unsupported encoding {name}") from error
@@ -44,7 +49,7 @@ class StringConverter(Converter):
             return data.removeprefix(_MARK_BIG).decode("utf-16-be", "replace")
         return utf8_text(data) if self._encoding == "utf-8" else data.decode(self._encoding, "replace")
 
-    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, list[Any]]:
+    def read_many(self, data: Sequence[bytes | None], /) -> tuple[Schemas, Sequence[Any]]:
         if self._encoding == "utf-8":
             try:
                 return OPTIONAL_STRING, _texts(data)
@@ -56,8 +61,11 @@ class StringConverter(Converter):
         if value is None:
             return None
         text = value if type(value) is str else java_text(value, schema)
+        if self._encoding.startswith(_WIDE):
+            # They have U+FFFD, and that is what Java writes for half a character.
+            text = _HALVES.sub("\ufffd", text)
         if self._encoding == _MARKED_UTF16:
-            return _MARK_BIG + text.encode("utf-16-be", "replace")
+            return _MARK_BIG + text.encode("utf-16-be") if text else b""
         return text.encode(self._encoding, "replace")
 
     def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:

@@ -14,7 +14,7 @@ them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -69,6 +69,8 @@ class Code:
         self.writes: set[Column] = set()
         self.owned: set[Column] = set()
         """Variables whose map, if they hold one, is the record's own and may be changed in place."""
+        self.maps: set[Column] = set()
+        """Variables known to hold a map."""
         self.made: dict[Column, Made] = {}
         """Variables that hold a struct which the loop itself has just made, and nobody else holds."""
         self.drops = False
@@ -81,16 +83,17 @@ class Code:
 
     @contextmanager
     def block(self, head: str) -> Generator[None]:
-        """`head` and a colon; what is added inside is indented. What becomes the record's own inside is not known to be
-        so after it."""
+        """`head` and a colon; what is added inside is indented. What becomes the record's own inside, or known, is not
+        known to be so after it."""
         self.line(f"{head}:")
-        owned, made, lines = set(self.owned), dict(self.made), len(self.lines)
+        owned, maps, made, lines = set(self.owned), set(self.maps), dict(self.made), len(self.lines)
         self._indent += 1
         yield
         if len(self.lines) == lines:
             self.line("pass")
         self._indent -= 1
         self.owned &= owned
+        self.maps &= maps
         self.made = {column: known for column, known in made.items() if self.made.get(column) is known}
 
     def bind(self, value: Any) -> str:
@@ -110,15 +113,26 @@ class Code:
         self.writes.add(column)
         self.line(f"{column} = {expression}")
         (self.owned.add if own else self.owned.discard)(column)
+        self.maps.discard(column)
         self.made.pop(column, None)
 
     def make(self, column: Column, schema: Schema, values: str) -> None:
-        """Assign a new struct to the variable; `values`: an expression for its list."""
-        self.line(f"{MADE} = {values}")
+        """Assign a new struct to the variable; `values`: an expression for its list, or `MADE`, which holds it."""
+        if values != MADE:
+            self.line(f"{MADE} = {values}")
         self.write(column, f"{self.bind(Struct.__new__)}({self.bind(Struct)})")  # its constructor takes twice as long
         self.line(f"{column}.schema = {self.bind(schema)}")
         self.line(f"{column}.values = {MADE}")
         self.made[column] = Made(schema)
+
+    def hoist(self, part: Part, after: Schema) -> bool:
+        """Make the value in the variable, which is no struct, the one field of a struct; False as in `put_fields`."""
+        return False
+
+    def put_fields(self, part: Part, after: Schema, values: Sequence[str]) -> bool:
+        """Make the struct in the variable one of another schema, with these expressions as its values; False = it is to
+        be written as statements."""
+        return False
 
     def own(self, column: Column) -> str:
         """Make the map in the variable the record's own, so that it may be changed in place; returns its name. Only
@@ -126,12 +140,20 @@ class Code:
         self.reads.add(column)
         if column not in self.owned:
             self.write(column, f"dict({column})", own=True)
+        self.maps.add(column)
         return column
 
     def drop(self) -> None:
         """Leave the record out of what the chain gives."""
         self.drops = True
         self.line(self._drop)
+
+    def compiled(self, name: str) -> tuple[str, Any]:
+        """The text, and the function of that name which it defines."""
+        source = "\n".join(self.lines) + "\n"
+        namespace: dict[str, Any] = dict(self.constants)
+        exec(compile(source, f"<{name}>", "exec"), namespace)  # the text is ours: settings only enter through repr
+        return source, namespace[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +267,10 @@ class PartTransformation(Transformation):
     def map_only(self, code: Code) -> Generator[str]:
         """A block for a schemaless map, which may be changed in place; anything else is refused. Yields the name of the
         variable."""
-        code.read(self.part)
-        with code.block(f"if type({self.part}) is not dict"):
-            code.line(f"{code.bind(self.other_schemaless)}({self.part})")
+        if self.part not in code.maps:
+            code.read(self.part)
+            with code.block(f"if type({self.part}) is not dict"):
+                code.line(f"{code.bind(self.other_schemaless)}({self.part})")
         yield code.own(self.part)
 
     def struct_only(self, code: Code, schema: Schema) -> None:

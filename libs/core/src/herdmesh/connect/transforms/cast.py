@@ -64,8 +64,8 @@ class Cast(PartTransformation):
             self.struct_only(code, schema)
             values: list[str] = []
             for field in schema.fields:
-                value = field_value(code, field, null_to_default=self._null_to_default)
                 kind = self._fields.get(field.name)
+                value = field_value(code, field, null_to_default=self._null_to_default, put=kind is None)
                 values.append(value if kind is None else _expression(code, value, field.schema, kind))
             emit_struct(code, self.part, after, values)
 

@@ -74,7 +74,7 @@ class HeaderFrom(PartTransformation):
                 if field is None:
                     code.line(f"{code.bind(_missing)}()")
                     return
-                value = field_value(code, field, null_to_default=self._null_to_default)
+                value = field_value(code, field, null_to_default=self._null_to_default, put=False)
                 if not field.schema.optional:
                     code.line(f"if {value} is None: {code.bind(_refuse_null)}({code.bind(field.schema)})")
                 made.append(f"{code.bind(Header)}({header!r}, {value}, {code.bind(field.schema)})")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from herdmesh.connect.checks import check_value
+from herdmesh.connect.checks import check_struct, check_value
 from herdmesh.connect.schemas import Schema, SchemaBuilder
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
@@ -32,9 +32,14 @@ class HoistField(PartTransformation):
         after = SchemaBuilder("STRUCT").field(self._field, schema).build()
 
         def emit(code: Code) -> None:
+            if code.hoist(self.part, after):
+                return
             if not schema.optional:
                 with code.block(f"if {code.read(self.part)} is None"):
                     code.line(f"{code.bind(check_value)}({code.bind(schema)}, None, {self._field!r})")
+            if schema.type == "STRUCT" and self.part not in code.made:
+                with code.block(f"if {code.read(self.part)} is not None and None in {self.part}.values"):
+                    code.line(f"{code.bind(check_struct)}({self.part})")
             code.make(self.part, after, f"[{code.read(self.part)}]")
 
         return after, emit

@@ -93,9 +93,11 @@ class InsertField(PartTransformation):
                     continue
                 column = code.read(inserted.column)
                 if column == "offset":
-                    code.line(f"if offset is None: {code.bind(_refuse_source)}()")
-                made = f"(None if timestamp is None else {code.bind(JavaDate)}(timestamp))"
-                values.append(made if column == "timestamp" else column)
+                    values.append(f"(offset if offset is not None else {code.bind(_refuse_source)}())")
+                elif column == "timestamp":
+                    values.append(f"(None if timestamp is None else {code.bind(JavaDate)}(timestamp))")
+                else:
+                    values.append(column)
             # Without a partition or time Java leaves the field out, whatever its schema says.
             left_out = [one.name for one in self._inserted if one.column in ("partition", "timestamp")]
             emit_struct(code, self.part, after, values, left_out=left_out)

@@ -82,8 +82,9 @@ class MaskField(PartTransformation):
             self.struct_only(code, schema)
             values: list[str] = []
             for field in fields:
-                value = field_value(code, field, null_to_default=self._null_to_default)
-                values.append(self._masked(code, value, field.schema) if field.name in self._fields else value)
+                masked = field.name in self._fields
+                value = field_value(code, field, null_to_default=self._null_to_default, put=not masked)
+                values.append(self._masked(code, value, field.schema) if masked else value)
             emit_struct(code, self.part, schema, values)
 
         return schema, emit

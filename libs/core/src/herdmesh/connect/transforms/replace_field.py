@@ -11,6 +11,7 @@ from typing import Any
 
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import hash_map_order, java_class
+from herdmesh.connect.logical import TEMPORAL
 from herdmesh.connect.schemas import LOGICAL, Field, Schema, SchemaBuilder
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
@@ -53,10 +54,11 @@ class ReplaceField(PartTransformation):
                 code.line(f"{code.bind(_refuse)}({missing!r})")
                 return
             fields = [schema.fields[schema.places[name]] for name in origins]
-            values = [field_value(code, field, null_to_default=self._null_to_default) for field in fields]
-            for place, (source, target) in enumerate(zip(fields, after.fields, strict=True)):
-                if _class_of(source.schema) != _class_of(target.schema):
-                    values[place] = f"{code.bind(_fitting(source.schema, target))}({values[place]})"
+            values: list[str] = []
+            for source, target in zip(fields, after.fields, strict=True):
+                same = _class_of(source.schema) == _class_of(target.schema)
+                value = field_value(code, source, null_to_default=self._null_to_default, put=same)
+                values.append(value if same else f"{code.bind(_fitting(source.schema, target))}({value})")
             emit_struct(code, self.part, after, values)
 
         return after, emit
@@ -102,7 +104,9 @@ class ReplaceField(PartTransformation):
 
 
 def _class_of(schema: Schema) -> tuple[str, str | None]:
-    """What decides the Java class of a schema's values."""
+    """What decides the Java class of a schema's values; those of all temporal types are of one."""
+    if schema.name in TEMPORAL:
+        return "java.util.Date", None
     return schema.type, schema.name if schema.name in LOGICAL else None
 
 

@@ -3,31 +3,38 @@
 Owns the statements that take an old struct's fields and put them, and new ones, into a struct of another schema.
 
 Invariant: what is made fails where Java's `Struct.put` fails, with its text: null in a field that is not optional, also
-when the field has a default.
+when the field has a default. Of several faults the first in the order of the fields is told. What is inside a field's
+value is not looked at: a struct within it that lacks something is refused by the converter.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
-from herdmesh.connect.errors import DataError
+from herdmesh.connect.errors import ConnectError, DataError
 from herdmesh.connect.schemas import Field, Schema
 from herdmesh.connect.transforms.base import MADE, Code, Made, Part
 
 OLD = "x"
 """The name under which the old struct's values are found in expressions: a list in the order of its schema."""
 _FIELD = re.compile(rf"\b{OLD}\[(\d+)\]")
+_CALL = re.compile(r"\bc\d+\(")
 _PLACES_MAX = 32
 
 
-def field_value(code: Code, field: Field, *, null_to_default: bool) -> str:
-    """An expression for a field of the old struct; its default stands in for null when that is wanted."""
+def field_value(code: Code, field: Field, *, null_to_default: bool, put: bool = True) -> str:
+    """An expression for a field of the old struct; its default stands in for null when that is wanted. `put`: the new
+    struct gets it as it is."""
     text = f"{OLD}[{field.index}]"
     if not null_to_default or field.schema.default is None:
         return text
-    return f"({text} if {text} is not None else {code.bind(field.schema.default)})"
+    # A struct cannot have the schema it is the default of: Java's put refuses it.
+    refused = put and field.schema.type == "STRUCT"
+    default = f"{code.bind(_refuse_default)}()" if refused else code.bind(field.schema.default)
+    return f"({text} if {text} is not None else {default})"
 
 
 def emit_struct(
@@ -35,11 +42,14 @@ def emit_struct(
 ) -> None:
     """Write: `part`, known to be a struct, becomes a struct of schema `after` with these expressions as its values.
     Fields `left_out` are not put when they are null, and so not refused. What is written may change the old list."""
+    if code.put_fields(part, after, values):
+        return
     before = code.made.get(part)
     code.line(f"{OLD} = {part if before else code.read(part)}.values")
     filled = {place for place, text in enumerate(values) if _is_filled(text, before)}
     if before is None:
-        code.make(part, after, f"[{', '.join(values)}]")
+        _emit_values(code, after, values, left_out)
+        code.make(part, after, MADE)
         new = MADE
     else:
         new = _reuse(code, part, before, after, values)
@@ -49,6 +59,22 @@ def emit_struct(
         _emit_check(code, new, check, sorted(required - filled))
         filled |= required
     code.made[part] = Made(after, frozenset(filled))
+
+
+def _emit_values(code: Code, after: Schema, values: Sequence[str], left_out: Collection[str]) -> None:
+    """Make the list. Java goes field by field and tells of null in a required field before the fault of a later one:
+    that is looked at only when an expression has failed."""
+    made = f"{MADE} = [{', '.join(values)}]"
+    required = {field.index for field in after.fields if not field.schema.optional and field.name not in left_out}
+    if not required or not any(map(_CALL.search, values)):
+        code.line(made)
+        return
+    with code.block("try"):
+        code.line(made)
+    with code.block(f"except {code.bind(ConnectError)}"):
+        for field, text in zip(after.fields, values, strict=True):
+            code.line(f"{code.bind(partial(require, field))}({text})" if field.index in required else text)
+        code.line("raise")
 
 
 def _is_filled(text: str, before: Made | None) -> bool:
@@ -90,9 +116,18 @@ def null_check(schema: Schema, left_out: Collection[str] = ()) -> Callable[[list
 
     def check(values: list[Any]) -> None:
         for field in required:
-            if values[field.index] is None:
-                raise DataError(
-                    f'Invalid value: null used for required field: "{field.name}", schema type: {field.schema.type}'
-                )
+            require(field, values[field.index])
 
     return check
+
+
+def require(field: Field, value: Any) -> None:
+    """Refuses null in a field that is not optional."""
+    if value is None:
+        raise DataError(
+            f'Invalid value: null used for required field: "{field.name}", schema type: {field.schema.type}'
+        )
+
+
+def _refuse_default() -> None:
+    raise DataError("Struct schemas do not match.")

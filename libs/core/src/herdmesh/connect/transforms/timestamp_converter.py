@@ -28,7 +28,7 @@ from herdmesh.connect.simpledateformat import DateFormat
 from herdmesh.connect.timezones import UTC, Zone
 from herdmesh.connect.transforms import definitions
 from herdmesh.connect.transforms.base import Code, PartTransformation, Shape
-from herdmesh.connect.transforms.structs import emit_struct, field_value, null_check
+from herdmesh.connect.transforms.structs import emit_struct, field_value, require
 
 _DAY_MS = 86_400_000
 _PER_MILLISECOND = {"microseconds": 1000, "nanoseconds": 1_000_000}
@@ -110,7 +110,7 @@ class TimestampConverter(PartTransformation):
         if schema.optional:
             builder.optional()
         after = builder.build()
-        convert = self._field_convert(schema, after)
+        convert = self._field_convert(schema)
         if schema.default is not None:
             after = after.replace(default=self._converted(schema.default, after, convert))
 
@@ -146,45 +146,30 @@ class TimestampConverter(PartTransformation):
         if value is not None:
             super().other(value, schema)
 
-    def _field_convert(self, schema: Schema, after: Schema) -> _Convert:
+    def _field_convert(self, schema: Schema) -> _Convert:
         """From a struct's values to the converted field."""
         field = schema.field(self._field or "")
         if field is None:
             return lambda values: None  # nobody asks
         inner = field.schema
         default = inner.default if self._null_to_default else None
-        before = after.fields[: field.index]
-        check = null_check(Schema("STRUCT", fields=[(one.name, one.schema) for one in before]))
-        defaults = [one.schema.default if self._null_to_default else None for one in before]
 
         def convert(values: list[Any]) -> Any:
             value = values[field.index]
             if value is None:
                 value = default
-            try:
-                source = _source_of(inner)
-                return None if value is None else self._from(source, value, inner)
-            except ConnectError:
-                # Java goes field by field: one before that must not be null is found first.
-                if check is not None:
-                    check([old if old is not None else new for old, new in zip(values, defaults, strict=False)])
-                raise
+            source = _source_of(inner)
+            return None if value is None else self._from(source, value, inner)
 
         return convert
 
     def _converted(self, value: Struct, after: Schema, convert: _Convert) -> Struct:
-        old = value.values
-        made = [
-            convert(old)
-            if field.name == self._field
-            else field.schema.default
-            if old[field.index] is None and self._null_to_default
-            else old[field.index]
-            for field in after.fields
-        ]
-        check = null_check(after)
-        if check is not None:
-            check(made)
+        made: list[Any] = []
+        for field in after.fields:
+            item = convert(value.values) if field.name == self._field else value.values[field.index]
+            made.append(field.schema.default if item is None and self._null_to_default else item)
+            if not field.schema.optional:
+                require(field, made[-1])
         return Struct(after, made)
 
     def _from(self, source: str, value: Any, schema: Schema | None) -> Any:

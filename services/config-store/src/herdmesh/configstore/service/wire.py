@@ -9,7 +9,7 @@ Nothing a foreign writer stored keeps a message from being made: one odd record 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from herdmesh.api.common.v1 import connector_pb2, identity_pb2, revision_pb2
@@ -138,6 +138,23 @@ def restart_items_to_proto(told: Any) -> list[config_pb2.RestartItem]:
     return [
         config_pb2.RestartItem(task=task, state=state, restarted=restarted) for task, state, restarted in told or ()
     ]
+
+
+def offsets_told_from_proto(message: config_pb2.OffsetsTold) -> Mapping[str, Any]:
+    """Offsets and a message, as the audit topic keeps them."""
+    offsets = [
+        [one.partition_json, one.offset_json if one.HasField("offset_json") else None] for one in message.offsets
+    ]
+    return {"offsets": offsets, "message": message.message}
+
+
+def offsets_told_to_proto(told: Any) -> config_pb2.OffsetsTold:
+    """As `offsets_told_from_proto` made it."""
+    offsets = [
+        config_pb2.PartitionOffset(partition_json=partition, offset_json=offset)
+        for partition, offset in told["offsets"]
+    ]
+    return config_pb2.OffsetsTold(offsets=offsets, message=told["message"])
 
 
 def logger_from_proto(message: config_pb2.LoggerLevel) -> LoggerRecord:

@@ -21,7 +21,7 @@ from herdmesh.configstore import errors
 from herdmesh.configstore.effects import history
 from herdmesh.configstore.effects.stores import ConfigTopicStore
 from herdmesh.configstore.service import wire
-from herdmesh.configstore.state import mutations, writes
+from herdmesh.configstore.state import mutations, offset_changes, writes
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.connect.config_records import Properties
@@ -126,6 +126,18 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
         mutation = mutations.RecordDrain(request.worker_id, request.draining)
         applied = await self._apply("RecordDrain", mutation, "", request.options)
         return pb.RecordDrainResponse(meta=revisions.meta(applied.revision))
+
+    async def RecordOffsets(self, request: pb.RecordOffsetsRequest, context: _Context) -> pb.RecordOffsetsResponse:
+        told = wire.offsets_told_from_proto(request.told)
+        mutation = mutations.RecordOffsets(request.connector, request.change, request.ended, told)
+        applied = await self._apply(offset_changes.OPERATION, mutation, request.connector, request.options)
+        return pb.RecordOffsetsResponse(
+            meta=revisions.meta(applied.revision),
+            ended=offset_changes.has_ended(applied.outcome),
+            repeated=applied.outcome.get("repeated") is True,
+            overtaken=applied.outcome.get("overtaken") is True,
+            told=wire.offsets_told_to_proto(applied.outcome.get("told")),
+        )
 
     async def RestoreConnector(
         self, request: pb.RestoreConnectorRequest, context: _Context

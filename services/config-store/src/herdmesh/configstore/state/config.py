@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from herdmesh.configstore.state import manifest
+from herdmesh.configstore.state import manifest, offset_changes
 from herdmesh.configstore.state.changes import (
     Change,
     ConnectorChanged,
@@ -75,6 +75,8 @@ class ConfigState:
         #: levels for the whole cluster by logger, set longest ago first, which is the order in which they apply.
         self.logger_levels: Mapping[str, LoggerRecord] = {}
         self.requests = RequestLog()
+        #: changes of offsets that are the last of what the audit topic has of their connectors, by connector.
+        self.offsets_begun: Mapping[str, offset_changes.Begun] = {}
         self.history = HistoryIndex()
         self.refused = Refused()
 
@@ -100,6 +102,7 @@ class ConfigState:
         copied.session_key_revision = self.session_key_revision
         copied.logger_levels = self.logger_levels
         copied.requests = self.requests.copy()
+        copied.offsets_begun = self.offsets_begun
         copied.history = self.history.copy()
         copied.refused = self.refused
         return copied
@@ -169,8 +172,10 @@ class ConfigState:
         if isinstance(decoded, Undecodable):
             return self._refuse(record, decoded.reason)
         self.requests.add(decoded, record.timestamp_ms)
-        if decoded.connector:
-            self.history.add(decoded.connector, Place(record.offset, _offset_of(decoded.revision)))
+        revision = _offset_of(decoded.revision)
+        self.offsets_begun = offset_changes.begun_after(self.offsets_begun, decoded, revision)
+        if decoded.connector and not offset_changes.ends(decoded):
+            self.history.add(decoded.connector, Place(record.offset, revision))
         return ()
 
     def _apply_undecodable(self, record: StoredRecord, found: Undecodable) -> Sequence[Change]:

@@ -9,7 +9,7 @@ the same. What a write is conditional on is not part of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -179,6 +179,20 @@ class RecordDrain:
         return [self.worker_id, self.draining]
 
 
+@dataclass(frozen=True, slots=True)
+class RecordOffsets:
+    """Keep that a change of a connector's offsets begins, or (`ended`) what its caller is told: for whoever asks again.
+    `change` is a digest of what was asked for; `told` are offsets and a message, as plain JSON (`offsets_told`)."""
+
+    connector: str
+    change: str
+    ended: bool
+    told: Mapping[str, Any]
+
+    def asked(self) -> Any:
+        return self.change
+
+
 Mutation = (
     PutConnectorConfig
     | RestoreConnector
@@ -190,4 +204,5 @@ Mutation = (
     | PutSessionKey
     | PutLoggerLevel
     | RecordDrain
+    | RecordOffsets
 )

@@ -5,18 +5,21 @@ an entry is told by record timestamps, by the `now_ms` a caller brings, and by i
 as `herdmesh.rpc.request_ids` makes them).
 
 Invariants: an outcome is found for `KEPT_MS`; after that its id is refused, never applied anew. Memory is bounded: by
-`REMEMBERED_MS`, and by `_CHUNKS_MAX` x `_CHUNK_SIZE` requests. An id with a time is refused even when nothing is
-remembered of it any more, for it is older than `KEPT_MS` or than what was forgotten last; any other id is then taken
+`REMEMBERED_MS`, by `_CHUNKS_MAX` x `_CHUNK_SIZE` requests, and, because the offsets that an outcome tells may be some
+hundreds, by `_CHUNKS_MAX` x `_CHUNK_BYTES` (64 MiB) of packed outcomes. An id with a time is refused even when nothing
+is remembered of it any more, for it is older than `KEPT_MS` or than what was forgotten last; any other id is then taken
 for a new one.
 """
 
 from __future__ import annotations
 
 import uuid
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from herdmesh.connect import jackson
 from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.rpc.errors import RequestIdExpired, RequestInvalid
 
@@ -24,7 +27,9 @@ KEPT_MS = 24 * 3_600_000
 REMEMBERED_MS = 7 * KEPT_MS
 # Sealed chunks are shared between copies; only the open one is copied, so a copy costs the same with any history.
 _CHUNK_SIZE = 512
+_CHUNK_BYTES = 256 * 1024
 _CHUNKS_MAX = 256
+_FASTEST = 1
 _UUID_LENGTHS = (32, 36)
 _NOTHING: Mapping[str, Any] = {}
 _WHAT_NOW = "read what is stored, then ask again under a new id"
@@ -33,13 +38,19 @@ _WHAT_NOW = "read what is stored, then ask again under a new id"
 @dataclass(frozen=True, slots=True)
 class Request:
     """One applied mutation. `payload` is the digest of what was asked, `outcome` what its first answer said beyond the
-    state it can be read from."""
+    state it can be read from: `kept` has it, packed when it may be large."""
 
     operation: str
     connector: str
     payload: str
     timestamp_ms: int
-    outcome: Mapping[str, Any]
+    kept: Mapping[str, Any] | bytes
+
+    @property
+    def outcome(self) -> Mapping[str, Any]:
+        if isinstance(self.kept, bytes):
+            return cast("Mapping[str, Any]", jackson.loads(zlib.decompress(self.kept)))
+        return self.kept
 
 
 class _Chunk(NamedTuple):
@@ -53,6 +64,7 @@ class RequestLog:
     def __init__(self) -> None:
         self._sealed: tuple[_Chunk, ...] = ()
         self._open: dict[str, Request] = {}
+        self._open_bytes = 0
         self._newest_ms = 0
         self._forgotten_ms = 0
 
@@ -61,11 +73,10 @@ class RequestLog:
         self._newest_ms = max(self._newest_ms, timestamp_ms)
         if not record.request_id:
             return
-        outcome = record.outcome or _NOTHING
-        self._open[record.request_id] = Request(
-            record.operation, record.connector, record.payload, timestamp_ms, outcome
-        )
-        if len(self._open) >= _CHUNK_SIZE:
+        kept = _packed(record.outcome or _NOTHING)
+        self._open[record.request_id] = Request(record.operation, record.connector, record.payload, timestamp_ms, kept)
+        self._open_bytes += len(kept) if isinstance(kept, bytes) else 0
+        if len(self._open) >= _CHUNK_SIZE or self._open_bytes >= _CHUNK_BYTES:
             self._seal()
 
     def is_known(self, request_id: str) -> bool:
@@ -104,6 +115,7 @@ class RequestLog:
         copied = RequestLog()
         copied._sealed = self._sealed
         copied._open = dict(self._open)
+        copied._open_bytes = self._open_bytes
         copied._newest_ms = self._newest_ms
         copied._forgotten_ms = self._forgotten_ms
         return copied
@@ -123,12 +135,19 @@ class RequestLog:
         first = max(first, len(chunks) - _CHUNKS_MAX)
         for chunk in chunks[:first]:
             self._forget(chunk.requests)
-        self._sealed, self._open = chunks[first:], {}
+        self._sealed, self._open, self._open_bytes = chunks[first:], {}, 0
 
     def _forget(self, requests: Mapping[str, Request]) -> None:
         # By the ids' own times too: they are made by other clocks than the broker's.
         for request_id, request in requests.items():
             self._forgotten_ms = max(self._forgotten_ms, request.timestamp_ms, time_ms_of(request_id) or 0)
+
+
+def _packed(outcome: Mapping[str, Any]) -> Mapping[str, Any] | bytes:
+    """An outcome as it is remembered: offsets of 500 partitions are 140 KB as values, and 5 KB packed."""
+    if not any(isinstance(member, dict | list) for member in outcome.values()):
+        return outcome
+    return zlib.compress(jackson.dumps(dict(outcome)), _FASTEST)
 
 
 def time_ms_of(request_id: str) -> int | None:

@@ -6,8 +6,8 @@ knows an offset before the transaction is in the topic.
 
 What `expected_revision` is of: the config (PutConnectorConfig, RestoreConnector, DeleteConnector, RequestRestart), the
 target state (SetTargetState), the task set (CommitTaskConfigs; PutTaskCount, which counts the producers of a set), the
-session key (PutSessionKey). Logger levels and drains have no revision of their own, so PutLoggerLevel and RecordDrain
-refuse one.
+session key (PutSessionKey). Logger levels, drains and offsets have no revision of their own, so PutLoggerLevel,
+RecordDrain and RecordOffsets refuse one.
 
 A plan is made on the scratch state of the group commit, so everything decided before it is already in there, and it
 may be made again on a later state if it refused; it must therefore depend on nothing but its arguments.
@@ -24,7 +24,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from herdmesh.configstore import errors
-from herdmesh.configstore.state import audit, manifest
+from herdmesh.configstore.state import audit, manifest, offset_changes
 from herdmesh.configstore.state.config import ConfigState, next_block, next_epoch
 from herdmesh.configstore.state.connector import (
     CONNECTOR_TOMBSTONE,
@@ -42,13 +42,15 @@ from herdmesh.configstore.state.mutations import (
     PutSessionKey,
     PutTaskCount,
     RecordDrain,
+    RecordOffsets,
     RequestRestart,
     RestoreConnector,
     SetTargetState,
     WriteContext,
 )
 from herdmesh.configstore.state.redaction import redacted_names
-from herdmesh.connect import config_topic
+from herdmesh.configstore.state.requests import Request
+from herdmesh.connect import config_topic, jackson
 from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.connect.config_records import (
     CommitRecord,
@@ -105,9 +107,13 @@ def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan:
     """
     connector = _connector_of(mutation)
     payload = audit.payload(mutation.asked()) if context.request_id else ""
+    if isinstance(mutation, RecordOffsets) and not mutation.ended and not context.retry_only:
+        # Before it is known again: whoever begins has a worker change offsets next.
+        _require_leader(state, context)
     first = state.requests.find(context.request_id, (context.operation, connector, payload), context.now_ms)
-    if first is not None:
-        return Plan((), first.outcome)
+    if first is not None and not _ends(mutation, first, context):
+        told = offset_changes.again(state, connector, context.request_id, first.outcome)
+        return Plan((), told if isinstance(mutation, RecordOffsets) else first.outcome)
     if context.retry_only:
         raise RequestIdUnknown(f"nothing was applied under request_id {context.request_id!r}")
     decided = _decide(state, mutation, context)
@@ -181,6 +187,8 @@ def _decide(state: ConfigState, mutation: Mutation, context: WriteContext) -> _D
             if not context.request_id:
                 raise RequestInvalid("a drain is recorded under the id of its request: give it", "options.request_id")
             return _Decided([], {"worker": worker_id, "draining": draining})
+        case RecordOffsets():
+            return _record_offsets(state, mutation, context)
 
 
 def _put_config(state: ConfigState, mutation: PutConnectorConfig, context: WriteContext) -> _Decided:
@@ -289,6 +297,26 @@ def _put_task_count(state: ConfigState, mutation: PutTaskCount, context: WriteCo
         raise RequestInvalid("a task count must not be negative", "task_count")
     records = [TaskCountRecord(before.name, mutation.task_count)]
     return _Decided(_transaction(before, records, context), {"task_count": mutation.task_count})
+
+
+def _record_offsets(state: ConfigState, mutation: RecordOffsets, context: WriteContext) -> _Decided:
+    if context.expected_revision is not None:
+        raise errors.no_revision("offsets have none here")
+    if not context.request_id:
+        raise RequestInvalid("a change is recorded under the id of its request: give it", "options.request_id")
+    name = _named(state, mutation.connector).name
+    size_bytes = len(jackson.dumps(dict(mutation.told)))
+    if size_bytes > RECORD_BYTES_MAX:
+        raise errors.too_large(f"the record of a change of the offsets of {name}", size_bytes, RECORD_BYTES_MAX)
+    # A worker that was asked for an earlier change, and is late, finds this manifest and leaves the offsets alone.
+    records = () if mutation.ended else _transaction(_existing(state, name), [], context)
+    return _Decided(records, {"offsets": "changed" if mutation.ended else "begun"}, offset_changes.outcome(mutation))
+
+
+def _ends(mutation: Mutation, first: Request, context: WriteContext) -> bool:
+    """True for the end of a change whose beginning is all that is known of its id."""
+    ends = isinstance(mutation, RecordOffsets) and mutation.ended and not context.retry_only
+    return ends and not offset_changes.has_ended(first.outcome)
 
 
 def _transaction(

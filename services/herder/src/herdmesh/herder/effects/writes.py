@@ -42,7 +42,15 @@ WRITE_S_MAX: Final = 20.0
 DRAIN_S: Final = 1.0
 
 #: Writes under a request id of their caller.
-_OfCallers = ins.PutConfig | ins.DeleteConfig | ins.PutTarget | ins.RequestRestart | ins.PutLogger | ins.RecordDrain
+_OfCallers = (
+    ins.PutConfig
+    | ins.DeleteConfig
+    | ins.PutTarget
+    | ins.RequestRestart
+    | ins.PutLogger
+    | ins.RecordDrain
+    | ins.RecordOffsets
+)
 #: Writes whose instruction says all that is to be written.
 _Told = (
     ins.PutConfig
@@ -53,6 +61,7 @@ _Told = (
     | ins.PutTaskCount
     | ins.PutLogger
     | ins.RecordDrain
+    | ins.RecordOffsets
     | ins.DeleteStatuses
     | ins.PutStatus
 )
@@ -121,12 +130,7 @@ class StoreWrites:
             _log.info(what, write=type(wanted).__name__, unit=unit, error=str(error))
             outcome = ev.WriteFailed(wanted.op, error)
         else:
-            revision = None
-            if not isinstance(wanted, ins.DeleteStatuses | ins.PutStatus):
-                revision = revisions.from_proto(response.meta.revision)
-            created = isinstance(wanted, ins.PutConfig) and response.created
-            restarted = wire.restarted(response) if isinstance(wanted, ins.RequestRestart) else ()
-            outcome = ev.WriteDone(wanted.op, revision, created, restarted)
+            outcome = done(wanted, response)
         await self._post(outcome)
 
     def _sender(self, wanted: ins.Write, request_id: str) -> Callable[[], Awaitable[Any]]:
@@ -155,6 +159,8 @@ class StoreWrites:
                 return self._config.PutLoggerLevel(wire.put_logger(wanted, request_id))
             case ins.RecordDrain():
                 return self._config.RecordDrain(wire.record_drain(wanted, request_id))
+            case ins.RecordOffsets():
+                return self._config.RecordOffsets(wire.record_offsets(wanted, request_id, self._leader_id))
             case ins.PutStatus():
                 return self._status.PutStatuses(wire.put_status(wanted, request_id))
             case ins.DeleteStatuses():
@@ -166,3 +172,14 @@ class StoreWrites:
                     generation_below=wanted.generation_below,
                 )
                 return self._status.DeleteConnectorStatuses(request)
+
+
+def done(wanted: ins.Write, response: Any) -> ev.WriteDone:
+    """What the store's answer to a write tells the state."""
+    revision = None
+    if not isinstance(wanted, ins.DeleteStatuses | ins.PutStatus):
+        revision = revisions.from_proto(response.meta.revision)
+    created = isinstance(wanted, ins.PutConfig) and response.created
+    restarted = wire.restarted(response) if isinstance(wanted, ins.RequestRestart) else ()
+    offsets = wire.offsets_recorded(response) if isinstance(wanted, ins.RecordOffsets) else None
+    return ev.WriteDone(wanted.op, revision, created, restarted, offsets)

@@ -1,7 +1,7 @@
 """`ConnectorService`: what users, the CLI and the REST gateway call.
 
 Owns the translation of requests into the state's requests and of answers and views into responses; decides nothing.
-RPCs that ask workers stand in `queries`, those of the contract that are nowhere yet in `not_built`.
+RPCs that ask workers stand in `queries` and `offsets`.
 
 Invariant: a view that goes out is the newest the state has at that moment, on the leader only (GetCluster tells who
 leads, from a follower too).
@@ -24,7 +24,7 @@ from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.herder.effects.topic_tracking import TopicTracking
 from herdmesh.herder.effects.topics import Topics
 from herdmesh.herder.loop import HerderLoop
-from herdmesh.herder.service.queries import QueryRpcs
+from herdmesh.herder.service.offsets import OffsetRpcs
 from herdmesh.herder.state import requests as rq
 from herdmesh.herder.state.model import TargetState
 from herdmesh.herder.wire import values, views
@@ -43,7 +43,7 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 AnswerT = TypeVar("AnswerT", bound=rq.Answer)
 
 
-class ConnectorServicer(QueryRpcs):
+class ConnectorServicer(OffsetRpcs):
     """The public service. `version` is this release's."""
 
     def __init__(
@@ -254,7 +254,7 @@ class ConnectorServicer(QueryRpcs):
         options = rq.WriteOptions(
             request_id, revision, _caller(context), traceparent=tracing.current(context.invocation_metadata())
         )
-        answer = await self._loop.call(wanted, options, self._timeout_of(context))
+        answer = await self._loop.call(wanted, options, self._timeout_of(context, wanted))
         assert isinstance(answer, answer_type), f"{wanted} was answered by {answer}"
         return answer
 
@@ -280,9 +280,13 @@ class ConnectorServicer(QueryRpcs):
                 responses.append(pb.WatchConnectorsResponse(meta=self._meta(), worker=worker))
         return responses
 
-    def _timeout_of(self, context: _Context) -> float:
+    def _timeout_of(self, context: _Context, wanted: rq.Request | None = None) -> float:
         left_s = cast("float | None", context.time_remaining())  # None without a deadline, whatever the stubs say
-        return self._timeout_s if left_s is None else min(self._timeout_s, left_s * (1 - _ANSWER_MARGIN))
+        if left_s is None:
+            return self._timeout_s
+        left_s *= 1 - _ANSWER_MARGIN
+        # How long a connector takes to change offsets elsewhere, only who asks for it can know.
+        return left_s if isinstance(wanted, rq.ChangeOffsets) else min(self._timeout_s, left_s)
 
     def _must_lead(self) -> None:
         refusal = self._herder.refusal

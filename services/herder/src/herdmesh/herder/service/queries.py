@@ -13,8 +13,8 @@ import grpc.aio
 from herdmesh.api.common.v1 import revision_pb2
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import config_messages_pb2 as pb
+from herdmesh.api.herder.v1 import connector_service_pb2_grpc as pb_grpc
 from herdmesh.api.worker.v1 import worker_service_pb2
-from herdmesh.herder.service.not_built import NotBuiltRpcs
 from herdmesh.herder.state import requests as rq
 from herdmesh.herder.wire import values, views
 from herdmesh.rpc import properties
@@ -29,7 +29,7 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 AnswerT = TypeVar("AnswerT", bound=rq.Answer)
 
 
-class QueryRpcs(NotBuiltRpcs):
+class QueryRpcs(pb_grpc.ConnectorServiceServicer):
     """The part of the public service that asks workers."""
 
     async def PlanConfig(self, request: pb.PlanConfigRequest, context: _Context) -> pb.PlanConfigResponse:

@@ -9,7 +9,7 @@ events.py, requests.py -> machine.py -> instructions.py
                              |-- placement.py   who goes where (assignment.py)
                              |-- calls.py       callers' requests (configs.py, restarts.py)
                              |     |-- commands.py  questions to workers (questions.py)
-                             |     |-- queries.py   calls that only ask: plans.py, plugins.py, loggers.py
+                             |     |-- queries.py   calls that only ask: plans.py, plugins.py, loggers.py, offsets.py
                              |     `-- initial_offsets.py  a create that brings its own offsets
                              |-- session_keys.py  the key of a Connect cluster's internal requests
                              `-- views.py       what callers see

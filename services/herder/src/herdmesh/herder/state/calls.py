@@ -25,7 +25,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from herdmesh.herder.state import commands, drains, hedges, initial_offsets, loggers, queries, reign, restart_requests
+from herdmesh.herder.state import (
+    commands,
+    drains,
+    hedges,
+    initial_offsets,
+    loggers,
+    offset_records,
+    offsets,
+    queries,
+    reign,
+    restart_requests,
+)
 from herdmesh.herder.state.configs import checked_name, given_name, merged, own_name, trimmed
 from herdmesh.herder.state.events import CommandReplied, RequestReceived, WriteDone
 from herdmesh.herder.state.instructions import (
@@ -41,6 +52,7 @@ from herdmesh.herder.state.questions import ValidateOnWorker
 from herdmesh.herder.state.records import Call, Command, Op, OpKind, Stage
 from herdmesh.herder.state.requests import (
     Answer,
+    ChangeOffsets,
     CreateConnector,
     DeleteConnector,
     DrainWorker,
@@ -110,7 +122,7 @@ def _begin(mesh: Mesh, call: Call) -> None:
             _validate_first(mesh, call, config)
         case DeleteConnector(name=name) | SetTarget(name=name) | RestartConnector(name=name) | RestartTask(name=name):
             call.name = given_name(name)
-            _write(mesh, call)
+            _write_when_free(mesh, call)
         case DrainWorker() | UndrainWorker():
             drains.begin(mesh, call, call.request)
         case _:
@@ -181,6 +193,12 @@ def written(mesh: Mesh, call_id: int, event: WriteDone) -> None:
         except HerdmeshError as error:
             _reply(mesh, call, error)
         return
+    if isinstance(call.request, ChangeOffsets):
+        try:
+            _reply_if_known(mesh, call, offsets.written(mesh, call, call.request, event))
+        except HerdmeshError as error:
+            _refuse(mesh, call, error)
+        return
     call.stage = Stage.READING_BACK
     call.revision, call.created, call.restarted = event.revision, event.created, event.restarted
     mesh.reading_back.add(call.id)
@@ -192,7 +210,9 @@ def write_failed(mesh: Mesh, call_id: int, error: HerdmeshError) -> None:
     call = mesh.calls.get(call_id)
     if call is None:
         return
-    if call.refusal is not None:
+    if isinstance(call.request, ChangeOffsets):
+        error = offsets.not_written(call, error)
+    elif call.refusal is not None:
         # Asked for an earlier request of this id: there is none, or one that asked for something else.
         _reply(mesh, call, call.refusal if isinstance(error, RequestIdUnknown | RequestInvalid) else error)
         return
@@ -226,7 +246,9 @@ def _not_recorded(mesh: Mesh, call: Call, request: DrainWorker | UndrainWorker, 
 def answer_applied(mesh: Mesh) -> None:
     """The config watch moved on: answer the calls whose write it has brought, merge patches that lost a race."""
     for call in [mesh.calls[number] for number in sorted(mesh.reading_back)]:
-        if call.stage is not Stage.READING_BACK:
+        if isinstance(call.request, ChangeOffsets):
+            _look_again(mesh, call)
+        elif call.stage is not Stage.READING_BACK:
             _merge_when_newer(mesh, call)
         elif not mesh.applied(call.revision):
             continue
@@ -242,12 +264,10 @@ def expire(mesh: Mesh) -> None:
     """Answer the calls whose deadline has passed."""
     for call in list(mesh.calls.values()):
         if mesh.now >= call.deadline_ms:
-            _reply(mesh, call, Timeout(call.stage.value))
-        elif call.stage in initial_offsets.WAITING:
-            try:
-                _write_when_free(mesh, call)
-            except HerdmeshError as error:
-                _refuse(mesh, call, error)
+            late = isinstance(call.request, ChangeOffsets)
+            _reply(mesh, call, offsets.too_late(call) if late else Timeout(call.stage.value))
+        elif isinstance(call.request, ChangeOffsets) or call.stage in initial_offsets.WAITING:
+            _look_again(mesh, call)
 
 
 def cancel(mesh: Mesh, call_id: int) -> None:
@@ -263,7 +283,9 @@ def fail_unwritten(mesh: Mesh, why: str) -> None:
     for call in list(mesh.calls.values()):
         seen_through = call.stage in (Stage.WRITING, Stage.LOOKING_BACK, Stage.READING_BACK)
         if not seen_through or isinstance(call.request, SetLoggers):
-            _reply(mesh, call, NoLeader(f"this herder stopped leading: {why}"))
+            changes = isinstance(call.request, ChangeOffsets)
+            left = offsets.deposed(call, why) if changes else NoLeader(f"this herder stopped leading: {why}")
+            _reply(mesh, call, left)
         call.asked.clear()
     answer_applied(mesh)
 
@@ -313,6 +335,17 @@ def _merge_when_newer(mesh: Mesh, call: Call) -> None:
         _refuse(mesh, call, error)
 
 
+def _look_again(mesh: Mesh, call: Call) -> None:
+    """Time has passed, or the watch moved on: look at what a call waits for that nobody tells it of."""
+    try:
+        if isinstance(call.request, ChangeOffsets):
+            _reply_if_known(mesh, call, offsets.go_on(mesh, call, call.request))
+        else:
+            _write_when_free(mesh, call)
+    except HerdmeshError as error:
+        _refuse(mesh, call, error)
+
+
 def _write_when_free(mesh: Mesh, call: Call) -> None:
     if not initial_offsets.hold(mesh, call):
         _write(mesh, call)
@@ -321,6 +354,9 @@ def _write_when_free(mesh: Mesh, call: Call) -> None:
 def _write(mesh: Mesh, call: Call) -> None:
     if isinstance(call.request, RestartConnector | RestartTask):
         _write_restart(mesh, call, call.request)
+        return
+    if isinstance(call.request, ChangeOffsets):
+        offset_records.look_back(mesh, call, call.request)
         return
     options, config = _begin_write(mesh, call), call.config or {}
     op = mesh.op(Op(OpKind.CALL, call=call.id))
@@ -361,7 +397,8 @@ def _begin_write(mesh: Mesh, call: Call) -> WriteOptions:
 
 def _refuse(mesh: Mesh, call: Call, error: HerdmeshError) -> None:
     """Refuse a call, unless it is the retry of one that was applied."""
-    if isinstance(call.request, _MUTATIONS) and call.options.request_id and call.name and call.refusal is None:
+    recorded = isinstance(call.request, _MUTATIONS) or offset_records.may_be_recorded(call)
+    if recorded and call.options.request_id and call.name and call.refusal is None:
         call.refusal = error
         mesh.reading_back.discard(call.id)
         _write(mesh, call)

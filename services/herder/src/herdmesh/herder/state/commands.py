@@ -22,6 +22,7 @@ from herdmesh.herder.state.questions import (
     AskReplay,
     PlanTaskConfigs,
     Question,
+    ReadOffsets,
     ValidateOnWorker,
 )
 from herdmesh.herder.state.records import Call, Command, Member
@@ -29,10 +30,14 @@ from herdmesh.rpc.errors import FieldViolation, InvalidConfig, NoWorker
 
 #: A worker beats every second. One that was not heard for so long is asked only when there is no other.
 SILENT_MS: Final = 2_000
+#: What a write of a worker takes at most, as a rule.
+WRITE_MS: Final = 2_000
 
 
 def ask_able(
-    mesh: Mesh, call: Call, question: ValidateOnWorker | PlanTaskConfigs | AlterOffsets | AskDeadLetters | AskReplay
+    mesh: Mesh,
+    call: Call,
+    question: ValidateOnWorker | PlanTaskConfigs | AlterOffsets | ReadOffsets | AskDeadLetters | AskReplay,
 ) -> None:
     """Ask a worker that has the class of the question's config (`preferred`).
 
@@ -49,6 +54,13 @@ def ask(mesh: Mesh, call: Call, member: Member, question: Question) -> None:
 def ask_for(mesh: Mesh, connector: str, member: Member, question: Question) -> None:
     """Ask a connected worker for a connector's own affairs."""
     _send(mesh, member, question, connector=connector)
+
+
+def time_left_ms(mesh: Mesh, call: Call) -> int:
+    """How long a worker has until it begins to write for a call: as long as its caller waits, less what the write
+    itself and the way back may take."""
+    left_ms = max(0, call.deadline_ms - mesh.now)
+    return left_ms - min(WRITE_MS, left_ms // 10)
 
 
 def verdict(reply: CommandReplied) -> Validation:

@@ -6,8 +6,9 @@ worker takes nothing, and each unit leaves it as soon as somebody else can take 
 A drain belongs to one life of a worker. The leader tells the worker, which says so in every later hello: so the next
 leader knows it. What the worker has confirmed is recorded with the config store under the request's id before the
 caller is told; every request with an id begins by asking for that record. So a retry is told by whoever leads that it
-was done, also when the worker has left since, and drains neither what was undrained meanwhile nor a later life. A
-request that nobody was told the outcome of is carried out when it comes again.
+was done, also when the worker has left since, and drains neither what was undrained meanwhile nor a later life. That
+holds as well when the record waited for the store until the life that confirmed it was over: the answer shows the
+worker as it is now. A request that was not recorded is carried out when it comes again.
 
 Invariant: what this leader was asked last about a life of a worker holds, whatever its next hello says.
 """

@@ -25,7 +25,7 @@ from herdmesh.herder.state.model import (
     UnitId,
     Validation,
 )
-from herdmesh.herder.state.requests import Request, RestartItem, WriteOptions
+from herdmesh.herder.state.requests import OffsetsRecorded, OffsetsTold, Request, RestartItem, WriteOptions
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
 
@@ -228,7 +228,8 @@ class TaskConfigsMade:
 class CommandReplied:
     """A worker answered a question: with `failure`, or with what the question asks for.
 
-    `plugin_fields` are the wire's `ConfigField`s, `dead_letters` its answer about dead letters, both unopened.
+    `plugin_fields` are the wire's `ConfigField`s, `dead_letters` its answer about dead letters, both unopened. Beside a
+    failure `uncertain` says that what was asked for may have been done.
     """
 
     session: int
@@ -239,6 +240,8 @@ class CommandReplied:
     loggers: tuple[LoggerLevel, ...] = ()
     tasks: tuple[Properties, ...] = ()
     dead_letters: object = None
+    offsets: OffsetsTold | None = None
+    uncertain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,12 +281,13 @@ class RequestCancelled:
 @dataclass(frozen=True, slots=True)
 class WriteDone:
     """A write was acknowledged at `revision` (of the config store; None for a status write). `created` is told of a
-    config, `restarted` of a restart: what its first caller was told."""
+    config, `restarted` of a restart: what its first caller was told. `offsets` is told of a recorded change of them."""
 
     op: int
     revision: Revision | None = None
     created: bool = False
     restarted: tuple[RestartItem, ...] = ()
+    offsets: OffsetsRecorded | None = None
 
 
 @dataclass(frozen=True, slots=True)

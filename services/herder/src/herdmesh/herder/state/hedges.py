@@ -15,13 +15,13 @@ from typing import Final
 
 from herdmesh.herder.state import commands, plugins
 from herdmesh.herder.state.mesh import Mesh
-from herdmesh.herder.state.questions import DescribePlugin, PlanTaskConfigs, Question, ValidateOnWorker
+from herdmesh.herder.state.questions import DescribePlugin, PlanTaskConfigs, Question, ReadOffsets, ValidateOnWorker
 from herdmesh.herder.state.records import Call, Command, Member
 
 #: How long one worker may take before another is asked; a validation takes some milliseconds.
 HEDGE_MS: Final = 2_000
 WORKERS_MAX: Final = 3
-ASKED_TWICE: Final = ValidateOnWorker | PlanTaskConfigs | DescribePlugin
+ASKED_TWICE: Final = ValidateOnWorker | PlanTaskConfigs | DescribePlugin | ReadOffsets
 
 
 def tick(mesh: Mesh) -> None:
@@ -46,7 +46,7 @@ def _ask_another(mesh: Mesh, call: Call, asked: list[Command]) -> None:
 
 def _able(mesh: Mesh, question: Question) -> list[Member]:
     match question:
-        case ValidateOnWorker(config=config) | PlanTaskConfigs(config=config):
+        case ValidateOnWorker(config=config) | PlanTaskConfigs(config=config) | ReadOffsets(config=config):
             return commands.able(mesh, config)
         case DescribePlugin(class_name=class_name):
             return plugins.able(mesh, class_name)

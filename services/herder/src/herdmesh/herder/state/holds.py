@@ -9,12 +9,23 @@ before. Being wrong about a lost worker is safe: the fence of the data plane dec
 
 from __future__ import annotations
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.herder.state.instructions import StartUnit, StopUnit
 from herdmesh.herder.state.mesh import Mesh
-from herdmesh.herder.state.model import Assignment, Condition, ConnectorEntry, RunState, TargetState, UnitId
+from herdmesh.herder.state.model import (
+    Assignment,
+    Condition,
+    ConnectorEntry,
+    RunState,
+    StatusEntry,
+    TargetState,
+    UnitId,
+)
 from herdmesh.herder.state.policy import note_of, policy_of
 from herdmesh.herder.state.records import Connector, Generate, Hold, Member, Unit
 
+#: Under which group a sink commits; by default `connect-<name>`.
+GROUP_KEY = "consumer.override.group.id"
 #: A unit that its worker gave up unasked (it was fenced, it refused) is offered again after this time, doubled each
 #: time it happens again within a minute, so that two owners of one id cannot fence each other in a hot loop.
 GIVEN_UP_BACKOFF_MS = 1_000
@@ -70,6 +81,37 @@ def noted(mesh: Mesh, unit: UnitId, hold: Hold) -> tuple[Condition, ...]:
     return status.conditions
 
 
+def remembers(connector: Connector, status: StatusEntry) -> bool:
+    """True when the status tells of a commit, and not of one in an earlier life of the name."""
+    return status.commit_scope is not None and status.generation >= connector.commits_from
+
+
+def scope_of(mesh: Mesh, connector: Connector, entry: ConnectorEntry, task: int) -> CommitScope | None:
+    """What a task's last commit was for, and what all tasks of the connector have committed under the same group: its
+    partitions may have been another number's, one that is in the set no more included. None = nothing is known.
+
+    Of several groups the config's counts, where a task has committed under it; else the one of this number. The herder
+    does not resolve references: a group that is given by one is found only by a number that committed itself.
+    """
+    statuses = mesh.statuses.get(entry.name, {})
+    scopes = {
+        number: one.commit_scope
+        for number, one in statuses.items()
+        if number is not None and one.commit_scope is not None and remembers(connector, one)
+    }
+    own = scopes.get(task)
+    given = entry.config.get(GROUP_KEY)
+    group = given if isinstance(given, str) and given else f"connect-{entry.name}"
+    if all(scope.group != group for scope in scopes.values()):
+        if own is None or not own.group:  # of a source: no group holds its offsets, each task looks for its own
+            return own
+        group = own.group
+    mine = own if own is not None and own.group == group else CommitScope(group, ())
+    return mine.beside(
+        topic for scope in scopes.values() if scope.group == group for topic in scope.topics + scope.elsewhere
+    )
+
+
 def target_of(entry: ConnectorEntry, unit: UnitId) -> TargetState:
     """What a held unit is told; STOPPED is for connectors only."""
     return entry.wanted_state if unit.task is None or entry.wanted_state is TargetState.PAUSED else TargetState.STARTED
@@ -95,7 +137,6 @@ def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
         unit.account.next_ms = None  # whatever was due: this is it
     unit.start_count += 1
     mesh.start_count += 1
-    status = mesh.status_of(unit.id)
     mesh.tell(
         worker_id,
         StartUnit(
@@ -106,7 +147,7 @@ def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
             target=target,
             task_count=0 if task is None else len(entry.tasks),
             tasks_max=entry.tasks_max if task is None else 0,
-            has_committed=task is not None and status is not None and status.has_committed,
+            commit_scope=None if task is None else scope_of(mesh, connector, entry, task),
             revision=None if task is None else mesh.config_revision,
             note=note_of(unit.account, policy_of(mesh.rules.restart, entry.config).attempts_max),
             traceparent=mesh.traces.of(unit.id.connector, mesh.now),

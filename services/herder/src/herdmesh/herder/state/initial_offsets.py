@@ -8,7 +8,8 @@ Order, each step done before the next: wait until earlier tasks are stopped and 
 fence the ids of tasks that may run on a worker nobody can ask; write the offsets; write the connector. A failure
 anywhere leaves no connector, and a retry does the same steps again.
 
-Invariant: from the first of these steps to the end of the call no other call of this leader creates the name.
+Invariant: from the first of these steps to the end of the call no other call of this leader creates the name. While
+the offsets of a connector that is there are changed (`offsets.py`) no other call of this leader changes it.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ErrorClass
 from herdmesh.herder.state.questions import AlterOffsets, FenceTasks
 from herdmesh.herder.state.records import Call, Command, Stage
-from herdmesh.herder.state.requests import CreateConnector, UpdateConnector
+from herdmesh.herder.state.requests import ChangeOffsets, CreateConnector, UpdateConnector
 from herdmesh.rpc.errors import NoWorker, OffsetsRefused
 
-WAITING = (Stage.OTHER_CREATE, Stage.WINDING_DOWN)
+WAITING = (Stage.OTHER_CREATE, Stage.WINDING_DOWN, Stage.OTHER_OFFSETS)
 """Stages in which `hold` is to be asked again when time has passed."""
 _WRITING = (Stage.WRITING, Stage.READING_BACK)
 _RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
@@ -30,10 +31,14 @@ _RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
 def hold(mesh: Mesh, call: Call) -> bool:
     """True when the connector must not be written yet; what is missing has been asked for, or waits for `WAITING`."""
-    holder = mesh.offsets_under_way.get(call.name)
-    if holder is not None and holder != call.id and _may_create(call):
-        call.stage = Stage.OTHER_CREATE
-        return True
+    holder = mesh.calls.get(mesh.offsets_under_way.get(call.name, call.id))
+    if holder is not None and holder.id != call.id:
+        if isinstance(holder.request, ChangeOffsets):
+            call.stage = Stage.OTHER_OFFSETS  # whatever it is: a resume above all
+            return True
+        if _may_create(call):
+            call.stage = Stage.OTHER_CREATE
+            return True
     request = call.request
     entry = mesh.entries.get(call.name)
     exists = entry is not None and entry.has_config
@@ -82,7 +87,10 @@ def forget(mesh: Mesh, call: Call) -> None:
 
 def _write(mesh: Mesh, call: Call, request: CreateConnector) -> None:
     call.stage = Stage.OFFSETS
-    question = AlterOffsets(call.name, call.config or {}, request.initial_offsets, mesh.config_revision)
+    left_ms = commands.time_left_ms(mesh, call)
+    question = AlterOffsets(
+        call.name, call.config or {}, request.initial_offsets, mesh.config_revision, timeout_ms=left_ms
+    )
     commands.ask_able(mesh, call, question)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.herder.state.model import Assignment, Properties, RestartNote, RunState, StatusEntry, TargetState, UnitId
 from herdmesh.herder.state.questions import Question
-from herdmesh.herder.state.requests import Answer, RestartItem, WriteOptions
+from herdmesh.herder.state.requests import Answer, ChangeOffsets, OffsetsTold, RestartItem, WriteOptions
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
 
@@ -37,7 +38,7 @@ class StartUnit:
     target: TargetState
     task_count: int
     tasks_max: int
-    has_committed: bool
+    commit_scope: CommitScope | None
     #: what of the config store was applied when this was decided: the set is in force there. None for a connector.
     revision: Revision | None
     #: what every status of this assignment is to carry, so that no write of the worker loses it.
@@ -227,6 +228,20 @@ class RecordDrain:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordOffsets:
+    """`ConfigWriteService.RecordOffsets`: a change of offsets begins (`told` are those that a reset will forget), under
+    `epoch`, or it has ended and its caller is about to be told."""
+
+    op: int
+    connector: str
+    change: ChangeOffsets
+    ended: bool
+    told: OffsetsTold
+    options: WriteOptions
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteStatuses:
     """`StatusWriteService.DeleteConnectorStatuses`; `tasks_from` None = the connector, its tasks and its topics.
 
@@ -272,6 +287,7 @@ Write = (
     | RotateSessionKey
     | PutLogger
     | RecordDrain
+    | RecordOffsets
     | DeleteStatuses
 )
 

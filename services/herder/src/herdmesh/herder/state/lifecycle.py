@@ -11,8 +11,8 @@ from __future__ import annotations
 from herdmesh.herder.state import holds, leadership, reign, restarts, status_notes, tasksets
 from herdmesh.herder.state.instructions import DeleteStatuses, SetUnitTarget
 from herdmesh.herder.state.mesh import Mesh
-from herdmesh.herder.state.model import ConnectorEntry, TargetState
-from herdmesh.herder.state.records import Connector, Op, OpKind, Unit
+from herdmesh.herder.state.model import ConnectorEntry, RunState, TargetState, UnitId
+from herdmesh.herder.state.records import Connector, Generate, Op, OpKind, Unit
 
 #: between two removals of statuses of one connector: the watch needs a moment to show the first.
 CLEAN_PAUSE_MS = 2_000
@@ -23,6 +23,8 @@ def settle(mesh: Mesh, connector: Connector) -> None:
     holds.expire_stops(mesh, connector)
     entry = connector.stored
     _stop_unwanted(mesh, connector, entry)
+    if entry is None and not reign.adopting(mesh):
+        connector.commits_from = mesh.next_generation
     if entry is not None:
         _make_units(connector, entry)
         _set_targets(mesh, connector, entry)
@@ -140,11 +142,42 @@ def _clean_statuses(mesh: Mesh, connector: Connector, entry: ConnectorEntry | No
         return
     if entry.tasks and not tasksets.gate_open(entry):
         return
-    if entry.applied_config is None:
-        return  # no task set of this incarnation yet; its first commit decides
+    if entry.applied_config is None and not entry.adopted:
+        return  # no task set that we know of; the first that we commit decides
     count = len(entry.tasks)
-    if any(task is not None and task >= count and task not in connector.units for task in stored):
+    left = [status for task, status in stored.items() if task is not None and task >= count]
+    if all(status.unit.task in connector.units for status in left):
+        return
+    if not any(holds.remembers(connector, status) for status in left) or _is_told(mesh, connector, entry):
         _clean(mesh, connector, count)
+
+
+def _is_told(mesh: Mesh, connector: Connector, entry: ConnectorEntry) -> bool:
+    """True when every task of the set has said a word since it was started: what it was told of the commits of numbers
+    that are no more is in its own status then, and outlives them and this leader.
+
+    A stop empties the set. Whatever happens until tasks are made anew (a pause, a failure, no worker, a new leader),
+    the next ones are to find what those before them left.
+    """
+    if not entry.tasks and entry.applied_config is not None:
+        return _has_made(connector, entry)
+    for task in range(len(entry.tasks)):
+        hold, status = connector.unit(task).hold, mesh.status_of(UnitId(entry.name, task))
+        if hold is None or status is None or status.generation < hold.assignment.generation:
+            return False
+    return True
+
+
+def _has_made(connector: Connector, entry: ConnectorEntry) -> bool:
+    """True when the connector that runs now has made its task configs, and a commit of them has come through the watch.
+
+    Not before it runs: what asks for task configs is its RUNNING.
+    """
+    hold = connector.unit(None).hold
+    if hold is None or hold.state is not RunState.RUNNING or entry.wanted_state is not TargetState.STARTED:
+        return False
+    under_way = connector.busy or connector.wait_revision is not None
+    return not (under_way or connector.generate is not Generate.NO or connector.made is not None)
 
 
 def _clean(mesh: Mesh, connector: Connector, tasks_from: int | None) -> None:

@@ -95,7 +95,9 @@ class Mesh:
         self.commands: dict[str, Command] = {}
         #: answers to SetLoggers, by request id, oldest first.
         self.loggers_set: dict[str, LoggersSet] = {}
-        #: the call that writes initial offsets, by the name it creates.
+        #: request ids of changes of offsets that were begun and then refused by who would have made them.
+        self.offsets_left_alone: dict[str, None] = {}
+        #: the call that writes offsets, by the connector's name.
         self.offsets_under_way: dict[str, int] = {}
         #: calls that wait for the config watch.
         self.reading_back: set[int] = set()
@@ -128,6 +130,7 @@ class Mesh:
         self.place_again = False
         self.place_names.clear()
         self.awaited.clear()
+        self.offsets_left_alone.clear()
         self.joining_since_ms = None
         self.start_count = self.adopted_count = 0
         self.session_key_written = None

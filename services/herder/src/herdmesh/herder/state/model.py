@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import NamedTuple
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.rpc.errors import FieldViolation
 from herdmesh.rpc.properties import PropertyValue
 from herdmesh.topicstore.contract import Revision
@@ -246,7 +247,7 @@ class StatusEntry:
     worker_incarnation: str = ""
     generation: int = 0
     trace: str | None = None
-    has_committed: bool = False
+    commit_scope: CommitScope | None = None
     version: str | None = None
     conditions: tuple[Condition, ...] = ()
     note: RestartNote | None = None
@@ -289,7 +290,6 @@ class TaskProgress:
 
     unit: UnitId
     lag_records: int | None = None
-    has_committed: bool = False
     wire: object = None
     records_rate: RateUse | None = None
     bytes_rate: RateUse | None = None

@@ -20,7 +20,6 @@ from herdmesh.herder.state.policy import policy_of
 _SHOWN_MAX = 10
 _GROUP_KEY = "consumer.override.group.id"
 _RESET_KEY = "consumer.override.auto.offset.reset"
-_MISSING_KEY = "herdmesh.offsets.missing"
 _OFFSETS_TOPIC_KEY = "offsets.storage.topic"
 _FILE_SOURCES = (
     "org.apache.kafka.connect.file.FileStreamSourceConnector", "FileStreamSourceConnector", "FileStreamSource",
@@ -131,12 +130,6 @@ def _sink_offsets(old: Properties, new: Properties, name: str) -> Iterator[str]:
         yield f"Offsets: {', '.join(gone)} would no longer be read; the committed offsets stay in group {was}."
     if come := sorted(after - before):
         yield f"Offsets: {', '.join(come)} would be read from the offsets in group {group}, else from the {begins}."
-    others = group != was or come or _text(old, "topics.regex") != _text(new, "topics.regex")
-    if others and _text(new, _MISSING_KEY) != "reset":
-        yield (
-            "Offsets: a task that has committed before and finds no offset of any of its partitions takes them as lost "
-            f"and fails; with {_MISSING_KEY}=reset it begins at their {begins}."
-        )
 
 
 def _division(old: ConnectorEntry, made: tuple[Properties, ...] | None) -> Iterator[str]:

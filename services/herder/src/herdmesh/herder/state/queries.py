@@ -1,4 +1,4 @@
-"""Calls that only ask: plans, plugins, loggers, dead letters. Dispatches them to the file of their concept.
+"""Calls that only ask: plans, plugins, loggers, dead letters, offsets. Dispatches them to the file of their concept.
 
 Owns the dispatch and nothing else. Each step of such a call returns its answer, or None while something is still to be
 heard, and raises what the call is to be refused with.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from herdmesh.herder.state import dead_letters, loggers, plans, plugins
+from herdmesh.herder.state import dead_letters, loggers, offsets, plans, plugins
 from herdmesh.herder.state.events import CommandReplied
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.records import Call, Command
 from herdmesh.herder.state.requests import (
     Answer,
+    ChangeOffsets,
     GetLoggers,
+    GetOffsets,
     GetPlugin,
     ListDeadLetters,
     PlanConfig,
@@ -22,7 +24,9 @@ from herdmesh.herder.state.requests import (
     SetLoggers,
 )
 
-QUERIES: Final = PlanConfig | GetPlugin | GetLoggers | SetLoggers | ListDeadLetters | ReplayDeadLetters
+QUERIES: Final = (
+    PlanConfig | GetPlugin | GetLoggers | SetLoggers | ListDeadLetters | ReplayDeadLetters | GetOffsets | ChangeOffsets
+)
 
 
 def begin(mesh: Mesh, call: Call) -> Answer | None:
@@ -38,6 +42,10 @@ def begin(mesh: Mesh, call: Call) -> Answer | None:
             return loggers.set_level(mesh, call, call.request)
         case ListDeadLetters() | ReplayDeadLetters():
             dead_letters.ask(mesh, call, call.request)
+        case GetOffsets():
+            offsets.read(mesh, call, call.request)
+        case ChangeOffsets():
+            return offsets.begin(mesh, call, call.request)
         case _:
             raise AssertionError(f"{call.request} is no query")
     return None
@@ -52,6 +60,10 @@ def answered(mesh: Mesh, call: Call, command: Command, reply: CommandReplied) ->
             return plugins.described(mesh, call.request, command.worker_id, reply)
         case ListDeadLetters() | ReplayDeadLetters():
             return dead_letters.answered(call, command, reply)
+        case GetOffsets():
+            return offsets.was_read(call, command, reply)
+        case ChangeOffsets():
+            return offsets.answered(mesh, call, call.request, command, reply)
         case _:
             return loggers.answered(mesh, call, command, reply)
 
@@ -65,6 +77,10 @@ def lost(mesh: Mesh, call: Call, command: Command) -> Answer | None:
             plugins.ask(mesh, call, call.request)
         case ListDeadLetters() | ReplayDeadLetters():
             dead_letters.lost(mesh, call, call.request, command)
+        case GetOffsets():
+            offsets.read(mesh, call, call.request)
+        case ChangeOffsets():
+            return offsets.lost(mesh, call, call.request, command)
         case _:
             return loggers.lost(mesh, call, command)
     return None

@@ -6,7 +6,7 @@ twice: of the same worker or, when that one goes, of another.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from herdmesh.herder.state.model import OffsetEntry, Properties
 from herdmesh.topicstore.contract import Revision
@@ -51,12 +51,28 @@ class SetLogger:
 
 @dataclass(frozen=True, slots=True)
 class AlterOffsets:
-    """Write offsets of a connector that is not there, at `revision`: all or none."""
+    """Change offsets, all or none, of the connector that has no tasks at `revision`, or (`incarnation` empty) is not
+    there: write `offsets`, or forget all, or go back to a time (epoch milliseconds; forward only when allowed). A write
+    that does not begin within `timeout_ms` is not to begin."""
 
     connector: str
     config: Properties
     offsets: tuple[OffsetEntry, ...]
     revision: Revision | None
+    incarnation: str = ""
+    reset: bool = False
+    rewind_to_ms: int | None = None
+    dry_run: bool = False
+    allow_forward: bool = False
+    timeout_ms: int = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOffsets:
+    """All offsets of a connector, whatever it does."""
+
+    connector: str
+    config: Properties
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +113,7 @@ Question = (
     | ListLoggers
     | SetLogger
     | AlterOffsets
+    | ReadOffsets
     | PlanTaskConfigs
     | SetDraining
     | AskDeadLetters

@@ -29,7 +29,7 @@ from herdmesh.herder.state.model import (
 from herdmesh.herder.state.plugin_versions import meets
 from herdmesh.herder.state.policy import Account
 from herdmesh.herder.state.questions import Question
-from herdmesh.herder.state.requests import Request, RestartItem, WriteOptions
+from herdmesh.herder.state.requests import OffsetsTold, Request, RestartItem, WriteOptions
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
 
@@ -165,6 +165,8 @@ class Connector:
     write_ms: int = 0
     cleaning: bool = False
     clean_ms: int = 0
+    #: statuses of lower generations are of an earlier life of the name: what they say of commits does not count.
+    commits_from: int = 0
     #: task numbers that may still run on a worker we lost: a changed task set must fence them first. Also those that
     #: run elsewhere by now: the lost worker may take the id back from one that is idle.
     unfenced: set[int] = field(default_factory=set[int])
@@ -201,6 +203,14 @@ class Stage(StrEnum):
     WINDING_DOWN = "waiting for the tasks of an earlier connector of that name to stop"
     FENCING = "fencing the tasks of an earlier connector of that name on a worker"
     OFFSETS = "writing the initial offsets on a worker"
+    OTHER_OFFSETS = "waiting for another change of the connector, or of its offsets, to end"
+    STOPPING = "waiting for the connector's tasks to stop"
+    FENCING_STOPPED = "fencing the connector's earlier tasks on a worker"
+    BEGINNING = "recording with the config store that a change of offsets begins"
+    BEGUN = "waiting to read back from the config store that a change of offsets has begun"
+    READING_OFFSETS = "having a worker read the offsets"
+    CHANGING_OFFSETS = "having a worker change the offsets"
+    FORGETTING = "removing from the status store what the tasks had committed"
     DEAD_LETTERS = "having a worker look at dead letters, or put them back"
     DRAINING = "waiting for the worker to take note of it"
     WRITING = "writing to the config store"
@@ -228,6 +238,14 @@ class Call:
     #: ids of the questions to workers under way for it.
     asked: set[str] = field(default_factory=set[str])
     offsets_written: bool = False
+    #: the offsets that a reset is to forget, as a worker read them before anybody began to.
+    offsets_before: OffsetsTold | None = None
+    #: what a worker said of the offsets it changed.
+    offsets_told: OffsetsTold | None = None
+    #: the config store knows that this call began to change offsets.
+    begun: bool = False
+    #: who may have changed the offsets, as a sentence: a worker that went away, or an earlier request of this id.
+    may_have: str = ""
     #: what workers said so far, where one question is not all.
     validation: Validation | None = None
     loggers: list[tuple[str, LoggerLevel]] = field(default_factory=list[tuple[str, LoggerLevel]])

@@ -164,6 +164,27 @@ class ReplayDeadLetters:
     wire: object
 
 
+@dataclass(frozen=True, slots=True)
+class GetOffsets:
+    """All offsets of a connector, in any state."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOffsets:
+    """Change the offsets of a stopped connector: to `offsets`, or forget all, or (a sink) back to a time."""
+
+    name: str
+    offsets: tuple[OffsetEntry, ...] = ()
+    reset: bool = False
+    #: epoch milliseconds; None = no rewind.
+    rewind_to_ms: int | None = None
+    dry_run: bool = False
+    #: whether a rewind may move a partition forward.
+    allow_forward: bool = False
+
+
 Request = (
     CreateConnector
     | UpdateConnector
@@ -181,6 +202,8 @@ Request = (
     | UndrainWorker
     | ListDeadLetters
     | ReplayDeadLetters
+    | GetOffsets
+    | ChangeOffsets
 )
 
 
@@ -283,6 +306,31 @@ class DeadLettersTold:
     wire: object
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetsTold:
+    """The answer to GetOffsets and ChangeOffsets: as they are now; after a reset, as they were. `message` is Connect's
+    about a change."""
+
+    offsets: tuple[OffsetEntry, ...]
+    message: str = ""
+
+    @property
+    def byte_count(self) -> int:
+        """Of the offsets' JSON."""
+        return sum(len(text.encode()) for one in self.offsets for text in (one.partition_json, one.offset_json or ""))
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetsRecorded:
+    """How far the config store knows a change of offsets to be. `repeated` = an earlier request of its id had come so
+    far; `overtaken` = it was begun and not ended, and something else was done to the connector since."""
+
+    ended: bool
+    told: OffsetsTold
+    repeated: bool = False
+    overtaken: bool = False
+
+
 Answer = (
     Written
     | Restarting
@@ -293,4 +341,5 @@ Answer = (
     | LoggersSet
     | Draining
     | DeadLettersTold
+    | OffsetsTold
 )

@@ -88,6 +88,11 @@ def made(mesh: Mesh, connector: Connector, tasks: tuple[Properties, ...], failur
     hold = connector.unit(None).hold
     if entry is None or hold is None or not matches(entry, connector.unit(None).id, hold.assignment):
         return
+    if entry.wanted_state is TargetState.STOPPED:
+        # An answer that the stop overtook. A failure in it would stand for good: the worker has said STOPPED already.
+        connector.generate = Generate.WANTED
+        mesh.touch(connector.name)
+        return
     failure = failure or too_many(entry, tasks)
     if failure is None:
         connector.made = tasks

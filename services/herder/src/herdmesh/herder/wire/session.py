@@ -26,8 +26,9 @@ from herdmesh.herder.state.model import (
     UnitId,
     Validation,
 )
+from herdmesh.herder.state.requests import OffsetsTold
 from herdmesh.herder.wire import restart_notes, values
-from herdmesh.rpc import properties, revisions
+from herdmesh.rpc import commit_scopes, properties, revisions
 from herdmesh.rpc.errors import FieldViolation, RequestInvalid
 
 
@@ -67,6 +68,8 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event:
                 tuple(_logger(logger) for logger in reply.loggers),
                 tuple(properties.from_proto(task) for task in reply.tasks),
                 _dead_letters(reply),
+                _offsets(reply.offsets) if reply.HasField("offsets") else None,
+                reply.offsets.uncertain,
             )
         case "leaving":
             return ev.WorkerLeft(session)
@@ -86,7 +89,6 @@ def progress(message: task_pb2.TaskProgress) -> TaskProgress:
     return TaskProgress(
         UnitId(message.task.connector, message.task.task),
         lag,
-        has_committed=message.has_committed,
         wire=message,
         records_rate=_rate_use(message.records_rate) if message.HasField("records_rate") else None,
         bytes_rate=_rate_use(message.bytes_rate) if message.HasField("bytes_rate") else None,
@@ -169,13 +171,25 @@ def _ask(result: pb.SessionResponse, command_id: str, question: qu.Question) -> 
         case qu.SetLogger(logger=logger, level=level):
             result.set_logger.CopyFrom(pb.SetLoggerCommand(command_id=command_id, logger=logger, level=level))
         case qu.AlterOffsets(connector=name, config=config):
-            offsets = [values.offset_to_proto(offset) for offset in question.offsets]
             alter = pb.AlterOffsetsCommand(
-                command_id=command_id, connector=name, config=_properties(config), offsets=offsets
+                command_id=command_id,
+                connector=name,
+                config=_properties(config),
+                offsets=[values.offset_to_proto(offset) for offset in question.offsets],
+                incarnation=question.incarnation,
+                reset=question.reset,
+                dry_run=question.dry_run,
+                allow_forward=question.allow_forward,
+                timeout_ms=question.timeout_ms,
             )
             if question.revision is not None:
                 alter.revision.CopyFrom(revisions.to_proto(question.revision))
+            if question.rewind_to_ms is not None:
+                alter.rewind_to.FromMilliseconds(question.rewind_to_ms)
             result.alter_offsets.CopyFrom(alter)
+        case qu.ReadOffsets(connector=name, config=config):
+            read = pb.ReadOffsetsCommand(command_id=command_id, connector=name, config=_properties(config))
+            result.read_offsets.CopyFrom(read)
         case qu.SetDraining(draining=draining):
             result.set_draining.CopyFrom(pb.SetDraining(draining=draining, command_id=command_id))
         case qu.AskDeadLetters() | qu.AskReplay():
@@ -200,6 +214,10 @@ def _dead_letters(reply: pb.CommandReply) -> object:
     if reply.HasField("dead_letters"):
         return reply.dead_letters
     return reply.dead_letters_replayed if reply.HasField("dead_letters_replayed") else None
+
+
+def _offsets(message: pb.OffsetsReply) -> OffsetsTold:
+    return OffsetsTold(tuple(values.offset(one) for one in message.offsets), message.message)
 
 
 def _logger(message: admin_pb.LoggerEntry) -> LoggerLevel:
@@ -242,7 +260,7 @@ def _start(message: ins.StartUnit) -> pb.StartUnit:
         target_state=values.TARGET_STATES[message.target],
         task_count=message.task_count,
         tasks_max=message.tasks_max,
-        has_committed=message.has_committed,
+        commit_scope=commit_scopes.to_proto(message.commit_scope),
         conditions=restart_notes.conditions(message.note, RunState.RUNNING),
         traceparent=message.traceparent,
     )

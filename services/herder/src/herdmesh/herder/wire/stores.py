@@ -5,16 +5,19 @@ Owns the mapping of `configstore.v1` and `statusstore.v1`.
 
 from __future__ import annotations
 
+import hashlib
+import json
+
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write_pb
 from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.model import ConnectorEntry, Lease, SessionKey, StatusEntry, UnitId
-from herdmesh.herder.state.requests import RestartItem, WriteOptions
+from herdmesh.herder.state.model import ConnectorEntry, Lease, OffsetEntry, SessionKey, StatusEntry, UnitId
+from herdmesh.herder.state.requests import ChangeOffsets, OffsetsRecorded, OffsetsTold, RestartItem, WriteOptions
 from herdmesh.herder.wire import restart_notes, values
-from herdmesh.rpc import properties, revisions
+from herdmesh.rpc import commit_scopes, properties, revisions
 
 
 def entry(message: config_pb2.ConnectorEntry) -> ConnectorEntry:
@@ -55,7 +58,7 @@ def status(message: status_pb2.Status) -> StatusEntry:
         worker_incarnation=message.worker_incarnation,
         generation=message.generation,
         trace=message.trace if message.HasField("trace") else None,
-        has_committed=message.has_committed,
+        commit_scope=commit_scopes.from_proto(message.commit_scope) if message.HasField("commit_scope") else None,
         version=message.version if message.HasField("version") else None,
         conditions=conditions,
         note=note,
@@ -80,7 +83,7 @@ def _status_put(change: ins.StatusChange) -> status_write_pb.StatusPut:
         worker_id=over.worker_id,
         generation=over.generation,
         version=over.version,
-        has_committed=over.has_committed,
+        commit_scope=commit_scopes.to_proto(over.commit_scope),
         worker_incarnation=over.worker_incarnation,
         conditions=[values.condition(condition) for condition in over.conditions],
     )
@@ -133,6 +136,45 @@ def put_logger(wanted: ins.PutLogger, request_id: str) -> write_pb.PutLoggerLeve
 def record_drain(wanted: ins.RecordDrain, request_id: str) -> write_pb.RecordDrainRequest:
     options = _options(wanted.options, request_id)
     return write_pb.RecordDrainRequest(options=options, worker_id=wanted.worker_id, draining=wanted.draining)
+
+
+def record_offsets(wanted: ins.RecordOffsets, request_id: str, leader_id: str) -> write_pb.RecordOffsetsRequest:
+    told = config_pb2.OffsetsTold(
+        offsets=[
+            config_pb2.PartitionOffset(partition_json=one.partition_json, offset_json=one.offset_json)
+            for one in wanted.told.offsets
+        ],
+        message=wanted.told.message,
+    )
+    options = _options(wanted.options, request_id)
+    if not wanted.ended:  # who led when a change was made may tell of its end afterwards too
+        options.leader.CopyFrom(leader_token(wanted.epoch, leader_id))
+    return write_pb.RecordOffsetsRequest(
+        options=options,
+        connector=wanted.connector,
+        change=_digest(wanted.change),
+        ended=wanted.ended,
+        told=told,
+    )
+
+
+def offsets_recorded(response: write_pb.RecordOffsetsResponse) -> OffsetsRecorded:
+    """How far the change is, by the store's account."""
+    told = OffsetsTold(
+        tuple(
+            OffsetEntry(one.partition_json, one.offset_json if one.HasField("offset_json") else None)
+            for one in response.told.offsets
+        ),
+        response.told.message,
+    )
+    return OffsetsRecorded(response.ended, told, response.repeated, response.overtaken)
+
+
+def _digest(change: ChangeOffsets) -> str:
+    """What tells one change from another of the same connector."""
+    offsets = [(one.partition_json, one.offset_json) for one in change.offsets]
+    asked = json.dumps([offsets, change.reset, change.rewind_to_ms, change.allow_forward])
+    return hashlib.sha256(asked.encode("ascii")).hexdigest()
 
 
 def request_restart(wanted: ins.RequestRestart, request_id: str, leader_id: str) -> write_pb.RequestRestartRequest:

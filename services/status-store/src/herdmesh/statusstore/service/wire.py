@@ -15,8 +15,9 @@ from herdmesh.api.common.v1 import connector_pb2, identity_pb2, revision_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
+from herdmesh.connect.commit_scope import TOPICS_MAX, CommitScope
 from herdmesh.connect.status_topic import Condition, ConnectorStatus, State, TaskStatus, TopicStatus
-from herdmesh.rpc import foreign, revisions
+from herdmesh.rpc import commit_scopes, foreign, revisions
 from herdmesh.rpc.errors import RequestInvalid, RevisionForeign
 from herdmesh.statusstore.effects.leases import ShownLease
 from herdmesh.statusstore.state.leases import LeaseTable
@@ -29,6 +30,8 @@ TRACE_CHARACTERS_MAX: Final = 100_000
 #: Conditions of one status, one of each type, and the characters of a condition's message: it is one line.
 CONDITIONS_MAX: Final = 16
 CONDITION_MESSAGE_MAX: Final = 1_000
+#: Of a commit scope: Kafka's protocol has no longer names.
+GROUP_CHARACTERS_MAX: Final = 32_767
 _CONDITION_TYPE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 
 _STATES: Final = {
@@ -94,7 +97,7 @@ def _status_from(message: status_pb2.Status, writer: identity_pb2.WorkerIdentity
         trace=_bounded(message.trace) if message.HasField("trace") else None,
         version=message.version if message.HasField("version") else None,
         conditions=_conditions_from(message.conditions, f"{field}.conditions"),
-        has_committed=message.has_committed,
+        commit_scope=_commit_scope_from(message, f"{field}.commit_scope"),
         worker_incarnation=incarnation,
     )
     if not message.HasField("task"):
@@ -112,7 +115,7 @@ def _status_from(message: status_pb2.Status, writer: identity_pb2.WorkerIdentity
         trace=common.trace,
         version=common.version,
         conditions=common.conditions,
-        has_committed=common.has_committed,
+        commit_scope=common.commit_scope,
         worker_incarnation=incarnation,
     )
 
@@ -140,6 +143,19 @@ def _condition_from(message: connector_pb2.Condition, field: str) -> Condition:
         raise RequestInvalid(f"a message is one line of at most {CONDITION_MESSAGE_MAX} characters", f"{field}.message")
     since_ms = message.since.ToMilliseconds() if message.HasField("since") else 0
     return Condition(message.type, message.message, since_ms)
+
+
+def _commit_scope_from(message: status_pb2.Status, field: str) -> CommitScope | None:
+    """Raises `RequestInvalid`."""
+    if not message.HasField("commit_scope"):
+        return None
+    count = len(message.commit_scope.topics) + len(message.commit_scope.elsewhere)
+    if count > TOPICS_MAX:
+        raise RequestInvalid(f"{count} topics, at most {TOPICS_MAX} are kept", f"{field}.topics")
+    if len(message.commit_scope.group) > GROUP_CHARACTERS_MAX:
+        count = len(message.commit_scope.group)
+        raise RequestInvalid(f"{count} characters, a group has at most {GROUP_CHARACTERS_MAX}", f"{field}.group")
+    return commit_scopes.from_proto(message.commit_scope)
 
 
 def _position(message: revision_pb2.Revision, current: Revision, field: str) -> RecordPosition:
@@ -174,7 +190,7 @@ def status_to(stored: StoredStatus, current: Revision, leases: LeaseTable) -> st
         worker_id=foreign.text(status.worker_id),
         generation=status.generation,
         version=None if status.version is None else foreign.text(status.version),
-        has_committed=status.has_committed,
+        commit_scope=commit_scopes.to_proto(status.commit_scope),
         worker_incarnation=foreign.text(status.worker_incarnation),
         revision=revisions.to_proto(record_revision(stored, current)),
         effective_state=_STATES_OUT[effective],

@@ -181,7 +181,8 @@ def decide_connector_deletion(
     """Tombstones of a connector's tasks from a number on, or (None) of all its tasks, then of itself (reference 6).
 
     What a worker of ours wrote under a generation from `generation_below` on stays (0 = nothing does): a removal that
-    comes late must not take the status of a next life.
+    comes late must not take the status of a next life. With a task that stays the connector's status does, whatever
+    it says: its tombstone would take the task along (reference 5.1). The next life's own word replaces it.
     """
 
     def goes(stored: StoredStatus) -> bool:
@@ -191,7 +192,8 @@ def decide_connector_deletion(
     known = state.tasks.get(connector, {})
     tasks = [task for task in sorted(known) if (tasks_from is None or task >= tasks_from) and goes(known[task])]
     records = [_tombstone(Tombstone("status-task", connector, task)) for task in tasks]
-    if tasks_from is None and connector in state.connectors and goes(state.connectors[connector]):
+    all_go = tasks_from is None and len(tasks) == len(known)
+    if all_go and connector in state.connectors and goes(state.connectors[connector]):
         records.append(_tombstone(Tombstone("status-connector", connector)))
     if include_topics:
         records += decide_topic_deletion(state, connector, ())

@@ -24,6 +24,7 @@ from herdmesh.connect import jackson
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.connector import (
     Config,
+    PartitionId,
     SinkBatch,
     SinkConnector,
     SinkTask,
@@ -37,7 +38,7 @@ from herdmesh.connect.data import Schema
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.validators import non_empty_string
 from herdmesh.engine.errors import OffsetsLost
-from herdmesh.worker.connectors.payloads import needs_writing, texts_of
+from herdmesh.worker.connectors import payloads
 
 VERSION = "4.3.1"
 """Connect's version: what these two answer to is its behaviour."""
@@ -271,6 +272,9 @@ class FileStreamSink(SinkConnector):
     def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
         return [dict(self.config) for _ in range(max_tasks)]
 
+    def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
+        return True  # the group's are all it has
+
 
 class FileStreamSinkTask(SinkTask):
     """Appends lines. Tasks of one connector append to one file: a batch is one write, so lines do not mix."""
@@ -288,8 +292,8 @@ class FileStreamSinkTask(SinkTask):
 
     def put(self, batch: SinkBatch) -> None:
         schema = batch.value_schema
-        if needs_writing(schema):
-            _write_all(self._file, b"\n".join([*texts_of(batch.values, schema), b""]))
+        if payloads.needs_writing(schema):
+            _write_all(self._file, payloads.lines_of(batch.values, schema))
         else:
             _write_all(self._file, lines_of(batch.values))
 

@@ -13,12 +13,12 @@ Invariant: a folder that cannot be written is an error of the field `directory` 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
-from herdmesh.connect.connector import Config, SinkConnector
+from herdmesh.connect.connector import Config, PartitionId, SinkConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.validators import at_least, non_empty_string, one_of
 
@@ -75,6 +75,9 @@ class ParquetSink(SinkConnector):
     def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
         folder = os.path.abspath((self.config[DIRECTORY] or "").strip())
         return [{**self.config, DIRECTORY: folder} for _ in range(max_tasks)]
+
+    def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
+        return True  # the group's are all it has
 
 
 def folder_problem(folder: Path) -> ConfigError | None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import structlog
 
 from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.engine.contract import ErrorClass, Properties
@@ -23,11 +24,13 @@ from herdmesh.worker import wire
 from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.fence import fence
 from herdmesh.worker.effects.loggers import Loggers
+from herdmesh.worker.effects.offset_forms import OffsetsTold
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plan import planned_task_configs
 from herdmesh.worker.effects.plugins import Plugins
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
+from herdmesh.worker.effects.uncertain import OutcomeUncertain
 from herdmesh.worker.effects.validation import validate
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import questions
@@ -93,6 +96,8 @@ class Commands:
             reply = await self._reply(question)
         except Exception as error:  # noqa: BLE001 - an author's code may raise anything
             reply = session_pb2.CommandReply(failure=wire.failure_to(Failure(*classify(error))))
+            if isinstance(error, OutcomeUncertain):
+                reply.offsets.uncertain = True
         if command_id:
             reply.command_id = command_id
             send(session_pb2.SessionRequest(reply=reply))
@@ -113,9 +118,10 @@ class Commands:
                 changed = self._loggers.set_level(logger, level)
                 _log.info("logger_level", logger=logger, level=level, changed=len(changed))
                 return session_pb2.CommandReply(loggers=changed)
+            case questions.ReadOffsets():
+                return _offsets_reply(await self._offsets.told(question))
             case questions.AlterOffsets():
-                await self._offsets.alter(question)
-                return session_pb2.CommandReply()
+                return _offsets_reply(await self._offsets.alter(question))
             case questions.PlanTaskConfigs(config=config, tasks_max=tasks_max):
                 return session_pb2.CommandReply(tasks=await self._planned(config, tasks_max))
             case questions.ListDeadLetters():
@@ -132,3 +138,10 @@ class Commands:
                 f"the connector did not make task configs within {_PLAN_TIMEOUT_S:.0f} s", ErrorClass.RETRIABLE
             ) from None
         return [properties.to_proto(one) for one in made]
+
+
+def _offsets_reply(told: OffsetsTold) -> session_pb2.CommandReply:
+    entries = [
+        offset_pb2.OffsetEntry(partition_json=partition, offset_json=offset) for partition, offset in told.offsets
+    ]
+    return session_pb2.CommandReply(offsets=session_pb2.OffsetsReply(offsets=entries, message=told.message))

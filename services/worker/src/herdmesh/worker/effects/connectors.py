@@ -7,11 +7,14 @@ code does not return. Invariant: an instance is replaced or dropped on the event
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 import structlog
 
+from herdmesh.connect.connector import ConnectorContext
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.failure import classify
 from herdmesh.worker.effects.plan import Started, planned_task_configs, started, task_configs
@@ -69,9 +72,10 @@ class ConnectorHost:
     async def _start(self, instruction: instructions.StartConnector) -> None:
         name = instruction.connector
         failure: Failure | None = None
+        context = self._context(instruction)
         try:
             self._instances[name] = await in_thread(
-                f"start of {name}", lambda: started(self._specs, instruction.config)
+                f"start of {name}", lambda: started(self._specs, instruction.config, context)
             )
         except Exception as error:  # noqa: BLE001 - an author's code may raise anything
             failure = _failure(error)
@@ -79,6 +83,27 @@ class ConnectorHost:
         if failure is None and values is not None and values.ttl_ms is not None:
             await self._emit(events.ValuesResolved(UnitId(name), str(instruction.op_id), values.ttl_ms))
         await self._emit(events.ConnectorStarted(name, instruction.op_id, failure))
+
+    def _context(self, instruction: instructions.StartConnector) -> ConnectorContext:
+        """Of an instance that calls from its own threads, also after this worker is done with it."""
+        loop = asyncio.get_running_loop()
+        outdated = events.TasksOutdated(instruction.connector, instruction.op_id)
+        #: held until the event is queued, which serves whoever asks meanwhile.
+        pending = threading.Lock()
+
+        async def tell() -> None:
+            try:
+                await self._emit(outdated)
+            finally:
+                pending.release()
+
+        def request() -> None:
+            if not pending.acquire(blocking=False):
+                return
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants tasks any more
+                loop.call_soon_threadsafe(lambda: self._spawn(tell()))
+
+        return ConnectorContext(request)
 
     async def _stop(self, instruction: instructions.StopConnector) -> None:
         name = instruction.connector

@@ -1,10 +1,12 @@
-"""The one watcher of all idle tasks: says TaskHasWork when a sink's partitions grew or a source wants to look again.
+"""The one watcher of all idle tasks: says TaskHasWork when a sink's partitions grew or its offsets are to be committed
+again, and when a source wants to look again.
 
 Owns what it remembers per idle task. Does not decide what to do about work. A round comes at intervals, and at once
 when `Arrivals` hears of a record. Invariants: one batched question to Kafka per round, however many tasks are idle, and
 none when no sink is; never more rounds than one per `_LOOK_PAUSE_S`; a task is never forgotten because Kafka was away;
-the same end of a partition wakes a task once, and again only after `_REPEAT_S`, so that whatever a run cannot see
-(control records of another's transaction) does not run it for ever.
+no sink that owns a partition rests for longer than `RECOMMIT_S`; the same end of a partition wakes a task once, and
+again only after `_REPEAT_S`, so that whatever a run cannot see (control records of another's transaction) does not run
+it for ever.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
+from herdmesh.connect.errors import RetriableError
 from herdmesh.engine.clients import offset_of, opened
 from herdmesh.engine.contract import TaskKind
 from herdmesh.engine.ownership import owns
@@ -44,6 +47,9 @@ _METADATA_INTERVAL_S: Final = 2.0
 _METADATA_INTERVAL_S_MAX: Final = 10.0
 _METADATA_SHARE: Final = 0.02
 _REPEAT_S: Final = 10.0
+RECOMMIT_S: Final = 6 * 3_600.0
+"""A broker forgets the offsets of a group without members after `offsets.retention.minutes`: a week, or the day that it
+is told. Every run commits all that its task owns, so a sink without records is given one after this time at most."""
 _SOURCE_WAKE_MS_DEFAULT: Final = 1_000
 _SIGN_INTERVAL_S: Final = 0.25
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -59,6 +65,8 @@ class _Idle:
     task_count: int
     known: dict[PartitionId, int]
     """Partitions its last run owned, with the offset from which there is work."""
+    recommit_s: float
+    """When it is to commit again, in the event loop's time."""
     owned: list[PartitionId] | None = None
     """The partitions it owns as far as metadata tells; None = to be worked out anew."""
 
@@ -116,8 +124,9 @@ class IdleWatch:
             return
         parts = instruction.progress.partitions if instruction.progress is not None else ()
         known = {(one.topic, one.partition): max(one.position, one.end_offset, 0) for one in parts}
+        due_s = recommit_due_s(asyncio.get_running_loop().time())
         self._sinks[unit] = _Idle(
-            instruction.idle_id, sink_settings(spec), unit.task, instruction.spec.task_count, known
+            instruction.idle_id, sink_settings(spec), unit.task, instruction.spec.task_count, known, due_s
         )
         for topic, partition in known:
             self._partitions[topic] = max(partition + 1, self._partitions.get(topic, 0))
@@ -147,7 +156,10 @@ class IdleWatch:
 
     def remember_sign(self, unit: UnitId, spec: TaskSpec) -> None:
         """Take a source's sign before its run begins. Called in a thread, because it is an author's code."""
-        self._signs[unit] = self._specs.sign(unit, spec)
+        try:
+            self._signs[unit] = self._specs.sign(unit, spec)
+        except RetriableError:
+            self._signs[unit] = None  # the run waits for the source itself
 
     async def _wait_for_source(self, instruction: WatchTask) -> None:
         unit, spec = instruction.unit, instruction.spec
@@ -157,11 +169,19 @@ class IdleWatch:
             await asyncio.sleep(wake_s if before is None else min(wake_s, _SIGN_INTERVAL_S))
             sign = None
             if before is not None:
-                sign = await in_thread(f"sign of {unit}", lambda: self._specs.sign(unit, spec))
+                sign = await self._sign_now(unit, spec, before)
             if sign is None or sign != before:
                 break
         self._sources.pop(unit, None)
         await self._emit(TaskHasWork(unit, instruction.idle_id, "its time has come" if before is None else "its sign"))
+
+    async def _sign_now(self, unit: UnitId, spec: TaskSpec, before: str) -> str | None:
+        """As before while the source is away: a run could but wait for it."""
+        try:
+            return await in_thread(f"sign of {unit}", lambda: self._specs.sign(unit, spec))
+        except RetriableError as error:
+            _log.debug("source_away", unit=str(unit), error=str(error))
+            return before
 
     # --- sinks: one question for all
 
@@ -244,12 +264,15 @@ class IdleWatch:
     async def _compare(self, ends: Mapping[PartitionId, int], now: float) -> None:
         for unit, idle in list(self._sinks.items()):
             grown = self._grown(unit, idle, ends, now)
-            if grown is None:
+            if grown is not None:
+                self._interval_s = self._interval_s_min
+                topic, partition = grown
+                reason = f"{topic}-{partition} ends at {ends[grown]}"
+            elif now >= idle.recommit_s and self._owned(idle):
+                reason = "its offsets are to be committed again"
+            else:
                 continue
             self._sinks.pop(unit, None)
-            self._interval_s = self._interval_s_min
-            topic, partition = grown
-            reason = f"{topic}-{partition} ends at {ends[grown]}"
             await self._emit(TaskHasWork(unit, idle.idle_id, reason))
 
     def _grown(self, unit: UnitId, idle: _Idle, ends: Mapping[PartitionId, int], now: float) -> PartitionId | None:
@@ -312,3 +335,9 @@ class IdleWatch:
             if not ends:
                 raise failure
         return ends
+
+
+def recommit_due_s(now_s: float) -> float:
+    """When a sink that goes idle now is to commit again. Spread: those that go idle together, as after their worker's
+    start, are not to run together."""
+    return now_s + random.uniform(RECOMMIT_S / 2, RECOMMIT_S)

@@ -27,7 +27,6 @@ from herdmesh.worker.effects.letter_log import TopicLog
 from herdmesh.worker.state import replays
 from herdmesh.worker.state.replays import Replays
 
-_COMPACTED: Final = {"cleanup.policy": "compact"}
 _SETTLE_S: Final = 2.0
 """How long a transaction may take to end for who only looks; it takes milliseconds, unless its owner died in it."""
 _PAUSE_S: Final = 0.02
@@ -88,7 +87,7 @@ class Memory:
             return self._taken(found, self._of_file(self._in_file, SourceOffsets(self._owner)))
         assert self.topic is not None
         spec, topic, admin = self._spec, self.topic, self._log.admin
-        source_offsets.ensure_topic(admin, topic, *offsets_topic_settings(spec), _COMPACTED)
+        source_offsets.ensure_topic(admin, topic, *offsets_topic_settings(spec))
         with closing(self._consumer()) as consumer:
             beyond = Beyond(topic, self._owner, admin, self._unstable)
             hung = OffsetsFinisher(topic, self._owner, spec.transactional_id, fence, self._unstable)

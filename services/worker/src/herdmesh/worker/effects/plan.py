@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from herdmesh.connect.config_providers.resolver import Resolved
-from herdmesh.connect.connector import TASK_CLASS, Connector, SinkConnector
+from herdmesh.connect.connector import TASK_CLASS, Connector, ConnectorContext, SinkConnector
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.engine.contract import Properties
 from herdmesh.worker.effects.specs import RunSpecs
@@ -22,11 +22,12 @@ class Started:
     resolved: Resolved
 
 
-def started(specs: RunSpecs, config: Properties) -> Started:
-    """A started instance. Raises ConfigError, and what the author's `start` raises."""
+def started(specs: RunSpecs, config: Properties, context: ConnectorContext | None = None) -> Started:
+    """A started instance; `context` of one that is to run. Raises ConfigError, and what the author's `start` raises."""
     resolved = specs.providers.resolve(config)
     instance = specs.plugin(resolved.config).load()
     keep_secret(instance.config_def().passwords(resolved.config))
+    instance.context = context
     instance.start(resolved.config)
     return Started(instance, resolved)
 

@@ -6,7 +6,8 @@ rest is the same.
 
 Invariants: a process gets at most one order, and none once its line is broken; for every order that waits a process is
 on its way, and one that ends before it dialled in takes the oldest such order with it, so that no order waits for ever;
-a process that dies while it waits is replaced, later each time, and concerns no run.
+a process that dies while it waits is replaced, later each time, and concerns no run; one whose run has said its last
+word goes, by itself or killed; a run is over only when nothing of it can write any more.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import secrets
 import uuid
 from collections import deque
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final, Protocol
 
 import structlog
@@ -28,6 +30,8 @@ from herdmesh.worker.errors import RunLost
 _COMMANDS_MAX: Final = 100
 #: A launch takes 100 ms of processor time. The run that begins has it to itself for so long, unless nobody waits.
 _YIELD_S: Final = 0.1
+#: After its run's last word a process has nothing to do but to end, which takes some 50 ms.
+_LEAVE_TIMEOUT_S: Final = 5.0
 _BACKOFF_S: Final = 0.5
 _BACKOFF_S_MAX: Final = 30.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
@@ -45,12 +49,23 @@ class JobRunner(Protocol):
         ...
 
 
+class LastWord(Enum):
+    """How a run said that it ends."""
+
+    FINISHED = auto()
+    """No commit of it hangs and its task is stopped: nothing of the run writes any more."""
+    FAILED = auto()
+    """Perhaps because a call hangs; it is left to a thread and may yet do what it was asked for (`engine.bounded`)."""
+
+
 class RunLine:
     """The worker's end of one run's stream."""
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self.opened = False
+        self.last_word: LastWord | None = None
+        """None until it was heard."""
         self.closed = asyncio.Event()
         self._commands: asyncio.Queue[run_service_pb2.RunResponse | None] = asyncio.Queue(_COMMANDS_MAX)
 
@@ -87,6 +102,8 @@ class RunProcess:
         self.given: asyncio.Future[Given | None] = asyncio.get_running_loop().create_future()
         self.over: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         """What was wrong with its end, None = nothing."""
+        self.leaving: asyncio.TimerHandle | None = None
+        """Kills it, should it not go once its run is over."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,14 +138,24 @@ class Processes:
         self._settle()
 
     async def execute(self, line: RunLine, order: RunOrder) -> None:
-        """Give the order to a process; returns when that process is over. Raises RunLost when it did not end in order,
-        or none could be launched."""
+        """Give the order to a process; returns when the run is over: one that finished with its last word, since its
+        process has only to end, one that failed with its process. Raises RunLost when it ended without a last word, or
+        no process could be launched."""
         waiting = _Waiting(Given(line, order), asyncio.get_running_loop().create_future())
         self._orders.append(waiting)
         self._settle()
         process = await waiting.process
+        hung_up = asyncio.ensure_future(line.closed.wait())
+        try:
+            await asyncio.wait((process.over, hung_up), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            hung_up.cancel()
+        if line.closed.is_set() and line.last_word is not None:
+            self._see_off(process)
+            if line.last_word is LastWord.FINISHED:
+                return
         error = await asyncio.shield(process.over)
-        if error is not None:
+        if error is not None and line.last_word is None:
             raise RunLost(error)
 
     def cancel(self, run_id: str) -> None:
@@ -193,6 +220,11 @@ class Processes:
         process.given.set_result(waiting.given)
         waiting.process.set_result(process)
 
+    def _see_off(self, process: RunProcess) -> None:
+        if not process.over.done():
+            later = asyncio.get_running_loop().call_later
+            process.leaving = later(_LEAVE_TIMEOUT_S, self._jobs.cancel, process.process_id)
+
     def _refuse(self, waiting: _Waiting, error: str) -> None:
         self._orders.remove(waiting)
         if not waiting.process.done():
@@ -218,9 +250,13 @@ class Processes:
     def _ended(self, process: RunProcess, error: str | None) -> None:
         self.left(process)
         process.over.set_result(error)
+        if process.leaving is not None:
+            process.leaving.cancel()
         given = process.given.result() if process.given.done() else None
         if given is not None:
             self._by_run.pop(given.line.run_id, None)
+            if error is not None and given.line.last_word is not None:
+                _log.warning("process_ended_badly", process_id=process.process_id, error=error)
         unheard = self._on_their_way.pop(process.process_id, None) is not None
         if unheard and len(self._orders) > len(self._on_their_way):
             self._refuse(self._orders[0], error or "its process ended before it was heard of")

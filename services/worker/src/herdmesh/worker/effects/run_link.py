@@ -22,7 +22,7 @@ import msgspec
 
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.engine import pulse
-from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, RunSpec, Share, Stop
+from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, Rest, RunSpec, Share, Stop
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker import wire
 from herdmesh.worker.effects.run_watch import RunWatch
@@ -50,6 +50,15 @@ class Launch:
     address: str
     token: str
 
+    def to_text(self) -> str:
+        """As a line of text."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> Launch:
+        """Back from it. Raises msgspec.ValidationError for what no `to_text` made."""
+        return msgspec.json.decode(text, type=cls)
+
 
 @dataclass(frozen=True, slots=True)
 class RunOrder:
@@ -69,6 +78,12 @@ class RunOrder:
     def from_wire(cls, message: run_service_pb2.RunOrder) -> RunOrder:
         """Back from the message. Raises msgspec.ValidationError for what no `to_wire` made."""
         return msgspec.msgpack.decode(message.packed, type=cls)
+
+
+def rehearse() -> None:
+    """Make a channel and give it up: gRPC sets itself up with the first one of a process. Connects to nobody; its
+    threads end a moment after this returns."""
+    grpc.insecure_channel("127.0.0.1:1", options=_OPTIONS).close()
 
 
 class WorkerLink:
@@ -246,6 +261,8 @@ class WorkerLink:
                 self._commands.append(Rate(response.rate.records_per_second, response.rate.bytes_per_second))
             case "share":
                 self._commands.append(Share(response.share.run_ms))
+            case "rest":
+                self._commands.append(Rest())
             case "offsets_stored":
                 with self._changed:
                     self._stored = response.offsets_stored

@@ -1,8 +1,8 @@
 """Runs as the worker sees them: submitted, told to stop, over.
 
 Owns the line of each run and what its order says. Does not own the processes (`processes`). Invariant: every SubmitRun
-is answered by exactly one RunEnded, after its process is over and has closed its line (or had 5 s to), so that whatever
-the run said comes before it.
+is answered by exactly one RunEnded, once the run has said that it finished and hung up, or its process is over and its
+line closed (or had 5 s to), so that whatever the run said comes before it, and nothing it writes comes after.
 """
 
 from __future__ import annotations
@@ -67,6 +67,10 @@ class Runs:
         """Tell the run that others wait."""
         self._say(run_id, run_service_pb2.RunResponse(share=run_service_pb2.RunShare(run_ms=run_ms)))
 
+    def rest(self, run_id: str) -> None:
+        """Tell the run to keep no slot for nothing."""
+        self._say(run_id, run_service_pb2.RunResponse(rest=run_service_pb2.RunRest()))
+
     def rate(self, run_id: str, rate: Rate) -> None:
         """Tell the run how much it may take."""
         message = run_service_pb2.RunRate(
@@ -102,7 +106,7 @@ class Runs:
 
     def _prepare(self, instruction: instructions.SubmitRun) -> RunSpec:
         unit, spec = instruction.unit, instruction.spec
-        made = self._specs.run_spec(unit, spec, instruction.run_id, instruction.has_committed)
+        made = self._specs.run_spec(unit, spec, instruction.run_id, instruction.commit_scope)
         self._before_run(unit, spec)  # with the values that the run gets
         return replace(
             made,

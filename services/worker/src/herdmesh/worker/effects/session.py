@@ -1,8 +1,9 @@
 """The session with the leading herder: dialling, hello, heartbeats, reports, commands.
 
 Owns the connection and nothing that must survive it: what is queued is dropped when the stream breaks, because the next
-hello carries every holding with its state. Invariant: hello is made in the same step of the event loop as the queue
-behind it, so a report made later is sent later. Losing the herder stops nothing.
+hello carries every holding with its state, and the state offers task configs anew to each session. Invariant: hello is
+made in the same step of the event loop as the queue behind it, so a report made later is sent later. Losing the herder
+stops nothing.
 """
 
 from __future__ import annotations

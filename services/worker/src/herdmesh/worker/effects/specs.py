@@ -17,9 +17,10 @@ from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import check_overrides, policy_of
 from herdmesh.connect.client_security import client_access
 from herdmesh.connect.client_settings import client_settings
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.connector import Connector, ConnectorKind, SourceConnector
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.engine.contract import Properties, RunSpec, TaskKind, TaskSetClaim
@@ -80,11 +81,16 @@ class RunSpecs:
             return None
 
     def sign(self, unit: UnitId, spec: TaskSpec) -> str | None:
-        """A source's sign (`SourceConnector.sign`), None when only a run can tell. Asks the author's class."""
+        """A source's sign (`SourceConnector.sign`), None when only a run can tell. Asks the author's class.
+
+        Raises RetriableError while nobody can tell.
+        """
         try:
             spec = self._last(unit, spec).resolved
             connector, _ = self._loaded(spec)
             return connector.sign(spec.task_config) if isinstance(connector, SourceConnector) else None
+        except RetriableError:
+            raise
         except Exception:  # noqa: BLE001 - an author's code may raise anything; a run then tells what is wrong
             _log.exception("no_sign", unit=str(unit))
             return None
@@ -100,12 +106,13 @@ class RunSpecs:
             return None
         return TaskSetClaim(topic, config_offset, assignment.incarnation, assignment.task_digest)
 
-    def absence(self, config_offset: int | None) -> TaskSetClaim | None:
-        """What a writer of offsets is to verify: that the connector still is not there."""
+    def taskless(self, config_offset: int | None, incarnation: str) -> TaskSetClaim | None:
+        """What a writer of offsets is to verify: that this connector, which has no tasks, was left alone since, or
+        ("") is not there."""
         topic = self._settings.config_storage_topic
-        return TaskSetClaim(topic, config_offset, "", "") if topic and config_offset is not None else None
+        return TaskSetClaim(topic, config_offset, incarnation, "") if topic and config_offset is not None else None
 
-    def run_spec(self, unit: UnitId, spec: TaskSpec, run_id: str, has_committed: bool) -> RunSpec:
+    def run_spec(self, unit: UnitId, spec: TaskSpec, run_id: str, commit_scope: CommitScope | None) -> RunSpec:
         """Everything a run needs. Raises ConfigError, and whatever the author's `task_class` raises."""
         try:
             known = _Known(spec, self._resolved(spec))
@@ -121,9 +128,10 @@ class RunSpecs:
             offsets = self._source_offsets(unit.connector)
         return replace(
             bare,
+            worker_config={**bare.worker_config, **connector.default_converters},
             run_id=run_id,
             task_class=task_class,
-            has_committed=has_committed,
+            commit_scope=commit_scope,
             source_offsets=offsets,
             secrets=tuple(sorted(passwords.union(bare.secrets))),
         )
@@ -157,6 +165,7 @@ class RunSpecs:
             transactional_id=self.transactional_id(unit.connector, unit.task),
             worker_config=worker,
             linger_ms=self._linger_ms(config),
+            stays_warm=self._settings.warm_count() > 0 and not _own_linger(config),
             poll_interval_max_ms=_poll_interval_max_ms(config, worker),
             # Whom the idle watch cannot ask about, as it has the worker's login, looks for records itself.
             continuous=_continuous(config) or not watched,
@@ -210,12 +219,16 @@ class RunSpecs:
         return Values((self.providers.resolve(spec.connector_config), self.providers.resolve(spec.task_config)))
 
     def _linger_ms(self, config: Properties) -> int:
-        text = (config.get(LINGER_MS) or "").strip()
+        text = _own_linger(config)
         if not text:
             return self._settings.linger_ms
         if not text.isdecimal():
             raise ConfigError.for_value(LINGER_MS, text, "must be a number of milliseconds, 0 or more", fix="5000")
         return int(text)
+
+
+def _own_linger(config: Properties) -> str:
+    return (config.get(LINGER_MS) or "").strip()
 
 
 def _has_own_login(config: Properties, worker: Properties) -> bool:

@@ -2,8 +2,10 @@
 
 Owns what is still to be written. Invariants: at most one request is under way, and each has a higher `sequence` than
 those before it, so that an older status of a unit never overwrites a newer one, also when the older one's call was
-given up; of two waiting writes of one unit only the later is kept, so what waits while the store is away is bounded by
-the units held; a status that the store finds invalid holds up no other; nobody waits for a write.
+given up; what is RUNNING waits a little for company, since the leader was told already and each write is a transaction,
+and what is not waits for nothing; of two waiting writes of one unit only the later is kept, so what waits while the
+store is away is bounded by the units held; a status that the store finds invalid holds up no other; nobody waits for a
+write.
 """
 
 from __future__ import annotations
@@ -18,15 +20,18 @@ import structlog
 
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.statusstore.v1 import status_pb2, status_write_service_pb2, status_write_service_pb2_grpc
+from herdmesh.rpc import commit_scopes
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
 from herdmesh.worker import wire
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.state.events import StatusStale
 from herdmesh.worker.state.instructions import WriteStatus
-from herdmesh.worker.state.model import PutMode, UnitId
+from herdmesh.worker.state.model import PutMode, RunState, UnitId
 
 _BATCH_MAX: Final = 500
+#: A connector and its tasks are RUNNING, and have committed, within about so much of each other.
+_GATHER_S: Final = 0.1
 _CALL_TIMEOUT_S: Final = 5.0
 _LEASE_INTERVAL_S: Final = 1.5
 _BACKOFF_S_MAX: Final = 0.5
@@ -57,6 +62,7 @@ class StatusClient:
         self._waiting: dict[UnitId, WriteStatus] = {}
         self._sequence = 0
         self._something_waits = asyncio.Event()
+        self._something_is_urgent = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
         self._tasks: list[asyncio.Task[None]] = []
@@ -70,14 +76,17 @@ class StatusClient:
         return self._tasks
 
     def write(self, instruction: WriteStatus) -> None:
-        """Write as soon as possible; an unwritten earlier status of the unit is dropped."""
+        """Write soon; an unwritten earlier status of the unit is dropped."""
         self._waiting.pop(instruction.unit, None)
         self._waiting[instruction.unit] = instruction
+        if instruction.state is not RunState.RUNNING:
+            self._something_is_urgent.set()
         self._idle.clear()
         self._something_waits.set()
 
     async def close(self, flush_s: float) -> None:
         """Write what waits and end the lease, within about `flush_s`."""
+        self._something_is_urgent.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(flush_s):
                 await self._idle.wait()
@@ -101,6 +110,8 @@ class StatusClient:
                 self._something_waits.clear()
                 await self._something_waits.wait()
                 batch_max = _BATCH_MAX
+            if len(self._waiting) < batch_max == _BATCH_MAX:
+                await self._gather()
             batch = [self._waiting.pop(unit) for unit in list(self._waiting)[:batch_max]]
             try:
                 await self._put(batch)
@@ -119,6 +130,12 @@ class StatusClient:
                     _log.warning("status_store_away", error=str(error), waiting=len(self._waiting))
                 backoff_s = min(max(0.05, backoff_s * 2), _BACKOFF_S_MAX)
                 await asyncio.sleep(random.uniform(backoff_s / 2, backoff_s))
+
+    async def _gather(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GATHER_S):
+                await self._something_is_urgent.wait()
+        self._something_is_urgent.clear()
 
     async def _put(self, batch: list[WriteStatus]) -> None:
         puts = [status_write_service_pb2.StatusPut(status=self._status(one), mode=_MODES[one.mode]) for one in batch]
@@ -142,7 +159,7 @@ class StatusClient:
             worker_id=self._worker.worker_id,
             generation=one.generation,
             version=self._specs.version(one.config),
-            has_committed=one.has_committed,
+            commit_scope=commit_scopes.to_proto(one.commit_scope),
             worker_incarnation=self._worker.incarnation,
             conditions=map(wire.condition_to, one.conditions),
         )

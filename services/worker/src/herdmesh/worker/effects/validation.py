@@ -85,7 +85,10 @@ def _validation(
     message.class_name = raw.get("connector.class") or ""
     if result.kind is not None:
         clients = clients_of(result.kind, config, exactly_once=True)
-        for one in override_warnings(clients, config, worker):
+        warned = override_warnings(clients, config, worker)
+        if not result.error_count:
+            warned += plugins.find(result.name).load().warnings(config)
+        for one in warned:
             message.warnings.add(name=one.field, message=redacted(one.message), fix=redacted(one.fix))
     for shown_field in message.fields:
         if has_reference(written := raw.get(shown_field.name)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import grpc.aio
 
@@ -16,9 +16,14 @@ from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker import wire
 from herdmesh.worker.effects.offset_file import OffsetFile
-from herdmesh.worker.effects.processes import Processes, RunLine
+from herdmesh.worker.effects.processes import LastWord, Processes, RunLine
 from herdmesh.worker.effects.runs import Runs
 from herdmesh.worker.state import events
+
+_LAST_WORDS: Final[dict[type[events.Event], LastWord]] = {
+    events.RunFinished: LastWord.FINISHED,
+    events.RunFailed: LastWord.FAILED,
+}
 
 
 class RunServicer(run_service_pb2_grpc.RunServiceServicer):
@@ -75,6 +80,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
                 event = wire.run_event_from(line.run_id, request)
                 if event is not None:
                     await self._emit(event)
+                    line.last_word = _LAST_WORDS.get(type(event))
         except grpc.aio.AioRpcError:
             # The process is gone; Spark's job says what became of it.
             return

@@ -1,8 +1,9 @@
 """What a Spark task executes: a process that waits for one order, and the run it is ordered, to its last word.
 
-Owns the order of things in the executor's Python process. Runs after the daemon's fork, so channels and Kafka clients
-are made here and never before. Invariant: however the record loop ends, the worker hears it, or this process raises and
-Spark's job fails, which the worker hears too.
+Owns the order of things in the executor's Python process. Runs after the daemon's fork, so what channels and Kafka
+clients it uses are made here: those of the daemon's rehearsal are given up before, with their threads. Invariant:
+however the record loop ends, the worker hears it, or this process raises and Spark's job fails, which the worker hears
+too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import structlog
+from pyspark import TaskContext
 
 from herdmesh import engine
 from herdmesh.api.worker.v1 import run_service_pb2
@@ -29,15 +31,20 @@ from herdmesh.worker.effects.run_link import Launch, RunOrder, WorkerLink
 from herdmesh.worker.effects.run_spans import RunSpans
 from herdmesh.worker.state.model import Failure
 
+#: Where a job says what its process is launched with (`Launch.to_text`).
+LAUNCH_PROPERTY: Final = "herdmesh.launch"
 #: What `ps` and `top` call a process that waits for its order, and one that has it.
 STANDBY_NAME: Final = "herd-standby"
 RUN_NAME: Final = "herd-run"
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-def execute_in_partition(launch: Launch, _rows: Any) -> Iterator[None]:
-    """For `mapPartitions`: executes one launch and yields nothing."""
-    execute(launch)
+def execute_in_partition(_rows: Any) -> Iterator[None]:
+    """For `mapPartitions`: executes the launch that the job's properties name, if any, and yields nothing."""
+    context = TaskContext.get()
+    launch = None if context is None else context.getLocalProperty(LAUNCH_PROPERTY)
+    if launch is not None:
+        execute(Launch.from_text(launch))
     return iter(())
 
 

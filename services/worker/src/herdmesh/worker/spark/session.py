@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -26,7 +25,7 @@ from herdmesh.worker.effects.run_link import Launch
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import RunLost, SparkUnavailable
 from herdmesh.worker.spark import class_archive
-from herdmesh.worker.spark.entry import execute_in_partition
+from herdmesh.worker.spark.entry import LAUNCH_PROPERTY, execute_in_partition
 
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
@@ -44,9 +43,18 @@ def spark_conf(master: str, processes: int, driver_memory: str, jvm_options: str
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": driver_memory,
         # Serial collector and C1 only: 0.8 s less to start, and no collector threads beside the record loops.
+        # Some 45 MB of the heap live. Left to itself a JVM fills a young generation of a third of 1/64 of the machine's
+        # memory before it first collects, and keeps the pages: 100 MB more here. Spark refuses heaps below 450 MB.
         "spark.driver.extraJavaOptions": (
-            f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={log_config} {archive}".rstrip()
+            "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xms80m -Xmn16m "
+            f"-Dlog4j2.configurationFile={log_config} {archive}".rstrip()
         ),
+        # Each task's code is one block, for which Spark takes this much of the heap at once: by default 4 MB.
+        "spark.broadcast.blockSize": "64k",
+        # What it remembers of jobs that are over, though nobody sees its pages; by default a thousand jobs.
+        "spark.ui.retainedJobs": "50",
+        "spark.ui.retainedStages": "50",
+        "spark.ui.retainedTasks": "50",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.eventLog.enabled": "false",
@@ -72,8 +80,8 @@ class SparkHost:
         self._conf = conf
         self._exit_timeout_s = exit_timeout_s
         self._session: SparkSession | None = None
-        self._one: RDD[int] | None = None
-        """One partition, of which every job makes its own."""
+        self._one: RDD[None] | None = None
+        """One partition that executes what the job's properties say: every job is one over it."""
         self._jvm: subprocess.Popen[bytes] | None = None
         self._stopping = False
         self._watch: asyncio.Task[None] | None = None
@@ -140,16 +148,18 @@ class SparkHost:
         self._session = session
         gateway: Any = session.sparkContext._gateway  # pyright: ignore[reportPrivateUsage] - its only access
         self._jvm = gateway.proc
-        self._one = session.sparkContext.parallelize([0], 1)
-        self._one.mapPartitions(_nothing).collect()
+        self._one = session.sparkContext.parallelize([0], 1).mapPartitions(execute_in_partition)
+        _count(self._one)
 
     def _run_job(self, launch: Launch) -> None:
         assert self._session is not None
         assert self._one is not None
-        self._session.sparkContext.addJobTag(launch.process_id)
-        job: Any = self._one.mapPartitions(partial(execute_in_partition, launch))
-        # Counted in the JVM: nothing comes back, so no result is served to this Python.
-        job._jrdd.count()  # the only way to it
+        context = self._session.sparkContext
+        context.addJobTag(launch.process_id)
+        # With the launch in the function itself, each job would have a function of its own to pickle and to hand over
+        # in twenty calls of Py4J. Properties are the thread's, and the thread is this job's.
+        context.setLocalProperty(LAUNCH_PROPERTY, launch.to_text())
+        _count(self._one)
 
     def _cancel(self, process_id: str) -> None:
         assert self._session is not None
@@ -178,8 +188,12 @@ class SparkHost:
             self.lost.set()
 
 
-def _nothing(rows: Any) -> list[int]:
-    return list(rows)
+def _count(rdd: RDD[None]) -> None:
+    """Execute it, counted in the JVM: nothing comes back, so no result is served to this Python. Not by `count()`: that
+    has Spark read the classes SparkContext and RDD byte by byte for what its functions refer to, at each call; a third
+    of a launch's processor time in the JVM."""
+    job: Any = rdd
+    job._jrdd.countAsync().get()  # the only way to it
 
 
 def _cause(error: Exception) -> str:

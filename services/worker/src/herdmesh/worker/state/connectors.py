@@ -64,6 +64,9 @@ class Connector:
     abandon_at: float | None = None
     configs_wanted: int | None = None
     """tasks_max of a question for task configs, the herder's or our own, that is not answered yet."""
+    offers: bool = False
+    """It was asked for task configs without the herder's question. Nobody says whether an offer was taken, and one is
+    lost with its session or with a leader that had not written it: each session is offered them anew."""
     giving_up: bool = False
     successor: events.StartUnit | None = None
 
@@ -167,6 +170,21 @@ class Connectors:
         self._connectors[name].stale = True
         return self._drive(self._connectors[name], now)
 
+    def session_opened(self, now: float) -> list[Instruction]:
+        """Offer anew what was offered before, of connectors that the leader has adopted."""
+        out: list[Instruction] = []
+        for connector in self:
+            if connector.offers and self.is_started_by(connector.unit.connector, str(connector.started_by)):
+                out += self._offer(connector, now)
+        return out
+
+    def outdated(self, name: str, started_by: int, now: float) -> list[Instruction]:
+        """The connector asks for it (Java: `requestTaskReconfiguration`): what it makes of its tasks now is offered to
+        the leader."""
+        if not self.is_started_by(name, str(started_by)):
+            return []
+        return self._offer(self._connectors[name], now)
+
     # --- what the author's code answered
 
     def started(self, name: str, op_id: int, failure: Failure | None, now: float) -> list[Instruction]:
@@ -178,11 +196,11 @@ class Connectors:
             return [*self._failed(connector, failure), *self._drive(connector, now)]
         connector.started = True
         connector.started_by = op_id
-        if connector.stale:
-            connector.stale = False
-            connector.configs_wanted = connector.configs_wanted or connector.spec.tasks_max
         wanted = connector.target is TargetState.STARTED and not connector.giving_up
         out = self._say(connector, RunState.RUNNING) if wanted else []
+        if connector.stale:
+            connector.stale = False
+            return [*out, *self._offer(connector, now)]
         return [*out, *self._drive(connector, now)]
 
     def stopped(self, name: str, op_id: int, now: float) -> list[Instruction]:
@@ -216,6 +234,11 @@ class Connectors:
         return out
 
     # --- edges
+
+    def _offer(self, connector: Connector, now: float) -> list[Instruction]:
+        connector.offers = True
+        connector.configs_wanted = connector.configs_wanted or connector.spec.tasks_max
+        return self._drive(connector, now)
 
     def _drive(self, connector: Connector, now: float) -> list[Instruction]:
         if connector.call is not Call.NONE:
@@ -251,8 +274,12 @@ class Connectors:
     def _failed(self, connector: Connector, failure: Failure) -> list[Instruction]:
         if connector.giving_up:
             return []
-        connector.failure = failure
-        out = self._say(connector, RunState.FAILED)
+        if connector.target is TargetState.STOPPED:
+            # Stopped while it started: stopping gets a failed connector out, also when the failure comes second.
+            out = self._say(connector, RunState.STOPPED)
+        else:
+            connector.failure = failure
+            out = self._say(connector, RunState.FAILED)
         if connector.configs_wanted is not None:
             connector.configs_wanted = None
             name = connector.unit.connector

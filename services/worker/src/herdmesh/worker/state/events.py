@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.engine.contract import Progress, Rate, RunEnd
 from herdmesh.worker.state.model import (
     Assignment,
@@ -46,7 +47,7 @@ class StartUnit:
     assignment: Assignment
     target: TargetState
     spec: TaskSpec | ConnectorSpec
-    has_committed: bool = False
+    commit_scope: CommitScope | None = None
     conditions: tuple[Condition, ...] = ()
     config_offset: int | None = None
     """A task's set was in force at this offset of the config topic; None = told of no such place."""
@@ -208,6 +209,14 @@ class ConnectorStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class TasksOutdated:
+    """The connector that was started under `op_id` wants to be asked for task configs again."""
+
+    connector: str
+    op_id: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectorStopped:
     """`stop` of the author's class returned; errors of it are only logged."""
 
@@ -306,6 +315,7 @@ Event = (
     | RunEnded
     | TaskHasWork
     | ConnectorStarted
+    | TasksOutdated
     | ConnectorStopped
     | TaskConfigsMade
     | ValuesResolved

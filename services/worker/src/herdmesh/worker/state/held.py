@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.engine.contract import Progress
 from herdmesh.worker.state import events, instructions
 from herdmesh.worker.state.instructions import Instruction
@@ -34,6 +35,8 @@ class TaskLimits:
     slots: int = 8
     share_ms: int = 2_000
     """How long a run that has work may go on once another task waits for its slot."""
+    warm_runs_max: int = 4
+    """So many runs may go on that have nothing to do, while nobody waits for a slot."""
     stop_timeout_ms: int = 5_000
     """How long a run may take to commit and end before its process is killed."""
     stalled_ms: int = 30_000
@@ -52,7 +55,8 @@ class Task:
     assignment: Assignment
     spec: TaskSpec
     target: TargetState
-    has_committed: bool
+    commit_scope: CommitScope | None
+    """Of its last commit, None = it never committed."""
     conditions: tuple[Condition, ...] = ()
     traceparent: str = ""
     phase: Phase = Phase.NEW
@@ -96,7 +100,7 @@ def status(task: Task) -> Instruction:
         task.assignment.generation,
         task.spec.connector_config,
         task.failure,
-        task.has_committed,
+        task.commit_scope,
         _conditions(task),
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.engine.contract import Progress, Rate
 from herdmesh.worker.state.model import (
     Assignment,
@@ -32,7 +33,7 @@ class SubmitRun:
     run_id: str
     unit: UnitId
     spec: TaskSpec
-    has_committed: bool
+    commit_scope: CommitScope | None
     assignment: Assignment
     config_offset: int | None
     """Where in the config topic the assignment's task set was still in force; None = nobody said."""
@@ -54,6 +55,13 @@ class ShareRun:
 
     run_id: str
     run_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestRun:
+    """Tell the run, which is warm, to end: a task waits for its slot, or more runs are warm than may be."""
+
+    run_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +209,7 @@ class WriteStatus:
     generation: int
     config: Config  # of the connector: its class gives the version
     failure: Failure | None = None
-    has_committed: bool = False
+    commit_scope: CommitScope | None = None
     conditions: tuple[Condition, ...] = ()
 
 
@@ -236,6 +244,7 @@ Instruction = (
     SubmitRun
     | StopRun
     | ShareRun
+    | RestRun
     | RateRun
     | CancelRun
     | WatchTask

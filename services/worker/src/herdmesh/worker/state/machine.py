@@ -146,6 +146,8 @@ class WorkerState:
                 return self.tasks.has_work(unit, idle_id, now)
             case events.ConnectorStarted(connector=name, op_id=op_id, failure=failure):
                 return self.connectors.started(name, op_id, failure, now)
+            case events.TasksOutdated(connector=name, op_id=op_id):
+                return self.connectors.outdated(name, op_id, now)
             case events.ConnectorStopped(connector=name, op_id=op_id):
                 return self.connectors.stopped(name, op_id, now)
             case events.TaskConfigsMade(connector=name, op_id=op_id, tasks=tasks, failure=failure):
@@ -209,6 +211,7 @@ class WorkerState:
         for holding in self.holdings():
             if holding.unit not in event.adopted:
                 out += self._give_up(holding.unit, "the herder did not adopt it", now)
+        out += self.connectors.session_opened(now)
         out += self.tasks.release_runs(now)
         if self._exit_code is not None:
             out.append(instructions.SendLeaving())

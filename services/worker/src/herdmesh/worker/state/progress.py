@@ -11,8 +11,8 @@ from herdmesh.engine.measures import Measures
 
 def added(base: Progress, run: Progress) -> Progress:
     """Progress of the task: what its earlier runs counted, plus what this one has. All else is the run's word, except
-    that partitions once known stay known until a run names them again, and measures are not the task's but the
-    metrics' to add up."""
+    that partitions once known stay known until a run names them again, that only a run is warm, and that measures are
+    not the task's but the metrics' to add up."""
     return replace(
         run,
         records_in=base.records_in + run.records_in,
@@ -21,9 +21,10 @@ def added(base: Progress, run: Progress) -> Progress:
         partitions=run.partitions or base.partitions,
         produced=_sum(base.produced, run.produced),
         commit_time_ms=run.commit_time_ms if run.commit_time_ms is not None else base.commit_time_ms,
-        has_committed=base.has_committed or run.has_committed,
+        commit_scope=run.commit_scope if run.commit_scope is not None else base.commit_scope,
         config_offset=run.config_offset if run.config_offset is not None else base.config_offset,
         errors=base.errors + run.errors,
+        warm=False,
         measures=Measures(),
     )
 

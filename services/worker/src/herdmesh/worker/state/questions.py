@@ -6,7 +6,7 @@ Owns the vocabulary only. The wire's commands say the same; `herdmesh.worker.wir
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from herdmesh.worker.state.model import Config
 
@@ -49,15 +49,34 @@ class SetLogger:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterOffsets:
-    """Write offsets of a connector that does not run, all or none: pairs of partition and offset in the JSON forms of
-    KIP-875, an offset of None forgets the partition's."""
+class ReadOffsets:
+    """All offsets of a connector, whatever it does."""
 
     connector: str
     config: Config
-    offsets: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterOffsets:
+    """Change the offsets of a connector that does not run, all or none: to `offsets` (pairs of partition and offset in
+    the JSON forms of KIP-875, an offset of None forgets the partition's), or forget all, or go back to a time."""
+
+    connector: str
+    config: Config
+    offsets: tuple[tuple[str, str | None], ...] = ()
     config_offset: int | None = None
-    """How far the leader had read the config topic when it found no such connector; None = there is no topic."""
+    """How far the leader had read the config topic when it found that the connector has no tasks, or is not there;
+    None = there is no topic."""
+    incarnation: str = ""
+    """Of the connector that has no tasks. Empty = there is no such connector."""
+    reset: bool = False
+    rewind_to_ms: int | None = None
+    """Epoch milliseconds. None = no rewind."""
+    dry_run: bool = False
+    allow_forward: bool = False
+    """Whether a rewind may move a partition forward."""
+    timeout_ms: int = field(kw_only=True)
+    """How long whoever asks waits for the write to begin, from when the worker is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +109,7 @@ Question = (
     | DescribePlugin
     | ListLoggers
     | SetLogger
+    | ReadOffsets
     | AlterOffsets
     | PlanTaskConfigs
     | ListDeadLetters

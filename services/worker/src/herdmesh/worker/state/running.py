@@ -17,7 +17,7 @@ from herdmesh.worker.state.held import Task, TaskLimits
 from herdmesh.worker.state.instructions import Instruction
 from herdmesh.worker.state.model import Phase, UnitId
 from herdmesh.worker.state.runs import Run
-from herdmesh.worker.state.slots import Queue, to_ask
+from herdmesh.worker.state.slots import Queue, left_waiting, to_ask, to_rest
 
 
 class Running:
@@ -28,6 +28,7 @@ class Running:
         self._prefix = run_prefix
         self._slots = limits.slots
         self._share_ms = limits.share_ms
+        self._warm_max = limits.warm_runs_max
         self._by_run: dict[str, Task] = {}
         self._waiting: dict[UnitId, Task] = {}
         self._queue = Queue()
@@ -85,22 +86,31 @@ class Running:
         self._slots = 0
 
     def fill(self, now: float) -> list[Instruction]:
-        """Begin runs while there are slots and tasks that wait; ask others to share when there are too few."""
+        """Begin runs while there are slots and tasks that wait; make room when there are too few."""
         out: list[Instruction] = []
         while self._queue and len(self._by_run) < self._slots and self.held_until is None:
             running = Counter(task.unit.connector for task in self._by_run.values())
             out.append(self._submit(self._waiting.pop(self._queue.pop(running)), now))
-        return [*out, *self.ask_to_share(now)]
+        return [*out, *self.make_room(now)]
 
-    def ask_to_share(self, now: float) -> list[Instruction]:
-        """Ask as many runs as could go on in place of others."""
-        if not self._queue:
-            return []
-        runs: dict[str, list[Run]] = {}
-        for task, run in self:
-            runs.setdefault(task.unit.connector, []).append(run)
+    def make_room(self, now: float) -> list[Instruction]:
+        """End as many warm runs as tasks wait, and those above the bound; then ask as many as could go on in place of
+        others."""
         out: list[Instruction] = []
-        for run, run_ms in to_ask(runs, self._queue.counts(), self._share_ms, now):
+        for run in to_rest([run for _, run in self], len(self._queue), self._warm_max):
+            run.resting = True
+            out.append(instructions.RestRun(run.run_id))
+        if not self._queue:
+            return out
+        runs: dict[str, list[Run]] = {}
+        ending = 0
+        for task, run in self:
+            if run.resting:
+                ending += 1
+            else:
+                runs.setdefault(task.unit.connector, []).append(run)
+        waiting = left_waiting(self._queue.counts(), runs, ending)
+        for run, run_ms in to_ask(runs, waiting, self._share_ms, now):
             run.shared = True
             out.append(instructions.ShareRun(run.run_id, run_ms))
         return out
@@ -141,5 +151,5 @@ class Running:
         self._by_run[run_id] = task
         traceparent, task.traceparent = task.traceparent, ""
         return instructions.SubmitRun(
-            run_id, task.unit, task.spec, task.has_committed, task.assignment, task.progress.config_offset, traceparent
+            run_id, task.unit, task.spec, task.commit_scope, task.assignment, task.progress.config_offset, traceparent
         )

@@ -25,11 +25,24 @@ class Run:
     outcome: events.RunFinished | Failure | None = None
     shared: bool = False
     """Told to share its slot."""
+    warm_since: float | None = None
+    """It said so; None while it has something to do."""
+    resting: bool = False
+    """Warm, and told to rest."""
     stop_by: float | None = None
     """Told to stop; cancelled at this time."""
     cancelled: bool = False
     silence: Silence | None = None
     """None until its process was heard."""
+
+    def hear(self, progress: Progress, now: float) -> None:
+        """How far it says it is, and whether it goes on with nothing to do."""
+        moved = self.progress is None or self.progress.records_in != progress.records_in
+        self.progress = progress
+        if not progress.warm:
+            self.warm_since, self.resting = None, False
+        elif self.warm_since is None or moved:
+            self.warm_since = now
 
     @property
     def is_watched(self) -> bool:
@@ -40,3 +53,8 @@ class Run:
     def may_be_asked(self) -> bool:
         """True while it moves records and was not asked or told to end."""
         return self.took_over and not self.shared and self.stop_by is None and self.outcome is None
+
+    @property
+    def may_rest(self) -> bool:
+        """True while it is warm and was not told to end."""
+        return self.warm_since is not None and not self.resting and self.stop_by is None and self.outcome is None

@@ -1,4 +1,4 @@
-"""Slots: which of the tasks that wait gets one, and which runs are asked to give theirs up.
+"""Slots: which of the tasks that wait gets one, and which runs end or are asked to give theirs up.
 
 Owns the rule of fair sharing, by numbers of runs and of waiting tasks alone. Does not own runs or tasks (`tasks`).
 
@@ -7,16 +7,19 @@ the one that was given none for longest. Tasks of a connector take turns in its 
 when it has two more than the other, or the other has none. So a connector of 40 busy tasks and one of 2 that share 8
 slots have 6 and 2: the two never stop, and each of the 40 gets its turn within 7 shares.
 
+A run that has nothing to do stays warm, so that its next record waits for nothing (ADR 0009). It comes before all
+fairness that nobody waits for a slot which a warm run keeps: that one ends at once, whosever it is.
+
 Spark's own queue decides nothing here: the worker submits no more runs than there are slots, in the order found here.
 
 Invariants: a run is asked once, and not before it took over, so a task that was given a slot always gets to use it;
-while tasks wait, as many runs are asked as could go on in their place.
+while tasks wait, as many runs end or are asked as could go on in their place.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import inf
 
 from herdmesh.worker.state.model import UnitId
@@ -61,6 +64,25 @@ class Queue:
     def counts(self) -> dict[str, int]:
         """How many tasks of each connector wait."""
         return {name: len(tasks) for name, tasks in self._waiting.items()}
+
+
+def to_rest(runs: Collection[Run], waiting: int, warm_max: int) -> list[Run]:
+    """Which warm runs are told to end: one for each task that waits, and those above `warm_max`; who has been warm for
+    longest is first. Those told already count."""
+    ready = sorted((run for run in runs if run.may_rest), key=lambda run: run.warm_since or 0.0)
+    told = sum(run.resting for run in runs)
+    return ready[: max(0, waiting - told, len(ready) - warm_max)]
+
+
+def left_waiting(waiting: Mapping[str, int], runs: Mapping[str, Sequence[Run]], free: int) -> Counter[str]:
+    """How many tasks of each connector wait still, once so many slots that come free are given as `Queue.pop` does."""
+    left = Counter(waiting)
+    has = Counter({name: len(own) for name, own in runs.items()})
+    for _ in range(min(free, left.total())):
+        name = min(+left, key=lambda name: has[name])
+        left[name] -= 1
+        has[name] += 1
+    return +left
 
 
 def to_ask(

@@ -4,7 +4,8 @@ Owns every task the worker holds and what leads from one phase to another. Owns 
 slot (`running`), and not the words that are said of a task (`held`).
 
 Invariant: a task has at most one run, from SubmitRun to RunEnded; a task is given up (reported UNASSIGNED) only without
-one, so a new owner that hears the report meets no old one. A run that will not end is cancelled after a deadline.
+one, so a new owner that hears the report meets nobody who still writes: at most a process that finished its run and is
+about to end. A run that will not end is cancelled after a deadline.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class Tasks:
         self._start_counts[event.unit] = self._start_counts.pop(event.unit, 0) + 1
         if len(self._start_counts) > _START_COUNTS_MAX:
             del self._start_counts[next(iter(self._start_counts))]
-        task = Task(event.unit, event.assignment, spec, event.target, event.has_committed, event.conditions)
+        task = Task(event.unit, event.assignment, spec, event.target, event.commit_scope, event.conditions)
         task.progress = Progress(config_offset=event.config_offset)
         task.traceparent = event.traceparent
         self._tasks[event.unit] = task
@@ -169,9 +170,9 @@ class Tasks:
             task.lost_runs = 0
         rated = [] if run.took_over else self._running.tell_rate(task, run)
         run.took_over = True
-        run.progress = progress
+        run.hear(progress, now)
         moved = self.run_pulse(run_id, 0, 0, now)
-        return [*self._progressed(task, run, progress), *moved, *rated, *self._running.ask_to_share(now)]
+        return [*self._progressed(task, run, progress), *moved, *rated, *self._running.make_room(now)]
 
     def run_pulse(self, run_id: str, silent_ms: int, moved_ms: int, now: float) -> list[Instruction]:
         """The process said how long its loop has not moved; 0 = it does."""
@@ -184,7 +185,7 @@ class Tasks:
         return self._judged(task, run, silence, verdict) if run.is_watched else []
 
     def run_said_end(self, run_id: str, outcome: events.RunFinished | Failure) -> list[Instruction]:
-        """The run said how it ends; what follows waits until its process is gone (`run_ended`)."""
+        """The run said how it ends; what follows waits until it is over (`run_ended`)."""
         found = self._running.get(run_id)
         if found is None:
             return []
@@ -193,7 +194,7 @@ class Tasks:
         return [] if isinstance(outcome, Failure) else self._progressed(task, run, outcome.progress)
 
     def run_ended(self, run_id: str, error: str | None, now: float) -> list[Instruction]:
-        """The process is gone and its slot free."""
+        """Nothing of the run writes any more, and its slot is free; its process may have yet to end."""
         found = self._running.end(run_id)
         if found is None:
             return []
@@ -386,10 +387,11 @@ class Tasks:
     def _progressed(self, task: Task, run: Run, progress: Progress) -> list[Instruction]:
         task.progress = added(run.base, progress)
         task.moved = True
-        first_commit = progress.has_committed and not task.has_committed
-        task.has_committed = task.has_committed or progress.has_committed
+        scope = progress.commit_scope or task.commit_scope
+        is_other_scope = scope != task.commit_scope
+        task.commit_scope = scope
         out = self._confirm(task)
-        if first_commit and not out and task.state is RunState.RUNNING:
+        if is_other_scope and not out and task.state is RunState.RUNNING:
             out = [status(task)]
         return out
 

@@ -364,6 +364,44 @@ class Condition(_message.Message):
 Global___Condition: _TypeAlias = Condition  # noqa: Y015
 
 @_typing.final
+class CommitScope(_message.Message):
+    """CommitScope says what a task's last commit of offsets was for, and what else its connector has committed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPICS_FIELD_NUMBER: _builtins.int
+    ELSEWHERE_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """group of a sink, under which it committed. Empty for a source, whose offsets no consumer group holds."""
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """topics that a sink had partitions of, or that a source's offsets are in. Sorted, the first 100 where there are more:
+        with 100 named, later ones may have been committed too. Empty = a source whose worker keeps its offsets in a file.
+        """
+
+    @_builtins.property
+    def elsewhere(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """elsewhere are other topics that a task of a sink's connector, of whatever number, has committed under this group.
+        Sorted, no more than 100 together with topics; those beyond are not named. Always empty for a source.
+        """
+
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        topics: _abc.Iterable[_builtins.str] | None = ...,
+        elsewhere: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["elsewhere", b"elsewhere", "group", b"group", "topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommitScope: _TypeAlias = CommitScope  # noqa: Y015
+
+@_typing.final
 class Plugin(_message.Message):
     """Plugin is one connector, converter, transformation or predicate class that a worker can load."""
 

@@ -82,6 +82,10 @@ class _StoreConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StoreC
     """STORE_CONDITION_FENCED: another writer cut this one off; it takes over again after a pause."""
     STORE_CONDITION_FAILED: _StoreCondition.ValueType  # 9
     """STORE_CONDITION_FAILED: a bug or damage keeps the store from going on; the message says which."""
+    STORE_CONDITION_TAKE_OVER_BLOCKED: _StoreCondition.ValueType  # 10
+    """STORE_CONDITION_TAKE_OVER_BLOCKED: the broker answers, but this replica cannot write before something else has ended: a
+    transaction of another program, the reading of a decision or of the topic's end. The message names it.
+    """
 
 class StoreCondition(_StoreCondition, metaclass=_StoreConditionEnumTypeWrapper):
     """StoreCondition is what an operator has to look at."""
@@ -106,6 +110,10 @@ STORE_CONDITION_FENCED: StoreCondition.ValueType  # 8
 """STORE_CONDITION_FENCED: another writer cut this one off; it takes over again after a pause."""
 STORE_CONDITION_FAILED: StoreCondition.ValueType  # 9
 """STORE_CONDITION_FAILED: a bug or damage keeps the store from going on; the message says which."""
+STORE_CONDITION_TAKE_OVER_BLOCKED: StoreCondition.ValueType  # 10
+"""STORE_CONDITION_TAKE_OVER_BLOCKED: the broker answers, but this replica cannot write before something else has ended: a
+transaction of another program, the reading of a decision or of the topic's end. The message names it.
+"""
 Global___StoreCondition: _TypeAlias = StoreCondition  # noqa: Y015
 
 @_typing.final

@@ -343,3 +343,59 @@ class LoggerLevel(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LoggerLevel: _TypeAlias = LoggerLevel  # noqa: Y015
+
+@_typing.final
+class OffsetsTold(_message.Message):
+    """OffsetsTold are offsets of a connector as the caller of a change is told them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """message about the change, for a human."""
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionOffset]:
+        """offsets by partition."""
+
+    def __init__(
+        self,
+        *,
+        offsets: _abc.Iterable[Global___PartitionOffset] | None = ...,
+        message: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "offsets", b"offsets"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffsetsTold: _TypeAlias = OffsetsTold  # noqa: Y015
+
+@_typing.final
+class PartitionOffset(_message.Message):
+    """PartitionOffset is the offset of one partition, in the JSON forms of KIP-875."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PARTITION_JSON_FIELD_NUMBER: _builtins.int
+    OFFSET_JSON_FIELD_NUMBER: _builtins.int
+    partition_json: _builtins.str
+    """partition_json is the source partition or {"kafka_topic","kafka_partition"} as JSON."""
+    offset_json: _builtins.str
+    """offset_json is the offset as JSON. Unset = there is none."""
+    def __init__(
+        self,
+        *,
+        partition_json: _builtins.str = ...,
+        offset_json: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_offset_json", b"_offset_json", "offset_json", b"offset_json"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_offset_json", b"_offset_json", "offset_json", b"offset_json", "partition_json", b"partition_json"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__offset_json: _TypeAlias = _typing.Literal["offset_json"]  # noqa: Y015
+    _WhichOneofArgType__offset_json: _TypeAlias = _typing.Literal["_offset_json", b"_offset_json"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__offset_json) -> _WhichOneofReturnType__offset_json | None: ...
+
+Global___PartitionOffset: _TypeAlias = PartitionOffset  # noqa: Y015

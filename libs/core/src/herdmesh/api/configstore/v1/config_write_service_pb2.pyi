@@ -651,6 +651,95 @@ class RecordDrainResponse(_message.Message):
 Global___RecordDrainResponse: _TypeAlias = RecordDrainResponse  # noqa: Y015
 
 @_typing.final
+class RecordOffsetsRequest(_message.Message):
+    """RecordOffsetsRequest tells of a change of offsets that is about to be made, or was made."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OPTIONS_FIELD_NUMBER: _builtins.int
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    CHANGE_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    TOLD_FIELD_NUMBER: _builtins.int
+    connector: _builtins.str
+    """connector name; must exist when a change begins."""
+    change: _builtins.str
+    """change that was asked for, as a digest: a retry must ask for the same."""
+    ended: _builtins.bool
+    """ended is false before a worker is asked to write, true once everything is done."""
+    @_builtins.property
+    def options(self) -> Global___WriteOptions:
+        """options of the write; request_id is required; leader is required when a change begins, so that who leads no more has
+        nothing changed; expected_revision is refused with REQUEST_INVALID, because offsets are not kept here. The herder
+        gives a change without an id one of its own, and records no end of it.
+        """
+
+    @_builtins.property
+    def told(self) -> _config_pb2.OffsetsTold:
+        """told to the caller in the end; of a reset that begins: the offsets that it will forget, if they are known."""
+
+    def __init__(
+        self,
+        *,
+        options: Global___WriteOptions | None = ...,
+        connector: _builtins.str = ...,
+        change: _builtins.str = ...,
+        ended: _builtins.bool = ...,
+        told: _config_pb2.OffsetsTold | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options", "told", b"told"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["change", b"change", "connector", b"connector", "ended", b"ended", "options", b"options", "told", b"told"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordOffsetsRequest: _TypeAlias = RecordOffsetsRequest  # noqa: Y015
+
+@_typing.final
+class RecordOffsetsResponse(_message.Message):
+    """RecordOffsetsResponse tells how far the change has come: of a retry, how far an earlier request of its id came."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    META_FIELD_NUMBER: _builtins.int
+    ENDED_FIELD_NUMBER: _builtins.int
+    REPEATED_FIELD_NUMBER: _builtins.int
+    OVERTAKEN_FIELD_NUMBER: _builtins.int
+    TOLD_FIELD_NUMBER: _builtins.int
+    ended: _builtins.bool
+    """ended is true when the change was made; its caller is told what told says."""
+    repeated: _builtins.bool
+    """repeated is true when an earlier request of this id had recorded this much already."""
+    overtaken: _builtins.bool
+    """overtaken is true of a change that was begun and did not end, when the connector was changed since, by Java workers
+    too, or another change of its offsets begun: made again, it might undo what came after it.
+    """
+    @_builtins.property
+    def meta(self) -> _revision_pb2.ResponseMeta:
+        """meta with the revision after the write."""
+
+    @_builtins.property
+    def told(self) -> _config_pb2.OffsetsTold:
+        """told as it was recorded first."""
+
+    def __init__(
+        self,
+        *,
+        meta: _revision_pb2.ResponseMeta | None = ...,
+        ended: _builtins.bool = ...,
+        repeated: _builtins.bool = ...,
+        overtaken: _builtins.bool = ...,
+        told: _config_pb2.OffsetsTold | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "told", b"told"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "meta", b"meta", "overtaken", b"overtaken", "repeated", b"repeated", "told", b"told"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordOffsetsResponse: _TypeAlias = RecordOffsetsResponse  # noqa: Y015
+
+@_typing.final
 class RestoreConnectorRequest(_message.Message):
     """RestoreConnectorRequest restores an earlier config."""
 

@@ -80,6 +80,11 @@ class ConfigWriteServiceStub:
                 request_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordDrainRequest.SerializeToString,
                 response_deserializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordDrainResponse.FromString,
                 _registered_method=True)
+        self.RecordOffsets = channel.unary_unary(
+                '/herdmesh.api.configstore.v1.ConfigWriteService/RecordOffsets',
+                request_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordOffsetsRequest.SerializeToString,
+                response_deserializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordOffsetsResponse.FromString,
+                _registered_method=True)
         self.RestoreConnector = channel.unary_unary(
                 '/herdmesh.api.configstore.v1.ConfigWriteService/RestoreConnector',
                 request_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RestoreConnectorRequest.SerializeToString,
@@ -155,6 +160,16 @@ class ConfigWriteServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecordOffsets(self, request, context):
+        """RecordOffsets keeps how far a change of a connector's offsets has come, in the audit topic: that it begins, and what
+        its caller is told in the end. A retry is told so, whoever leads by then; of a change that was begun and not ended,
+        whether the connector was left alone since. A beginning writes the connector's manifest anew, unchanged: a worker
+        that was asked for an earlier change and is late finds it. Nothing else of what is stored changes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RestoreConnector(self, request, context):
         """RestoreConnector writes the config of an earlier revision again.
         """
@@ -209,6 +224,11 @@ def add_ConfigWriteServiceServicer_to_server(servicer, server):
                     servicer.RecordDrain,
                     request_deserializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordDrainRequest.FromString,
                     response_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordDrainResponse.SerializeToString,
+            ),
+            'RecordOffsets': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordOffsets,
+                    request_deserializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordOffsetsRequest.FromString,
+                    response_serializer=herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordOffsetsResponse.SerializeToString,
             ),
             'RestoreConnector': grpc.unary_unary_rpc_method_handler(
                     servicer.RestoreConnector,
@@ -460,6 +480,33 @@ class ConfigWriteService:
             '/herdmesh.api.configstore.v1.ConfigWriteService/RecordDrain',
             herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordDrainRequest.SerializeToString,
             herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordDrainResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordOffsets(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/herdmesh.api.configstore.v1.ConfigWriteService/RecordOffsets',
+            herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordOffsetsRequest.SerializeToString,
+            herdmesh_dot_api_dot_configstore_dot_v1_dot_config__write__service__pb2.RecordOffsetsResponse.FromString,
             options,
             channel_credentials,
             insecure,

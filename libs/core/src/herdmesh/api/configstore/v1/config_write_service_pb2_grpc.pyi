@@ -53,6 +53,12 @@ class ConfigWriteServiceStub:
     """RecordDrain keeps that a worker has taken note of a drain, or of its end, in the audit topic alone: a retry is told
     so, whoever leads by then and whether or not the worker is still there. It changes nothing that is stored.
     """
+    RecordOffsets: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.RecordOffsetsRequest, _config_write_service_pb2.RecordOffsetsResponse]
+    """RecordOffsets keeps how far a change of a connector's offsets has come, in the audit topic: that it begins, and what
+    its caller is told in the end. A retry is told so, whoever leads by then; of a change that was begun and not ended,
+    whether the connector was left alone since. A beginning writes the connector's manifest anew, unchanged: a worker
+    that was asked for an earlier change and is late finds it. Nothing else of what is stored changes.
+    """
     RestoreConnector: _grpc.UnaryUnaryMultiCallable[_config_write_service_pb2.RestoreConnectorRequest, _config_write_service_pb2.RestoreConnectorResponse]
     """RestoreConnector writes the config of an earlier revision again."""
 
@@ -80,6 +86,12 @@ class ConfigWriteServiceAsyncStub(ConfigWriteServiceStub):
     RecordDrain: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.RecordDrainRequest, _config_write_service_pb2.RecordDrainResponse]  # type: ignore[assignment]
     """RecordDrain keeps that a worker has taken note of a drain, or of its end, in the audit topic alone: a retry is told
     so, whoever leads by then and whether or not the worker is still there. It changes nothing that is stored.
+    """
+    RecordOffsets: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.RecordOffsetsRequest, _config_write_service_pb2.RecordOffsetsResponse]  # type: ignore[assignment]
+    """RecordOffsets keeps how far a change of a connector's offsets has come, in the audit topic: that it begins, and what
+    its caller is told in the end. A retry is told so, whoever leads by then; of a change that was begun and not ended,
+    whether the connector was left alone since. A beginning writes the connector's manifest anew, unchanged: a worker
+    that was asked for an earlier change and is late finds it. Nothing else of what is stored changes.
     """
     RestoreConnector: _aio.UnaryUnaryMultiCallable[_config_write_service_pb2.RestoreConnectorRequest, _config_write_service_pb2.RestoreConnectorResponse]  # type: ignore[assignment]
     """RestoreConnector writes the config of an earlier revision again."""
@@ -159,6 +171,18 @@ class ConfigWriteServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_config_write_service_pb2.RecordDrainResponse, _abc.Awaitable[_config_write_service_pb2.RecordDrainResponse]]:
         """RecordDrain keeps that a worker has taken note of a drain, or of its end, in the audit topic alone: a retry is told
         so, whoever leads by then and whether or not the worker is still there. It changes nothing that is stored.
+        """
+
+    @_abc_1.abstractmethod
+    def RecordOffsets(
+        self,
+        request: _config_write_service_pb2.RecordOffsetsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_config_write_service_pb2.RecordOffsetsResponse, _abc.Awaitable[_config_write_service_pb2.RecordOffsetsResponse]]:
+        """RecordOffsets keeps how far a change of a connector's offsets has come, in the audit topic: that it begins, and what
+        its caller is told in the end. A retry is told so, whoever leads by then; of a change that was begun and not ended,
+        whether the connector was left alone since. A beginning writes the connector's manifest anew, unchanged: a worker
+        that was asked for an earlier change and is late finds it. Nothing else of what is stored changes.
         """
 
     @_abc_1.abstractmethod

@@ -144,6 +144,9 @@ class AlterOffsetsResponse(_message.Message):
 
     META_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """message as Connect words it: done, and whether the connector may have offsets of its own elsewhere; of a dry run, what would be done."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision of the config store that the answer speaks of."""
@@ -157,10 +160,11 @@ class AlterOffsetsResponse(_message.Message):
         *,
         meta: _revision_pb2.ResponseMeta | None = ...,
         offsets: _abc.Iterable[Global___OffsetEntry] | None = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "meta", b"meta", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -204,6 +208,9 @@ class ResetOffsetsResponse(_message.Message):
 
     META_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """message as Connect words it: done, and whether the connector may have offsets of its own elsewhere; of a dry run, what would be done."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision of the config store that the answer speaks of."""
@@ -217,10 +224,11 @@ class ResetOffsetsResponse(_message.Message):
         *,
         meta: _revision_pb2.ResponseMeta | None = ...,
         offsets: _abc.Iterable[Global___OffsetEntry] | None = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "meta", b"meta", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -236,12 +244,15 @@ class RewindOffsetsRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     TIME_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
+    ALLOW_FORWARD_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """request_id makes a retry return the first outcome. Empty = no retry safety."""
     name: _builtins.str
     """name of the connector."""
     dry_run: _builtins.bool
     """dry_run checks and changes nothing."""
+    allow_forward: _builtins.bool
+    """allow_forward lets partitions go forward whose committed offset is before that time; their records in between are never read. Else the request is refused with OFFSETS_REFUSED, naming them."""
     @_builtins.property
     def time(self) -> _timestamp_pb2.Timestamp:
         """time to go back to."""
@@ -253,10 +264,11 @@ class RewindOffsetsRequest(_message.Message):
         name: _builtins.str = ...,
         time: _timestamp_pb2.Timestamp | None = ...,
         dry_run: _builtins.bool = ...,
+        allow_forward: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["time", b"time"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "name", b"name", "request_id", b"request_id", "time", b"time"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_forward", b"allow_forward", "dry_run", b"dry_run", "name", b"name", "request_id", b"request_id", "time", b"time"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -270,6 +282,9 @@ class RewindOffsetsResponse(_message.Message):
 
     META_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """message as Connect words it: done, and whether the connector may have offsets of its own elsewhere; of a dry run, what would be done."""
     @_builtins.property
     def meta(self) -> _revision_pb2.ResponseMeta:
         """meta with the revision of the config store that the answer speaks of."""
@@ -283,10 +298,11 @@ class RewindOffsetsResponse(_message.Message):
         *,
         meta: _revision_pb2.ResponseMeta | None = ...,
         offsets: _abc.Iterable[Global___OffsetEntry] | None = ...,
+        message: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["meta", b"meta", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "meta", b"meta", "offsets", b"offsets"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from herdmesh.api.common.v1 import connector_pb2 as _connector_pb2
 from herdmesh.api.common.v1 import identity_pb2 as _identity_pb2
@@ -364,6 +365,7 @@ class CommandReply(_message.Message):
     TASKS_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     DEAD_LETTERS_REPLAYED_FIELD_NUMBER: _builtins.int
+    OFFSETS_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """command_id of the command."""
     @_builtins.property
@@ -394,6 +396,10 @@ class CommandReply(_message.Message):
     def dead_letters_replayed(self) -> _admin_messages_pb2.ReplayDeadLettersResponse:
         """dead_letters_replayed for a replay_dead_letters command, without meta."""
 
+    @_builtins.property
+    def offsets(self) -> Global___OffsetsReply:
+        """offsets for a read_offsets command, or after an alter_offsets command of a connector that is there."""
+
     def __init__(
         self,
         *,
@@ -405,14 +411,47 @@ class CommandReply(_message.Message):
         tasks: _abc.Iterable[_connector_pb2.Properties] | None = ...,
         dead_letters: _admin_messages_pb2.ListDeadLettersResponse | None = ...,
         dead_letters_replayed: _admin_messages_pb2.ReplayDeadLettersResponse | None = ...,
+        offsets: Global___OffsetsReply | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "dead_letters_replayed", b"dead_letters_replayed", "failure", b"failure", "validation", b"validation"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["dead_letters", b"dead_letters", "dead_letters_replayed", b"dead_letters_replayed", "failure", b"failure", "offsets", b"offsets", "validation", b"validation"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "dead_letters", b"dead_letters", "dead_letters_replayed", b"dead_letters_replayed", "failure", b"failure", "loggers", b"loggers", "plugin_fields", b"plugin_fields", "tasks", b"tasks", "validation", b"validation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "dead_letters", b"dead_letters", "dead_letters_replayed", b"dead_letters_replayed", "failure", b"failure", "loggers", b"loggers", "offsets", b"offsets", "plugin_fields", b"plugin_fields", "tasks", b"tasks", "validation", b"validation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CommandReply: _TypeAlias = CommandReply  # noqa: Y015
+
+@_typing.final
+class OffsetsReply(_message.Message):
+    """OffsetsReply tells the offsets of a connector."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSETS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    UNCERTAIN_FIELD_NUMBER: _builtins.int
+    message: _builtins.str
+    """message of a change, as Connect words it. Empty for a read."""
+    uncertain: _builtins.bool
+    """uncertain is true beside a failure that leaves open whether the offsets were changed."""
+    @_builtins.property
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_offset_messages_pb2.OffsetEntry]:
+        """offsets of the connector: as they are now, or, after a reset, as they were."""
+
+    def __init__(
+        self,
+        *,
+        offsets: _abc.Iterable[_offset_messages_pb2.OffsetEntry] | None = ...,
+        message: _builtins.str = ...,
+        uncertain: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "offsets", b"offsets", "uncertain", b"uncertain"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OffsetsReply: _TypeAlias = OffsetsReply  # noqa: Y015
 
 @_typing.final
 class WorkerLeaving(_message.Message):
@@ -456,6 +495,7 @@ class SessionResponse(_message.Message):
     SET_RATE_FIELD_NUMBER: _builtins.int
     LIST_DEAD_LETTERS_FIELD_NUMBER: _builtins.int
     REPLAY_DEAD_LETTERS_FIELD_NUMBER: _builtins.int
+    READ_OFFSETS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.int
     """epoch of the leader; a worker drops anything below the highest it has seen."""
     @_builtins.property
@@ -530,6 +570,10 @@ class SessionResponse(_message.Message):
     def replay_dead_letters(self) -> Global___ReplayDeadLettersCommand:
         """replay_dead_letters puts dead letters back."""
 
+    @_builtins.property
+    def read_offsets(self) -> Global___ReadOffsetsCommand:
+        """read_offsets asks for the offsets of a connector, whatever it does."""
+
     def __init__(
         self,
         *,
@@ -552,12 +596,13 @@ class SessionResponse(_message.Message):
         set_rate: Global___SetRate | None = ...,
         list_dead_letters: Global___ListDeadLettersCommand | None = ...,
         replay_dead_letters: Global___ReplayDeadLettersCommand | None = ...,
+        read_offsets: Global___ReadOffsetsCommand | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_dead_letters", b"list_dead_letters", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "released", b"released", "replay_dead_letters", b"replay_dead_letters", "set_draining", b"set_draining", "set_logger", b"set_logger", "set_rate", b"set_rate", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_dead_letters", b"list_dead_letters", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "read_offsets", b"read_offsets", "released", b"released", "replay_dead_letters", b"replay_dead_letters", "set_draining", b"set_draining", "set_logger", b"set_logger", "set_rate", b"set_rate", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "epoch", b"epoch", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_dead_letters", b"list_dead_letters", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "released", b"released", "replay_dead_letters", b"replay_dead_letters", "set_draining", b"set_draining", "set_logger", b"set_logger", "set_rate", b"set_rate", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alter_offsets", b"alter_offsets", "describe_plugin", b"describe_plugin", "epoch", b"epoch", "fence", b"fence", "generate_task_configs", b"generate_task_configs", "heartbeat", b"heartbeat", "list_dead_letters", b"list_dead_letters", "list_loggers", b"list_loggers", "message", b"message", "plan_task_configs", b"plan_task_configs", "read_offsets", b"read_offsets", "released", b"released", "replay_dead_letters", b"replay_dead_letters", "set_draining", b"set_draining", "set_logger", b"set_logger", "set_rate", b"set_rate", "set_target_state", b"set_target_state", "start", b"start", "stop", b"stop", "validate", b"validate", "welcome", b"welcome"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "start", "stop", "set_target_state", "generate_task_configs", "fence", "validate", "heartbeat", "released", "describe_plugin", "list_loggers", "set_logger", "alter_offsets", "plan_task_configs", "set_draining", "set_rate", "list_dead_letters", "replay_dead_letters"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["welcome", "start", "stop", "set_target_state", "generate_task_configs", "fence", "validate", "heartbeat", "released", "describe_plugin", "list_loggers", "set_logger", "alter_offsets", "plan_task_configs", "set_draining", "set_rate", "list_dead_letters", "replay_dead_letters", "read_offsets"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -610,7 +655,7 @@ class StartUnit(_message.Message):
     TARGET_STATE_FIELD_NUMBER: _builtins.int
     TASK_COUNT_FIELD_NUMBER: _builtins.int
     TASKS_MAX_FIELD_NUMBER: _builtins.int
-    HAS_COMMITTED_FIELD_NUMBER: _builtins.int
+    COMMIT_SCOPE_FIELD_NUMBER: _builtins.int
     CONDITIONS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
@@ -620,8 +665,6 @@ class StartUnit(_message.Message):
     """task_count of the set the task belongs to; partitions are divided by it. 0 for a connector."""
     tasks_max: _builtins.int
     """tasks_max for a connector. 0 for a task."""
-    has_committed: _builtins.bool
-    """has_committed is true when the status store knows that the task has committed before."""
     traceparent: _builtins.str
     """traceparent is the W3C trace context of the call that this start comes of, while it is young. Empty = of none."""
     @_builtins.property
@@ -641,6 +684,10 @@ class StartUnit(_message.Message):
         """task_config of the task. Unset for a connector."""
 
     @_builtins.property
+    def commit_scope(self) -> _connector_pb2.CommitScope:
+        """commit_scope of the task's last commit, as the status store knows it. Unset = of none; a connector."""
+
+    @_builtins.property
     def conditions(self) -> _containers.RepeatedCompositeFieldContainer[_connector_pb2.Condition]:
         """conditions that every status written under this assignment carries as they are, so that none loses them. Empty = none."""
 
@@ -658,14 +705,14 @@ class StartUnit(_message.Message):
         target_state: _connector_pb2.TargetState.ValueType = ...,
         task_count: _builtins.int = ...,
         tasks_max: _builtins.int = ...,
-        has_committed: _builtins.bool = ...,
+        commit_scope: _connector_pb2.CommitScope | None = ...,
         conditions: _abc.Iterable[_connector_pb2.Condition] | None = ...,
         revision: _revision_pb2.Revision | None = ...,
         traceparent: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "connector_config", b"connector_config", "revision", b"revision", "task_config", b"task_config", "unit", b"unit"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "commit_scope", b"commit_scope", "connector_config", b"connector_config", "revision", b"revision", "task_config", b"task_config", "unit", b"unit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "conditions", b"conditions", "connector_config", b"connector_config", "has_committed", b"has_committed", "revision", b"revision", "target_state", b"target_state", "task_config", b"task_config", "task_count", b"task_count", "tasks_max", b"tasks_max", "traceparent", b"traceparent", "unit", b"unit"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "commit_scope", b"commit_scope", "conditions", b"conditions", "connector_config", b"connector_config", "revision", b"revision", "target_state", b"target_state", "task_config", b"task_config", "task_count", b"task_count", "tasks_max", b"tasks_max", "traceparent", b"traceparent", "unit", b"unit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -975,23 +1022,43 @@ class AlterOffsetsCommand(_message.Message):
     CONFIG_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
+    REWIND_TO_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    ALLOW_FORWARD_FIELD_NUMBER: _builtins.int
+    TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """command_id for the reply."""
     connector: _builtins.str
     """connector whose offsets to write."""
+    incarnation: _builtins.str
+    """incarnation of the connector that has no tasks. Empty = there is no such connector."""
+    reset: _builtins.bool
+    """reset forgets all offsets."""
+    dry_run: _builtins.bool
+    """dry_run checks and changes nothing."""
+    allow_forward: _builtins.bool
+    """allow_forward lets rewind_to move offsets forward; else that is refused."""
+    timeout_ms: _builtins.int
+    """timeout_ms that whoever asks waits, less what the write itself may take: a write that was not begun by then is not begun."""
     @_builtins.property
     def config(self) -> _connector_pb2.Properties:
         """config of the connector: tells whether it is a source or a sink, its topics, and its client settings."""
 
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_offset_messages_pb2.OffsetEntry]:
-        """offsets to write."""
+        """offsets to write. Empty with reset and rewind_to."""
 
     @_builtins.property
     def revision(self) -> _revision_pb2.Revision:
-        """revision of the config topic that the leader had applied, in which the connector is not: a worker that is late finds
-        it in what was written since, and writes nothing.
+        """revision of the config topic that the leader had applied, in which the connector has no tasks, or is not: a worker
+        that is late finds what was written of the connector since, tasks or the beginning of another change, and writes nothing.
         """
+
+    @_builtins.property
+    def rewind_to(self) -> _timestamp_pb2.Timestamp:
+        """rewind_to moves a sink's offsets to the first records that are not older."""
 
     def __init__(
         self,
@@ -1001,14 +1068,52 @@ class AlterOffsetsCommand(_message.Message):
         config: _connector_pb2.Properties | None = ...,
         offsets: _abc.Iterable[_offset_messages_pb2.OffsetEntry] | None = ...,
         revision: _revision_pb2.Revision | None = ...,
+        incarnation: _builtins.str = ...,
+        reset: _builtins.bool = ...,
+        rewind_to: _timestamp_pb2.Timestamp | None = ...,
+        dry_run: _builtins.bool = ...,
+        allow_forward: _builtins.bool = ...,
+        timeout_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "revision", b"revision"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "revision", b"revision", "rewind_to", b"rewind_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "config", b"config", "connector", b"connector", "offsets", b"offsets", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_forward", b"allow_forward", "command_id", b"command_id", "config", b"config", "connector", b"connector", "dry_run", b"dry_run", "incarnation", b"incarnation", "offsets", b"offsets", "reset", b"reset", "revision", b"revision", "rewind_to", b"rewind_to", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___AlterOffsetsCommand: _TypeAlias = AlterOffsetsCommand  # noqa: Y015
+
+@_typing.final
+class ReadOffsetsCommand(_message.Message):
+    """ReadOffsetsCommand asks for the offsets of a connector."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    CONNECTOR_FIELD_NUMBER: _builtins.int
+    CONFIG_FIELD_NUMBER: _builtins.int
+    command_id: _builtins.str
+    """command_id for the reply."""
+    connector: _builtins.str
+    """connector whose offsets to tell."""
+    @_builtins.property
+    def config(self) -> _connector_pb2.Properties:
+        """config of the connector."""
+
+    def __init__(
+        self,
+        *,
+        command_id: _builtins.str = ...,
+        connector: _builtins.str = ...,
+        config: _connector_pb2.Properties | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "config", b"config", "connector", b"connector"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReadOffsetsCommand: _TypeAlias = ReadOffsetsCommand  # noqa: Y015
 
 @_typing.final
 class PlanTaskConfigsCommand(_message.Message):

@@ -35,7 +35,7 @@ class Status(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     CONDITIONS_FIELD_NUMBER: _builtins.int
-    HAS_COMMITTED_FIELD_NUMBER: _builtins.int
+    COMMIT_SCOPE_FIELD_NUMBER: _builtins.int
     WORKER_INCARNATION_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     EFFECTIVE_STATE_FIELD_NUMBER: _builtins.int
@@ -55,8 +55,6 @@ class Status(_message.Message):
     """generation of the assignment it was written under."""
     version: _builtins.str
     """version of the plugin. Unset = null in the topic."""
-    has_committed: _builtins.bool
-    """has_committed is true once the task has committed offsets, so that missing ones are data loss and not a first start."""
     worker_incarnation: _builtins.str
     """worker_incarnation that wrote it. Empty = unknown, for example Java."""
     effective_state: _connector_pb2.RunState.ValueType
@@ -70,6 +68,10 @@ class Status(_message.Message):
         """conditions that add to the state, in the order written. At most 16, one of each type, a type of at most 64 characters
         and a message of one line and at most 1,000. Empty = none.
         """
+
+    @_builtins.property
+    def commit_scope(self) -> _connector_pb2.CommitScope:
+        """commit_scope of the task's last commit, so that offsets missing there are data loss and not a first start. Unset = it never committed."""
 
     @_builtins.property
     def revision(self) -> _revision_pb2.Revision:
@@ -90,16 +92,16 @@ class Status(_message.Message):
         generation: _builtins.int = ...,
         version: _builtins.str | None = ...,
         conditions: _abc.Iterable[_connector_pb2.Condition] | None = ...,
-        has_committed: _builtins.bool = ...,
+        commit_scope: _connector_pb2.CommitScope | None = ...,
         worker_incarnation: _builtins.str = ...,
         revision: _revision_pb2.Revision | None = ...,
         effective_state: _connector_pb2.RunState.ValueType = ...,
         effective_reason: _builtins.str = ...,
         update_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "_trace", b"_trace", "_version", b"_version", "revision", b"revision", "task", b"task", "trace", b"trace", "update_time", b"update_time", "version", b"version"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "_trace", b"_trace", "_version", b"_version", "commit_scope", b"commit_scope", "revision", b"revision", "task", b"task", "trace", b"trace", "update_time", b"update_time", "version", b"version"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "_trace", b"_trace", "_version", b"_version", "conditions", b"conditions", "connector", b"connector", "effective_reason", b"effective_reason", "effective_state", b"effective_state", "generation", b"generation", "has_committed", b"has_committed", "revision", b"revision", "state", b"state", "task", b"task", "trace", b"trace", "update_time", b"update_time", "version", b"version", "worker_id", b"worker_id", "worker_incarnation", b"worker_incarnation"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "_trace", b"_trace", "_version", b"_version", "commit_scope", b"commit_scope", "conditions", b"conditions", "connector", b"connector", "effective_reason", b"effective_reason", "effective_state", b"effective_state", "generation", b"generation", "revision", b"revision", "state", b"state", "task", b"task", "trace", b"trace", "update_time", b"update_time", "version", b"version", "worker_id", b"worker_id", "worker_incarnation", b"worker_incarnation"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__task: _TypeAlias = _typing.Literal["task"]  # noqa: Y015
     _WhichOneofArgType__task: _TypeAlias = _typing.Literal["_task", b"_task"]  # noqa: Y015

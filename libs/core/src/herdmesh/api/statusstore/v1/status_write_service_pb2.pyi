@@ -345,7 +345,8 @@ class DeleteConnectorStatusesRequest(_message.Message):
     """include_topics removes its topic statuses too."""
     generation_below: _builtins.int
     """generation_below keeps what a worker of ours wrote under this generation or a later one: it was started after the
-    removal was decided. 0 = no bound.
+    removal was decided. The status of the connector stays with such a task, for its removal would hide the task from
+    readers (as Connect reads it). 0 = no bound.
     """
     def __init__(
         self,

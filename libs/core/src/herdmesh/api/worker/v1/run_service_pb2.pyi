@@ -31,7 +31,7 @@ class _RunEndEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RunEnd.ValueTy
     RUN_END_UNSPECIFIED: _RunEnd.ValueType  # 0
     """RUN_END_UNSPECIFIED is never sent."""
     RUN_END_QUIET: _RunEnd.ValueType  # 1
-    """RUN_END_QUIET: nothing to do for herdmesh.linger.ms."""
+    """RUN_END_QUIET: nothing to do for herdmesh.linger.ms, and not to stay warm."""
     RUN_END_STOPPED: _RunEnd.ValueType  # 2
     """RUN_END_STOPPED: the worker told it to stop."""
     RUN_END_YIELDED: _RunEnd.ValueType  # 3
@@ -43,7 +43,7 @@ class RunEnd(_RunEnd, metaclass=_RunEndEnumTypeWrapper):
 RUN_END_UNSPECIFIED: RunEnd.ValueType  # 0
 """RUN_END_UNSPECIFIED is never sent."""
 RUN_END_QUIET: RunEnd.ValueType  # 1
-"""RUN_END_QUIET: nothing to do for herdmesh.linger.ms."""
+"""RUN_END_QUIET: nothing to do for herdmesh.linger.ms, and not to stay warm."""
 RUN_END_STOPPED: RunEnd.ValueType  # 2
 """RUN_END_STOPPED: the worker told it to stop."""
 RUN_END_YIELDED: RunEnd.ValueType  # 3
@@ -233,6 +233,7 @@ class RunResponse(_message.Message):
     RATE_FIELD_NUMBER: _builtins.int
     SHARE_FIELD_NUMBER: _builtins.int
     OFFSETS_STORED_FIELD_NUMBER: _builtins.int
+    REST_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def order(self) -> Global___RunOrder:
         """order answers hello as soon as there is a run for the process. A stream that ends without one ends the process."""
@@ -253,6 +254,10 @@ class RunResponse(_message.Message):
     def offsets_stored(self) -> Global___OffsetsStored:
         """offsets_stored answers store_offsets, in its order."""
 
+    @_builtins.property
+    def rest(self) -> Global___RunRest:
+        """rest tells the run to keep no slot for nothing."""
+
     def __init__(
         self,
         *,
@@ -261,12 +266,13 @@ class RunResponse(_message.Message):
         rate: Global___RunRate | None = ...,
         share: Global___RunShare | None = ...,
         offsets_stored: Global___OffsetsStored | None = ...,
+        rest: Global___RunRest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "offsets_stored", b"offsets_stored", "order", b"order", "rate", b"rate", "share", b"share", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "offsets_stored", b"offsets_stored", "order", b"order", "rate", b"rate", "rest", b"rest", "share", b"share", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "offsets_stored", b"offsets_stored", "order", b"order", "rate", b"rate", "share", b"share", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "offsets_stored", b"offsets_stored", "order", b"order", "rate", b"rate", "rest", b"rest", "share", b"share", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["order", "stop", "rate", "share", "offsets_stored"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["order", "stop", "rate", "share", "offsets_stored", "rest"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -423,6 +429,23 @@ class RunRate(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RunRate: _TypeAlias = RunRate  # noqa: Y015
+
+@_typing.final
+class RunRest(_message.Message):
+    """RunRest asks the run not to stay warm: to end now if it is, else when it next would be."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RunRest: _TypeAlias = RunRest  # noqa: Y015
 
 @_typing.final
 class RunShare(_message.Message):

@@ -77,13 +77,14 @@ class TaskProgress(_message.Message):
     COMMIT_TIME_FIELD_NUMBER: _builtins.int
     RUN_COUNT_FIELD_NUMBER: _builtins.int
     PID_FIELD_NUMBER: _builtins.int
-    HAS_COMMITTED_FIELD_NUMBER: _builtins.int
+    COMMIT_SCOPE_FIELD_NUMBER: _builtins.int
     CONFIG_OFFSET_FIELD_NUMBER: _builtins.int
     PRODUCED_FIELD_NUMBER: _builtins.int
     RECORDS_RATE_FIELD_NUMBER: _builtins.int
     BYTES_RATE_FIELD_NUMBER: _builtins.int
     MEASURES_FIELD_NUMBER: _builtins.int
     ERRORS_FIELD_NUMBER: _builtins.int
+    WARM_FIELD_NUMBER: _builtins.int
     activity: Global___TaskActivity.ValueType
     """activity of the task: what it does now."""
     records_in: _builtins.int
@@ -98,10 +99,10 @@ class TaskProgress(_message.Message):
     """run_count is how often a run was started for this task by this worker."""
     pid: _builtins.int
     """pid of the process that runs the record loop now. 0 = idle."""
-    has_committed: _builtins.bool
-    """has_committed is true once the task has committed offsets."""
     config_offset: _builtins.int
     """config_offset is the offset of the config topic up to which nothing is written against the task set. Unset = nobody looked."""
+    warm: _builtins.bool
+    """warm is true of a run that goes on though it had nothing to do for herdmesh.linger.ms: it has committed all it read. Unset between worker and herder."""
     @_builtins.property
     def task(self) -> _connector_pb2.TaskId:
         """task it speaks of."""
@@ -113,6 +114,10 @@ class TaskProgress(_message.Message):
     @_builtins.property
     def commit_time(self) -> _timestamp_pb2.Timestamp:
         """commit_time of the last offset commit. Unset = none yet."""
+
+    @_builtins.property
+    def commit_scope(self) -> _connector_pb2.CommitScope:
+        """commit_scope of the task's last commit. Unset = it never committed."""
 
     @_builtins.property
     def produced(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicProgress]:
@@ -147,17 +152,18 @@ class TaskProgress(_message.Message):
         commit_time: _timestamp_pb2.Timestamp | None = ...,
         run_count: _builtins.int = ...,
         pid: _builtins.int = ...,
-        has_committed: _builtins.bool = ...,
+        commit_scope: _connector_pb2.CommitScope | None = ...,
         config_offset: _builtins.int | None = ...,
         produced: _abc.Iterable[Global___TopicProgress] | None = ...,
         records_rate: Global___RateUse | None = ...,
         bytes_rate: Global___RateUse | None = ...,
         measures: Global___TaskMeasures | None = ...,
         errors: Global___TaskErrors | None = ...,
+        warm: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "bytes_rate", b"bytes_rate", "commit_time", b"commit_time", "config_offset", b"config_offset", "errors", b"errors", "measures", b"measures", "records_rate", b"records_rate", "task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "bytes_rate", b"bytes_rate", "commit_scope", b"commit_scope", "commit_time", b"commit_time", "config_offset", b"config_offset", "errors", b"errors", "measures", b"measures", "records_rate", b"records_rate", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "activity", b"activity", "bytes_rate", b"bytes_rate", "commit_time", b"commit_time", "config_offset", b"config_offset", "errors", b"errors", "has_committed", b"has_committed", "measures", b"measures", "partitions", b"partitions", "pid", b"pid", "produced", b"produced", "records_dropped", b"records_dropped", "records_in", b"records_in", "records_out", b"records_out", "records_per_second", b"records_per_second", "records_rate", b"records_rate", "run_count", b"run_count", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset", "activity", b"activity", "bytes_rate", b"bytes_rate", "commit_scope", b"commit_scope", "commit_time", b"commit_time", "config_offset", b"config_offset", "errors", b"errors", "measures", b"measures", "partitions", b"partitions", "pid", b"pid", "produced", b"produced", "records_dropped", b"records_dropped", "records_in", b"records_in", "records_out", b"records_out", "records_per_second", b"records_per_second", "records_rate", b"records_rate", "run_count", b"run_count", "task", b"task", "warm", b"warm"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__config_offset: _TypeAlias = _typing.Literal["config_offset"]  # noqa: Y015
     _WhichOneofArgType__config_offset: _TypeAlias = _typing.Literal["_config_offset", b"_config_offset"]  # noqa: Y015

@@ -1,4 +1,4 @@
-"""The two processes of `make test`, tried on seven small tests: who runs what, in which order, and what is printed."""
+"""The three processes of `make test`, tried on small tests: who runs what, in which order, and what is printed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,33 @@ addopts = --import-mode=importlib
 testpaths = tests parts
 markers =
     kafka: as here
+    own_broker: as here
     spark: as here
     timed: as here
 """
-_CONFTEST = 'pytest_plugins = ["tests.support.halves"]\n'
+_CONFTEST = 'pytest_plugins = ["tests.support.lanes"]\n'
 _TEST = """import os
+import time
 import pytest
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def kafka():
     pass
 
+@pytest.fixture(scope="session")
+def guarded():
+    pass
+
+@pytest.fixture
+def asked(request):
+    request.getfixturevalue("kafka")
+
 {mark}
 def test_{name}({fixture}):
+    if "{name}" == "long":
+        began_s = time.monotonic()
+        while time.monotonic() < began_s + 1:  # so that what waits for it would come first if it did not wait
+            pass
     with open("log", "a") as log:
         print("{name}", os.environ.get("PYTEST_XDIST_WORKER", "alone"), os.nice(0), file=log)
     print("said before it failed")
@@ -40,10 +54,16 @@ _FILES = {
     "tests/test_limit.py": ("limit", "@pytest.mark.timed", ""),
     "parts/test_jobs.py": ("jobs", "@pytest.mark.spark", ""),
     "parts/test_topics.py": ("topics", "", "kafka"),
+    "parts/test_hung.py": ("hung", "@pytest.mark.own_broker", ""),
+    "parts/test_login.py": ("login", "", "guarded"),
+    "parts/test_long.py": ("long", "", ""),
     "parts/test_pure.py": ("pure", "", ""),
     "parts/test_state.py": ("state", "", ""),
 }
-_SHARED = ["jobs", "topics", "limit", "kills", "chaos"]
+_SHARED = ["jobs", "topics", "kills", "limit", "chaos"]
+_OWN = ["hung", "login"]
+_PURE = ["long", "pure", "state"]
+_PASSED = len(_FILES) - 1
 
 
 @pytest.fixture
@@ -71,18 +91,22 @@ def _run(folder: Path, *arguments: str) -> tuple[str, list[list[str]]]:
     return done.stdout, [line.split() for line in (folder / "log").read_text().splitlines()]
 
 
-def test_the_whole_suite_takes_two_processes(sample: Path) -> None:
+def test_the_whole_suite_takes_three_processes(sample: Path) -> None:
     printed, ran = _run(sample, "--junitxml=found.xml")
+    order = [name for name, _, _ in ran]
     where = {name: process for name, process, _ in ran}
-    assert [name for name, _, _ in ran if name in _SHARED] == _SHARED, "what minds company is last"
-    assert len({where[name] for name in _SHARED}) == 1, "one broker is enough"
-    assert where["pure"] == where["state"] != where["chaos"]
+    assert [name for name in order if name in _SHARED] == _SHARED, "what minds company is last"
+    assert set(order[-2:]) == {"limit", "chaos"}, "and has none"
+    assert [name for name in order if name in _OWN] == _OWN
+    assert all(len({where[name] for name in lane}) == 1 for lane in (_SHARED, _OWN)), "one broker each is enough"
+    assert where["chaos"] != where["hung"] != where["long"] != where["chaos"]
     nice = {name: int(niceness) for name, _, niceness in ran}
-    assert nice["pure"] == nice["state"] > nice["chaos"] == os.nice(0), "the pure half steps back"
+    assert {nice[name] for name in [*_SHARED, *_OWN]} == {os.nice(0)}
+    assert min(nice[name] for name in _PURE) > os.nice(0), "the pure lane steps back"
     assert "said before it failed" in printed
     assert "\nFAILED tests/faults/test_chaos.py::test_chaos - " in printed
     assert printed.splitlines()[-1].startswith("=")
-    assert "1 failed, 6 passed" in printed.splitlines()[-1]
+    assert f"1 failed, {_PASSED} passed" in printed.splitlines()[-1]
     names = {case.get("name") for case in ElementTree.parse(sample / "found.xml").iter("testcase")}
     assert names == {f"test_{name}" for name, _, _ in _FILES.values()}
 
@@ -93,7 +117,7 @@ def test_a_choice_takes_one(sample: Path, chosen: list[str]) -> None:
     assert [(name, process) for name, process, _ in ran] == [("pure", "alone"), ("chaos", "alone")]
 
 
-def test_nobody_takes_over_from_a_shared_half_that_died(sample: Path) -> None:
+def test_nobody_takes_over_from_a_shared_lane_that_died(sample: Path) -> None:
     dying = sample / "parts/test_topics.py"
     dying.write_text(dying.read_text() + "    os._exit(1)\n")
     printed, ran = _run(sample)
@@ -105,4 +129,39 @@ def test_nobody_takes_over_from_a_shared_half_that_died(sample: Path) -> None:
 def test_without_xdist_one_process_runs_all(sample: Path) -> None:
     done = _pytest(sample, "-p", "no:xdist")
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "1 failed, 6 passed" in done.stdout
+    assert f"1 failed, {_PASSED} passed" in done.stdout
+
+
+_WRONG = {
+    "both": ("@pytest.mark.own_broker", "kafka", ": marked own_broker (or takes `guarded`), and takes `kafka`"),
+    "two": ("", "guarded, kafka", ": marked own_broker (or takes `guarded`), and takes `kafka`"),
+    "timed": (
+        "@pytest.mark.own_broker\n@pytest.mark.timed",
+        "",
+        ": what is timed (or chaos) begins when",
+    ),
+}
+_WRONG_LATER = {
+    "own": ("@pytest.mark.own_broker", "asked", " is of the own lane, `kafka` of the shared lane: mark it"),
+    "pure": ("", "asked", " is of the pure lane, `kafka` of the shared lane: mark it"),
+}
+
+
+@pytest.mark.parametrize("wrong", [_WRONG, _WRONG_LATER], ids=["said", "asked"])
+def test_a_test_takes_no_broker_of_another_lane(sample: Path, wrong: dict[str, tuple[str, str, str]]) -> None:
+    for name, (mark, fixture, _) in wrong.items():
+        (sample / f"parts/test_{name}.py").write_text(_TEST.format(name=name, mark=mark, fixture=fixture))
+    done = _pytest(sample, *(f"parts/test_{name}.py" for name in wrong))
+    assert done.returncode != 0
+    printed = done.stdout + done.stderr
+    for name, (*_, said) in wrong.items():
+        assert f"parts/test_{name}.py::test_{name}{said}" in printed
+
+
+def test_chaos_has_no_broker_of_its_own(sample: Path) -> None:
+    """It would wait for its own lane to end."""
+    mark = "@pytest.mark.own_broker"
+    (sample / "tests/faults/test_chaos.py").write_text(_TEST.format(name="chaos", mark=mark, fixture=""))
+    done = _pytest(sample, "tests/faults/test_chaos.py")
+    assert done.returncode != 0
+    assert "test_chaos.py::test_chaos: what is timed (or chaos) begins" in done.stdout + done.stderr

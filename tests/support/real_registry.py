@@ -1,6 +1,6 @@
-"""A real registry for the contract suite: Apicurio Registry's process, in memory, on a free port of 127.0.0.1.
+"""A real registry, for the contract suite and the bench: Apicurio Registry's process, in memory, on a free port.
 
-Owns its life: unpacked and started once for the suite, asked to keep Avro's subjects backward compatible as Confluent's
+Owns its life: unpacked and started once, asked to keep Avro's subjects backward compatible as Confluent's
 does by default, ended with its process. The archive is checked and cached as the jars are (`deploy/jars`, group
 `registry`), but fetched with Maven: Ivy wants the parent that its description names and nobody has published. 3.0.9 is
 the last release that Java 17 runs.
@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import pytest
 
 from herdmesh.devstack.errors import JarsUnavailable
 from herdmesh.devstack.jars import ensure_jars
@@ -33,10 +32,8 @@ _STARTS_S = 90.0
 
 @contextmanager
 def real_registry() -> Generator[str]:
-    """The address of its Confluent-compatible API. Skips where there is no Maven to fetch it with. Raises TimeoutError,
-    with its log, when it does not come up."""
-    if shutil.which("mvn") is None:
-        pytest.skip("a real registry is fetched with Maven (mvn), which is not installed")
+    """The address of its Confluent-compatible API. Raises JarsUnavailable when it is not in the cache and cannot be
+    fetched, and TimeoutError, with its log, when it does not come up."""
     with tempfile.TemporaryDirectory(prefix="herdmesh-registry-") as folder:
         with tarfile.open(ensure_jars("registry", fetch=_fetch)) as archive:
             archive.extractall(folder, filter="data")
@@ -58,6 +55,8 @@ def real_registry() -> Generator[str]:
 
 
 def _fetch(group: str, folder: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise JarsUnavailable("a real registry is fetched with Maven (mvn), which is not installed: install it")
     folder.mkdir(parents=True)
     maven = ["mvn", "-q", "-B", "dependency:get"]
     done = subprocess.run(

@@ -1,0 +1,252 @@
+"""`herd offsets get|set|reset|rewind`: where a connector is, and having it go on from elsewhere (KIP-875).
+
+Owns the four commands. What -o json of `get` prints is what `set -f` takes, and Connect's REST API too. Invariant: a
+change is sent under one request id however often it is repeated, and never without a confirmation or --yes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+from rich.markup import escape
+
+from herdmesh.api.herder.v1 import offset_messages_pb2 as messages
+from herdmesh.cli.client import HerderClient
+from herdmesh.cli.commands.create import read_offsets
+from herdmesh.cli.commands.dlq import moment
+from herdmesh.cli.errors import EXIT_USAGE, CommandError
+from herdmesh.cli.output import Format, out, print_json, table
+from herdmesh.cli.runner import HerderOption, NameArgument, OutputOption, with_herder
+from herdmesh.rpc.request_ids import new_request_id
+
+if TYPE_CHECKING:
+    from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
+    from herdmesh.cli.views import Json
+
+offsets_app = typer.Typer(no_args_is_help=True, help="Where a connector is: see it, and go on from elsewhere.")
+
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Check it, say what would be, and change nothing.")]
+TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        "--timeout", metavar="SECONDS", min=0.1, help="How long it may take; a connector may be slow to agree."
+    ),
+]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+_TIMEOUT_S = 90.0
+"""Java's request waits as long."""
+_SINK_PARTITION = {"kafka_topic", "kafka_partition"}
+
+
+@offsets_app.command("get")
+def get_offsets(name: NameArgument, herder: HerderOption = None, output: OutputOption = Format.TABLE) -> None:
+    """Show a connector's offsets: of a sink what its consumer group committed, of a source what is in its offsets
+    topic. They are told in any state; -o json is what `herd offsets set -f` takes."""
+
+    async def work(client: HerderClient) -> None:
+        reply = await client.call(lambda stub: stub.GetOffsets, messages.GetOffsetsRequest(name=name))
+        found = _documents(reply.offsets)
+        if output is Format.JSON:
+            print_json({"offsets": found})
+        elif found:
+            _print_table(found)
+        else:
+            out.print(f"[bold]{escape(name)}[/] has no offsets")
+
+    with_herder(output, herder, work)
+
+
+@offsets_app.command("set")
+def set_offsets(
+    name: NameArgument,
+    file: Annotated[
+        str,
+        typer.Option(
+            "-f", "--file", metavar="FILE|-", help='{"offsets": [{"partition": {...}, "offset": {...}|null}]}.'
+        ),
+    ] = "",
+    topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Of a sink: the partition's topic.")] = "",
+    partition: Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Of a sink.")] = None,
+    offset: Annotated[
+        str, typer.Option("--offset", metavar="N|null", help="Of a sink: the next record; null forgets.")
+    ] = "",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    timeout_s: TimeoutOption = _TIMEOUT_S,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Have a stopped connector go on from these offsets, all or none; what is not named stays as it is."""
+    one = (topic, partition, offset)
+    if bool(file) == any(part not in ("", None) for part in one):
+        raise typer.BadParameter("give the offsets with --file, or one with --topic, --partition and --offset")
+    if not file and any(part in ("", None) for part in one):
+        raise typer.BadParameter("one offset needs --topic, --partition and --offset")
+    if offset and offset != "null" and not offset.isdecimal():
+        raise typer.BadParameter(f"--offset {offset}: a number, or null")
+
+    def request() -> messages.AlterOffsetsRequest:
+        wanted = messages.AlterOffsetsRequest(request_id=new_request_id(), name=name, dry_run=dry_run)
+        wanted.offsets.extend(read_offsets(file) if file else [_sink_entry(topic, partition or 0, offset)])
+        return wanted
+
+    _change(lambda stub: stub.AlterOffsets, request, name, _Doing("set", dry_run, yes, timeout_s, herder, output))
+
+
+@offsets_app.command("reset")
+def reset(
+    name: NameArgument,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    timeout_s: TimeoutOption = _TIMEOUT_S,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Forget all offsets of a stopped connector, and show what they were. A sink then begins as
+    consumer.override.auto.offset.reset says (earliest), a source at its beginning."""
+
+    def request() -> messages.ResetOffsetsRequest:
+        return messages.ResetOffsetsRequest(request_id=new_request_id(), name=name, dry_run=dry_run)
+
+    _change(lambda stub: stub.ResetOffsets, request, name, _Doing("reset", dry_run, yes, timeout_s, herder, output))
+
+
+@offsets_app.command("rewind")
+def rewind(
+    name: NameArgument,
+    to: Annotated[
+        str, typer.Option("--to", metavar="TIME", help="90s, 15m, 2h, 7d ago, or a time (UTC where it has no zone).")
+    ],
+    allow_forward: Annotated[
+        bool,
+        typer.Option(
+            "--allow-forward", help="Also where that is beyond what was read: the records between are skipped."
+        ),
+    ] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    timeout_s: TimeoutOption = _TIMEOUT_S,
+    herder: HerderOption = None,
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Have a stopped sink go on from the first records that are not older than a time, by the records' own times; in a
+    partition without any, from its end. Refused where that is beyond the committed offset, unless it is allowed."""
+
+    def request() -> messages.RewindOffsetsRequest:
+        wanted = messages.RewindOffsetsRequest(
+            request_id=new_request_id(), name=name, dry_run=dry_run, allow_forward=allow_forward
+        )
+        wanted.time.FromDatetime(moment(to, datetime.now(UTC), "--to"))
+        return wanted
+
+    _change(lambda stub: stub.RewindOffsets, request, name, _Doing("rewind", dry_run, yes, timeout_s, herder, output))
+
+
+class _Doing:
+    """How a change is to be made and told."""
+
+    def __init__(
+        self, verb: str, dry_run: bool, yes: bool, timeout_s: float, herder: str | None, output: Format
+    ) -> None:
+        self.verb = verb
+        self.dry_run = dry_run
+        self.timeout_s = timeout_s
+        self.herder = herder
+        self.output = output
+        self._asks = not (yes or dry_run)
+
+    @property
+    def caption(self) -> str:
+        """What the offsets are that a change tells."""
+        if self.verb == "reset":
+            return "to be forgotten" if self.dry_run else "as they were"
+        return "as they would be" if self.dry_run else "as they are now"
+
+    def confirm(self, name: str) -> None:
+        """Ask, unless there is nothing to ask. Exits when the answer is no, or nobody can give one."""
+        if not self._asks:
+            return
+        if not typer.get_text_stream("stdin").isatty():
+            typer.echo(f"{self.verb} asks before it changes offsets; give --yes where nobody can answer", err=True)
+            raise typer.Exit(EXIT_USAGE)
+        question = {"set": "Change", "reset": "Forget all", "rewind": "Rewind all"}[self.verb]
+        typer.confirm(f"{question} offsets of connector {name}?", abort=True)
+
+
+def _change(
+    pick: Callable[[ConnectorServiceAsyncStub], Callable[..., Any]],
+    request: Callable[[], Any],
+    name: str,
+    doing: _Doing,
+) -> None:
+    async def work(client: HerderClient) -> None:
+        try:
+            reply = await client.call(pick, request(), doing.timeout_s)
+        except CommandError as error:
+            if error.reason == "CONNECTOR_NOT_STOPPED":
+                error.next_step = f"`herd stop {name}` stops it; `herd resume {name}` lets it run again afterwards."
+            raise
+        found = _documents(reply.offsets)
+        if doing.output is Format.JSON:
+            print_json(
+                {
+                    "result": doing.verb,
+                    "name": name,
+                    "dry_run": doing.dry_run,
+                    "message": reply.message,
+                    "offsets": found,
+                }
+            )
+            return
+        out.print(f"[bold]{escape(name)}[/]: {escape(reply.message)}", soft_wrap=True)
+        if found:
+            out.print(f"[dim]{doing.caption}:[/]")
+            _print_table(found)
+
+    doing.confirm(name)
+    with_herder(doing.output, doing.herder, work)
+
+
+def _sink_entry(topic: str, partition: int, offset: str) -> messages.OffsetEntry:
+    place = json.dumps({"kafka_topic": topic, "kafka_partition": partition})
+    entry = messages.OffsetEntry(partition_json=place)
+    if offset != "null":
+        entry.offset_json = json.dumps({"kafka_offset": int(offset)})
+    return entry
+
+
+def _documents(entries: Sequence[messages.OffsetEntry]) -> list[Json]:
+    """In Connect's shape."""
+    return [
+        {
+            "partition": json.loads(entry.partition_json),
+            "offset": json.loads(entry.offset_json) if entry.HasField("offset_json") else None,
+        }
+        for entry in entries
+    ]
+
+
+def _print_table(found: Sequence[Json]) -> None:
+    if all(_is_sinks(one["partition"]) for one in found):
+        rows = [
+            (
+                escape(str(one["partition"]["kafka_topic"])),
+                str(one["partition"]["kafka_partition"]),
+                "-" if one["offset"] is None else str(one["offset"]["kafka_offset"]),
+            )
+            for one in found
+        ]
+        out.print(table(None, ("TOPIC", "PARTITION", "OFFSET"), rows))
+        return
+    rows = [
+        tuple(escape(json.dumps(one[side], ensure_ascii=False)) for side in ("partition", "offset")) for one in found
+    ]
+    out.print(table(None, ("SOURCE PARTITION", "SOURCE OFFSET"), rows))
+
+
+def _is_sinks(partition: Any) -> bool:
+    return isinstance(partition, dict) and set(cast("Json", partition)) == _SINK_PARTITION

@@ -1,0 +1,46 @@
+"""What a task's last commit of offsets was for, and what else its connector has committed.
+
+Owns the value that travels with a task: the status topic keeps it, the leader gives it to whoever starts the task, and
+a sink's run tells by it a loss from a first start (`herdmesh.engine.positions`). Owns no decision about offsets.
+
+Invariant: as many topics as a connector has, a scope names no more than TOPICS_MAX: it is part of every status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+TOPICS_MAX = 100
+"""Topics a scope names at most. One that names so many may lack others, all of which come later in order."""
+
+
+class CommitScope(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """Under which group and for which topics a task committed offsets last."""
+
+    group: str
+    """Of a sink: its consumer group. Empty for a source, whose offsets no group holds."""
+    topics: tuple[str, ...]
+    """Of a sink: those it had partitions of, sorted, the first TOPICS_MAX. Of a source: those that its offsets are in;
+    none = they are in the worker's file (standalone mode)."""
+    elsewhere: tuple[str, ...] = ()
+    """Of a sink: others that a task of its connector, of whatever number, has committed under this group, sorted. A
+    partition of theirs may be another number's by now. As many as TOPICS_MAX leaves room for; more are not named."""
+
+    @classmethod
+    def of(cls, group: str, topics: Iterable[str]) -> CommitScope:
+        """The scope of a commit; topics in any order, doubled or not, as many as there are."""
+        return cls(group, tuple(sorted(set(topics))[:TOPICS_MAX]))
+
+    def beside(self, others: Iterable[str]) -> CommitScope:
+        """The same, with what is committed elsewhere: of `others` those that this task's commit was not for."""
+        names = sorted(set(others).difference(self.topics))
+        return CommitScope(self.group, self.topics, tuple(names[: TOPICS_MAX - len(self.topics)]))
+
+    def covers(self, group: str, topic: str) -> bool:
+        """True when the commit was for this topic under this group. Where more topics were committed than the scope
+        names, also of one that it may lack: a loss must not pass for a first start."""
+        if group != self.group:
+            return False
+        return topic in self.topics or (len(self.topics) >= TOPICS_MAX and topic > max(self.topics))

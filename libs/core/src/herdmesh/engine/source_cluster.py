@@ -1,0 +1,292 @@
+"""Another Kafka cluster that a source connector reads: its topics, and a reader of some of its partitions.
+
+Owns the clients of that cluster. Does not know what is copied, nor where to; the cluster that records go to is the
+run's (`engine.clients`).
+
+Invariant: a reader begins where it was told and nowhere else: a place that is gone is `PlaceLost`, never a jump.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource  # the package re-exports these, but not for type checkers
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._resource import ResourceType
+
+from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.errors import RetriableError
+from herdmesh.engine import batches, pulse
+from herdmesh.engine.clients import CALL_TIMEOUT_S, RECONNECT, offset_of, opened
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
+
+BEGINNING: Final = OFFSET_BEGINNING
+_TOPIC_CONFIG_SOURCE: Final = 1
+"""`DYNAMIC_TOPIC_CONFIG`: a setting made for the topic itself."""
+_GONE: Final = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION))
+_REFUSED: Final = frozenset((KafkaError._INVALID_ARG, KafkaError.TOPIC_AUTHORIZATION_FAILED))
+_FIRST_ANSWER_S: Final = 1.0
+"""How long a read waits for a partition that was never heard of."""
+_GONE_AFTER_S: Final = 10.0
+"""A topic that was just made is not known to all brokers at once; later it is gone that is not known."""
+_log = logging.getLogger(__name__)
+
+
+class PlaceLost(Exception):
+    """The offset to read next of a partition is not there: deleted, or beyond the end."""
+
+    def __init__(self, partition: PartitionId, offset: int) -> None:
+        super().__init__(partition, offset)
+        self.partition = partition
+        self.offset = offset
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCluster:
+    """Where the cluster is and how it is reached, in librdkafka's words."""
+
+    name: str
+    """What the user calls it; for messages."""
+    bootstrap_servers: str
+    consumer: ClientConfig
+    admin: ClientConfig
+    client_id: str
+    read_committed: bool = True
+    """False = records of transactions that are open or were aborted are read too."""
+
+    def partition_counts(self) -> dict[str, int]:
+        """Partitions of each topic that there is.
+
+        Raises:
+            RetriableError: the cluster does not answer, or not for all of its topics: one that is left out would count
+                as deleted.
+        """
+        counts: dict[str, int] = {}
+        for name, one in self._topics().items():
+            if one.error is None:
+                counts[name] = len(one.partitions)
+            elif one.error.code() not in _GONE and one.error.code() not in _REFUSED:
+                raise RetriableError(f"{self._called()}: topic {name}: {one.error.str()}")
+        return counts
+
+    def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """What is set for each topic itself. Raises RetriableError when the cluster does not answer."""
+        client = self._admin()
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        if not asked:
+            return {}
+        futures = client.describe_configs(asked, request_timeout=CALL_TIMEOUT_S)
+        found: dict[str, dict[str, str]] = {}
+        for resource, future in futures.items():
+            entries = self._asked(future.result)
+            found[resource.name] = {
+                name: entry.value for name, entry in entries.items() if entry.source == _TOPIC_CONFIG_SOURCE
+            }
+        return found
+
+    def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
+        """Where each partition ends for the reader; without those that are gone. Raises RetriableError when the cluster
+        does not answer."""
+        client = self._admin()
+        level = IsolationLevel.READ_COMMITTED if self.read_committed else IsolationLevel.READ_UNCOMMITTED
+        asked = {TopicPartition(*one): OffsetSpec.latest() for one in partitions}
+        if not asked:
+            return {}
+        futures = client.list_offsets(
+            asked,
+            isolation_level=level,
+            request_timeout=CALL_TIMEOUT_S,
+        )
+        ends: dict[PartitionId, int] = {}
+        failure: KafkaException | None = None
+        for one, future in futures.items():
+            try:
+                ends[(one.topic, one.partition)] = offset_of(future.result())
+            except KafkaException as error:
+                if error.args[0].code() not in _GONE:
+                    failure = error
+        if failure is not None:
+            # After a broker's restart the client asks with the leader epoch it remembers, and is refused until metadata
+            # brings it the new one.
+            self._topics()
+            raise self._failed(failure) from failure
+        return ends
+
+    def reader(self, places: Mapping[PartitionId, int], records_max: int) -> Reader:
+        """A reader of these partitions from these offsets (`BEGINNING` is one). To be closed. Raises RetriableError
+        when the cluster does not answer."""
+        config: ClientConfig = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": self.client_id,
+            "queued.min.messages": 200_000,
+            "queued.max.messages.kbytes": 65_536,
+            "fetch.message.max.bytes": FETCH_PARTITION_BYTES,
+            "fetch.wait.max.ms": 100,
+            "fetch.queue.backoff.ms": 5,
+            **RECONNECT,
+            **self.consumer,
+            "group.id": self.client_id,  # wanted by the client, and never joined
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed" if self.read_committed else "read_uncommitted",
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+        }
+        consumer = self._asked(lambda: opened(Consumer, "consumer", config))
+        # Given partitions before it is connected, the client looks for their leaders only after half a second.
+        try:
+            self._asked(lambda: consumer.list_topics(timeout=CALL_TIMEOUT_S))
+        except BaseException:
+            consumer.close()
+            raise
+        consumer.assign([TopicPartition(*one, offset) for one, offset in places.items()])
+        return Reader(self, consumer, dict(places), records_max)
+
+    def _admin(self) -> Any:
+        config = {"bootstrap.servers": self.bootstrap_servers, "client.id": self.client_id, **RECONNECT, **self.admin}
+        client: Any = self._asked(lambda: _shared_admin(tuple(config.items())))
+        client.poll(0)  # for what it has to log
+        return client
+
+    def _topics(self) -> dict[str, Any]:
+        client = self._admin()
+        return self._asked(lambda: client.list_topics(timeout=CALL_TIMEOUT_S)).topics
+
+    def _asked(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except KafkaException as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: KafkaException) -> TaskFailed | RetriableError:
+        """BAD_CONFIG for what waiting does not mend."""
+        cause: KafkaError = error.args[0]
+        message = f"{self._called()}: {cause.str()}"
+        if cause.code() in _REFUSED:
+            return TaskFailed(message, ErrorClass.BAD_CONFIG)
+        return RetriableError(message)
+
+    def _called(self) -> str:
+        return f"the source cluster {self.name} ({self.bootstrap_servers})"
+
+
+@lru_cache(maxsize=16)
+def _shared_admin(config: tuple[tuple[str, Any], ...]) -> AdminClient:
+    """One for all in this process who ask the same cluster the same way: a connection costs more than an answer."""
+    return opened(AdminClient, "admin", dict(config))
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Records of one partition in order, as columns of what was read; no `keys` or `headers` where none has any."""
+
+    partition: PartitionId
+    last_offset: int
+    keys: list[Any]
+    values: list[Any]
+    timestamps_ms: list[int | None]
+    headers: list[list[tuple[str, bytes | None]]]
+
+
+def _stretch(partition: PartitionId, messages: list[Message]) -> Stretch:
+    last_offset = messages[-1].offset()
+    assert last_offset is not None
+    keys, headers = batches.keys_of(messages), list[Any](map(Message.headers, messages))
+    return Stretch(
+        partition,
+        last_offset,
+        [] if keys.count(None) == len(keys) else keys,
+        batches.values_of(messages),
+        batches.timestamps_of(messages),
+        [list(one or ()) for one in headers] if any(headers) else [],
+    )
+
+
+class Reader:
+    """Reads records of several partitions, in order within each."""
+
+    def __init__(
+        self, cluster: SourceCluster, consumer: Consumer, places: dict[PartitionId, int], records_max: int
+    ) -> None:
+        self._cluster = cluster
+        self._consumer = consumer
+        self._places = places
+        self._topics = {topic for topic, _ in places}
+        self._records_max = records_max
+        self._begun_s = time.monotonic()
+        #: of which it is not known yet whether they have records.
+        self._unheard = set(places)
+
+    def read(self, records_max: int, wait_s: float) -> list[Stretch]:
+        """What is there, by partition; waits so long for a first record, and longer for the first answer of the
+        cluster. Empty when there is none.
+
+        Raises:
+            PlaceLost: a partition does not have the offset to be read next.
+            RetriableError: the cluster has not answered yet.
+            KafkaException: what the client will not get over by itself.
+        """
+        wanted = min(records_max, self._records_max)
+        deadline_s = time.monotonic() + _FIRST_ANSWER_S
+        while True:
+            # What is there first: to wait for one costs several microseconds a record (measured for sinks).
+            messages = self._consumer.consume(wanted, 0) or self._consumer.consume(1, wait_s)
+            records, events = batches.without_errors(messages)
+            for event in events:
+                self._told(event)
+            if records or not self._unheard:
+                break
+            if time.monotonic() >= deadline_s:
+                raise RetriableError(
+                    f"the source cluster {self._cluster.name} ({self._cluster.bootstrap_servers}) does not answer for "
+                    f"{len(self._unheard)} of {len(self._places)} partitions"
+                )
+        pulse.moved()
+        found = [_stretch(partition, of_it) for partition, of_it in batches.by_partition(records, self._topics)]
+        for one in found:
+            self._places[one.partition] = one.last_offset + 1
+            self._unheard.discard(one.partition)
+        return found
+
+    def restart(self, partition: PartitionId) -> None:
+        """Go on at the beginning of what is there of a partition."""
+        self._places[partition] = BEGINNING
+        self._unheard = set(self._places)
+        self._consumer.assign([TopicPartition(*one, offset) for one, offset in self._places.items()])
+
+    def close(self) -> None:
+        """Let go of the cluster."""
+        self._consumer.close()
+
+    def _told(self, event: Message) -> None:
+        error = event.error()
+        assert error is not None
+        partition = event.topic() or "", event.partition() or 0
+        if error.code() == KafkaError._PARTITION_EOF:
+            self._unheard.discard(partition)
+            return
+        if error.code() == KafkaError._AUTO_OFFSET_RESET:
+            raise PlaceLost(partition, self._places[partition])
+        if error.code() in _GONE:
+            if time.monotonic() - self._begun_s > _GONE_AFTER_S:
+                self._unheard.discard(partition)
+            _log.warning("topic %s of the source cluster cannot be read now: %s", event.topic(), error.str())
+        elif not error.retriable():
+            raise KafkaException(error)

@@ -1,0 +1,82 @@
+"""How the transactions of an id were decided: the transaction coordinator's own log, read to its end (ADR 0006).
+
+A broker that dies between deciding a transaction and writing its marker may drop the marker when it comes back. Who
+owns the id then ends what is open as it was decided, and this says how. Owns the reading; what a record says is
+`connect.transaction_topic`'s, what follows from it the caller's.
+
+Invariant: what is answered is the last decision that names a partition; a later one would have ended what hangs there.
+So nothing is answered before everything was read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+
+from herdmesh.connect import transaction_topic
+
+_CALL_S = 5.0
+_BATCH_RECORDS_MAX = 10_000
+_POLL_S = 0.1
+
+#: Topic and partition.
+Shard = tuple[str, int]
+
+
+class DecisionsNotRead(Exception):
+    """The end of the coordinator's log was not reached in time, though the broker has told where it is."""
+
+
+def decisions(
+    consumer: Consumer,
+    transactional_id: str,
+    shards: Collection[Shard],
+    *,
+    limit_s: float,
+    moved: Callable[[], object] = lambda: None,
+) -> dict[Shard, bool]:
+    """True = to commit, False = to abort, for those of `shards` that a decision names. Blocks for up to `limit_s` and
+    two calls of 5 s; the consumer, which tells of partitions' ends, is assigned anew.
+
+    Args:
+        transactional_id: one that its caller has initialised.
+        moved: called at each turn of the waiting.
+
+    Raises:
+        DecisionsNotRead: not known yet, it can be asked again.
+        KafkaException: the broker refuses, or does not answer, or does not know the end yet (LEADER_NOT_AVAILABLE).
+    """
+    topic = consumer.list_topics(transaction_topic.NAME, _CALL_S).topics[transaction_topic.NAME]
+    if topic.error is not None:
+        raise KafkaException(topic.error)
+    number = transaction_topic.java_partition(transactional_id, len(topic.partitions))
+    log, name = TopicPartition(transaction_topic.NAME, number, OFFSET_BEGINNING), f"{transaction_topic.NAME}-{number}"
+    # A partition that others go on writing to, as this one, is not told to be at its end.
+    _, end = consumer.get_watermark_offsets(log, timeout=_CALL_S)
+    if end <= 0:  # a broker that has just started may answer without one, and the id's own initialisation is in there
+        raise KafkaException(
+            KafkaError(KafkaError.LEADER_NOT_AVAILABLE, f"the broker does not know the end of {name} yet")
+        )
+    consumer.assign([log])
+    found, position = dict[Shard, bool](), 0
+    deadline_s = time.monotonic() + limit_s
+    while position < end:
+        if time.monotonic() >= deadline_s:
+            raise DecisionsNotRead(
+                f"the decisions of transactional id {transactional_id!r} in {name} could not be read in {limit_s:g} s"
+            )
+        moved()
+        for message in consumer.consume(_BATCH_RECORDS_MAX, _POLL_S):
+            error = message.error()
+            if error is None:
+                decision = transaction_topic.decode(transactional_id, message.key(), message.value())
+                if decision is not None:
+                    found.update(dict.fromkeys(decision.partitions.intersection(shards), decision.commit))
+                position = max(position, (message.offset() or 0) + 1)
+            elif error.code() == KafkaError._PARTITION_EOF:  # pyright: ignore[reportPrivateUsage]  # librdkafka's local code
+                position = end
+            elif not error.retriable():
+                raise KafkaException(error)
+    return found

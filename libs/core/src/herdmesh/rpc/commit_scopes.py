@@ -1,0 +1,28 @@
+"""`CommitScope` on the wire.
+
+Owns the mapping of `common.v1.CommitScope`, and nothing of what a scope means: see `herdmesh.connect.commit_scope`.
+
+Invariant: `from_proto(to_proto(scope)) == scope`; None is an unset field, which the caller looks at.
+"""
+
+from __future__ import annotations
+
+from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.rpc import foreign
+
+
+def to_proto(scope: CommitScope | None) -> connector_pb2.CommitScope | None:
+    """The message; None leaves the field unset."""
+    if scope is None:
+        return None
+    return connector_pb2.CommitScope(
+        group=foreign.text(scope.group),
+        topics=map(foreign.text, scope.topics),
+        elsewhere=map(foreign.text, scope.elsewhere),
+    )
+
+
+def from_proto(message: connector_pb2.CommitScope) -> CommitScope:
+    """The scope of a message that is set."""
+    return CommitScope.of(message.group, message.topics).beside(message.elsewhere)

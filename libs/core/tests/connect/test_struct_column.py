@@ -1,0 +1,37 @@
+"""A column of structs: what it is to its readers, and that it goes when its last reader does."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from herdmesh.connect.data import Struct
+from herdmesh.connect.schemas import INT64, STRING, Schema
+from herdmesh.connect.struct_column import StructColumn
+
+PAIR = Schema("STRUCT", fields=[("id", INT64), ("to", STRING)])
+
+
+@pytest.mark.parametrize("read", [False, True])
+def test_a_column_goes_without_a_collection(read: bool) -> None:
+    """A run collects after 20,000 objects, and a batch of a thousand records under a schema is a few."""
+    column = StructColumn(PAIR, [[1, 2], ["a", "b"]], 2)
+    if read:
+        assert list(column) == [Struct(PAIR, [1, "a"]), Struct(PAIR, [2, "b"])]
+    gone = weakref.ref(column)
+    gc.disable()
+    try:
+        del column
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_structs_once_read_are_the_truth() -> None:
+    column = StructColumn(PAIR, [[1], ["a"]], 1)
+    assert column.fields == [[1], ["a"]]
+    column[0].values[0] = 7
+    assert (column.fields, column[0].values) == (None, [7, "a"])
+    assert list(StructColumn(Schema("STRUCT"), [], 2)) == [Struct(Schema("STRUCT"), [])] * 2

@@ -1,0 +1,154 @@
+"""Reading a decision from a partition that others go on writing to, and what a store and a run make of a failure of
+that. With a broker: test_kafka_hung and tests/faults/test_hung_transactions.py."""
+
+from __future__ import annotations
+
+import struct
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from herdmesh.connect import transaction_topic
+from herdmesh.engine import hung_offsets
+from herdmesh.kafka.decisions import DecisionsNotRead, decisions
+from herdmesh.topicstore import kafka_hanging
+from herdmesh.topicstore.log import LogBlocked, LogUnavailable
+from herdmesh.topicstore.settings import TopicSettings
+
+ID = "connect-cluster-c"
+KEY = struct.pack(">hh", 0, len(ID)) + ID.encode()
+COMMIT = (
+    struct.pack(">hqhib", 0, 7, 3, 60_000, 2) + struct.pack(">ih", 1, 1) + b"t" + struct.pack(">ii", 1, 0) + bytes(16)
+)
+
+
+class Busy:
+    """A consumer whose partition gets another record with every look, and so never comes to its end.
+
+    `failure`: the answer to the first question.
+    """
+
+    def __init__(self, failure: int | None = None) -> None:
+        self.failure = failure
+        self.offsets = count()
+        self.closed = False
+
+    def list_topics(self, name: str, _timeout_s: float) -> Any:
+        if self.failure is not None:
+            raise KafkaException(KafkaError(self.failure))
+        return SimpleNamespace(topics={name: SimpleNamespace(error=None, partitions={0: None})})
+
+    def get_watermark_offsets(self, _partition: object, timeout: float) -> tuple[int, int]:
+        assert timeout > 0
+        return 0, 3
+
+    def assign(self, partitions: list[Any]) -> None:
+        assert [(one.topic, one.partition) for one in partitions] == [(transaction_topic.NAME, 0)]
+
+    def consume(self, most: int, timeout_s: float) -> list[Any]:
+        assert most > 0
+        assert timeout_s > 0
+        offset = next(self.offsets)
+        assert offset < 10, "it reads on behind the end it was told"
+        decided = {0: COMMIT}.get(offset)
+        return [SimpleNamespace(error=lambda: None, key=lambda: KEY, value=lambda: decided, offset=lambda: offset)]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Stuck(Busy):
+    """One that gets the first record and nothing more."""
+
+    turns = 0
+
+    def consume(self, most: int, timeout_s: float) -> list[Any]:
+        self.turns += 1
+        return super().consume(most, timeout_s) if self.turns == 1 else []
+
+
+def test_a_decision_is_known_although_others_go_on_writing() -> None:
+    busy: Any = Busy()
+    turns = count(1)
+    found = decisions(busy, ID, [("t", 0), ("t", 1)], limit_s=5, moved=lambda: next(turns))
+    assert found == {("t", 0): True}
+    assert next(turns) == 4, "a caller is told of each turn"
+
+
+def test_nothing_is_answered_before_everything_was_read() -> None:
+    """What was read first need not be the last decision."""
+    stuck: Any = Stuck()
+    with pytest.raises(DecisionsNotRead, match=rf"'{ID}' in __transaction_state-0 could not be read in 0.05 s"):
+        decisions(stuck, ID, [("t", 0)], limit_s=0.05)
+    assert stuck.turns > 1
+
+
+@pytest.mark.parametrize("end", [-1001, 0])
+def test_an_end_that_the_broker_does_not_know_is_no_end(end: int) -> None:
+    """Whoever asks has initialised the id, which is a record of that partition."""
+
+    class Young(Busy):
+        def get_watermark_offsets(self, _partition: object, timeout: float) -> tuple[int, int]:
+            assert timeout > 0
+            return end, end
+
+    young: Any = Young()
+    with pytest.raises(KafkaException, match="does not know the end of __transaction_state-0 yet") as raised:
+        decisions(young, ID, [("t", 0)], limit_s=5)
+    assert raised.value.args[0].code() == KafkaError.LEADER_NOT_AVAILABLE
+
+
+def _decided(asked: Busy, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What a store learns of two partitions."""
+
+    def opened(_: TopicSettings) -> Busy:
+        return asked
+
+    monkeypatch.setattr(kafka_hanging, "_open", opened)
+    monkeypatch.setattr(kafka_hanging, "_READ_S", 0.05)
+    try:
+        settings = TopicSettings(topic="t", transactional_id=ID, election_group="g")
+        return kafka_hanging.decided(settings, [("t", 0), ("t", 1)])
+    finally:
+        assert asked.closed
+
+
+def test_a_store_learns_of_each_partition_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _decided(Busy(), monkeypatch) == {("t", 0): True, ("t", 1): None}
+
+
+def test_to_a_store_that_is_refused_the_decisions_none_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = Busy(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    assert _decided(refused, monkeypatch) == {("t", 0): None, ("t", 1): None}
+
+
+@pytest.mark.parametrize("asked", [Stuck(), Busy(KafkaError.LEADER_NOT_AVAILABLE)], ids=["not read", "no leader"])
+def test_a_store_that_can_learn_more_by_asking_again_is_blocked_until_then(
+    asked: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LogBlocked, match="to learn how an earlier transaction of this store was decided"):
+        _decided(asked, monkeypatch)
+
+
+@pytest.mark.parametrize("silence", [KafkaError._TRANSPORT, KafkaError._TIMED_OUT])  # pyright: ignore[reportPrivateUsage]
+def test_a_store_whose_broker_does_not_answer_does_not_say_that_it_does(
+    silence: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LogUnavailable, match="cannot read __transaction_state: ") as raised:
+        _decided(Busy(silence), monkeypatch)
+    assert not isinstance(raised.value, LogBlocked)
+
+
+@pytest.mark.parametrize("asked", [Stuck(), Busy(KafkaError.TOPIC_AUTHORIZATION_FAILED)], ids=["not read", "refused"])
+def test_a_run_finishes_nothing_whose_decision_it_has_not_read_and_says_so(
+    asked: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hung_offsets, "_DECISIONS_LIMIT_S", 0.05)
+    untouched: Any = None
+    hung_offsets.OffsetsFinisher("t", "c", ID, untouched, lambda: asked).finish(0)
+    assert asked.closed
+    [said] = caplog.messages
+    assert said.startswith("how a transaction in t-0 was decided could not be read, the next run asks again: ")

@@ -1,0 +1,115 @@
+"""Which topics a mirror copies, what they are called at the target, and which task copies which partition.
+
+Owns the rules of MirrorMaker 2 for these (KIP-382: `ReplicationPolicy`, `DefaultTopicFilter`, `MirrorSourceConnector`).
+Pure: topics come in as names and counts. Knows neither Kafka nor configs.
+
+Invariant: a topic that came from the target is never copied back to it, and no topic that is Kafka's own, Connect's or
+MirrorMaker's is ever copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.javaregex import matches
+
+HEARTBEATS = "heartbeats"
+"""The topic of MirrorMaker's heartbeat connector."""
+
+
+@dataclass(frozen=True)
+class Naming:
+    """A replication policy. `separator` stands between alias and topic."""
+
+    source: str
+    target: str
+    separator: str = "."
+    keeps_names: bool = False
+    """True: IdentityReplicationPolicy, a topic has the same name at the target."""
+
+    def remote(self, topic: str) -> str:
+        """What the topic is called at the target. Heartbeats carry the alias whatever the policy, as in Java."""
+        if self.keeps_names and not self.is_heartbeats(topic):
+            return topic
+        return f"{self.source}{self.separator}{topic}"
+
+    def is_heartbeats(self, topic: str) -> bool:
+        """True for `heartbeats`, and for mirrors of it over any number of clusters."""
+        return topic.rpartition(self.separator)[2] == HEARTBEATS
+
+    def is_internal(self, topic: str) -> bool:
+        """True for topics of Kafka, of Connect and of MirrorMaker itself (Java: `isInternalTopic`)."""
+        if topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal")):
+            return True
+        return topic.startswith("mm2") and topic.endswith(f"{self.separator}internal")
+
+    def is_cycle(self, topic: str) -> bool:
+        """True when the topic went through the target before, over any number of clusters.
+
+        A policy that keeps names cannot tell, so that two mirrors against each other copy for ever, as in Java.
+        """
+        if self.keeps_names and not self.is_heartbeats(topic):
+            return False
+        while topic:
+            alias, found, topic = topic.partition(self.separator)
+            if found and alias == self.target:
+                return True
+        return False
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which topics are copied. `include` and `exclude` are topic names or regular expressions of Java's, that match
+    whole names; what is excluded is not included."""
+
+    naming: Naming
+    include: Sequence[str]
+    exclude: Sequence[str]
+    heartbeats: bool = True
+    """Copy heartbeats though `include` does not name them."""
+
+    @cached_property
+    def _included(self) -> str:
+        return "|".join(self.include)
+
+    @cached_property
+    def _excluded(self) -> str:
+        return "|".join(self.exclude)
+
+    def has(self, topic: str) -> bool:
+        """True when the topic is to be copied. Raises ConfigError for an expression that cannot be applied."""
+        if self.naming.is_internal(topic) or self.naming.is_cycle(topic):
+            return False
+        if self.heartbeats and self.naming.is_heartbeats(topic):
+            return True
+        # Joined as in Java: without any expression only the empty name matches, and no topic has that.
+        return matches(self._included, topic) and not matches(self._excluded, topic)
+
+    def partitions(self, counts: Mapping[str, int]) -> list[PartitionId]:
+        """All partitions to copy, sorted; `counts` are the partitions of each topic of the source."""
+        return [(topic, number) for topic in sorted(filter(self.has, counts)) for number in range(counts[topic])]
+
+
+def split(partitions: Sequence[PartitionId], tasks_max: int) -> list[list[PartitionId]]:
+    """The partitions of each task: dealt out in turn, so that a busy topic is spread over tasks. No task is empty."""
+    count = min(tasks_max, len(partitions))
+    return [list(partitions[task::count]) for task in range(count)]
+
+
+def written(partitions: Iterable[PartitionId]) -> str:
+    """As Java writes them into a task's config: `topic-0,topic-1`."""
+    return ",".join(f"{topic}-{number}" for topic, number in partitions)
+
+
+def read(text: str) -> list[PartitionId]:
+    """The reverse of `written`. Raises ValueError for what is no `topic-number`."""
+    found: list[PartitionId] = []
+    for one in filter(None, (part.strip() for part in text.split(","))):
+        topic, _, number = one.rpartition("-")
+        if not topic or not number.isdecimal():
+            raise ValueError(one)
+        found.append((topic, int(number)))
+    return found

@@ -1,0 +1,155 @@
+"""The task of `MirrorSourceConnector`: reads partitions of the source cluster and hands them on as they are.
+
+Owns where it is in each partition. A batch is of one partition: it goes to the partition of the same number, with keys,
+values, headers and times as they were read.
+
+Offsets have MirrorMaker's own form (`MirrorUtils.wrapPartition`, `wrapOffset`): that of the last record copied. So a
+Java MirrorMaker can take a connector over, and give it back.
+
+Invariant: the batches of a partition leave in its order, each with the offset of its own last record.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from herdmesh.connect.connector import Config, PartitionId, SourceBatch, SourceTask, SourceTaskContext
+from herdmesh.connect.data import Header
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.javaregex import matches
+from herdmesh.connect.schemas import OPTIONAL_BYTES
+from herdmesh.engine.errors import OffsetsLost
+from herdmesh.engine.source_cluster import BEGINNING, PlaceLost, Reader, Stretch
+from herdmesh.worker.connectors import mirror_names
+from herdmesh.worker.connectors.mirror_config import ASSIGNED, MirrorSettings, settings_of
+
+WAIT_S = 0.02
+"""How long a poll waits for a first record: the loop that asks sleeps longer than that where there is none."""
+_log = logging.getLogger(__name__)
+
+
+class MirrorSourceTask(SourceTask):
+    """Copies some partitions. The source is asked nothing before the first poll: that one is tried again."""
+
+    _reader: Reader | None = None
+
+    def start(self, config: Config, context: SourceTaskContext) -> None:
+        self._settings = settings_of(config)
+        self._context = context
+        self._ready: deque[SourceBatch] = deque()
+        owned = _assigned(config)
+        self._remote = {topic: self._settings.naming.remote(topic) for topic, _ in owned}
+        self._source_partitions = {one: source_partition(self._settings.naming.source, one) for one in owned}
+        self._places = {one: self._place(context.committed_offset(self._source_partitions[one])) for one in owned}
+
+    def poll(self) -> SourceBatch | None:
+        if self._reader is None:
+            self._reader = self._opened()
+        if not self._ready:
+            self._read(self._reader)
+        return self._ready.popleft() if self._ready else None
+
+    def wake_after_ms(self) -> int:
+        """No time of its own: the worker sees by the connector's sign that there is more."""
+        return 0
+
+    def stop(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+    def _place(self, offset: Mapping[str, Any] | None) -> int | None:
+        """The offset to read first; None = the end as it is when the source is asked."""
+        if offset is None:
+            return None if self._settings.from_end else BEGINNING
+        copied = offset.get("offset")
+        if isinstance(copied, bool) or not isinstance(copied, int):
+            raise OffsetsLost(f"the stored offset {dict(offset)} is none of a mirror's: it needs a number 'offset'")
+        return copied + 1
+
+    def _opened(self) -> Reader:
+        """Begin to read. An end is asked for once: it is stored as an offset, so that what comes while the task is idle
+        is not passed over; of a partition that is gone there is none, and a later run asks again."""
+        source = self._settings.source
+        ends = source.ends(one for one, place in self._places.items() if place is None)
+        places = {one: ends.get(one) if place is None else place for one, place in self._places.items()}
+        known = {one: place for one, place in places.items() if place is not None}
+        # First, because it fetches while the topics are made.
+        reader = source.reader(known, self._settings.batch_records)
+        try:
+            _make_topics(self._settings, self._remote, self._context)
+        except BaseException:
+            reader.close()
+            raise
+        self._ready.extend(self._moved_to(one, end) for one, end in ends.items())
+        return reader
+
+    def _moved_to(self, partition: PartitionId, place: int) -> SourceBatch:
+        """No records, but the offset from which to go on at a place."""
+        return SourceBatch(self._remote[partition[0]], (), self._source_partitions[partition], {"offset": place - 1})
+
+    def _read(self, reader: Reader) -> None:
+        while True:
+            try:
+                found = reader.read(self._context.poll_records_max(), WAIT_S)
+            except PlaceLost as lost:
+                self._lost(reader, lost)
+            else:
+                self._ready.extend(map(self._batch, found))
+                return
+
+    def _lost(self, reader: Reader, lost: PlaceLost) -> None:
+        topic, number = lost.partition
+        message = (
+            f"offset {lost.offset} of {topic}-{number} in the source cluster {self._settings.naming.source} is gone: "
+            "deleted before it was copied, or the topic was made anew"
+        )
+        if not self._settings.reset_lost:
+            raise OffsetsLost(f"{message}; set herdmesh.offsets.missing=reset to go on with the first record there is")
+        _log.warning("%s; going on with the first record there is", message)
+        reader.restart(lost.partition)
+
+    def _batch(self, read: Stretch) -> SourceBatch:
+        topic, number = read.partition
+        return SourceBatch(
+            self._remote[topic],
+            read.values,
+            self._source_partitions[read.partition],
+            {"offset": read.last_offset},
+            keys=read.keys,
+            timestamps_ms=read.timestamps_ms,
+            key_schema=OPTIONAL_BYTES,
+            value_schema=OPTIONAL_BYTES,
+            partition=number,
+            headers=[[Header(name, value, OPTIONAL_BYTES) for name, value in one] for one in read.headers],
+        )
+
+
+def source_partition(alias: str, partition: PartitionId) -> dict[str, Any]:
+    """A partition as the offsets topic names it; the order of the members counts."""
+    topic, number = partition
+    return {"cluster": alias, "partition": number, "topic": topic}
+
+
+def _assigned(config: Config) -> list[PartitionId]:
+    text = config.get(ASSIGNED) or ""
+    try:
+        return mirror_names.read(text)
+    except ValueError as error:
+        raise ConfigError.for_value(ASSIGNED, text, f"{error} is no topic-partition") from error
+
+
+def _make_topics(settings: MirrorSettings, remote: Mapping[str, str], context: SourceTaskContext) -> None:
+    """Every topic that is copied exists at the target before its first record, with at least as many partitions."""
+    counts = settings.source.partition_counts()
+    configs = settings.source.topic_configs(topic for topic in remote if topic in counts)
+    excluded = "|".join(settings.properties_exclude)
+    for topic, set_for_it in configs.items():
+        kept = {name: value for name, value in set_for_it.items() if not matches(excluded, name)}
+        try:
+            context.make_topic(remote[topic], counts[topic], settings.replication_factor, kept)
+        except ConfigError as error:
+            fix = "write as many as the workers' cluster has brokers at most, or -1 for its default"
+            raise ConfigError(str(error), field="replication.factor", fix=fix) from error

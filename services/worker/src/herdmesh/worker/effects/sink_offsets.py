@@ -1,0 +1,271 @@
+"""A sink's offsets: those its consumer group committed; told, and changed for somebody who asks.
+
+Owns the questions to the group and the change: offsets that are set are committed in one transaction of the
+transactional id of the connector's task 0, all or none; a group of which nothing is to stay is deleted, in one request.
+Where both are needed the group goes first, and a failure in between is told as uncertain.
+
+Departs from Connect: an offset must lie within its partition's records (unless `herdmesh.offsets.missing=reset`),
+because a task would fail on it; a rewind goes forward in no partition unless that is allowed; Kafka's Python client
+cannot forget one partition's offset of many; what the last commit said beside an offset (the files it staged) is kept
+with the new one, because it may still have to be done.
+
+Blocks and calls authors' code. Invariant: nothing is written before the id is taken over, the connector's own
+`alter_offsets` has agreed, and the config topic, asked after that, does not say that tasks are there. A deletion has no
+fence, so it is not begun once whoever asked may have gone on, and not repeated without asking the config topic again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
+
+from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.errors import ConfigError
+from herdmesh.engine import claims, clients, partitions
+from herdmesh.engine.contract import ErrorClass, RunSpec
+from herdmesh.engine.errors import ForeignMembers, TaskFailed
+from herdmesh.engine.fence import Fence
+from herdmesh.engine.hung import GroupFinisher
+from herdmesh.engine.settings import SinkSettings, sink_settings
+from herdmesh.worker.effects.offset_forms import OffsetsTold, changed_message, sink_offsets, sink_told
+from herdmesh.worker.effects.uncertain import Progress, refuse_late, taking_over, writing
+from herdmesh.worker.state.questions import AlterOffsets
+
+_NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_NAMED_MAX: Final = 20
+"""Partitions that one message names."""
+Agree = Callable[[Mapping[PartitionId, int | None]], bool]
+"""The connector's own `alter_offsets`: True = they are known to be right. Raises what refuses them."""
+
+
+def told(spec: RunSpec) -> OffsetsTold:
+    """What the group has committed; nothing when there is no group."""
+    settings = sink_settings(spec)
+    return OffsetsTold(sink_told(_committed(clients.admin(spec, settings.access), settings.group)))
+
+
+def parsed(question: AlterOffsets) -> dict[PartitionId, int | None]:
+    """The offsets that the question names. Raises ConfigError, DataError with Connect's texts."""
+    return sink_offsets(question.offsets)
+
+
+def change(
+    spec: RunSpec, question: AlterOffsets, named: Mapping[PartitionId, int | None], agree: Agree, given_up_s: float
+) -> OffsetsTold:
+    """Change the group's offsets as the question says.
+
+    Returns the offsets as they are now, or, after a reset, as they were.
+
+    Raises:
+        ConfigError: a partition or an offset that cannot be.
+        TaskFailed: Kafka did not take them, or somebody else owns the group or the id. `OutcomeUncertain`: whether it
+            did is not known.
+        Exception: what the connector's own `alter_offsets` raises.
+    """
+    settings = sink_settings(spec)
+    admin = clients.admin(spec, settings.access)
+    _refuse_members(admin, settings.group)
+    consumer = clients.consumer(spec, settings.group, settings.consumer)
+    try:
+        before = _committed(admin, settings.group)
+        wanted = _wanted(admin, consumer, settings, question, named, before)
+        _check(admin, settings, wanted)
+        _refuse_forward(question, before, wanted)
+        work = _Change(spec, settings, admin, consumer, wanted, question)
+        agreed = False
+        if question.dry_run:
+            _refuse_single(settings.group, before, wanted)
+        else:
+            before, agreed = work.carry_out(before, agree, given_up_s)
+    finally:
+        consumer.close()
+    after = {**before, **wanted}
+    shown = before if question.reset else {partition: at for partition, at in after.items() if at is not None}
+    message = changed_message(agreed=agreed, reset=question.reset, dry_run=question.dry_run)
+    ahead = "" if question.rewind_to_ms is None else _ahead(before, wanted)
+    return OffsetsTold(sink_told(shown), f"{message} (forward: {ahead})" if ahead else message)
+
+
+@dataclass
+class _Change:
+    """One change of one group, checked, and what it needs."""
+
+    spec: RunSpec
+    settings: SinkSettings
+    admin: AdminClient
+    consumer: Consumer
+    wanted: Mapping[PartitionId, int | None]
+    question: AlterOffsets
+
+    def carry_out(
+        self, before: Mapping[PartitionId, int], agree: Agree, given_up_s: float
+    ) -> tuple[dict[PartitionId, int], bool]:
+        """Write. Returns what was committed before, as the fence's owner reads it, and whether the connector agreed."""
+        fence = Fence(clients.producer(self.spec, self.settings.access), self.spec.transactional_id)
+        try:
+            taking_over(fence, given_up_s)
+            hung = GroupFinisher(self.spec, self.settings.consumer, self.settings.group, fence, self.admin)
+            stable = partitions.committed(self.consumer, sorted({*before, *self.wanted}), hung)
+            known = {partition: offset for partition, (offset, _) in stable.items() if offset is not None}
+            _refuse_forward(self.question, known, self.wanted)
+            forgets = _refuse_single(self.settings.group, known, self.wanted)
+            agreed = agree(self.wanted)
+            self._require_unchanged()
+            if forgets:
+                refuse_late(given_up_s, "the connector's alter_offsets, or Kafka,")
+            with writing() as progress:
+                if forgets:
+                    self._delete(given_up_s, progress)
+                written = [
+                    TopicPartition(partition[0], partition[1], offset, stable[partition][1])
+                    for partition, offset in self.wanted.items()
+                    if offset is not None
+                ]
+                if written:
+                    fence.commit_offsets(written, self.consumer.consumer_group_metadata())
+            return known, agreed
+        finally:
+            fence.close()
+
+    def _require_unchanged(self) -> None:
+        """Raise TaskFenced when the connector has tasks, or another change was begun, since this one was asked for."""
+        claims.ask(self.spec, self.admin, self.consumer).verify()
+
+    def _delete(self, given_up_s: float, progress: Progress) -> None:
+        """Delete the group. Whoever asked may ask another worker while Kafka does not answer this one: of what that one
+        began the config topic tells."""
+        group, untyped = self.settings.group, cast("Any", self.admin)
+        tried = False
+
+        def deleted() -> None:
+            nonlocal tried
+            if tried:
+                progress.already = f"group {group} may be deleted"
+                self._require_unchanged()
+            tried = True
+            refuse_late(given_up_s, "Kafka", f"whether group {group} is deleted is not known")
+            untyped.delete_consumer_groups([group], request_timeout=clients.CALL_TIMEOUT_S)[group].result()
+
+        try:
+            clients.retried(deleted)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise
+        progress.already = f"group {group} is deleted"
+
+
+def _committed(admin: AdminClient, group: str) -> dict[PartitionId, int]:
+    untyped: Any = admin
+    request = [ConsumerGroupTopicPartitions(group)]
+    known = clients.retried(lambda: untyped.list_consumer_group_offsets(request)[group].result())
+    return {(one.topic, one.partition): one.offset for one in known.topic_partitions if one.offset >= 0}
+
+
+def _wanted(
+    admin: AdminClient,
+    consumer: Consumer,
+    settings: SinkSettings,
+    question: AlterOffsets,
+    named: Mapping[PartitionId, int | None],
+    before: Mapping[PartitionId, int],
+) -> dict[PartitionId, int | None]:
+    if question.reset:
+        return dict.fromkeys(before)
+    if question.rewind_to_ms is None:
+        return dict(named)
+    found = partitions.owned_partitions(consumer, settings, 0, 1).partitions
+    if not found:
+        raise ConfigError("the connector's topics do not exist, so there is nothing to rewind", field="topics")
+    return _offsets_at(admin, found, question.rewind_to_ms)
+
+
+def _offsets_at(admin: AdminClient, asked: Iterable[PartitionId], time_ms: int) -> dict[PartitionId, int | None]:
+    """The first record of each partition that is not older; where there is none, the end."""
+    untyped: Any = admin
+    listed = [TopicPartition(topic, number) for topic, number in asked]
+
+    def answered(spec: Any, of: list[TopicPartition]) -> dict[PartitionId, int]:
+        found = untyped.list_offsets(dict.fromkeys(of, spec), request_timeout=clients.CALL_TIMEOUT_S)
+        return {(one.topic, one.partition): future.result().offset for one, future in found.items()}
+
+    starts = clients.retried(lambda: answered(OffsetSpec.for_timestamp(time_ms), listed))
+    later = [one for one in listed if starts[one.topic, one.partition] < 0]
+    if later:
+        starts |= clients.retried(lambda: answered(OffsetSpec.latest(), later))
+    return dict(starts)
+
+
+def _refuse_members(admin: AdminClient, group: str) -> None:
+    try:
+        partitions.refuse_members(admin, group)
+    except ForeignMembers as error:
+        raise TaskFailed(
+            f"{error}. Either its tasks have not stopped completely yet or somebody else consumes with its group; when "
+            "they have left, the request can be repeated",
+            ErrorClass.BAD_CONFIG,
+        ) from error
+
+
+def _check(admin: AdminClient, settings: SinkSettings, wanted: Mapping[PartitionId, int | None]) -> None:
+    """Raise ConfigError for a partition that is not there, or an offset that a task would fail on."""
+    given = {partition: offset for partition, offset in wanted.items() if offset is not None}
+    try:
+        ranges = partitions.ranges(admin, {partition: (offset, "") for partition, offset in given.items()})
+    except KafkaException as error:
+        cause: KafkaError = error.args[0]
+        if cause.code() not in _NOT_THERE:
+            raise
+        named = ", ".join(f"{topic}-{number}" for topic, number in sorted(given))
+        raise ConfigError(f"not all of these partitions exist: {named}; create their topics first") from error
+    if settings.reset_missing:
+        return
+    for (topic, number), known in sorted(ranges.items()):
+        if not known.beginning <= given[topic, number] <= known.end:
+            raise ConfigError(
+                f"offset {given[topic, number]} of {topic}-{number} is outside of its records {known.beginning} to "
+                f"{known.end}: the task would fail"
+            )
+
+
+def _refuse_forward(
+    question: AlterOffsets, committed: Mapping[PartitionId, int], wanted: Mapping[PartitionId, int | None]
+) -> None:
+    """Raise ConfigError for a rewind that would pass over records nobody has read, unless that is allowed."""
+    ahead = "" if question.rewind_to_ms is None or question.allow_forward else _ahead(committed, wanted)
+    if ahead:
+        raise ConfigError(
+            f"by this time a rewind would go forward, past records that were not read yet: {ahead}; name an earlier "
+            "time, or allow it with allow_forward (`herd offsets rewind --allow-forward`)",
+            field="time",
+        )
+
+
+def _ahead(committed: Mapping[PartitionId, int], wanted: Mapping[PartitionId, int | None]) -> str:
+    """Which partitions are to go forward, from where to where; empty when none is."""
+    found = [
+        f"{topic}-{number} is at {committed[topic, number]} and goes to {offset}"
+        for (topic, number), offset in sorted(wanted.items())
+        if offset is not None and offset > committed.get((topic, number), offset)
+    ]
+    more = len(found) - _NAMED_MAX
+    return ", ".join(found[:_NAMED_MAX]) + (f", and {more} more" if more > 0 else "")
+
+
+def _refuse_single(group: str, committed: Iterable[PartitionId], wanted: Mapping[PartitionId, int | None]) -> bool:
+    """True when the group is to be deleted: something it has is forgotten, and everything else written anew. Raises
+    ConfigError where something else would be forgotten with it."""
+    known = set(committed)
+    if not known & {partition for partition, offset in wanted.items() if offset is None}:
+        return False
+    others = sorted(f"{topic}-{number}" for topic, number in known - set(wanted))
+    if others:
+        raise ConfigError(
+            f"offsets of single partitions cannot be forgotten while group {group} has others ({', '.join(others)}): "
+            "give each of them an offset, or null"
+        )
+    return True

@@ -1,0 +1,80 @@
+"""The host of authors' connectors, without a state: what it is told to do, and the events it answers with."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from herdmesh.connect.config import ConfigDef
+from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.worker.effects.connectors import ConnectorHost
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.state import events, instructions
+
+WAIT_S = 10.0
+
+
+class Eager(SourceConnector):
+    """Asks for its tasks to be made anew, again and again."""
+
+    class_name = "Eager"
+    aliases = ()
+    version = "1"
+    running: ClassVar[list[Eager]] = []
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return ConfigDef()
+
+    def start(self, config: Config) -> None:
+        super().start(config)
+        self.running.append(self)
+        self.ask(1_000)
+
+    def ask(self, times: int) -> None:
+        assert self.context is not None
+        for _ in range(times):
+            self.context.request_task_reconfiguration()
+
+    def task_class(self) -> str:
+        return "none"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        return []
+
+
+class Told:
+    """The events, in order; a state that takes none of those that ask for tasks before the gate is open."""
+
+    def __init__(self) -> None:
+        self.outdated = 0
+        self.gate = asyncio.Event()
+        self._others: asyncio.Queue[events.Event] = asyncio.Queue(10)
+
+    async def emit(self, event: events.Event) -> None:
+        if isinstance(event, events.TasksOutdated):
+            self.outdated += 1
+            await self.gate.wait()
+        await self._others.put(event)
+
+    async def next(self) -> events.Event:
+        async with asyncio.timeout(WAIT_S):
+            return await self._others.get()
+
+
+async def test_a_connector_that_asks_for_its_tasks_in_a_loop_has_one_question_waiting() -> None:
+    told = Told()
+    host = ConnectorHost(RunSpecs(WorkerSettings(), PluginRegistry([describe(Eager)])), told.emit)
+    host.start(instructions.StartConnector("c", 1, {"connector.class": "Eager"}))
+    started = await told.next()
+    assert isinstance(started, events.ConnectorStarted)
+    assert started.failure is None
+    assert told.outdated == 1
+    told.gate.set()
+    assert await told.next() == events.TasksOutdated("c", 1)
+    await asyncio.to_thread(Eager.running.pop().ask, 1)
+    assert await told.next() == events.TasksOutdated("c", 1)
+    assert told.outdated == 2
+    await host.close()

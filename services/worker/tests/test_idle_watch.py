@@ -1,0 +1,154 @@
+"""The watcher of idle tasks, without a broker: a source's sign wakes its task, and time a sink that is to commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import pytest
+
+from herdmesh.connect.config import ConfigDef
+from herdmesh.connect.connector import PartitionId, SourceConnector
+from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.engine.contract import PartitionProgress, Progress, Properties
+from herdmesh.worker.connectors.file_stream import FileStreamSink
+from herdmesh.worker.effects import idle_watch
+from herdmesh.worker.effects.idle_watch import IdleWatch
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.state.events import TaskHasWork
+from herdmesh.worker.state.instructions import WatchTask
+from herdmesh.worker.state.model import TaskSpec, UnitId
+
+WAIT_S = 30.0
+
+
+class Away(SourceConnector):
+    """Its signs are those it is given; None = its source is away."""
+
+    class_name = "Away"
+    aliases = ()
+    version = "1"
+    signs: ClassVar[list[str | None]] = []
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return ConfigDef()
+
+    def task_class(self) -> str:
+        return "none"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        return []
+
+    def sign(self, task_config: Properties) -> str | None:
+        sign = self.signs.pop(0)
+        if sign is None:
+            raise RetriableError("the source is away")
+        return sign
+
+
+async def test_a_source_that_is_away_wakes_nobody() -> None:
+    """A run could but wait for it, and hold a slot meanwhile."""
+    specs = RunSpecs(WorkerSettings(), PluginRegistry([describe(Away)]))
+    woken: asyncio.Queue[TaskHasWork] = asyncio.Queue(10)
+    watch = IdleWatch("127.0.0.1:1", {}, 3_600_000, specs, woken.put)
+    unit, spec = UnitId("c", 0), TaskSpec({"connector.class": "Away"}, {}, 1)
+    Away.signs[:] = ["old", None, None, "old", "new"]
+    try:
+        watch.remember_sign(unit, spec)
+        watch.watch(WatchTask(unit, 1, spec, None, 0, True))
+        async with asyncio.timeout(WAIT_S):
+            assert (await woken.get()).reason == "its sign"
+        assert Away.signs == []
+        Away.signs[:] = [None]
+        watch.remember_sign(unit, spec)  # of a run that begins while it is away
+        watch.watch(WatchTask(unit, 2, spec, None, 1, True))
+        async with asyncio.timeout(WAIT_S):
+            assert (await woken.get()).reason == "its time has come"
+    finally:
+        await watch.close()
+
+
+class Quiet:
+    """A broker with topic `t`, whose one partition ends at 5; `looked` is called at each question for ends."""
+
+    def __init__(self, looked: Callable[[], None]) -> None:
+        self._looked = looked
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def list_topics(self, timeout: float) -> Any:
+        return SimpleNamespace(topics={"t": SimpleNamespace(error=None, partitions={0: None})})
+
+    def list_offsets(self, asked: Iterable[Any], **_: Any) -> dict[Any, Future[Any]]:
+        self._looked()
+        answers: dict[Any, Future[Any]] = {one: Future() for one in asked}
+        for answer in answers.values():
+            answer.set_result(SimpleNamespace(offset=5))
+        return answers
+
+
+class Deaf:
+    """Hears of no record."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def listen(self, ends: Mapping[PartitionId, int]) -> None: ...
+
+    def close(self) -> None: ...
+
+    def join(self) -> None: ...
+
+
+async def test_a_sink_without_records_is_woken_to_commit_again_before_a_broker_forgets_its_offsets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, looks = asyncio.get_running_loop(), asyncio.Queue[None]()
+
+    def looked() -> None:
+        loop.call_soon_threadsafe(looks.put_nowait, None)
+
+    def opened(*_: object) -> Quiet:
+        return Quiet(looked)
+
+    monkeypatch.setattr(idle_watch, "opened", opened)
+    monkeypatch.setattr(idle_watch, "Arrivals", Deaf)
+    woken: asyncio.Queue[TaskHasWork] = asyncio.Queue(10)
+    specs = RunSpecs(WorkerSettings(), PluginRegistry([describe(FileStreamSink)]))
+    watch = IdleWatch("127.0.0.1:1", {}, 1, specs, woken.put)
+
+    def goes_idle(name: str, topic: str, idle_id: int) -> None:
+        config = {"name": name, "connector.class": "FileStreamSink", "topics": topic, "file": name}
+        read = Progress(partitions=(PartitionProgress("t", 0, 5, 5, 5),) if topic == "t" else ())
+        watch.watch(WatchTask(UnitId(name, 0), idle_id, TaskSpec(config, config, 1), read, 0, True))
+
+    watch.start()
+    try:
+        async with asyncio.timeout(WAIT_S):
+            goes_idle("c", "t", 1)
+            for _ in range(5):
+                await looks.get()
+            assert woken.empty(), "it has time"
+            monkeypatch.setattr(idle_watch, "RECOMMIT_S", 0.0)
+            goes_idle("without a partition", "nowhere", 1)  # is looked at before the other, and has nothing to commit
+            goes_idle("c", "t", 2)
+            found = await woken.get()
+    finally:
+        await watch.close()
+    assert (found.unit, found.idle_id) == (UnitId("c", 0), 2)
+    assert woken.empty()
+
+
+def test_sinks_that_go_idle_together_commit_again_one_by_one_and_well_within_a_day() -> None:
+    """A broker may be told to forget after a day; so many tasks of one worker go idle within a minute of its start."""
+    due_s = sorted(idle_watch.recommit_due_s(100.0) - 100.0 for _ in range(1_000))
+    assert due_s[0] > 3_600, "a run costs more than a look"
+    assert due_s[-1] <= 24 * 3_600 / 4, "after that a worker may have been away, or the task moved"
+    together = max(sum(at <= one < at + 60 for one in due_s) for at in due_s)
+    assert together < 30, "of 1,000, in the fullest minute"

@@ -1,0 +1,97 @@
+"""What is told of a change of offsets that did not come to its end: nothing was changed, or nobody knows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.errors import TaskFailed, TaskFenced
+from herdmesh.worker.effects import sink_offsets, uncertain
+from herdmesh.worker.effects.uncertain import OutcomeUncertain, writing
+
+WAIT_MS = 15_000
+
+
+def test_only_a_write_that_may_have_taken_effect_is_uncertain() -> None:
+    with pytest.raises(OutcomeUncertain), writing():
+        raise TaskFailed("no answer", ErrorClass.UNREACHABLE)
+    with pytest.raises(TaskFenced), writing():
+        raise TaskFenced("another owner")
+
+
+def test_whatever_ends_a_write_of_which_a_part_may_be_done_leaves_its_outcome_open() -> None:
+    def fails(error: Exception) -> None:
+        with writing() as progress:
+            progress.already = "group g is deleted"
+            raise error
+
+    for error in (TaskFenced("another owner"), TaskFailed("not allowed", ErrorClass.BAD_CONFIG), ValueError("a bug")):
+        with pytest.raises(OutcomeUncertain, match="group g is deleted, and then: "):
+            fails(error)
+
+
+class Deletion:
+    """A deletion of group `g` whose first answer is `first`. `verified` is what the config topic says each time."""
+
+    def __init__(self, first: int, verified: Callable[[], None] = lambda: None) -> None:
+        self.asked = list[str]()
+        self.heard: Callable[[], None] = lambda: None
+        self._first = first
+        self._change = sink_offsets._Change(  # pyright: ignore[reportPrivateUsage]
+            *cast("list[Any]", [None, SimpleNamespace(group="g"), self, None, {}, None])
+        )
+        self._change._require_unchanged = verified  # pyright: ignore[reportPrivateUsage]
+
+    def delete_consumer_groups(self, groups: list[str], *, request_timeout: float) -> dict[str, Future[None]]:
+        assert 0 < request_timeout <= WAIT_MS / 1000
+        self.asked.extend(groups)
+        self.heard()
+        answer = Future[None]()
+        if len(self.asked) == 1:
+            answer.set_exception(KafkaException(KafkaError(self._first)))
+        else:
+            answer.set_result(None)
+        return {"g": answer}
+
+    def carry_out(self) -> None:
+        with writing() as progress:
+            self._change._delete(time.monotonic() + 15, progress)  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_deletion_is_not_repeated_once_whoever_asked_may_have_gone_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first answer takes 16 s and tells nothing."""
+    deletion = Deletion(KafkaError.REQUEST_TIMED_OUT)
+    late = SimpleNamespace(monotonic=lambda: time.monotonic() + 16)
+    deletion.heard = lambda: monkeypatch.setattr(uncertain, "time", late)
+    with pytest.raises(OutcomeUncertain, match="whether group g is deleted is not known"):
+        deletion.carry_out()
+    assert deletion.asked == ["g"]
+
+
+def test_a_deletion_is_not_repeated_over_a_change_that_was_begun_meanwhile() -> None:
+    """Kafka answers this worker late, and its herder, which lost it, has asked another."""
+
+    def begun() -> None:
+        raise TaskFenced("another change of its offsets begun")
+
+    deletion = Deletion(KafkaError.NOT_COORDINATOR, begun)
+    with pytest.raises(OutcomeUncertain, match="group g may be deleted, and then: another change"):
+        deletion.carry_out()
+    assert deletion.asked == ["g"]
+
+
+def test_a_deletion_is_repeated_while_nothing_was_done_to_the_connector_and_refused_as_it_is() -> None:
+    deletion = Deletion(KafkaError.NOT_COORDINATOR)
+    deletion.carry_out()
+    assert deletion.asked == ["g", "g"]
+    refused = Deletion(KafkaError.GROUP_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaException, match="GROUP_AUTHORIZATION_FAILED"):
+        refused.carry_out()
+    assert refused.asked == ["g"]

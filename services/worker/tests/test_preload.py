@@ -1,0 +1,21 @@
+"""What a run's process is forked from: everything imported, and no threads, because none survives a fork. Arrow's
+allocator has one of its own, and knows of forks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_PROCESS = """
+from pathlib import Path
+from herdmesh.worker.spark import daemon
+
+print(daemon.preload(), *(task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()))
+"""
+
+
+def test_all_is_imported_and_no_thread_is_started() -> None:
+    ran = subprocess.run([sys.executable, "-c", _PROCESS], capture_output=True, text=True, check=True, timeout=60)
+    missing, *threads = ran.stdout.split()
+    assert missing == "[]"
+    assert len([name for name in threads if name != "jemalloc_bg_thd"]) == 1

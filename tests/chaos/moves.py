@@ -1,0 +1,43 @@
+"""Where units were started, as the logs of the herders tell it.
+
+Owns reading them. A look at the places of units before and after a round misses who had a unit for a moment between.
+
+Invariant: a start that a leader logged is found under the worker it was sent to.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.chaos.truth import Unit
+
+Starts = dict[Unit, dict[int, str]]
+"""By unit and generation: the id of the worker that was told to start it."""
+
+
+def starts(logs: Iterable[Path]) -> Starts:
+    """All that these herders ever ordered. A session's number is its herder's own, and used again after a restart."""
+    found: Starts = {}
+    for log in logs:
+        workers: dict[int, str] = {}
+        for line in log.read_text().splitlines():
+            if '"event": "hello"' in line:
+                said = json.loads(line)
+                workers[said["session"]] = said["worker_id"]
+            elif '"event": "start_unit"' in line:
+                said = json.loads(line)
+                found.setdefault(_unit(said["unit"]), {})[said["generation"]] = workers[said["session"]]
+    return found
+
+
+def owners(found: Starts, unit: Unit, after: int, before: int) -> list[str]:
+    """Who was told to start it with a generation between these two, in order."""
+    return [worker for generation, worker in sorted(found.get(unit, {}).items()) if after < generation < before]
+
+
+def _unit(label: str) -> Unit:
+    """Of `[flights|task-0]` or `[flights|worker]`."""
+    connector, _, which = label[1:-1].rpartition("|")
+    return connector, None if which == "worker" else int(which.removeprefix("task-"))

@@ -1,0 +1,41 @@
+"""The mirror on the real mesh, with Java's own JSON: a topic that appears at the source gets to a task by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from libs.core.tests.engine.harness import Kafka
+from tests.support.mesh import Mesh
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_a_new_topic_of_the_source_is_copied_too(mesh: Mesh, tmp_topic: Callable[..., str]) -> None:
+    kafka, first, second = Kafka(mesh.bootstrap), tmp_topic("first"), tmp_topic("second")
+    mesh.create_topic(first, partitions=1)
+    await asyncio.to_thread(kafka.produce_ids, first, range(100), partition=0)
+    name = f"mirror-{first}"
+    config = {
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "tasks.max": "2",
+        "source.cluster.alias": "src",
+        "target.cluster.alias": "dst",
+        "source.cluster.bootstrap.servers": mesh.bootstrap,
+        "target.cluster.bootstrap.servers": mesh.bootstrap,
+        "topics": f"{first},{second}",
+        "replication.factor": "1",
+        "refresh.topics.interval.seconds": "1",
+        "key.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+        "value.converter": "org.apache.kafka.connect.converters.ByteArrayConverter",
+    }
+    await mesh.apply(name, config)
+    await mesh.until_running(name, 1)
+    mesh.create_topic(second, partitions=1)
+    await asyncio.to_thread(kafka.produce_ids, second, range(50), partition=0)
+    await mesh.until_running(name, 2)
+    for topic, count in ((first, 100), (second, 50)):
+        copied = await asyncio.to_thread(mesh.consume_values, f"src.{topic}", count)
+        assert sorted(copied) == sorted(value or b"" for _, value in kafka.records(topic))

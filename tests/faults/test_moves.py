@@ -1,0 +1,32 @@
+"""What the chaos run reads of herders' logs: who had a unit between two looks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.chaos.moves import owners, starts
+
+
+def test_a_unit_that_was_on_a_worker_for_a_moment_is_found_there(tmp_path: Path) -> None:
+    first, second = tmp_path / "herder.log", tmp_path / "herder-2.log"
+    first.write_text(
+        '{"session": 1, "worker_id": "a:1", "holdings": 0, "event": "hello"}\n'
+        '{"session": 2, "worker_id": "b:1", "holdings": 0, "event": "hello"}\n'
+        '{"unit": "[with|bar|task-0]", "session": 1, "generation": 10, "event": "start_unit"}\n'
+        '{"unit": "[with|bar|worker]", "session": 2, "generation": 11, "event": "start_unit"}\n'
+        '{"unit": "[with|bar|task-0]", "session": 2, "reason": "moves", "event": "stop_unit"}\n'
+        '{"unit": "[with|bar|task-0]", "session": 2, "generation": 12, "event": "start_unit"}\n'
+        "this herder was started again\n"
+        '{"session": 1, "worker_id": "c:1", "holdings": 0, "event": "hello"}\n'
+        '{"unit": "[with|bar|task-0]", "session": 1, "generation": 30, "event": "start_unit"}\n'
+    )
+    second.write_text(
+        '{"session": 1, "worker_id": "b:1", "holdings": 0, "event": "hello"}\n'
+        '{"unit": "[with|bar|task-0]", "session": 1, "generation": 21, "event": "start_unit"}\n'
+    )
+    found = starts([first, second])
+    task = ("with|bar", 0)
+    assert owners(found, task, 10, 30) == ["b:1", "b:1"]
+    assert owners(found, task, 21, 40) == ["c:1"]
+    assert owners(found, ("with|bar", None), 0, 12) == ["b:1"]
+    assert owners(found, ("other", 0), 0, 40) == []

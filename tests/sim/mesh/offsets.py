@@ -1,0 +1,178 @@
+"""The offsets of connectors in the simulation: what Kafka keeps of them, who wrote it, and what must be so of a change.
+
+Owns one number for each connector, in the place of all its partitions: task 0 commits one more when it begins to move
+records, a change sets it, a reset forgets it. A worker writes a change as the real one does: it takes over the id of
+task 0, asks the config topic whether the connector was left alone, and writes while nobody has taken the id over.
+
+Invariant: every write is known with the request it was made for, by the beginning in the audit topic that its worker
+had been told of; so the checks need not believe what a herder says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from herdmesh.connect import audit_topic
+from herdmesh.connect.audit_topic import AuditRecord
+from herdmesh.engine import claims
+from herdmesh.engine.contract import TaskSetClaim
+from herdmesh.herder.state.model import OffsetEntry
+from herdmesh.herder.state.requests import ChangeOffsets, OffsetsTold
+from herdmesh.worker.state import questions
+
+if TYPE_CHECKING:
+    from tests.sim.mesh.clients import Operation
+    from tests.sim.mesh.dataplane import Run
+    from tests.sim.mesh.world import World
+
+_PARTITION = '{"kafka_partition":0,"kafka_topic":"t"}'
+_ALTERED = "RecordOffsets"
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write. `request` is the id of the change it was made for, "" = a task's commit or a create's."""
+
+    at_ms: int
+    request: str
+    before: int | None
+    after: int | None
+
+
+def told(value: int | None) -> tuple[OffsetEntry, ...]:
+    """A number as it is told and asked for."""
+    return () if value is None else (OffsetEntry(_PARTITION, json.dumps({"kafka_offset": value})),)
+
+
+class ConnectorOffsets:
+    """What is committed, by connector, and the promises about it."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.values: dict[str, int] = {}
+        self.writes: dict[str, list[Write]] = {}
+        #: who has taken over an id in order to change offsets, and has neither written nor been fenced.
+        self._owners: dict[tuple[str, int], object] = {}
+        #: acknowledged changes, by connector, in the order of their answers.
+        self._acknowledged: dict[str, list[Operation]] = {}
+
+    # --- Kafka
+
+    def fence(self, task_id: tuple[str, int]) -> None:
+        """Somebody else initialised the id."""
+        self._owners.pop(task_id, None)
+
+    def change(self, question: questions.AlterOffsets, written: Callable[[OffsetsTold | None], None]) -> None:
+        """A worker changes offsets; `written` hears what it tells of them, None = it was late."""
+        world, name, owner = self._world, question.connector, object()
+        claim = TaskSetClaim("config", question.config_offset or 0, question.incarnation, "")
+        manifest = world.config_log.manifest_since(name, claim.offset)
+        late = manifest is not None and claims.contradicts(manifest, claim, 0)
+        if not question.incarnation:  # of a create
+            if not late:
+                self._write(name, "", _number(question.offsets))
+            written(None if late else OffsetsTold(()))
+            return
+        world.dataplane.fence((name, 0))
+        self._owners[name, 0] = owner
+        request = "" if late else self._request(name, claim.offset)
+
+        def write() -> None:
+            if late or self._owners.get((name, 0)) is not owner:
+                world.checker.counts["changes of offsets that came too late"] += 1
+                written(None)
+                return
+            del self._owners[name, 0]
+            before = self.values.get(name)
+            after = None if question.reset else _number(question.offsets)
+            self._write(name, request, after)
+            written(OffsetsTold(told(before if question.reset else after), "done"))
+
+        world.scheduler.at(world.now + (world.rng.randint(2, 30) if world.rng.random() < 0.9 else 2_000), write)
+
+    def begins(self, run: Run) -> None:
+        """Task 0 moves records from where it was left, and commits."""
+        name = run.unit.connector
+        if run.unit.task != 0:
+            return
+        self._check_begin(name)
+        self._write(name, "", (self.values.get(name) or 0) + 1)
+
+    def _write(self, name: str, request: str, after: int | None) -> None:
+        world = self._world
+        written = Write(world.now, request, self.values.get(name), after)
+        world.trace("data", f"offsets of {name}: {written}")
+        self._check_write(name, written)
+        self.writes.setdefault(name, []).append(written)
+        if after is None:
+            self.values.pop(name, None)
+        else:
+            self.values[name] = after
+
+    def _request(self, name: str, config_offset: int) -> str:
+        """The change whose beginning a worker was told of: the last one of the connector that its leader had read."""
+        for entry in reversed(self._world.config_log.entries):
+            record = audit_topic.decode(entry.record.key, entry.record.value)
+            if not isinstance(record, AuditRecord) or entry.revision.next_offsets[0] > config_offset:
+                continue
+            if (record.operation, record.connector) == (_ALTERED, name) and record.outcome["ended"] is False:
+                return record.request_id
+        return ""
+
+    # --- checks
+
+    def _check_write(self, name: str, write: Write) -> None:
+        if not write.request:
+            return
+        earlier = self.writes.get(name, [])
+        mine = [place for place, one in enumerate(earlier) if one.request == write.request]
+        if mine and any(one.request != write.request for one in earlier[mine[0] :]):
+            text = (
+                f"{write.request} changes the offsets of {name} once more, after what came of it: {earlier[mine[0] :]}"
+            )
+            self._world.checker.find("change of offsets made once", text)
+
+    def answered(self, operation: Operation, *, acknowledged: bool, refused: bool) -> None:
+        """A client has the answer to a change."""
+        request = operation.request
+        assert isinstance(request, ChangeOffsets)
+        mine = [one for one in self.writes.get(request.name, []) if one.request == operation.id]
+        if refused and mine:
+            self._world.checker.find("wrong answer", f"{operation.id} is refused and was made: {mine}")
+        if not acknowledged:
+            return
+        self._world.checker.counts["changes of offsets acknowledged"] += 1
+        assert isinstance(operation.answer, OffsetsTold)
+        if not mine:
+            self._world.checker.find("acknowledged, not in effect", f"{operation.id} {request}: nobody wrote it")
+            return
+        expected = told(mine[0].before) if request.reset else request.offsets
+        if operation.answer.offsets != expected:
+            text = f"{operation.id} is told {operation.answer.offsets}, and it was {expected}"
+            self._world.checker.find("a change of offsets tells what it did", text)
+        self._acknowledged.setdefault(request.name, []).append(operation)
+
+    def _check_begin(self, name: str) -> None:
+        """What was acknowledged is where tasks begin, unless something came after it."""
+        operations = self._acknowledged.pop(name, [])
+        if not operations:
+            return
+        last = operations[-1]
+        assert isinstance(last.request, ChangeOffsets)
+        wanted = None if last.request.reset else _number(last.request.offsets)
+        since = [one for one in self.writes.get(name, []) if one.at_ms >= last.begun_ms and one.request != last.id]
+        if since:
+            return
+        self._world.checker.counts["starts from offsets that were changed"] += 1
+        if self.values.get(name) != wanted:
+            text = f"{name} begins from {self.values.get(name)}, {last.id} was told {wanted}"
+            self._world.checker.find("an acknowledged change of offsets is what tasks begin from", text)
+
+
+def _number(offsets: tuple[OffsetEntry, ...] | tuple[tuple[str, str | None], ...]) -> int | None:
+    [one] = offsets
+    text = one.offset_json if isinstance(one, OffsetEntry) else one[1]
+    return None if text is None else int(json.loads(text)["kafka_offset"])

@@ -1,0 +1,207 @@
+"""The three processes of `make test` (pytest-xdist, `-n auto --dist loadgroup`).
+
+Owns which test runs in which of them, and when. The shared lane has everything that needs the session's broker or
+Spark, kills things, or holds a limit of time. The own lane has what needs a broker and not that one (marker
+`own_broker`): such tests wait most of their time. The pure lane has the rest, which needs nothing but itself, and takes
+only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a limit of
+time (marker `timed`) and, as the very last, chaos; the last two wait until the other lanes are done. This order is the
+same in one process.
+Invariant: each session fixture (brokers, mesh) is made in one process only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from xdist.remote import Producer  # pyright: ignore[reportMissingTypeStubs]
+from xdist.scheduler.loadscope import LoadScopeScheduling  # pyright: ignore[reportMissingTypeStubs]
+from xdist.workermanage import WorkerController  # pyright: ignore[reportMissingTypeStubs]
+
+_SHARED, _OWN, _PURE = "shared", "own", "pure"
+_FOLDER = "lanes_folder"
+_SHARED_MARKERS = {"kafka", "spark", "timed"}
+#: The lane in which a session's broker is made.
+_LANE_OF_BROKER = {"kafka": _SHARED, "guarded": _OWN}
+_FAULTS = "tests/faults/"
+_CHAOS = "tests/faults/test_chaos.py"
+#: From this place on a test has no company.
+_ALONE = 2
+_STARTED_NICE = os.nice(0)
+#: Not more: what talks over gRPC in the pure lane must still be answered in time beside a JVM that starts.
+_NICE = 5
+_RUNNING = pytest.StashKey[pytest.Item]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Three processes for the whole suite. A choice of tests is quicker in one, which collects once and starts at
+    once; `-s` shows nothing from another process. `-n 3` says otherwise."""
+    chosen = config.args_source is not pytest.Config.ArgsSource.TESTPATHS or config.getoption("keyword")
+    return 0 if chosen or config.getoption("capture") == "no" else 3
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark what uses a broker, so that `-m "not kafka"` forgets no test."""
+    fixtures: list[str] = getattr(item, "fixturenames", [])
+    if "guarded" in fixtures:
+        item.add_marker(pytest.mark.own_broker)
+    if "kafka" in fixtures or item.get_closest_marker("own_broker"):
+        item.add_marker(pytest.mark.kafka)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put last what minds company."""
+    if wrong := [f"{item.nodeid}: {why}" for item in items if (why := _contradiction(item))]:
+        raise pytest.UsageError("\n".join(wrong))
+    items.sort(key=_place)
+
+
+def _contradiction(item: pytest.Item) -> str:
+    if not item.get_closest_marker("own_broker"):
+        return ""
+    if "kafka" in getattr(item, "fixturenames", ()):
+        return "marked own_broker (or takes `guarded`), and takes `kafka`: choose one"
+    if _place(item) < _ALONE:
+        return ""
+    return "what is timed (or chaos) begins when the own lane has ended, and own_broker (or `guarded`) is of that lane"
+
+
+def lane_of(item: pytest.Item) -> str:
+    """The lane this test is of. A test that runs others with it (`side_by_side`) runs those of its own only."""
+    markers = {mark.name for mark in item.iter_markers()}
+    if "own_broker" in markers:
+        return _OWN
+    return _SHARED if item.nodeid.startswith(_FAULTS) or markers & _SHARED_MARKERS else _PURE
+
+
+def _place(item: pytest.Item) -> int:
+    if item.nodeid.startswith(_CHAOS):
+        return _ALONE + 1
+    if item.get_closest_marker("timed"):
+        return _ALONE
+    return 1 if item.nodeid.startswith(_FAULTS) else 0
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Begin what minds company when it has none. This is no time of the test's own: its time-out begins later."""
+    told = item.config.pluginmanager.get_plugin(_Told.NAME)
+    if isinstance(told, _Told) and _place(item) >= _ALONE:
+        told.wait_for_others()
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Step back for the other lanes. Only a process that runs no test of theirs after this one does: xdist hands those
+    two out first, and whole."""
+    item.session.stash[_RUNNING] = item
+    if "PYTEST_XDIST_WORKER" in os.environ and lane_of(item) == _PURE and os.nice(0) < _STARTED_NICE + _NICE:
+        os.nice(_NICE)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
+    """Refuse a broker to a test of another lane, which would make a second one there (a test may ask for a fixture
+    that it does not name)."""
+    lane = _LANE_OF_BROKER.get(fixturedef.argname)
+    if lane is not None and lane != lane_of(item := request.session.stash[_RUNNING]):
+        pytest.fail(f"{item.nodeid} is of the {lane_of(item)} lane, `{fixturedef.argname}` of the {lane} lane: mark it")
+
+
+class _Told:
+    """What a process that runs tests has told the one that hands them out, and each other: its lanes (xdist's own
+    groups travel in a test's name, which pytest 9 does not let it change), in a file that it locks until it has ended
+    all tests and fixtures, or has died, so that another can wait for that."""
+
+    NAME = "lanes-told"
+
+    def __init__(self, folder: Path, name: str, lanes: dict[str, str]) -> None:
+        self._folder = folder
+        self._file: IO[str] = (folder / name).open("w")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        json.dump(lanes, self._file)
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+    def wait_for_others(self) -> None:
+        """Until every other process has no test any more."""
+        for path in self._folder.iterdir():
+            if path.name != Path(self._file.name).name:
+                with path.open() as other:
+                    fcntl.flock(other, fcntl.LOCK_SH)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    told: dict[str, str] = getattr(session.config, "workerinput", {})
+    if _FOLDER in told:
+        lanes = {item.nodeid: lane for item in session.items if (lane := lane_of(item)) != _PURE}
+        telling = _Told(Path(told[_FOLDER]), told["workerid"], lanes)
+        session.config.add_cleanup(telling.close)
+        session.config.pluginmanager.register(telling, _Told.NAME)
+
+
+class _Lanes(LoadScopeScheduling):
+    """Hands out the shared lane and the own lane whole, and all other tests one by one."""
+
+    def __init__(self, config: pytest.Config, log: Producer, folder: Path) -> None:
+        super().__init__(config, log)
+        self._folder = folder
+        self._lanes: dict[str, str] = {}
+        self._lost: set[str] = set()
+
+    def schedule(self) -> None:
+        for file in self._folder.iterdir():
+            self._lanes.update(json.loads(file.read_text()))
+        super().schedule()
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        self._lost |= {_SHARED, _OWN} & set(self.assigned_work[node])
+        return super().remove_node(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        """What a process that died leaves of these lanes, no other takes: it has stepped back, and each session fixture
+        is made in one process only."""
+        for lane in self._lost:
+            self.workqueue.pop(lane, None)
+        super()._reschedule(node)
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._lanes.get(nodeid, nodeid)
+
+
+class _Distribution:
+    """What only the process has that hands out the tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: WorkerController) -> None:
+        node.workerinput.update({_FOLDER: str(self._folder)})  # pyright: ignore[reportUnknownMemberType]
+
+    @pytest.hookimpl(tryfirst=True, optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Producer) -> _Lanes:
+        return _Lanes(config, log, self._folder)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput") and config.getoption("tx", None):
+        if config.option.maxworkerrestart is None:
+            config.option.maxworkerrestart = "0"  # a process that died says so at once, and no other takes its place
+        for name in {"COLUMNS", "LINES"} - set(os.environ):
+            os.unsetenv(name)  # readline, which pytest imports, puts a terminal's size behind Python's back
+        if config.getoption("dist") == "loadgroup":
+            folder = tempfile.TemporaryDirectory(prefix="lanes-")
+            config.add_cleanup(folder.cleanup)
+            config.pluginmanager.register(_Distribution(Path(folder.name)), "lanes")

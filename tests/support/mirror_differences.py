@@ -1,0 +1,100 @@
+"""In what the mirror's definitions and validation cannot be, or are not, MirrorMaker's: which recorded ones, and why.
+
+Owns the kinds, and what is wanted of a recorded definition or answer instead. Owns no comparison (services/worker's
+golden tests) and no page (libs/core/tests/connect/differences.py).
+
+Invariant: a definition that no kind meets is wanted as Java recorded it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from herdmesh.connect.connector_keys import COMMON
+from herdmesh.worker.connectors.mirror import MirrorSourceConnector
+from tests.support.golden import Line
+
+NAME = MirrorSourceConnector.class_name
+BOOTSTRAP = "source.cluster.bootstrap.servers"
+ANSWERS_WHY = (
+    f"they have the differences above, and `{BOOTSTRAP}` is declared and required: Java's mirror has no definition of "
+    "it, and fails without it when it starts"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One way in which definitions differ."""
+
+    title: str
+    why: str
+    meets: Callable[[Line], bool]
+
+
+def _is_shared(line: Line) -> bool:
+    return line["name"] in COMMON.keys
+
+
+def _is_of_clients(line: Line) -> bool:
+    return line["name"].startswith(("ssl.", "sasl.", "security.protocol", "config.providers"))
+
+
+def _is_class(line: Line) -> bool:
+    return line["type"] == "CLASS" and not _is_shared(line) and not _is_of_clients(line)
+
+
+KINDS = (
+    Kind(
+        "The mirror does not declare the keys of all connectors again",
+        "Java's does, and so its answers lack the worker's converters and the versions to choose from; here they are "
+        "shown and checked as every connector's (declared again, a converter's version that does not exist would pass)",
+        _is_shared,
+    ),
+    Kind(
+        "The mirror does not declare security settings that stand alone",
+        "they secure nothing, in Java either: its clients take them below `source.cluster.`, as ours do; alone each is "
+        "a warning",
+        _is_of_clients,
+    ),
+    Kind(
+        "Names of Java classes are texts to the mirror",
+        "a key of type CLASS is refused unless the class can be loaded, and no Java class can be; what stands for a "
+        "policy is told by its name, and other classes than Java's defaults are refused or a warning",
+        _is_class,
+    ),
+)
+
+
+def wanted_definitions(lines: list[Line]) -> list[Line]:
+    """What is wanted of the recorded definitions of the mirror, without the one of ours."""
+    kept = [line for line in lines if not _is_shared(line) and not _is_of_clients(line)]
+    return [{**line, "type": "STRING"} if _is_class(line) else line for line in kept]
+
+
+def is_asked_for(vector: Line) -> bool:
+    """Whether a recorded validation is of the mirror."""
+    body: Any = json.loads(vector["request_body"] or "null")
+    return isinstance(body, dict) and cast("Line", body).get("connector.class") in (
+        NAME,
+        *MirrorSourceConnector.aliases,
+    )
+
+
+def wanted_answer(answer: Line, plain: Line, config: Mapping[str, str | None]) -> Line:
+    """What is wanted of the recorded answer; `plain` is ours for a connector that has no keys of its own."""
+    shared: dict[str, Line] = {one["value"]["name"]: one for one in plain["configs"]}
+    found: list[Line] = []
+    for one in answer["configs"]:
+        line = cast("Line", one["definition"] or {"name": one["value"]["name"], "type": None})
+        if _is_shared(line) and line["name"] != "connector.class":
+            found.append(shared[line["name"]])
+        elif not _is_of_clients(line):
+            found.append({**one, "definition": {**line, "type": "STRING"}} if _is_class(line) else one)
+    needed = BOOTSTRAP not in config
+    errors = [f'Missing required configuration "{BOOTSTRAP}" which has no default value.'] if needed else []
+    value: dict[str, Any] = {"name": BOOTSTRAP, "value": config.get(BOOTSTRAP), "recommended_values": []}
+    own = {**value, "errors": errors, "visible": True}
+    return {**answer, "error_count": answer["error_count"] + len(errors), "configs": [*found, {"value": own}]}
