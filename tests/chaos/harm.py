@@ -20,6 +20,8 @@ from tests.chaos.faults import Fault, Way
 from tests.chaos.truth import jvm_of, runs_of
 from tests.support.mesh import Mesh, role_of
 
+#: A broker that is told to stop, and its JVM that starts again, beside a mesh that dials it: 44 s were seen.
+BROKER_BACK_S = 180.0
 _SIGNALS = {Way.KILL: signal.SIGKILL, Way.STOP: signal.SIGTERM, Way.FREEZE: signal.SIGSTOP}
 
 
@@ -91,7 +93,7 @@ class Harm:
 
     async def _until_broker_is_back(self, old_pid: int) -> None:
         state = self._mesh.stack.state
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(BROKER_BACK_S):
             while True:
                 broker = next(one for one in state.services if one.name == "broker")
                 if broker.state == "serving" and broker.mark is not None and broker.mark.pid != old_pid:

@@ -22,7 +22,9 @@ def starts(logs: Iterable[Path]) -> Starts:
     found: Starts = {}
     for log in logs:
         workers: dict[int, str] = {}
-        for line in log.read_text().splitlines():
+        for line in log.read_text().splitlines(keepends=True):
+            if not line.endswith("\n"):
+                continue  # being written, or its herder died while it was
             if '"event": "hello"' in line:
                 said = json.loads(line)
                 workers[said["session"]] = said["worker_id"]

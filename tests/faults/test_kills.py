@@ -7,6 +7,7 @@ The supervisor of the stack restarts what died, as `herd up` does.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -156,7 +157,8 @@ async def test_everything_at_once(mesh: Mesh, kafka: Broker, tmp_path: Path, tmp
         doomed = [psutil.Process(mesh.pid(service)) for service in mesh.stack.processes]
         doomed += [child for one in doomed for child in one.children(recursive=True)]
         for one in doomed:
-            one.send_signal(signal.SIGKILL)
+            with contextlib.suppress(psutil.NoSuchProcess):  # it went with its parent
+                one.send_signal(signal.SIGKILL)
         kafka.kill()
         await kafka.start()
         await mesh.until_serving()

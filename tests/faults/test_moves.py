@@ -23,6 +23,7 @@ def test_a_unit_that_was_on_a_worker_for_a_moment_is_found_there(tmp_path: Path)
     second.write_text(
         '{"session": 1, "worker_id": "b:1", "holdings": 0, "event": "hello"}\n'
         '{"unit": "[with|bar|task-0]", "session": 1, "generation": 21, "event": "start_unit"}\n'
+        '{"event": "start_unit", "unit": "[with|ba'  # killed while it wrote
     )
     found = starts([first, second])
     task = ("with|bar", 0)

@@ -99,7 +99,7 @@ def seen(broker: Kafka, topic: str, partitions: int = 2) -> list[Copied]:
 def test_every_byte_of_every_record_is_copied_to_the_same_partition(
     broker: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
-    one, two = broker.create_topic(tmp_topic("one"), 2, **{"retention.ms": "-1"}), tmp_topic("two")
+    one, two = broker.create_topic(tmp_topic("one"), 2, **{"retention.ms": "99999999999"}), tmp_topic("two")
     broker.create_topic(two, 2)
     back = broker.create_topic(f"b.{one}", 1)  # came from the target, and is not copied back
     for topic in (one, two, back):
@@ -112,8 +112,8 @@ def test_every_byte_of_every_record_is_copied_to_the_same_partition(
         assert len(copied) == RECORDS
         assert copied == seen(broker, topic)
     assert f"a.{back}" not in broker.admin.list_topics(timeout=10).topics
-    assert broker.topic_config(f"a.{one}", "retention.ms") == "-1"
-    assert broker.topic_config(f"a.{two}", "retention.ms") != "-1"
+    assert broker.topic_config(f"a.{one}", "retention.ms") == "99999999999"
+    assert broker.topic_config(f"a.{two}", "retention.ms") == broker.topic_config(two, "retention.ms") != "99999999999"
 
 
 def test_a_topic_that_grew_grows_at_the_target_too(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
