@@ -177,7 +177,7 @@ class Watched:
     def goes_idle(self, name: str, topic: str, end: int) -> None:
         config = {"name": name, "connector.class": "FileStreamSink", "topics": topic, "file": str(self._folder / name)}
         read = Progress(partitions=(PartitionProgress(topic, 0, end, end, end),))
-        self._watch.watch(WatchTask(UnitId(name, 0), 1, TaskSpec(config, config, 1), read, 0, True))
+        self._watch.watch(WatchTask(UnitId(name, 0), 1, TaskSpec(config, config, 1), read, 0))
 
     async def wakes(self) -> str:
         async with asyncio.timeout(WAIT_S):

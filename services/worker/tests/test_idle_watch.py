@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -61,13 +61,13 @@ async def test_a_source_that_is_away_wakes_nobody() -> None:
     Away.signs[:] = ["old", None, None, "old", "new"]
     try:
         watch.remember_sign(unit, spec)
-        watch.watch(WatchTask(unit, 1, spec, None, 0, True))
+        watch.watch(WatchTask(unit, 1, spec, None, 0))
         async with asyncio.timeout(WAIT_S):
             assert (await woken.get()).reason == "its sign"
         assert Away.signs == []
         Away.signs[:] = [None]
         watch.remember_sign(unit, spec)  # of a run that begins while it is away
-        watch.watch(WatchTask(unit, 2, spec, None, 1, True))
+        watch.watch(WatchTask(unit, 2, spec, None, 1))
         async with asyncio.timeout(WAIT_S):
             assert (await woken.get()).reason == "its time has come"
     finally:
@@ -106,43 +106,62 @@ class Deaf:
     def join(self) -> None: ...
 
 
-async def test_a_sink_without_records_is_woken_to_commit_again_before_a_broker_forgets_its_offsets(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    loop, looks = asyncio.get_running_loop(), asyncio.Queue[None]()
-
-    def looked() -> None:
-        loop.call_soon_threadsafe(looks.put_nowait, None)
+@pytest.fixture
+async def sinks(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sinks]:
+    sinks = Sinks()
 
     def opened(*_: object) -> Quiet:
-        return Quiet(looked)
+        return Quiet(sinks.looked)
 
-    monkeypatch.setattr(idle_watch, "opened", opened)
     monkeypatch.setattr(idle_watch, "Arrivals", Deaf)
-    woken: asyncio.Queue[TaskHasWork] = asyncio.Queue(10)
-    specs = RunSpecs(WorkerSettings(), PluginRegistry([describe(FileStreamSink)]))
-    watch = IdleWatch("127.0.0.1:1", {}, 1, specs, woken.put)
-
-    def goes_idle(name: str, topic: str, idle_id: int) -> None:
-        config = {"name": name, "connector.class": "FileStreamSink", "topics": topic, "file": name}
-        read = Progress(partitions=(PartitionProgress("t", 0, 5, 5, 5),) if topic == "t" else ())
-        watch.watch(WatchTask(UnitId(name, 0), idle_id, TaskSpec(config, config, 1), read, 0, True))
-
-    watch.start()
+    monkeypatch.setattr(idle_watch, "opened", opened)
+    sinks.start()
     try:
         async with asyncio.timeout(WAIT_S):
-            goes_idle("c", "t", 1)
-            for _ in range(5):
-                await looks.get()
-            assert woken.empty(), "it has time"
-            monkeypatch.setattr(idle_watch, "RECOMMIT_S", 0.0)
-            goes_idle("without a partition", "nowhere", 1)  # is looked at before the other, and has nothing to commit
-            goes_idle("c", "t", 2)
-            found = await woken.get()
+            yield sinks
     finally:
-        await watch.close()
+        await sinks.close()
+
+
+class Sinks:
+    """Idle sinks of the broker of topic `t`, watched."""
+
+    def __init__(self) -> None:
+        self.looks = asyncio.Queue[None]()
+        self.woken = asyncio.Queue[TaskHasWork](10)
+        self._loop = asyncio.get_running_loop()
+        specs = RunSpecs(WorkerSettings(), PluginRegistry([describe(FileStreamSink)]))
+        self._watch = IdleWatch("127.0.0.1:1", {}, 1, specs, self.woken.put)
+        self.start, self.close = self._watch.start, self._watch.close
+
+    def looked(self) -> None:
+        self._loop.call_soon_threadsafe(self.looks.put_nowait, None)
+
+    def goes_idle(self, name: str, topic: str, idle_id: int, position: int = 5) -> None:
+        config = {"name": name, "connector.class": "FileStreamSink", "topics": topic, "file": name}
+        read = Progress(partitions=(PartitionProgress("t", 0, position, position, 5),) if topic == "t" else ())
+        self._watch.watch(WatchTask(UnitId(name, 0), idle_id, TaskSpec(config, config, 1), read, 0))
+
+
+async def test_a_sink_without_records_is_woken_to_commit_again_before_a_broker_forgets_its_offsets(
+    sinks: Sinks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sinks.goes_idle("c", "t", 1)
+    for _ in range(5):
+        await sinks.looks.get()
+    assert sinks.woken.empty(), "it has time"
+    monkeypatch.setattr(idle_watch, "RECOMMIT_S", 0.0)
+    sinks.goes_idle("without a partition", "nowhere", 1)  # is looked at before the other, and has nothing to commit
+    sinks.goes_idle("c", "t", 2)
+    found = await sinks.woken.get()
     assert (found.unit, found.idle_id) == (UnitId("c", 0), 2)
-    assert woken.empty()
+    assert sinks.woken.empty()
+
+
+async def test_records_that_came_while_a_run_ended_wake_its_task(sinks: Sinks) -> None:
+    """Its client had fetched them, so it knew the new end, and the loop was committing its last."""
+    sinks.goes_idle("c", "t", 1, position=3)
+    assert (await sinks.woken.get()).reason == "t-0 ends at 5"
 
 
 def test_sinks_that_go_idle_together_commit_again_one_by_one_and_well_within_a_day() -> None:

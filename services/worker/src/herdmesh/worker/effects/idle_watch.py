@@ -123,7 +123,8 @@ class IdleWatch:
             self._sources[unit] = asyncio.create_task(self._wait_for_source(instruction), name=f"source {unit}")
             return
         parts = instruction.progress.partitions if instruction.progress is not None else ()
-        known = {(one.topic, one.partition): max(one.position, one.end_offset, 0) for one in parts}
+        # Not from the end that the run knew: a record may have come to its client, unread, while it committed its last.
+        known = {(one.topic, one.partition): max(one.position, 0) for one in parts}
         due_s = recommit_due_s(asyncio.get_running_loop().time())
         self._sinks[unit] = _Idle(
             instruction.idle_id, sink_settings(spec), unit.task, instruction.spec.task_count, known, due_s

@@ -84,7 +84,7 @@ class CancelRun:
 class WatchTask:
     """Watch an idle task and say TaskHasWork(idle_id). `wake_after_ms` is a source's own wish, 0 = none.
 
-    `caught_up` tells that the run found nothing more to read: only a growth of a partition after `progress` is work.
+    What lies behind the positions of `progress` is work, of every partition the task owns.
     """
 
     unit: UnitId
@@ -92,7 +92,6 @@ class WatchTask:
     spec: TaskSpec
     progress: Progress | None
     wake_after_ms: int
-    caught_up: bool
 
 
 @dataclass(frozen=True, slots=True)

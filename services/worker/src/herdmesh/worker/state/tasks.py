@@ -296,7 +296,6 @@ class Tasks:
                 task.spec,
                 finished.progress,
                 finished.wake_after_ms,
-                caught_up=finished.reason is RunEnd.QUIET,
             )
         ]
 
