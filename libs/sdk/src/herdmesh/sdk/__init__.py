@@ -1,12 +1,23 @@
 """What a connector author imports.
 
-Owns nothing: re-exports the interfaces of `herdmesh.connect` and the staging of `herdmesh.engine`. What is listed in
-`__all__` is public and frozen by a test; all else may change in any version.
+Owns nothing: re-exports the interfaces of `herdmesh.connect`, the staging of `herdmesh.engine`, and what the modules
+here add for authors. Beside it: `herdmesh.sdk.arrow` (needs pyarrow), `herdmesh.sdk.validators` and
+`herdmesh.sdk.testing` (needs pytest). What is listed in `__all__` is public and frozen by a test; all else may change
+in any version.
 """
 
 from __future__ import annotations
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type
+from herdmesh.connect.config import (
+    REQUIRED,
+    ConfigDef,
+    ConfigKey,
+    FieldViolation,
+    Importance,
+    Recommender,
+    Type,
+    Validator,
+)
 from herdmesh.connect.config_providers.base import ConfigData, ConfigProvider
 from herdmesh.connect.connector import (
     Config,
@@ -23,14 +34,21 @@ from herdmesh.connect.connector import (
     StagingSinkTask,
     TaskContext,
 )
-from herdmesh.connect.data import ConnectRecord, Schema
+from herdmesh.connect.data import ConnectRecord, Header, JavaDate, Schema, Struct
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
+from herdmesh.connect.schemas import SchemaBuilder, date_schema, decimal_schema, time_schema, timestamp_schema
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import OffsetsLost, TaskFailed
 from herdmesh.engine.staging import Manifest, StagingFolder, publish
+from herdmesh.sdk.asynchronous import AsyncSinkTask, AsyncSourceTask
+from herdmesh.sdk.grouping import group_partitions
+from herdmesh.sdk.records import RecordSinkTask, RecordSourceTask, SourceRecord
+from herdmesh.sdk.settings import Secret, Settings, setting
 
 __all__ = [
     "REQUIRED",
+    "AsyncSinkTask",
+    "AsyncSourceTask",
     "Config",
     "ConfigData",
     "ConfigDef",
@@ -44,24 +62,41 @@ __all__ = [
     "ErrantRecordReporter",
     "ErrorClass",
     "FieldViolation",
+    "Header",
     "Importance",
+    "JavaDate",
     "Manifest",
     "OffsetsLost",
     "PartitionId",
+    "Recommender",
     "RecordError",
+    "RecordSinkTask",
+    "RecordSourceTask",
     "RetriableError",
     "Schema",
+    "SchemaBuilder",
+    "Secret",
+    "Settings",
     "SinkBatch",
     "SinkConnector",
     "SinkTask",
     "SourceBatch",
     "SourceConnector",
+    "SourceRecord",
     "SourceTask",
     "SourceTaskContext",
     "StagingFolder",
     "StagingSinkTask",
+    "Struct",
     "TaskContext",
     "TaskFailed",
     "Type",
+    "Validator",
+    "date_schema",
+    "decimal_schema",
+    "group_partitions",
     "publish",
+    "setting",
+    "time_schema",
+    "timestamp_schema",
 ]

@@ -1,0 +1,372 @@
+"""Arrow in and out: a RecordBatch as records of a source, records of a sink as a RecordBatch.
+
+Owns how Arrow's types and Connect's schemas stand for each other. Needs pyarrow (`herdmesh-sdk[arrow]`), which
+`herdmesh.sdk` does not.
+
+| Arrow | Connect |
+|---|---|
+| int8 to int64, uint8, uint16, uint32 | INT8 to INT64; an unsigned one the next larger |
+| float16, float32; float64 | FLOAT32; FLOAT64 |
+| bool, string, binary (each kind of them) | BOOLEAN, STRING, BYTES |
+| decimal(p, s) | Decimal with scale s |
+| date, time, timestamp | Date, Time, Timestamp: whole milliseconds |
+| list, map, struct | ARRAY, MAP, STRUCT |
+| dictionary | what it stands for |
+| null | optional STRING |
+
+Invariant: no value is changed: what has no exact form on the other side is refused with its column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any, Final, cast
+
+import pyarrow
+
+from herdmesh.connect import logical
+from herdmesh.connect.connector import SinkBatch, SourceBatch
+from herdmesh.connect.data import JavaDate, Struct, map_key
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.lazy import LazyColumn
+from herdmesh.connect.schemas import (
+    DATE,
+    DECIMAL,
+    TIME,
+    TIMESTAMP,
+    Field,
+    Schema,
+    date_schema,
+    decimal_schema,
+    time_schema,
+    timestamp_schema,
+)
+from herdmesh.connect.struct_column import StructColumn
+
+__all__ = ["arrow_schema", "arrow_source_batch", "connect_schema", "to_arrow"]
+
+pa: Any = pyarrow
+"""Untyped: the stubs type an array by its elements."""
+VALUE_COLUMN: Final = "value"
+_DECIMAL_DIGITS_MAX: Final = 38
+_PLAIN: Final[tuple[tuple[Callable[[Any], bool], str], ...]] = (
+    (pa.types.is_int8, "INT8"),
+    (pa.types.is_int16, "INT16"),
+    (pa.types.is_int32, "INT32"),
+    (pa.types.is_int64, "INT64"),
+    (pa.types.is_uint8, "INT16"),
+    (pa.types.is_uint16, "INT32"),
+    (pa.types.is_uint32, "INT64"),
+    (pa.types.is_float16, "FLOAT32"),
+    (pa.types.is_float32, "FLOAT32"),
+    (pa.types.is_float64, "FLOAT64"),
+    (pa.types.is_boolean, "BOOLEAN"),
+    (pa.types.is_string, "STRING"),
+    (pa.types.is_large_string, "STRING"),
+    (pa.types.is_string_view, "STRING"),
+    (pa.types.is_binary, "BYTES"),
+    (pa.types.is_large_binary, "BYTES"),
+    (pa.types.is_binary_view, "BYTES"),
+    (pa.types.is_fixed_size_binary, "BYTES"),
+)
+_ARROW: Final = {
+    "INT8": pa.int8(), "INT16": pa.int16(), "INT32": pa.int32(), "INT64": pa.int64(), "FLOAT32": pa.float32(),
+    "FLOAT64": pa.float64(), "BOOLEAN": pa.bool_(), "STRING": pa.string(), "BYTES": pa.binary(),
+}  # fmt: skip
+_TAKEN_AS_WELL: Final[dict[Any, type]] = {pa.binary(): str, pa.float64(): bool}
+"""What Arrow silently takes for another type: the bytes of a string, 1.0 for true."""
+_LOGICAL: Final = {DATE: pa.date32(), TIME: pa.time32("ms"), TIMESTAMP: pa.timestamp("ms", "UTC")}
+
+
+def arrow_source_batch(
+    topic: str,
+    rows: pyarrow.RecordBatch,
+    source_partition: Mapping[str, Any] | None,
+    source_offset: Mapping[str, Any] | None,
+    *,
+    key: str = "",
+    partition: int | None = None,
+    name: str | None = None,
+) -> SourceBatch:
+    """A batch with one struct for each row. Columns stay columns where no step of the chain looks at the structs.
+
+    Args:
+        source_offset: the source's offset after the last row.
+        key: column whose values are the records' keys as well; "" = they have none.
+        partition: Kafka partition, None = the producer chooses by key.
+        name: of the struct schema, for registries.
+
+    Raises:
+        DataError: a column that has no exact form in Connect, named.
+    """
+    schema = connect_schema(rows.schema, name)
+    columns = [
+        LazyColumn(range(rows.num_rows), _reader(rows.column(at), field.name, field.schema))
+        for at, field in enumerate(schema.fields)
+    ]
+    for at, field in enumerate(schema.fields):
+        if rows.column(at).null_count and not field.schema.optional:
+            raise DataError(f"column {field.name} has nulls, and its schema says that it has none")
+        _check_exact(rows.column(at), field.name)
+    keys: Sequence[Any] = ()
+    key_schema = None
+    if key:
+        found = schema.field(key)
+        if found is None:
+            raise DataError(f"no column {key} for the keys; there are: {', '.join(schema.places)}")
+        keys, key_schema = columns[found.index], found.schema
+    values = StructColumn(schema, columns, rows.num_rows)
+    return SourceBatch(
+        topic, values, source_partition, source_offset, keys=keys, key_schema=key_schema, value_schema=schema,
+        partition=partition,
+    )  # fmt: skip
+
+
+def connect_schema(schema: pyarrow.Schema, name: str | None = None) -> Schema:
+    """The struct schema of rows of this schema; a nullable column is optional.
+
+    Raises:
+        DataError: a column that has no form in Connect, named.
+    """
+    columns: list[Any] = list(schema)
+    names = [one.name for one in columns]
+    if len(set(names)) < len(names):
+        raise DataError(f"two columns of one name, and a struct has one field of each: {', '.join(names)}")
+    fields = [(one.name, _schema_of(one.type, one.nullable, one.name)) for one in columns]
+    return Schema("STRUCT", name=name, fields=fields)
+
+
+def to_arrow(batch: SinkBatch) -> pyarrow.RecordBatch:
+    """The values of a batch, one column for each field; one column `value` where they are neither structs nor maps.
+
+    Under a schema, types are the schema's. Without one they are found in the data, and a field that a map does not have
+    is null. A tombstone is a row of nulls: `batch.values` tells it from others.
+
+    Raises:
+        DataError: values without a schema that have no type in common, with the field.
+    """
+    values, schema = batch.values, batch.value_schema
+    if schema is None:
+        return _found_columns(values)
+    if schema.type != "STRUCT":
+        return pa.record_batch([_array(values, schema, VALUE_COLUMN)], names=[VALUE_COLUMN])
+    fields = values.fields if isinstance(values, StructColumn) else None
+    columns = [
+        _read(values, one) if fields is None else _with_default(fields[one.index], one.schema) for one in schema.fields
+    ]
+    arrays = [_array(column, one.schema, one.name) for column, one in zip(columns, schema.fields, strict=True)]
+    return pa.record_batch(arrays, names=[one.name for one in schema.fields])
+
+
+def arrow_schema(schema: Schema) -> pyarrow.DataType:
+    """The Arrow type of a Connect schema. Raises DataError for a Decimal without a scale."""
+    if schema.name == DECIMAL:
+        return pa.decimal128(_DECIMAL_DIGITS_MAX, logical.scale_of(schema))
+    if schema.name in _LOGICAL:
+        return _LOGICAL[schema.name]
+    match schema.type:
+        case "ARRAY":
+            return pa.list_(arrow_schema(_of(schema.value_schema)))
+        case "MAP":
+            return pa.map_(arrow_schema(_of(schema.key_schema)), arrow_schema(_of(schema.value_schema)))
+        case "STRUCT":
+            return pa.struct([pa.field(one.name, arrow_schema(one.schema)) for one in schema.fields])
+        case plain:
+            return _ARROW[plain]
+
+
+def _of(schema: Schema | None) -> Schema:
+    if schema is None:
+        raise DataError("an array or a map without the schema of what is in it has no Arrow type")
+    return schema
+
+
+def _schema_of(kind: Any, optional: bool, where: str) -> Schema:
+    types = pa.types
+    for is_kind, name in _PLAIN:
+        if is_kind(kind):
+            return Schema(name, optional)
+    if types.is_decimal(kind):
+        return decimal_schema(kind.scale, optional=optional)
+    if types.is_date(kind):
+        return date_schema(optional=optional)
+    if types.is_time(kind):
+        return time_schema(optional=optional)
+    if types.is_timestamp(kind):
+        return timestamp_schema(optional=optional)
+    if types.is_dictionary(kind):
+        return _schema_of(kind.value_type, optional, where)
+    if types.is_null(kind):
+        return Schema("STRING", optional=True)
+    if _is_list(kind):
+        return Schema("ARRAY", optional, value_schema=_schema_of(kind.value_type, kind.value_field.nullable, where))
+    if types.is_map(kind):
+        return Schema(
+            "MAP", optional,
+            key_schema=_schema_of(kind.key_type, False, where),
+            value_schema=_schema_of(kind.item_type, kind.item_field.nullable, where),
+        )  # fmt: skip
+    if types.is_struct(kind):
+        members: list[Any] = list(kind)
+        fields = [(one.name, _schema_of(one.type, one.nullable, f"{where}.{one.name}")) for one in members]
+        return Schema("STRUCT", optional, fields=fields)
+    raise DataError(f"column {where}: Connect has nothing for the Arrow type {kind}; cast it to another")
+
+
+def _is_list(kind: Any) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _reader(array: Any, where: str, schema: Schema) -> Callable[[Sequence[int]], list[Any]]:
+    return lambda _places: _items(array, schema, where)
+
+
+def _check_exact(array: Any, where: str) -> None:
+    """Refuse at once what `_items` would refuse when somebody looks: its author can mend it only now."""
+    kind = array.type
+    if pa.types.is_timestamp(kind) or pa.types.is_time(kind) or pa.types.is_date64(kind):
+        _as_milliseconds(array, where)
+    elif pa.types.is_struct(kind):
+        for at, member in enumerate(kind):
+            _check_exact(array.field(at), f"{where}.{member.name}")
+    elif _is_list(kind):
+        _check_exact(array.flatten(), where)
+    elif pa.types.is_map(kind):
+        _check_exact(_entries(array).flatten(), where)
+
+
+def _items(array: Any, schema: Schema, where: str) -> list[Any]:
+    """The values of an array as Connect has them."""
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        return _items(array.dictionary_decode(), schema, where)
+    if schema.name in _LOGICAL:
+        return _dates(_as_milliseconds(array, where))
+    if schema.type == "STRUCT":
+        members = [_items(array.field(one.index), one.schema, f"{where}.{one.name}") for one in schema.fields]
+        rows = zip(*members, strict=True) if members else [()] * len(array)
+        present = array.is_valid().to_pylist()
+        return [Struct(schema, list(row)) if there else None for row, there in zip(rows, present, strict=True)]
+    if schema.type == "ARRAY":
+        return _lists(array, _of(schema.value_schema), where)
+    if schema.type == "MAP":
+        key, value = _of(schema.key_schema), _of(schema.value_schema)
+        entry = Schema("STRUCT", fields=[("key", key), ("value", value)])
+        made = _lists(_entries(array), entry, where)
+        return [None if one is None else {map_key(item.values[0]): item.values[1] for item in one} for one in made]
+    return array.to_pylist()
+
+
+def _lists(array: Any, element: Schema, where: str) -> list[Any]:
+    items = _items(array.flatten(), element, where)
+    made: list[Any] = []
+    begin = 0
+    for length in _lengths(array):
+        if length is None:
+            made.append(None)
+            continue
+        made.append(items[begin : begin + length])
+        begin += length
+    return made
+
+
+def _lengths(array: Any) -> list[int | None]:
+    import pyarrow.compute
+
+    compute: Any = pyarrow.compute
+    return compute.list_value_length(array).to_pylist()
+
+
+def _entries(array: Any) -> Any:
+    """A map as the list of its entries."""
+    kind = array.type
+    entry = pa.struct([pa.field("key", kind.key_type, False), pa.field("value", kind.item_type)])
+    return array.cast(pa.list_(entry))
+
+
+def _as_milliseconds(array: Any, where: str) -> Any:
+    """Dates, times and timestamps as int64: milliseconds since the epoch, or of the day."""
+    kind, milliseconds = array.type, pa.int64()
+    try:
+        if pa.types.is_date32(kind):
+            days = array.cast(pa.int32()).to_pylist()
+            return pa.array([None if day is None else day * logical.DAY_MS for day in days], milliseconds)
+        if pa.types.is_date64(kind):
+            whole = array.cast(pa.date32())
+            if not whole.cast(kind).equals(array):
+                raise DataError(f"column {where}: a date with a time in it; cast it to a timestamp")
+            return array.cast(milliseconds)
+        if pa.types.is_time(kind):
+            return array.cast(pa.time32("ms")).cast(pa.int32()).cast(milliseconds)
+        return array.cast(pa.timestamp("ms", kind.tz)).cast(milliseconds)
+    except pa.ArrowInvalid as error:
+        raise DataError(f"column {where}: {error}; Connect knows milliseconds: round it yourself") from error
+
+
+def _dates(milliseconds: Any) -> list[JavaDate | None]:
+    return [None if one is None else JavaDate(one) for one in milliseconds.to_pylist()]
+
+
+def _found_columns(values: Sequence[Any]) -> pyarrow.RecordBatch:
+    if not all(value is None or isinstance(value, dict) for value in values):
+        return pa.record_batch([_guessed(values, VALUE_COLUMN)], names=[VALUE_COLUMN])
+    rows = [cast("dict[str, Any]", value or {}) for value in values]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    arrays = [_guessed([row.get(name) for row in rows], name) for name in names]
+    if not names:
+        return pa.record_batch([pa.nulls(len(rows))], names=[VALUE_COLUMN])
+    return pa.record_batch(arrays, names=names)
+
+
+def _guessed(values: Sequence[Any], where: str) -> Any:
+    try:
+        array = pa.array(list(values))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"field {where}: its values have no type in common ({error}); give them a schema") from error
+    taken_as_well = _TAKEN_AS_WELL.get(array.type)
+    if taken_as_well is not None and taken_as_well in map(type, values):
+        raise DataError(f"field {where}: its values have no type in common ({array.type} and {taken_as_well.__name__})")
+    return array
+
+
+def _read(structs: Sequence[Struct | None], field: Field) -> list[Any]:
+    """A field of each struct; of a tombstone not even its default."""
+    return [None if one is None else _value_of(one, field) for one in structs]
+
+
+def _value_of(struct: Struct, field: Field) -> Any:
+    """As `Struct.get` reads it."""
+    value = struct.values[field.index]
+    return field.schema.default if value is None else value
+
+
+def _with_default(column: Sequence[Any], schema: Schema) -> Sequence[Any]:
+    if schema.default is None:
+        return column
+    return [schema.default if value is None else value for value in column]
+
+
+def _array(values: Sequence[Any], schema: Schema, where: str) -> Any:
+    try:
+        return pa.array([_plain(value, schema) for value in values], arrow_schema(schema))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise DataError(f"field {where}: a value that is none of {schema}: {error}") from error
+
+
+def _plain(value: Any, schema: Schema) -> Any:
+    """A value as `pyarrow.array` takes it under the schema's type."""
+    if value is None or isinstance(value, Decimal):
+        return value
+    if schema.name in _LOGICAL:
+        return int(value) // logical.DAY_MS if schema.name == DATE else int(value)
+    match schema.type:
+        case "STRUCT":
+            return {one.name: _plain(_value_of(value, one), one.schema) for one in schema.fields}
+        case "ARRAY":
+            return [_plain(item, _of(schema.value_schema)) for item in value]
+        case "MAP":
+            key, item = _of(schema.key_schema), _of(schema.value_schema)
+            return [(_plain(name, key), _plain(one, item)) for name, one in value.items()]
+        case _:
+            return value

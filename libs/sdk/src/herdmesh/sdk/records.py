@@ -1,0 +1,244 @@
+"""Tasks that go through records one by one, for authors to whom that is worth more than speed.
+
+Owns `SourceRecord`, the two task classes, and how records become batches. The loop knows batches alone.
+
+Invariant: records leave in the order they were given, each batch with the offset of its own last record; what was given
+before an error leaves before the error is raised.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, ClassVar, final
+
+from herdmesh.connect.connector import (
+    Config,
+    SinkBatch,
+    SinkTask,
+    SourceBatch,
+    SourceTask,
+    SourceTaskContext,
+    TaskContext,
+)
+from herdmesh.connect.data import ConnectRecord, Header
+from herdmesh.connect.schemas import Schema
+
+OffsetMap = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class SourceRecord:
+    """One record for Kafka, and the source's offset after it (reference data-model 2.1, 2.2)."""
+
+    topic: str
+    value: Any
+    source_partition: OffsetMap | None
+    source_offset: OffsetMap | None
+    key: Any = None
+    key_schema: Schema | None = None
+    value_schema: Schema | None = None
+    headers: Sequence[Header] = ()
+    timestamp_ms: int | None = None
+    """None = the time of sending."""
+    partition: int | None = None
+    """Kafka partition, None = the producer chooses by key."""
+
+
+class RecordQueue:
+    """Records on their way to the loop: taken and not handed on, handed on and not yet said to be committed."""
+
+    def __init__(self, *, remembers: bool) -> None:
+        """`remembers`: somebody wants to know what was committed."""
+        self._remembers = remembers
+        self._ready: deque[list[SourceRecord]] = deque()
+        self._handed: list[SourceRecord] = []
+
+    def add(self, records: Iterable[SourceRecord]) -> None:
+        """Take records, in order."""
+        self._ready.extend(_stretches(records))
+
+    def next(self) -> SourceBatch | None:
+        """The next batch, None = nothing is left."""
+        if not self._ready:
+            return None
+        records = self._ready.popleft()
+        if self._remembers:
+            self._handed += records
+        return _batch(records)
+
+    def committed(self) -> list[SourceRecord]:
+        """What was handed on since the last call."""
+        handed, self._handed = self._handed, []
+        return handed
+
+
+class RecordSourceTask(SourceTask):
+    """Reads records outside, one by one.
+
+    `start` keeps the context: extend it with `super().start(config, context)`.
+    """
+
+    RECORDS_MAX: ClassVar[int] = 2_000
+    """So many records are taken at once, at most."""
+    context: SourceTaskContext
+
+    def start(self, config: Config, context: SourceTaskContext) -> None:
+        """Take the config and find the place to go on from. Raises ConfigError."""
+        self.context = context
+        self._queue = RecordQueue(remembers=type(self).commit_records is not RecordSourceTask.commit_records)
+        self._records: Iterator[SourceRecord] | None = None
+        self._error: Exception | None = None
+
+    @abstractmethod
+    def poll_records(self) -> Iterable[SourceRecord] | None:
+        """What is there now; None, or nothing in it, when there is nothing. Must not wait.
+
+        A generator may have as many as it likes: it is taken from as records are needed, and asked for anew when it has
+        ended. Raises RetriableError when it cannot look now: it is called again, without end.
+        """
+
+    def commit_records(self, records: Sequence[SourceRecord]) -> None:
+        """These records are in Kafka, and their offsets are committed; so is all that was before them."""
+        return
+
+    @final
+    def poll(self) -> SourceBatch | None:
+        """The next batch of what `poll_records` gives."""
+        if not hasattr(self, "_queue"):
+            raise RuntimeError(f"{type(self).__name__}.start has to call super().start(config, context)")
+        batch = self._queue.next()
+        if batch is not None:
+            return batch
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise error
+        was_open = self._records is not None
+        taken = self._some()
+        if not taken and was_open and self._error is None:
+            taken = self._some()  # the one before had just come to its end
+        self._queue.add(taken)
+        return self._queue.next()
+
+    def _some(self) -> list[SourceRecord]:
+        """Records, as many as are wanted. What came before an error is kept: its author has moved on past it."""
+        if self._records is None:
+            found = self.poll_records()
+            if found is None:
+                return []
+            self._records = iter(found)
+        wanted = max(1, min(self.RECORDS_MAX, self.context.poll_records_max()))
+        taken: list[SourceRecord] = []
+        try:
+            for record in islice(self._records, wanted):
+                taken.append(record)  # noqa: PERF402 - what came before an error has to be in the list by then
+        except Exception as error:
+            self._records = None
+            if not taken:
+                raise
+            self._error = error
+        else:
+            if len(taken) < wanted:
+                self._records = None
+        return taken
+
+    @final
+    def commit(self) -> None:
+        """Told on to `commit_records`, unless nothing would hear it."""
+        if records := self._queue.committed():
+            self.commit_records(records)
+
+
+class RecordSinkTask(SinkTask):
+    """Writes records outside, one by one, at least once.
+
+    `start` keeps the context: extend it with `super().start(config, context)`.
+    """
+
+    context: TaskContext
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        """Take the config. Raises ConfigError."""
+        self.context = context
+        self._batch: SinkBatch | None = None
+        self._given: list[ConnectRecord] = []
+
+    @abstractmethod
+    def put_records(self, records: Sequence[ConnectRecord]) -> None:
+        """Take records of one partition, in order; they need not be written when the call returns.
+
+        Raises RetriableError when it can take nothing of them now: it is given the same ones again, without end.
+        """
+
+    @final
+    def put(self, batch: SinkBatch) -> None:
+        """Given to `put_records`."""
+        if not len(batch):
+            return
+        self._batch, self._given = batch, list(batch.records())
+        self.put_records(self._given)
+
+    def report(self, record: ConnectRecord, error: BaseException) -> None:
+        """Give one record up (`ErrantRecordReporter.report`). Called from within `put_records`, for one of its records.
+
+        Raises:
+            RecordError: with `errors.tolerance=none`.
+            BaseException: the error itself, when the connector neither logs its errors nor has a dead letter queue.
+            ValueError: a record that was not given.
+        """
+        reporter = self.context.reporter
+        if reporter is None:
+            raise error
+        place = next((at for at, one in enumerate(self._given) if one is record), None)
+        if place is None or self._batch is None:
+            raise ValueError("only records that put_records was given last can be reported")
+        reporter.report(self._batch, place, error)
+
+
+def _stretches(records: Iterable[SourceRecord]) -> Iterator[list[SourceRecord]]:
+    """Neighbours that can share a batch."""
+    stretch: list[SourceRecord] = []
+    for record in records:
+        if stretch and not _alike(stretch[-1], record):
+            yield stretch
+            stretch = []
+        stretch.append(record)
+    if stretch:
+        yield stretch
+
+
+def _alike(one: SourceRecord, other: SourceRecord) -> bool:
+    return (
+        one.topic == other.topic
+        and one.partition == other.partition
+        and one.value_schema is other.value_schema
+        and one.key_schema is other.key_schema
+        and _same(one.source_partition, other.source_partition)
+    )
+
+
+def _same(one: OffsetMap | None, other: OffsetMap | None) -> bool:
+    """True when both have the same bytes in the offsets topic: there 1 is not 1.0, and order counts."""
+    return one is other or (one == other and repr(one) == repr(other))
+
+
+def _batch(records: Sequence[SourceRecord]) -> SourceBatch:
+    last = records[-1]
+    headed = any(record.headers for record in records)
+    timed = any(record.timestamp_ms is not None for record in records)
+    keyed = last.key_schema is not None or any(record.key is not None for record in records)
+    return SourceBatch(
+        last.topic,
+        [record.value for record in records],
+        last.source_partition,
+        last.source_offset,
+        keys=[record.key for record in records] if keyed else (),
+        timestamps_ms=[record.timestamp_ms for record in records] if timed else (),
+        key_schema=last.key_schema,
+        value_schema=last.value_schema,
+        partition=last.partition,
+        headers=[list(record.headers) for record in records] if headed else (),
+    )

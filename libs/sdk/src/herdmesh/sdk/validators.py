@@ -1,0 +1,27 @@
+"""Rules on the value of one key, for `setting` and `ConfigKey`. Owns nothing: they are Connect's, with its texts."""
+
+from __future__ import annotations
+
+from herdmesh.connect.validators import (
+    all_of,
+    at_least,
+    non_empty_list,
+    non_empty_string,
+    one_of,
+    one_of_ignoring_case,
+    optional_at_least,
+    optional_between,
+    regex,
+)
+
+__all__ = [
+    "all_of",
+    "at_least",
+    "non_empty_list",
+    "non_empty_string",
+    "one_of",
+    "one_of_ignoring_case",
+    "optional_at_least",
+    "optional_between",
+    "regex",
+]

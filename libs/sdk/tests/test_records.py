@@ -1,0 +1,229 @@
+"""Tasks of single records: their batches, their order, and what is said to be committed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.sdk import (
+    Config,
+    ConnectRecord,
+    Header,
+    RecordSinkTask,
+    RecordSourceTask,
+    RetriableError,
+    Schema,
+    SinkBatch,
+    SourceBatch,
+    SourceRecord,
+    SourceTaskContext,
+    TaskContext,
+)
+
+Script = list[SourceRecord | Exception | None]
+"""What a source gives: records; None ends a generator, an error ends it too."""
+SCHEMAS = (None, Schema("STRING"))
+
+
+class ScriptedTask(RecordSourceTask):
+    """Gives a script, each entry once."""
+
+    def __init__(self, script: Script) -> None:
+        self.script = list(script)
+        self.committed: list[Any] = []
+
+    def poll_records(self) -> Iterable[SourceRecord]:
+        while self.script:
+            entry = self.script.pop(0)
+            if entry is None:
+                return
+            if isinstance(entry, Exception):
+                raise entry
+            yield entry
+
+    def commit_records(self, records: Sequence[SourceRecord]) -> None:
+        self.committed += [record.value for record in records]
+
+
+def context(records_max: int = 3) -> SourceTaskContext:
+    return SourceTaskContext("c", 0, 1, "run", lambda _partition: None, poll_records_max=lambda: records_max)
+
+
+def started(script: Script, records_max: int = 3) -> ScriptedTask:
+    task = ScriptedTask(script)
+    task.start({}, context(records_max))
+    return task
+
+
+def record(value: int, **more: Any) -> SourceRecord:
+    given: dict[str, Any] = {"source_partition": {"file": "a"}, "source_offset": {"line": value}, **more}
+    return SourceRecord("t", value, **given)
+
+
+def polled(task: ScriptedTask) -> list[SourceBatch]:
+    """All batches of a script, as the loop gets them: it asks again after None and after an error that passes."""
+    batches: list[SourceBatch] = []
+    while True:
+        try:
+            batch = task.poll()
+        except RetriableError:
+            continue
+        if batch is not None:
+            batches.append(batch)
+        elif not task.script:
+            return batches
+
+
+def made(topic: str, partition: int | None, schema: Schema | None, source: float, headed: bool, keyed: bool) -> Any:
+    return SourceRecord(
+        topic, 0, {"source": source}, {}, key="k" if keyed else None, value_schema=schema,
+        headers=[Header("h", 1)] if headed else (), partition=partition,
+    )  # fmt: skip
+
+
+RECORDS = st.builds(
+    made,
+    st.sampled_from("tu"),
+    st.sampled_from((None, 0, 1)),
+    st.sampled_from(SCHEMAS),
+    st.sampled_from((1, 1.0, True)),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@given(st.lists(RECORDS | st.none() | st.builds(RetriableError), max_size=40), st.integers(1, 5))
+def test_every_record_leaves_once_in_order_whatever_comes_between(script: Script, records_max: int) -> None:
+    wanted = [entry for entry in script if isinstance(entry, SourceRecord)]
+    for number, one in enumerate(wanted):
+        one.value, one.source_offset = number, {"at": number}
+    batches = polled(started(script, records_max))
+    assert [value for batch in batches for value in batch.values] == list(range(len(wanted)))
+    assert all(len(batch) <= records_max for batch in batches)
+    for batch in batches:
+        records: list[SourceRecord] = [wanted[value] for value in batch.values]
+        assert batch.source_offset == {"at": batch.values[-1]}
+        for one in records:
+            assert (one.topic, one.partition, one.value_schema) == (batch.topic, batch.partition, batch.value_schema)
+            assert repr(one.source_partition) == repr(batch.source_partition)
+        keys: Sequence[Any] = batch.keys or [None] * len(batch)
+        assert list(keys) == [one.key for one in records]
+        nobodys: list[Any] = [[]] * len(batch)
+        headers: Sequence[Any] = batch.headers or nobodys
+        assert list(headers) == [list(one.headers) for one in records]
+
+
+def test_what_came_before_an_error_leaves_before_it_is_raised() -> None:
+    """The author's place has moved past it: dropped, it would be lost."""
+    task = started([record(1), record(2), OSError("gone"), record(3)])
+    batch = task.poll()
+    assert batch is not None
+    assert list(batch.values) == [1, 2]
+    with pytest.raises(OSError, match="gone"):
+        task.poll()
+    batch = task.poll()
+    assert batch is not None
+    assert list(batch.values) == [3]
+
+
+def test_only_what_was_handed_on_is_said_to_be_committed() -> None:
+    """Two batches are taken at once, and the loop commits between them."""
+    task = started([record(1), record(2, partition=1)])
+    assert task.poll() is not None
+    task.commit()
+    assert task.committed == [1]
+    assert task.poll() is not None
+    task.commit()
+    task.commit()
+    assert task.committed == [1, 2]
+
+
+def test_an_endless_generator_is_taken_from_as_records_are_needed() -> None:
+    asked: list[int] = []
+
+    class Endless(RecordSourceTask):
+        def poll_records(self) -> Iterable[SourceRecord]:
+            number = 0
+            while True:
+                number += 1
+                asked.append(number)
+                yield record(number)
+
+    task = Endless()
+    task.start({}, context(4))
+    assert [len(task.poll() or ()) for _ in range(3)] == [4, 4, 4]
+    assert len(asked) == 12
+
+
+def test_a_start_that_forgets_its_context_is_told_what_to_call() -> None:
+    class Forgetful(ScriptedTask):
+        def start(self, config: Config, context: SourceTaskContext) -> None:
+            return
+
+    with pytest.raises(RuntimeError, match=r"Forgetful\.start has to call super\(\)\.start\(config, context\)"):
+        Forgetful([]).poll()
+
+
+class Reports:
+    """A reporter that remembers."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[SinkBatch, int, str]] = []
+
+    def report(self, batch: SinkBatch, index: int, error: BaseException) -> None:
+        self.seen.append((batch, index, str(error)))
+
+
+class PickySink(RecordSinkTask):
+    """Gives up what is no number."""
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        super().start(config, context)
+        self.records: list[ConnectRecord] = []
+
+    def put_records(self, records: Sequence[ConnectRecord]) -> None:
+        for one in records:
+            if isinstance(one.value, int):
+                self.records.append(one)
+            else:
+                self.report(one, ValueError(f"no number: {one.value}"))
+
+    def flush(self) -> None:
+        return
+
+
+def sink_batch(values: Sequence[Any]) -> SinkBatch:
+    count = len(values)
+    return SinkBatch("t", 1, 5, 5 + count, values, ["k"] * count, list(range(5, 5 + count)), [7] * count)
+
+
+def test_a_sink_is_given_records_with_their_places() -> None:
+    task = PickySink()
+    task.start({}, TaskContext("c", 0, 1, "connect-c", "run"))
+    task.put(sink_batch([10, 11]))
+    found = [(one.topic, one.partition, one.offset, one.key, one.value, one.timestamp_ms) for one in task.records]
+    assert found == [("t", 1, 5, "k", 10, 7), ("t", 1, 6, "k", 11, 7)]
+    with pytest.raises(ValueError, match="no number: x"):
+        task.put(sink_batch(["x"]))
+
+
+def test_a_record_that_is_given_up_is_reported_with_its_place_among_equal_ones() -> None:
+    reports, task = Reports(), PickySink()
+    task.start({}, TaskContext("c", 0, 1, "connect-c", "run", reports))
+    batch = sink_batch([1, "x", "x", 2])
+    task.put(batch)
+    assert [one.value for one in task.records] == [1, 2]
+    assert [(index, text) for _, index, text in reports.seen] == [(1, "no number: x"), (2, "no number: x")]
+    assert all(given is batch for given, _, _ in reports.seen)
+    with pytest.raises(ValueError, match="given last"):
+        task.report(ConnectRecord("t"), ValueError())
+
+
+def test_partitions_that_differ_in_bytes_share_no_batch() -> None:
+    partitions: list[Mapping[str, Any]] = [{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1.0, "b": 2}]
+    task = started([record(number, source_partition=one) for number, one in enumerate(partitions)])
+    assert [batch.source_partition for batch in polled(task)] == partitions
