@@ -27,6 +27,7 @@ KAFKA_HOMES = (
     "libs/core/src/herdmesh/topicstore/",
     "libs/core/src/herdmesh/engine/",
     "libs/core/src/herdmesh/kafka/",
+    "libs/sdk/src/herdmesh/sdk/testing/",
     "cli/src/herdmesh/devstack/readiness.py",
     "cli/src/herdmesh/cli/demo",
 )

@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-import herdmesh.sdk
-from herdmesh.sdk import SinkBatch, TaskContext
+from herdmesh import sdk
+from herdmesh.sdk import SinkBatch, TaskContext, arrow, testing, validators
 
 EXPORTS = """
-Config ConfigData ConfigDef ConfigError ConfigKey ConfigProvider ConnectError ConnectRecord ConnectorContext DataError
-ErrantRecordReporter ErrorClass FieldViolation Importance Manifest OffsetsLost PartitionId REQUIRED RecordError
-RetriableError Schema SinkBatch SinkConnector SinkTask SourceBatch SourceConnector SourceTask SourceTaskContext
-StagingFolder StagingSinkTask TaskContext TaskFailed Type publish
+AsyncSinkTask AsyncSourceTask Config ConfigData ConfigDef ConfigError ConfigKey ConfigProvider ConnectError
+ConnectRecord ConnectorContext DataError ErrantRecordReporter ErrorClass FieldViolation Header Importance JavaDate
+Manifest OffsetsLost PartitionId REQUIRED Recommender RecordError RecordSinkTask RecordSourceTask RetriableError Schema
+SchemaBuilder Secret Settings SinkBatch SinkConnector SinkTask SourceBatch SourceConnector SourceRecord SourceTask
+SourceTaskContext StagingFolder StagingSinkTask Struct TaskContext TaskFailed Type Validator date_schema decimal_schema
+group_partitions publish setting time_schema timestamp_schema
 """
+ARROW = "arrow_schema arrow_source_batch connect_schema to_arrow"
+VALIDATORS = """
+all_of at_least non_empty_list non_empty_string one_of one_of_ignoring_case optional_at_least optional_between regex
+"""
+TESTING = "Form SinkRunSuite SinkSuite SinkWorld SourceRunSuite SourceSuite SourceWorld json_number"
 
 
-def test_the_export_list_is_frozen() -> None:
-    assert sorted(herdmesh.sdk.__all__) == sorted(EXPORTS.split())
-    assert all(hasattr(herdmesh.sdk, name) for name in herdmesh.sdk.__all__)
+@pytest.mark.parametrize(
+    ("module", "names"), [(sdk, EXPORTS), (arrow, ARROW), (validators, VALIDATORS), (testing, TESTING)]
+)
+def test_the_export_lists_are_frozen(module: ModuleType, names: str) -> None:
+    listed: list[str] = module.__all__
+    assert sorted(listed) == sorted(names.split())
+    assert all(hasattr(module, name) for name in listed)
+
+
+def test_the_sdk_alone_needs_neither_pyarrow_nor_pytest() -> None:
+    """It is installed with `herdmesh-core` alone, and what a run imports is time of its start."""
+    looks = "import sys, herdmesh.sdk; print(sorted({'pyarrow', 'pytest', 'herdmesh.worker'} & sys.modules.keys()))"
+    found = subprocess.run([sys.executable, "-c", looks], capture_output=True, text=True, check=True)
+    assert found.stdout == "[]\n"
 
 
 def test_the_connector_of_the_readme_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,31 @@
+"""One run in a process of its own, which a failpoint may kill: `python -m herdmesh.sdk.testing.one_run SPEC`.
+
+Owns the command. The spec is a pickled `RunSpec`. Invariant: it ends with 0 only when the run ended without an error.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from herdmesh.engine import Command, Progress, run
+
+
+class QuietLink:
+    """A worker that says nothing, and keeps no offsets."""
+
+    def progress(self, progress: Progress) -> None:
+        """Nobody listens."""
+
+    def commands(self) -> Sequence[Command]:
+        """None."""
+        return ()
+
+    def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
+        """Offsets are in Kafka."""
+
+
+if __name__ == "__main__":
+    run(pickle.loads(Path(sys.argv[1]).read_bytes()), QuietLink())

@@ -1,0 +1,229 @@
+"""The suites that need a broker: the real record loop, killed by SIGKILL at every point it has.
+
+Owns the runs, their topics, and the two suites. They take the fixture `kafka_bootstrap`, the text `HOST:PORT` of a
+broker that is for tests. What connectors must do, the suites without a broker ask; these show that it holds where
+processes really die.
+
+Invariant: a topic and a connector name serve one run and the one that follows it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from herdmesh import failpoints
+from herdmesh.connect import chain_config
+from herdmesh.connect.connector import Connector, SinkConnector, SourceConnector, StagingSinkTask
+from herdmesh.connect.data import Batch
+from herdmesh.engine import RunSpec, TaskKind, run
+from herdmesh.engine.failpoints import NAMES
+from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
+from herdmesh.sdk.testing.one_run import QuietLink
+from herdmesh.sdk.testing.suite import NewWorld, Worlds
+from herdmesh.sdk.testing.worlds import JSON_WITHOUT_SCHEMAS, Form, SinkWorld, SourceWorld, World
+
+RECORDS: Final = 60
+WAIT_S: Final = 60.0
+_GROUP: Final = "suite"
+_CALL_S: Final = 20.0
+_PUBLISH: Final = "before-publish"
+_SCHEMAS: Final = "value.converter.schemas.enable"
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One connector, and the point at which its first run dies."""
+
+    point: str
+    world: Any
+    spec: RunSpec
+
+
+class SourceRunSuite(Worlds[SourceWorld]):
+    """Subclass it in a test module, with `connector` and `world`."""
+
+    connector: ClassVar[type[SourceConnector]]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def test_runs_that_are_killed(self, new_world: NewWorld[SourceWorld], kafka_bootstrap: str, tmp_path: Path) -> None:
+        """For each point of the loop: a process dies there, the next run goes on; each record is in Kafka once."""
+        points = [point for point in NAMES if point != _PUBLISH]
+        cases = [_case(self.connector, new_world(), kafka_bootstrap, TaskKind.SOURCE, point) for point in points]
+        for case in cases:
+            _create_topics(kafka_bootstrap, case.world.topics())
+            case.world.write(range(RECORDS))
+        killed(cases, tmp_path)
+        for case in cases:
+            run(replace(case.spec, run_id=uuid.uuid4().hex), QuietLink())
+            raw = values_in(kafka_bootstrap, case.world.topics(), RECORDS)
+            counted: Counter[int] = Counter(case.world.number_of(value) for value in raw)
+            lost = sorted(set(range(RECORDS)) - counted.keys())
+            assert not lost, f"after a kill at {case.point}: records {lost} are lost"
+            twice = sorted(number for number, times in counted.items() if times > 1)
+            exactly = self.connector().exactly_once_support(case.spec.connector_config) is True
+            assert not (twice and exactly), f"after a kill at {case.point}: records {twice} came more than once"
+
+
+class SinkRunSuite(Worlds[SinkWorld]):
+    """Subclass it in a test module, with `connector` and `world`."""
+
+    connector: ClassVar[type[SinkConnector]]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def test_runs_that_are_killed(self, new_world: NewWorld[SinkWorld], kafka_bootstrap: str, tmp_path: Path) -> None:
+        """For each point of the loop: a process dies there, the next run goes on; each record is outside."""
+        stages = isinstance(new_task(self.connector), StagingSinkTask)
+        points = [point for point in NAMES if stages or point != _PUBLISH]
+        cases = [_case(self.connector, new_world(), kafka_bootstrap, TaskKind.SINK, point) for point in points]
+        for case in cases:
+            _write(kafka_bootstrap, case.world)
+        killed(cases, tmp_path)
+        for case in cases:
+            run(replace(case.spec, run_id=uuid.uuid4().hex), QuietLink())
+            counted: Counter[int] = Counter(case.world.found())
+            lost = sorted(set(range(RECORDS)) - counted.keys())
+            assert not lost, f"after a kill at {case.point}: records {lost} are lost"
+            twice = sorted(number for number, times in counted.items() if times > 1)
+            exactly = stages or case.world.is_idempotent
+            assert not (twice and exactly), f"after a kill at {case.point}: records {twice} are there more than once"
+
+
+def _case(connector: type[Connector], world: World, bootstrap: str, kind: TaskKind, point: str) -> _Case:
+    """A spec of the connector's only task, as a worker makes it, that ends as soon as there is nothing to do."""
+    name = f"suite-{world.name}"
+    config: dict[str, str | None] = {**full_config(connector, world, name), **_converters(world)}
+    if kind is TaskKind.SINK:
+        config["topics"] = world.name
+    (task_config,) = task_configs_of(connector, config, 1)
+    spec = RunSpec(
+        run_id=uuid.uuid4().hex,
+        connector=name,
+        task=0,
+        task_count=1,
+        kind=kind,
+        task_class=connector().task_class(),
+        connector_config=config,
+        task_config=task_config,
+        bootstrap_servers=bootstrap,
+        group_id=_GROUP,
+        offset_storage_topic=f"{name}-offsets",
+        transactional_id=f"{_GROUP}-{name}-0",
+        worker_config={**JSON_WITHOUT_SCHEMAS, **connector.default_converters, "offset.storage.partitions": "1"},
+        linger_ms=0,
+    )
+    return _Case(point, world, spec)
+
+
+def _converters(world: World) -> Mapping[str, str]:
+    """Where records need a schema, theirs goes with them."""
+    if isinstance(world, SinkWorld) and world.forms[0] is Form.STRUCT:
+        return {**JSON_WITHOUT_SCHEMAS, _SCHEMAS: "true"}
+    return {}
+
+
+def killed(cases: Sequence[_Case], folder: Path) -> None:
+    """Run them all, each in a process that dies at its point. Raises AssertionError when one did not."""
+    with _children() as children:
+        for number, case in enumerate(cases):
+            children.append(_child(case, folder / f"run-{number}"))
+        for case, child in zip(cases, children, strict=True):
+            _, said = child.communicate(timeout=WAIT_S)
+            assert child.returncode == -signal.SIGKILL, (
+                f"the run that was to die at {case.point} ended with {child.returncode}: {said.decode()[-2_000:]}"
+            )
+
+
+@contextmanager
+def _children() -> Generator[list[subprocess.Popen[bytes]]]:
+    """Processes that end with the block."""
+    made: list[subprocess.Popen[bytes]] = []
+    try:
+        yield made
+    finally:
+        for one in made:
+            one.kill()
+            one.wait(WAIT_S)
+
+
+def _child(case: _Case, stem: Path) -> subprocess.Popen[bytes]:
+    spec = stem.with_suffix(".spec")
+    spec.write_bytes(pickle.dumps(case.spec))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        failpoints.VARIABLE: f"{case.point}=kill",
+        failpoints.LOG_VARIABLE: str(stem.with_suffix(".log")),
+    }
+    command = [sys.executable, "-m", "herdmesh.sdk.testing.one_run", str(spec)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def _create_topics(bootstrap: str, topics: Sequence[str]) -> None:
+    """With one partition each; a broker need not make them by itself."""
+    admin: Any = AdminClient({"bootstrap.servers": bootstrap})
+    for creating in admin.create_topics([NewTopic(topic, 1, 1) for topic in topics]).values():
+        creating.result(_CALL_S)
+
+
+def _write(bootstrap: str, world: SinkWorld) -> None:
+    """The records of a sink's topic, which has the world's name."""
+    _create_topics(bootstrap, [world.name])
+    form = world.forms[0]
+    rows = [world.record(number, form, changed=False) for number in range(RECORDS)]
+    chain = chain_config.source_chain({**JSON_WITHOUT_SCHEMAS, **_converters(world)}, worker={})
+    (raw,) = chain.run(Batch(world.name, 0, (), [value for value, _ in rows], value_schema=rows[0][1]))
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for number, value in enumerate(raw.values):
+        producer.produce(world.name, value, str(number).encode(), 0)
+    assert not producer.flush(_CALL_S), f"the broker at {bootstrap} does not take the records"
+
+
+def values_in(bootstrap: str, topics: Sequence[str], wanted: int) -> list[bytes]:
+    """The values of all committed records of some topics, once there are as many as wanted, or time is up."""
+    admin: Any = AdminClient({"bootstrap.servers": bootstrap})
+    known = admin.list_topics(timeout=_CALL_S).topics
+    missing = [topic for topic in topics if topic not in known]
+    assert not missing, f"the source wrote nothing to {', '.join(missing)} (`topics` of its world)"
+    partitions = [TopicPartition(topic, number, 0) for topic in topics for number in known[topic].partitions]
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap, "group.id": "suite-reader", "isolation.level": "read_committed",
+        "enable.partition.eof": True, "auto.offset.reset": "earliest", "fetch.wait.max.ms": 20,
+    })  # fmt: skip
+    try:
+        consumer.assign(partitions)
+        return _read(consumer, len(partitions), wanted)
+    finally:
+        consumer.close()
+
+
+def _read(consumer: Consumer, partitions: int, wanted: int) -> list[bytes]:
+    """To the end, and on until there are enough: the end is told before the last transaction is decided."""
+    found: list[bytes] = []
+    ended: set[Any] = set()
+    deadline_s = time.monotonic() + WAIT_S
+    while len(found) < wanted or len(ended) < partitions:
+        message = consumer.poll(1.0)
+        if message is not None:
+            error = message.error()
+            if error is None:
+                found.append(message.value() or b"")
+            elif error.code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(error)
+            (ended.discard if error is None else ended.add)((message.topic(), message.partition()))
+        if time.monotonic() >= deadline_s:
+            break
+    return found

@@ -1,0 +1,255 @@
+"""Runs of a sink's tasks without Kafka: a topic, offsets and manifests in memory, deaths where they are wanted.
+
+Owns the order of calls, which is that of `herdmesh.engine.sink`, and what would be in Kafka. What is visible outside at
+each commit it judges itself; what all runs together must have written, the suite judges.
+
+Invariant: offsets are committed after `flush` or `stage` only, and a manifest is published after its commit only.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from herdmesh.connect.connector import PartitionId, SinkBatch, SinkConnector, SinkTask, StagingSinkTask, TaskContext
+from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
+from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
+from herdmesh.sdk.testing.points import Died, Points
+from herdmesh.sdk.testing.worlds import Form, SinkWorld
+
+NAME: Final = "trial"
+TOPIC: Final = "records"
+PARTITIONS: Final = 2
+BATCH_RECORDS_MAX: Final = 2
+_RETRIES_S: Final = 10.0
+_PAUSE_S: Final = 0.01
+_TIME_MS: Final = 1_700_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record in the topic. `is_dropped`: a transformation drops it, so that only its offset is told."""
+
+    number: int | None
+    """None = a tombstone."""
+    value: Any = None
+    schema: Schema | None = None
+    is_dropped: bool = False
+
+
+class SinkTrial:
+    """A sink connector, its world, and the Kafka it reads from."""
+
+    def __init__(self, connector: type[SinkConnector], world: SinkWorld, form: Form | None = None) -> None:
+        """`form`: of the values; None = the first that the world takes."""
+        self._connector = connector
+        self._config: dict[str, str | None] = {**full_config(connector, world, NAME), "topics": TOPIC}
+        self._form = form or world.forms[0]
+        self.world = world
+        self.is_staging = isinstance(new_task(connector), StagingSinkTask)
+        self.topic: dict[PartitionId, list[Entry]] = {(TOPIC, number): [] for number in range(PARTITIONS)}
+        self.committed = dict.fromkeys(self.topic, 0)
+        self.manifests = dict.fromkeys(self.topic, "")
+        """Of the last commit of each partition."""
+        self.dead: list[SinkTask] = []
+
+    def write(self, numbers: Iterable[int], *, changed: bool = False) -> None:
+        """Records, dealt out to the partitions; behind each, one that a transformation drops."""
+        for number in numbers:
+            value, schema = self.world.record(number, self._form, changed=changed)
+            self.topic[TOPIC, number % PARTITIONS] += [Entry(number, value, schema), Entry(None, is_dropped=True)]
+
+    def write_tombstone(self) -> None:
+        """A record with a key of its own and no value."""
+        self.topic[TOPIC, 0].append(Entry(None))
+
+    def rewind(self) -> None:
+        """Have the next run read everything again, as after `herd offsets reset`."""
+        self.committed = dict.fromkeys(self.topic, 0)
+        self.manifests = dict.fromkeys(self.topic, "")
+
+    def run(self, *, deadly: int | None = None, every: int = 1, tasks_max: int = 1, fails_at: int = 0) -> Points:
+        """One run of each task, one after the other, until all is read; the points it passed.
+
+        Args:
+            deadly: the point at which everything dies.
+            every: batches to a commit.
+            fails_at: the batch after which the run ends with an error, 0 = none does.
+        """
+        points = Points(deadly)
+        configs = task_configs_of(self._connector, self._config, tasks_max)
+        for number, config in enumerate(configs):
+            task = self.new_task()
+            owned = [one for one in self.topic if one[1] % len(configs) == number]
+            run = _Run(self, task, owned, points, every, fails_at)
+            try:
+                run.go(config, context_of(number, len(configs)))
+            except Died:
+                self.dead.append(task)
+                return points
+            except BaseException:
+                task.stop()
+                raise
+            task.stop()
+        return points
+
+    def new_task(self) -> SinkTask:
+        """A task that is not started."""
+        return cast("SinkTask", new_task(self._connector))
+
+    def take_over(self) -> StagingSinkTask:
+        """A staging task that begins where the last one ended, up to and with `recover`."""
+        task = cast("StagingSinkTask", self.new_task())
+        (config,) = task_configs_of(self._connector, self._config, 1)
+        task.start(config, context_of(0, 1))
+        task.open(list(self.topic))
+        task.recover(dict(self.manifests))
+        return task
+
+    def bury(self) -> None:
+        """Have tasks that died release what they hold: they are in this process still."""
+        for task in self.dead:
+            with suppress(Exception):
+                task.stop()
+        self.dead.clear()
+
+    def numbers(self, positions: Mapping[PartitionId, int] | None = None) -> set[int]:
+        """Of the records before these positions; None = of all."""
+        found: set[int] = set()
+        for partition, entries in self.topic.items():
+            end = len(entries) if positions is None else positions.get(partition, self.committed[partition])
+            found |= {one.number for one in entries[:end] if one.number is not None}
+        return found
+
+    def check_found(self, what: str, *, exactly: bool) -> None:
+        """All records of the topic are outside. Raises AssertionError that names those that are not."""
+        counted = Counter(self.world.found())
+        wanted = self.numbers()
+        lost = sorted(wanted - counted.keys())
+        assert not lost, f"{what}: records {lost} are lost"
+        foreign = sorted(counted.keys() - wanted)
+        assert not foreign, f"{what}: records {foreign} were never written"
+        twice = sorted(number for number, count in counted.items() if count > 1)
+        assert not (exactly and twice), f"{what}: records {twice} are there more than once"
+
+
+def context_of(task: int, task_count: int) -> TaskContext:
+    """As a run of its own has it."""
+    return TaskContext(NAME, task, task_count, f"connect-{NAME}", uuid.uuid4().hex)
+
+
+class _Run:
+    """One run of one task."""
+
+    def __init__(
+        self, trial: SinkTrial, task: SinkTask, owned: list[PartitionId], points: Points, every: int, fails_at: int
+    ) -> None:
+        self._trial = trial
+        self._task = task
+        self._staging = task if isinstance(task, StagingSinkTask) else None
+        self._owned = owned
+        self._points = points
+        self._every = every
+        self._fails_at = fails_at
+        self._positions = {one: trial.committed[one] for one in owned}
+
+    def go(self, config: Mapping[str, str | None], context: TaskContext) -> None:
+        """From `start` to the last commit; `stop` is the caller's."""
+        self._task.start(config, context)
+        self._points.at("start")
+        self._task.open(self._owned)
+        if self._staging is not None:
+            self._staging.recover({one: self._trial.manifests[one] for one in self._owned})
+            self._points.at("recover")
+            self._commit()  # as the loop does: where this run begins
+        puts = 0
+        while (batch := self._next()) is not None:
+            self._put(batch)
+            self._positions[batch.original_topic, batch.partition] = batch.last_offset + 1
+            puts += 1
+            self._points.at(f"put {puts}")
+            if puts == self._fails_at:
+                return
+            if puts % self._every == 0 or (self._staging is not None and self._staging.commit_due()):
+                self._commit()
+        self._commit()
+
+    def _next(self) -> SinkBatch | None:
+        """The next records of the partition that is behind; None = all is read."""
+        behind = [one for one in self._owned if self._positions[one] < len(self._trial.topic[one])]
+        if not behind:
+            return None
+        partition = min(behind, key=lambda one: self._positions[one])
+        entries, begin = self._trial.topic[partition], self._positions[partition]
+        end, rows = begin, list[tuple[int, Entry]]()
+        schema = next((one.schema for one in entries[begin:] if not one.is_dropped), None)
+        for offset in range(begin, len(entries)):
+            entry = entries[offset]
+            if not entry.is_dropped and (len(rows) == BATCH_RECORDS_MAX or entry.schema is not schema):
+                break
+            end = offset + 1
+            if not entry.is_dropped:
+                rows.append((offset, entry))
+        return self._batch(partition, begin, end - 1, rows, schema)
+
+    def _batch(
+        self, partition: PartitionId, first: int, last: int, rows: list[tuple[int, Entry]], schema: Schema | None
+    ) -> SinkBatch:
+        topic, number = partition
+        names = ["tombstone" if one.number is None else str(one.number) for _, one in rows]
+        keys: list[Any] = names if self._task.uses_keys else [name.encode() for name in names]
+        return SinkBatch(
+            topic, number, first, last, [one.value for _, one in rows], keys, [offset for offset, _ in rows],
+            [_TIME_MS + offset for offset, _ in rows], key_schema=OPTIONAL_STRING if self._task.uses_keys else None,
+            value_schema=schema, original_topic=topic,
+        )  # fmt: skip
+
+    def _put(self, batch: SinkBatch) -> None:
+        deadline_s = time.monotonic() + _RETRIES_S
+        while True:
+            try:
+                self._task.put(batch)
+            except RetriableError:
+                if time.monotonic() >= deadline_s:
+                    raise
+                time.sleep(_PAUSE_S)
+            else:
+                return
+
+    def _commit(self) -> None:
+        trial = self._trial
+        if self._staging is None:
+            self._task.flush()
+            missing = sorted(trial.numbers(self._positions) - set(trial.world.found()))
+            assert not missing, f"flush() returned, and records {missing} that were put are not there"
+            self._points.at("flush")
+            trial.committed.update(self._positions)
+            self._points.at("the commit after flush")
+            return
+        before = Counter(trial.world.found())
+        manifests = self._staging.stage()
+        self._check_staged(before, manifests)
+        self._points.at("stage")
+        trial.committed.update(self._positions)
+        trial.manifests.update({one: manifests.get(one, "") for one in self._owned})
+        self._points.at("the commit after stage")
+        if manifests:
+            self._staging.publish(manifests)
+            self._points.at("publish")
+
+    def _check_staged(self, before: Counter[int], manifests: Mapping[PartitionId, str]) -> None:
+        foreign = sorted(set(manifests) - set(self._owned))
+        assert not foreign, f"stage() names partitions that the task does not own: {foreign}"
+        for partition, text in manifests.items():
+            size = len(text.encode())
+            most = StagingSinkTask.MANIFEST_BYTES_MAX
+            assert size <= most, f"the manifest of {partition} has {size} bytes, at most {most}"
+        seen = Counter(self._trial.world.found())
+        early = sorted((seen - before).elements())
+        assert not early, f"stage() shows records {early} before they are committed"

@@ -1,0 +1,140 @@
+"""The standard suite for sources: nothing lost, nothing doubled, wherever a run ends.
+
+Owns the tests; how runs are driven: `source_trial`. Invariant: a connector passes when, after every death at every
+point, what is in Kafka is what was in the source.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+import pytest
+
+from herdmesh.connect.connector import SinkTask, SourceConnector, SourceTask, SourceTaskContext
+from herdmesh.sdk.testing.configs import full_config, new_task
+from herdmesh.sdk.testing.source_trial import NAME, SourceTrial
+from herdmesh.sdk.testing.suite import ConnectorSuite, NewWorld
+from herdmesh.sdk.testing.worlds import SourceWorld
+
+RECORDS: Final = 7
+PERIODS: Final = (1, 3)
+"""Polls to a transaction: the loop commits by time, so a commit may hold one or several."""
+
+
+class SourceSuite(ConnectorSuite[SourceWorld]):
+    """Subclass it in a test module, with `connector` and `world`."""
+
+    connector: ClassVar[type[SourceConnector]]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def test_lifecycle(self, new_world: NewWorld[SourceWorld]) -> None:
+        """A task may be stopped before it was started; an empty source gives nothing, as often as it is asked."""
+        new_task(self.connector).stop()
+        trial = self._trial(new_world())
+        trial.run()
+        assert trial.numbers == [], "records came from a source that has none"
+        trial.run()
+        assert trial.numbers == []
+
+    def test_all_records_come_once_and_in_order(self, new_world: NewWorld[SourceWorld]) -> None:
+        """By one task, and by as many as the connector makes of three."""
+        for tasks_max in (1, 3):
+            world = new_world()
+            world.write(range(RECORDS))
+            trial = self._trial(world)
+            trial.run(tasks_max=tasks_max, wanted=RECORDS if tasks_max == 1 else 0)
+            self._check(trial, world, RECORDS, f"after a run of {tasks_max} tasks at most", exactly=True)
+
+    def test_a_run_goes_on_where_the_last_one_ended(self, new_world: NewWorld[SourceWorld]) -> None:
+        """Records that come between runs, and runs for which there is nothing."""
+        world = new_world()
+        trial = self._trial(world)
+        for wanted in (3, 3, 4, RECORDS):
+            world.write(range(len(trial.sent), wanted))
+            trial.run(wanted=wanted)
+            self._check(trial, world, wanted, "after a run that was not the first", exactly=True)
+
+    def test_resume_after_a_kill_at_every_point(self, new_world: NewWorld[SourceWorld]) -> None:
+        """A task dies at each point of a run in turn, without a word; the next one makes it whole."""
+        for every in PERIODS:
+            deadly = 1
+            while self._dies_and_resumes(new_world(), deadly, every):
+                deadly += 1
+
+    def test_resume_after_an_error(self, new_world: NewWorld[SourceWorld]) -> None:
+        """A run ends with an error of somebody else's after a poll: `stop` is called, nothing polled counts."""
+        world = new_world()
+        world.write(range(RECORDS))
+        trial = self._trial(world)
+        trial.run(fails_at=2, every=5)
+        trial.run(wanted=RECORDS)
+        self._check(trial, world, RECORDS, "after a run that ended with an error", exactly=self._exactly(world))
+
+    def test_records_of_another_shape(self, new_world: NewWorld[SourceWorld]) -> None:
+        """Fields or types change in the midst."""
+        world = new_world()
+        world.write(range(3))
+        if not world.write_changed(range(3, 5)):
+            pytest.skip("its records have one shape (`write_changed`)")
+        world.write(range(5, RECORDS))
+        trial = self._trial(world)
+        trial.run(wanted=RECORDS)
+        self._check(trial, world, RECORDS, "with records of two shapes", exactly=True)
+
+    def test_its_own_offsets_can_be_set(self, new_world: NewWorld[SourceWorld]) -> None:
+        """What the task stored is nothing that `alter_offsets` refuses (`herd offsets set`), nor forgetting it."""
+        world = new_world()
+        world.write(range(RECORDS))
+        trial = self._trial(world)
+        trial.run(wanted=RECORDS)
+        config = full_config(self.connector, world, NAME)
+        stored = list(trial.partitions.values())
+        self.connector().alter_offsets(config, stored)
+        self.connector().alter_offsets(config, [(partition, None) for partition, _ in stored])
+
+    def _dies_and_resumes(self, world: SourceWorld, deadly: int, every: int) -> bool:
+        """False = the run has not so many points."""
+        world.write(range(RECORDS))
+        trial = self._trial(world)
+        points = trial.run(deadly=deadly, every=every, wanted=RECORDS)
+        if points.passed < deadly:
+            return False
+        try:
+            trial.run(wanted=RECORDS)
+            what = f"after a kill at {points.last}, with {every} polls to a transaction"
+            self._check(trial, world, RECORDS, what, exactly=self._exactly(world))
+        finally:
+            trial.bury()
+        return True
+
+    def _exactly(self, world: SourceWorld) -> bool:
+        """Whether the connector says of itself that it sends each record once."""
+        return self.connector().exactly_once_support(full_config(self.connector, world, NAME)) is True
+
+    def _check(self, trial: SourceTrial, world: SourceWorld, wanted: int, what: str, *, exactly: bool) -> None:
+        counted = Counter(trial.numbers)
+        lost = sorted(set(range(wanted)) - counted.keys())
+        assert not lost, f"{what}: records {lost} are lost"
+        foreign = sorted(counted.keys() - set(range(wanted)))
+        assert not foreign, f"{what}: records {foreign} were never written"
+        if exactly:
+            twice = sorted(number for number, times in counted.items() if times > 1)
+            assert not twice, f"{what}: records {twice} came more than once"
+        if exactly and world.in_order:
+            by_partition: dict[bytes, list[int]] = {}
+            for one in trial.sent:
+                by_partition.setdefault(one.source_partition, []).append(one.number)
+            for numbers in by_partition.values():
+                assert numbers == sorted(numbers), f"{what}: the order is {numbers}"
+
+    def _trial(self, world: SourceWorld) -> SourceTrial:
+        return SourceTrial(self.connector, world)
+
+    def _start(self, task: SourceTask | SinkTask, config: Mapping[str, str | None]) -> None:
+        assert isinstance(task, SourceTask)
+        task.start(config, SourceTaskContext(NAME, 0, 1, "run", _no_offset))
+
+
+def _no_offset(_partition: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    return None

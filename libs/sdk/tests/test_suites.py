@@ -1,0 +1,168 @@
+"""The standard suite passes what keeps every promise, and catches what breaks one, by the test that is for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herdmesh.sdk import SinkConnector, SourceConnector
+from herdmesh.sdk.testing import SinkRunSuite, SinkSuite, SourceRunSuite, SourceSuite
+from libs.sdk.tests import examples
+
+KILLS = "test_resume_after_a_kill_at_every_point"
+GOES_ON = "test_a_run_goes_on_where_the_last_one_ended"
+ALL_SENT = "test_all_records_come_once_and_in_order"
+ALL_WRITTEN = "test_all_records_are_written"
+CONFIG = "test_config_errors_name_their_field"
+TASKS = "test_task_configs_are_the_same_whenever_they_are_asked_for"
+LIFECYCLE = "test_lifecycle"
+
+
+class TestLinesSource(SourceSuite):
+    connector = examples.LinesSource
+    world = examples.LinesWorld
+
+
+class TestLinesSink(SinkSuite):
+    connector = examples.LinesSink
+    world = examples.LinesSinkWorld
+
+
+class TestStagedSink(SinkSuite):
+    connector = examples.StagedSink
+    world = examples.StagedWorld
+
+
+class TestLinesSourceRuns(SourceRunSuite):
+    connector = examples.LinesSource
+    world = examples.LinesWorld
+
+
+class TestStagedSinkRuns(SinkRunSuite):
+    connector = examples.StagedSink
+    world = examples.StagedWorld
+
+
+def failing(suite: Any, folder: Path) -> dict[str, str]:
+    """The tests of a suite that fail, with what they say."""
+    found: dict[str, str] = {}
+    for name in sorted(dir(suite)):
+        if not name.startswith("test_"):
+            continue
+        worlds: list[Any] = []
+
+        def make(test: str = name, worlds: list[Any] = worlds) -> Any:
+            place = folder / test / str(len(worlds))
+            place.mkdir(parents=True)
+            worlds.append(suite.world(place))
+            return worlds[-1]
+
+        try:
+            getattr(suite(), name)(make)
+        except pytest.skip.Exception:
+            continue
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - a broken connector may raise anything
+            found[name] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def source_suite(connector: type[SourceConnector]) -> type[Any]:
+    return type("Suite", (SourceSuite,), {"connector": connector, "world": examples.LinesWorld})
+
+
+def sink_suite(connector: type[SinkConnector], world: type[Any]) -> type[Any]:
+    return type("Suite", (SinkSuite,), {"connector": connector, "world": world})
+
+
+def with_task(connector: type[Any], task: type[Any]) -> Any:
+    """The good connector with a broken task."""
+    return type(task.__name__, (connector,), {"task": task.__name__})
+
+
+@pytest.mark.parametrize(
+    ("task", "caught", "says"),
+    [
+        (examples.OffsetForgotten, GOES_ON, "records [0, 1, 2] came more than once"),
+        (examples.OffsetForgotten, KILLS, "came more than once"),
+        (examples.OffsetTooHigh, KILLS, "are lost"),
+        (examples.OffsetOfTheFirst, KILLS, "came more than once"),
+        (examples.OffsetUnread, GOES_ON, "came more than once"),
+        (examples.OffsetNoJson, ALL_SENT, "Error: "),
+        (examples.PlaceInMemory, KILLS, "after a kill at poll 1, "),
+        (examples.MovesOnCommit, KILLS, "came more than once"),
+        (examples.Backwards, ALL_SENT, "the order is [1, 0, 3, 2, 5, 4, 6]"),
+        (examples.StopNeedsStart, LIFECYCLE, "AttributeError"),
+        (examples.UnevenColumns, ALL_SENT, "keys has 3 items, values 2"),
+        (examples.AnotherSchema, ALL_SENT, "Invalid Java object for schema with type STRING"),
+    ],
+)
+def test_a_source_task_that_breaks_a_promise_is_caught(tmp_path: Path, task: type[Any], caught: str, says: str) -> None:
+    found = failing(source_suite(with_task(examples.LinesSource, task)), tmp_path)
+    assert says in found.get(caught, "it passed"), found
+
+
+@pytest.mark.parametrize(
+    ("connector", "caught", "says"),
+    [
+        (examples.TooManyTasks, TASKS, "2 task configs where 1 are allowed"),
+        (examples.OtherTasksEachTime, TASKS, "another instance makes other task configs"),
+        (examples.UnnamedFields, CONFIG, "validation does not name file"),
+        (examples.UnreadConfig, CONFIG, "connector and task start with {'file': None}"),
+        (examples.OwnOffsetsRefused, "test_its_own_offsets_can_be_set", "no offset can be set"),
+    ],
+)
+def test_a_connector_that_breaks_a_promise_is_caught_by_one_test(
+    tmp_path: Path, connector: type[SourceConnector], caught: str, says: str
+) -> None:
+    found = failing(source_suite(connector), tmp_path)
+    assert says in found.get(caught, "it passed"), found
+    assert list(found) == [caught]
+
+
+@pytest.mark.parametrize(
+    ("task", "world", "caught", "says"),
+    [
+        (examples.LosesOnFlush, examples.LinesSinkWorld, KILLS, "flush() returned, and records [0, 2] that were put"),
+        (examples.FlushesHalf, examples.LinesSinkWorld, ALL_WRITTEN, "flush() returned, and records"),
+        (examples.FlushNeedsRecords, examples.LinesSinkWorld, LIFECYCLE, "IndexError"),
+        (examples.NoTombstones, examples.LinesSinkWorld, "test_tombstones", "TypeError"),
+        (examples.LinesSinkTask, examples.PickyWorld, "test_tombstones", "DID NOT RAISE"),
+        (examples.FieldsOfTheFirst, examples.LinesSinkWorld, "test_a_schema_that_changes", "no column for"),
+        (examples.SinkStopNeedsStart, examples.LinesSinkWorld, LIFECYCLE, "AttributeError"),
+        (examples.LinesSinkTask, examples.IdempotentWorld, "test_records_that_come_again", "are there more than once"),
+        (examples.LinesSinkTask, examples.IdempotentWorld, KILLS, "after a kill at flush, "),
+        (examples.ShowsWhatIsStaged, examples.StagedWorld, KILLS, "stage() shows records [0, 2] before they are comm"),
+        (examples.RecoversNothing, examples.StagedWorld, KILLS, "after a kill at the commit after stage, "),
+        (examples.RecoverDeletes, examples.StagedWorld, KILLS, "after a kill at the commit after stage, "),
+        (examples.StagesTwice, examples.StagedWorld, ALL_WRITTEN, "are there more than once"),
+        (examples.PublishAppends, examples.StagedWorld, "test_staged_and_published_once", "are there more than once"),
+    ],
+)
+def test_a_sink_task_that_breaks_a_promise_is_caught(
+    tmp_path: Path, task: type[Any], world: type[Any], caught: str, says: str
+) -> None:
+    found = failing(sink_suite(with_task(examples.LinesSink, task), world), tmp_path)
+    assert says in found.get(caught, "it passed"), found
+
+
+def test_a_suite_has_no_test_that_only_good_connectors_reach(tmp_path: Path) -> None:
+    """The good ones pass when they are driven as the broken ones are."""
+    assert failing(source_suite(examples.LinesSource), tmp_path / "source") == {}
+    assert failing(sink_suite(examples.LinesSink, examples.LinesSinkWorld), tmp_path / "sink") == {}
+    assert failing(sink_suite(examples.StagedSink, examples.StagedWorld), tmp_path / "staged") == {}
+
+
+def test_a_broken_sink_is_caught_by_a_real_run(kafka_bootstrap: str, tmp_path: Path) -> None:
+    worlds: list[examples.LinesSinkWorld] = []
+
+    def new_world() -> Any:
+        place = tmp_path / f"world-{len(worlds)}"
+        place.mkdir()
+        worlds.append(examples.LinesSinkWorld(place))
+        return worlds[-1]
+
+    suite: Any = type("Suite", (SinkRunSuite,), {"connector": with_task(examples.LinesSink, examples.LosesOnFlush)})
+    with pytest.raises(AssertionError, match=r"after a kill at after-offset-commit: records \[0.*\] are lost"):
+        suite().test_runs_that_are_killed(new_world, kafka_bootstrap, tmp_path)
