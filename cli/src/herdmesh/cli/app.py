@@ -20,6 +20,7 @@ from herdmesh.cli.commands import (
     lifecycle,
     offsets,
     plan,
+    plugin,
     run,
     set_logger,
     transform,
@@ -84,3 +85,4 @@ app.add_typer(offsets.offsets_app, name="offsets")
 app.command()(watch.watch)
 app.command()(doctor.doctor)
 app.command()(demo.demo)
+app.add_typer(plugin.plugin_app, name="plugin")

@@ -1,0 +1,50 @@
+"""`herd plugin new`: a connector package that works, to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from herdmesh.cli.errors import EXIT_USAGE, CommandError
+from herdmesh.cli.output import Format, out, print_json
+from herdmesh.cli.plugin.skeleton import Skeleton, SkeletonRefused, write
+from herdmesh.cli.runner import OutputOption, run
+
+plugin_app = typer.Typer(no_args_is_help=True, help="Connectors of your own.")
+
+
+@plugin_app.callback()
+def _plugin() -> None:
+    """Connectors of your own."""
+
+
+@plugin_app.command()
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the package: small letters, digits, hyphens.")],
+    source: Annotated[bool, typer.Option("--source/--sink", help="Brings records into Kafka, or out of it.")] = True,
+    folder: Annotated[Path, typer.Option("--dir", metavar="DIR", help="Where the package's folder is made.")] = Path(),
+    output: OutputOption = Format.TABLE,
+) -> None:
+    """Write a connector package that works: connector, config, README, and tests with the standard suite."""
+    skeleton = Skeleton(name, "source" if source else "sink")
+
+    async def work() -> None:
+        try:
+            made = write(skeleton, folder)
+        except SkeletonRefused as refused:
+            raise CommandError("USAGE", str(refused), refused.fix, EXIT_USAGE) from None
+        except OSError as error:
+            text = f"{folder / name} cannot be written: {error.strerror}"
+            raise CommandError("USAGE", text, "Name another --dir.", EXIT_USAGE) from None
+        files = list(skeleton.files())
+        if output is Format.JSON:
+            print_json({"result": "written", "class": skeleton.class_name, "folder": str(made), "files": files})
+            return
+        for file in files:
+            out.print(escape(str(made / file)), soft_wrap=True)
+        out.print(f"\nnext: cd {escape(str(made))} && pip install -e '.\\[test]' && pytest", soft_wrap=True)
+
+    run(output, work)

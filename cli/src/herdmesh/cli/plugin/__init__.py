@@ -1,0 +1,1 @@
+"""The skeletons that `herd plugin new` writes: one template for each file, beside this one."""
