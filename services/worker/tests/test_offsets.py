@@ -129,6 +129,12 @@ def test_what_a_file_source_refuses(partition: Any, offset: Any, text: str, tmp_
     assert str(refused.value) == text
 
 
+def test_a_file_source_has_anything_forgotten(tmp_path: Path) -> None:
+    """As in Connect: what should never have been stored can be cleaned up, and does not keep a reset from the rest."""
+    garbage = [(None, None), ({"bad": "a"}, None), ({"filename": "a"}, None)]
+    assert FileStreamSource().alter_offsets(source(tmp_path / "a"), garbage)
+
+
 @pytest.mark.parametrize(
     ("partition", "offset", "text"),
     [

@@ -104,12 +104,12 @@ class FileStreamSource(SourceConnector):
     ) -> bool:
         _require_file(config, "read from")
         for partition, offset in offsets:
+            if offset is None:
+                continue  # whatever is there can be forgotten, also what should never have been there
             if partition is None:
                 raise ConfigError("Partition objects cannot be null")
             if "filename" not in partition:
                 raise ConfigError("Partition objects should contain the key 'filename'")
-            if offset is None:
-                continue
             if "position" not in offset:
                 raise ConfigError("Offset objects should either be null or contain the key 'position'")
             position = offset["position"]
