@@ -56,7 +56,6 @@ def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("change", "field", "says"),
     [
-        ({"transaction.boundary": "connector"}, "transaction.boundary", "not built yet"),
         ({"topics": ABSENT, "topics.regex": "\\p{javaMirrored}"}, "topics.regex", "has no counterpart outside Java"),
         ({"consumer.override.max.poll.records": "0"}, "consumer.override.max.poll.records", "Value must be at least 1"),
         ({"herdmesh.rate.records.per.second": "0"}, "herdmesh.rate.records.per.second", "Value must be at least 1"),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Producer, TopicPartition
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine import TaskKind, clients, pulse
+from herdmesh.engine import RunSpec, TaskKind, clients, pulse
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.settings import sink_settings, source_settings
 from libs.core.tests.engine.harness import make_spec
@@ -83,6 +84,28 @@ def test_what_a_client_logs_goes_to_its_logger(level: int, shown: bool, caplog: 
     found = [line for line in caplog.records if line.name == "librdkafka.consumer"]
     assert any(line.levelno >= logging.WARNING and "Connection refused" in line.getMessage() for line in found)
     assert any(line.levelno == logging.DEBUG for line in found) is shown
+
+
+_NAMED: dict[str, Callable[[RunSpec], Any]] = {
+    "connector-consumer-a b-3": lambda spec: clients.consumer(spec, "g", {}),
+    "connector-producer-a b-3": lambda spec: clients.producer(spec, {}),
+    "connector-dlq-producer-a b-3": lambda spec: clients.dead_letter_producer(spec, {}),
+    "connector-adminclient-a b-3": lambda spec: clients.admin(spec, {}),
+    "connector-worker-adminclient-a b": lambda spec: clients.admin(spec, {}, for_worker=True),
+    "mine": lambda spec: clients.producer(spec, {"client.id": "mine"}),
+}
+
+
+@pytest.mark.parametrize("name", _NAMED)
+def test_clients_have_connects_names(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """As the client itself says it, in a line of its log (reference offsets-topic 9)."""
+    client = _NAMED[name](make_spec("127.0.0.1:1", "a b", "x:Y", {"topics": "t"}, task=3, task_count=4))
+    deadline_s = time.monotonic() + 10
+    while not any(line.getMessage().startswith("FAIL ") for line in caplog.records):
+        assert time.monotonic() < deadline_s, "it says nothing"
+        client.poll(0.05)
+    (said,) = {line.getMessage().split("[")[1].split("#")[0] for line in caplog.records if "FAIL" in line.getMessage()}
+    assert said == name
 
 
 def test_a_question_to_kafka_that_is_repeated_is_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:

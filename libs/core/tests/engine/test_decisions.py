@@ -297,6 +297,34 @@ def test_source_settings() -> None:
         source_settings(spec({"transaction.boundary": "interval", "transaction.boundary.interval.ms": "soon"}))
 
 
+@pytest.mark.parametrize(
+    ("config", "timeout_ms", "told"),
+    [
+        ({}, 60_000, None),
+        ({"transaction.boundary": "interval", "transaction.boundary.interval.ms": "30000"}, 60_000, None),
+        # Connect's default interval is Kafka's limit to the millisecond.
+        ({"transaction.boundary": "interval"}, 120_000, "120000"),
+        ({"transaction.boundary": "interval", "transaction.boundary.interval.ms": "86400000"}, 900_000, "900000"),
+        ({"transaction.boundary": "interval", "producer.override.transaction.timeout.ms": "70000"}, 70_000, "70000"),
+        ({"transaction.boundary": "CONNECTOR"}, 60_000, None),
+    ],
+)
+def test_a_transaction_may_last_as_long_as_it_is_to(
+    config: dict[str, str | None], timeout_ms: int, told: str | None
+) -> None:
+    settings = source_settings(spec(config))
+    assert settings.transaction_timeout_ms == timeout_ms
+    assert str(settings.producer.get("transaction.timeout.ms")) == str(told)
+    assert settings.connector_boundaries is (config.get("transaction.boundary") == "CONNECTOR")
+
+
+def test_a_size_has_no_effect_where_the_connector_ends_transactions() -> None:
+    size: dict[str, str | None] = {"herdmesh.transaction.max.bytes": "5"}
+    assert source_settings(spec(size)).warnings == ()
+    (warning,) = source_settings(spec({**size, "transaction.boundary": "connector"})).warnings
+    assert "herdmesh.transaction.max.bytes has no effect" in warning
+
+
 @given(st.text(max_size=600))
 def test_a_manifest_survives_the_offset_metadata(text: str) -> None:
     assert manifest.decode(manifest.encode(text)) == text

@@ -18,7 +18,7 @@ from herdmesh.engine.bounded import bounded
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import classify
 from herdmesh.engine.fence import Fence
-from herdmesh.engine.source import DeliveryFailures
+from herdmesh.engine.receipts import DeliveryFailures
 from libs.core.tests.engine.harness import Kafka, make_spec
 
 

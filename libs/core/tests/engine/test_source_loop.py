@@ -214,6 +214,54 @@ def test_a_source_moves_its_offset_without_a_record(
     assert sorted(kafka_topics.records(f"{name}-offsets", 2)) == stored
 
 
+def test_a_source_forgets_an_offset_and_one_without_a_partition_is_kept(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last offset of each partition is written, null as a tombstone; what is forgotten already is not again."""
+    name = tmp_topic("source")
+    first = SourceBatch("none", [], {"p": 0}, {"next": 5})
+    moves = [SourceBatch("none", [], None, {"next": 1}), SourceBatch("none", [], {"p": 0}, None)]
+    run_here(scripted(kafka_topics, name, monkeypatch, first))
+    run_here(scripted(kafka_topics, name, monkeypatch, *moves))
+    key, none = f'["{name}",{{"p":0}}]'.encode(), f'["{name}",null]'.encode()
+    stored = kafka_topics.records(f"{name}-offsets", 2)
+    assert [value for found, value in stored if found == key] == [b'{"next":5}', None]
+    assert [value for found, value in stored if found == none] == [b'{"next":1}']
+    again = [run_here(scripted(kafka_topics, name, monkeypatch, one)).progress for one in moves]
+    assert [progress.commit_time_ms for progress in again] == [None, None], "they are as they were"
+
+
+class Idle(SourceTask):
+    """Has nothing, and counts what it hears of commits."""
+
+    commits: ClassVar[int] = 0
+
+    def start(self, config: Config, context: SourceTaskContext) -> None:
+        Idle.commits = 0
+
+    def poll(self) -> SourceBatch | None:
+        return None
+
+    def commit(self) -> None:
+        Idle.commits += 1
+
+
+def test_a_source_with_nothing_to_commit_hears_so_at_each_flush_interval(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    name = tmp_topic("source")
+    worker = {"offset.storage.partitions": "2", "offset.flush.interval.ms": "150"}
+    spec = make_spec(
+        kafka_topics.bootstrap, name, f"{__name__}:Idle", {}, kind=TaskKind.SOURCE, linger_ms=1_000,
+        offset_storage_topic=f"{name}-offsets", worker_config=worker,
+    )  # fmt: skip
+    assert run_here(spec).progress.commit_time_ms is None
+    assert 2 <= Idle.commits <= 6
+    assert kafka_topics.messages(f"{name}-offsets", 2) == []
+    run_here(replace(spec, worker_config={"offset.storage.partitions": "2"}))
+    assert Idle.commits == 0, "a minute by default"
+
+
 def test_a_source_that_cannot_look_says_so_once(
     kafka_topics: Kafka,
     tmp_topic: Callable[..., str],

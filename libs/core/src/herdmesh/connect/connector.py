@@ -20,6 +20,7 @@ from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.data import ConnectRecord, Header
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.schemas import Schema
+from herdmesh.connect.source_transactions import RecordMetadata, TransactionContext
 
 Config = Mapping[str, str | None]
 TASK_CLASS = "task.class"
@@ -334,6 +335,8 @@ class SourceTaskContext:
     make_topic: Callable[[str, int, int, Mapping[str, str]], None] = _no_topic
     """Name, partitions, replication factor (-1 = the broker's), settings: from the call on the topic exists, with at
     least so many partitions. For a task that knows better than `topic.creation.*` what its topics are like."""
+    transactions: TransactionContext | None = None
+    """How the task says where its transactions end, with `transaction.boundary=connector`; None = it has no say."""
 
 
 class SourceTask(ABC):
@@ -350,8 +353,22 @@ class SourceTask(ABC):
         Raises RetriableError when it cannot look now: it is asked again, without end.
         """
 
+    def commit_batch(self, batch: SourceBatch, metadata: Sequence[RecordMetadata | None]) -> None:
+        """The records of this batch are in Kafka and its offset is committed (Java: `commitRecord`). Called for each
+        batch before `commit`, in the order of `poll`; for a batch within which a transaction ended, for each part.
+
+        A task that has this method has each of its records reported, which costs some time; one that has not, does not.
+        What it raises is logged, and changes nothing.
+
+        Args:
+            metadata: where each record is; None = nowhere: it was dropped by a transformation, given up for an error,
+                or its transaction was aborted.
+        """
+        return
+
     def commit(self) -> None:
-        """Everything polled so far is in Kafka and its offset is committed."""
+        """Everything polled so far is in Kafka and its offset is committed. What it raises is logged, and changes
+        nothing."""
         return
 
     def wake_after_ms(self) -> int:

@@ -64,7 +64,6 @@ def _not_built(config: RawConfig) -> list[FieldViolation]:
 
 
 _NOT_BUILT: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("transaction.boundary", ("poll", "interval"), "boundaries set by the connector are"),
     # Fences, offsets and topics are looked after in the worker's cluster: records in another would part from them.
     ("consumer.override.bootstrap.servers", ("",), "reading from another cluster than the workers' is"),
     ("producer.override.bootstrap.servers", ("",), "writing to another cluster than the workers' is"),

@@ -94,12 +94,18 @@ def give_up(consumer: Consumer) -> None:
 
 
 def producer(
-    spec: RunSpec, overrides: ClientConfig, on_failure: Callable[[KafkaError, Message], None] | None = None
+    spec: RunSpec,
+    overrides: ClientConfig,
+    on_failure: Callable[[KafkaError, Message], None] | None = None,
+    *,
+    reports: bool = False,
 ) -> Producer:
     """The producer that holds the task's fence, and writes a source's records.
 
     Args:
-        on_failure: called from the producer's own calls for each message Kafka did not take.
+        on_failure: called from the producer's own calls for each message Kafka did not take, unless the message has a
+            callback of its own.
+        reports: call such callbacks for messages Kafka took, too, which costs time for each.
     """
     defaults: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
@@ -122,7 +128,7 @@ def producer(
     }
     config: dict[str, Any] = {**defaults, **overrides, **fixed}
     if on_failure is not None:
-        config |= {"on_delivery": _unless_fatal(on_failure), "delivery.report.only.error": True}
+        config |= {"on_delivery": _failures(on_failure), "delivery.report.only.error": not reports}
     return _made(Producer, "producer", config)
 
 
@@ -138,11 +144,13 @@ def dead_letter_producer(spec: RunSpec, overrides: ClientConfig) -> Producer:
     return _made(Producer, "producer", {**defaults, **overrides, **fixed})
 
 
-def admin(spec: RunSpec, access: ClientConfig) -> AdminClient:
-    """A client for questions about groups and topics. `access`: how it logs in and encrypts."""
+def admin(spec: RunSpec, access: ClientConfig, *, for_worker: bool = False) -> AdminClient:
+    """A client for questions about groups and topics. `access`: how it logs in and encrypts. `for_worker`: a worker
+    asks about the connector, not a task."""
+    name = f"worker-adminclient-{spec.connector}" if for_worker else f"adminclient-{spec.connector}-{spec.task}"
     config: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
-        "client.id": f"connector-adminclient-{spec.connector}-{spec.task}",
+        "client.id": f"connector-{name}",
         **RECONNECT,
         **access,
     }
@@ -165,19 +173,27 @@ def opened(client: Callable[..., T], kind: str, config: Mapping[str, Any]) -> T:
     return client(given, logger=logger)
 
 
-def _unless_fatal(on_failure: Callable[[KafkaError, Message], None]) -> Callable[[KafkaError, Message], None]:
-    """Once the producer has a fatal error, being fenced above all, confluent-kafka 2.16 has that pending as an
-    exception while it calls back for what was not delivered, and every call into it from there is a SystemError. What
-    is pending is why nothing was delivered: raise that, out of the call that the callback came from."""
+def raise_pending(call: Callable[[], object]) -> None:
+    """To be called first, with any method of a message or an error, where the producer calls back.
 
-    def failed(error: KafkaError, message: Message) -> None:
-        try:
-            error.code()
-        except SystemError as pending:
-            raise pending.__cause__ or pending from None
-        on_failure(error, message)
+    Once the producer has a fatal error, being fenced above all, confluent-kafka 2.16 has that pending as an exception
+    while it calls back for what was not delivered, and every call into it from there is a SystemError. What is pending
+    is why nothing was delivered: raise that, out of the call that the callback came from."""
+    try:
+        call()
+    except SystemError as pending:
+        raise pending.__cause__ or pending from None
 
-    return failed
+
+def _failures(
+    on_failure: Callable[[KafkaError, Message], None],
+) -> Callable[[KafkaError | None, Message], None]:
+    def reported(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            raise_pending(error.code)
+            on_failure(error, message)
+
+    return reported
 
 
 def hear(producer: Producer, admin: AdminClient) -> None:

@@ -30,8 +30,12 @@ Refused = list[tuple[int, KafkaError]]
 """Places of records the client will never send, and why, ascending."""
 
 
-def produce(producer: Producer, batch: Batch) -> Refused:
-    """Queue the records of a converted batch. Raises KafkaException when the client takes nothing any more."""
+def produce(producer: Producer, batch: Batch, reports: Sequence[Any] = ()) -> Refused:
+    """Queue the records of a converted batch. Raises KafkaException when the client takes nothing any more.
+
+    Args:
+        reports: a callback for each record, called with the error, if any, and the message; empty = none.
+    """
     count = len(batch.values)
     partition = _ANY_PARTITION if batch.partition is None else batch.partition
     return _produce(
@@ -41,8 +45,8 @@ def produce(producer: Producer, batch: Batch) -> Refused:
         batch.values,
         batch.keys or [None] * count,
         [partition] * count,
-        [None] * count,  # callback
-        [None] * count,  # on_delivery
+        reports or [None] * count,  # callback
+        [None] * count,  # on_delivery, which does not count beside the other, not even beside None
         [_NOW if time_ms is None else time_ms for time_ms in batch.timestamps_ms] or [_NOW] * count,
         [header or None for header in batch.headers] or [None] * count,
     )

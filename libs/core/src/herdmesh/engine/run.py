@@ -16,15 +16,16 @@ from typing import TypeVar
 from herdmesh.connect import chain_config
 from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext
 from herdmesh.connect.redaction import keep_secret
-from herdmesh.engine import clients, failpoints
+from herdmesh.engine import clients, failpoints, receipts
 from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpans, RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import watch_brokers
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.receipts import DeliveryFailures
 from herdmesh.engine.record_errors import SinkErrors, SourceErrors
 from herdmesh.engine.settings import sink_settings, source_settings
 from herdmesh.engine.sink import SinkLoop
-from herdmesh.engine.source import DeliveryFailures, SourceLoop
+from herdmesh.engine.source import SourceLoop
 
 T = TypeVar("T")
 
@@ -86,10 +87,11 @@ def _run_source(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutc
     _tell(settings.warnings)
     failures = DeliveryFailures()
     with ExitStack() as exits:
-        fence = Fence(clients.producer(spec, settings.producer, failures.add), spec.transactional_id)
+        task = _new(spec.task_class, SourceTask)
+        producer = clients.producer(spec, settings.producer, failures.add, reports=receipts.wanted(task))
+        fence = Fence(producer, spec.transactional_id)
         exits.callback(fence.close)
         admin = clients.admin(spec, settings.admin)
-        task = _new(spec.task_class, SourceTask)
         chain = chain_config.source_chain(spec.connector_config, worker=spec.worker_config)
         exits.callback(task.stop)
         loop = SourceLoop(

@@ -27,6 +27,12 @@ OFFSET_FLUSH_INTERVAL_MS_DEFAULT = 60_000
 METADATA_MAX_AGE_MS_DEFAULT = 300_000
 TRANSACTION_INTERVAL_MS_DEFAULT = 1_000
 FIRST_TRANSACTION_MS = 50
+TRANSACTION_TIMEOUT_MS_DEFAULT = 60_000
+"""Kafka's."""
+_TRANSACTION_TIMEOUT = "transaction.timeout.ms"
+_BYTES_MAX = "herdmesh.transaction.max.bytes"
+_TRANSACTION_TIMEOUT_MS_MOST = 900_000
+"""The broker's default limit (`transaction.max.timeout.ms`)."""
 OFFSETS_PARTITIONS_DEFAULT = 25
 _OFFSET_STORAGE = "offset.storage."
 _NO_TOPIC_CONFIGS = frozenset(("topic", "partitions", "replication.factor", "cleanup.policy", "file.filename"))
@@ -91,6 +97,12 @@ class SourceSettings:
     first_transaction_ms: int
     """As `transaction_interval_ms`, of the first transaction of a run and the first after the source had nothing: who
     waits for records sees at once that they come. Not less where the user has set an interval."""
+    flush_interval_ms: int
+    """How often a task that polls nothing hears that all is committed."""
+    connector_boundaries: bool
+    """True = transactions end where the task says, and neither after a time nor at a size."""
+    transaction_timeout_ms: int
+    """So long Kafka leaves a transaction open."""
     transaction_bytes_max: int | None
     """Or once it has so many bytes; None = whatever it has."""
     rate: RateSettings
@@ -152,24 +164,45 @@ def source_settings(spec: RunSpec) -> SourceSettings:
     given = client_settings("producer", spec.worker_config, config)
     admin = client_settings("admin", spec.worker_config, config)
     interval_ms, first_ms = TRANSACTION_INTERVAL_MS_DEFAULT, FIRST_TRANSACTION_MS
-    if (_text(config, "transaction.boundary") or "poll").lower() == "interval":
-        flush_ms = _number(spec.worker_config, "offset.flush.interval.ms", OFFSET_FLUSH_INTERVAL_MS_DEFAULT, minimum=1)
+    boundary = (_text(config, "transaction.boundary") or "poll").lower()
+    flush_ms = _number(spec.worker_config, "offset.flush.interval.ms", OFFSET_FLUSH_INTERVAL_MS_DEFAULT, minimum=1)
+    if boundary == "interval":
         interval_ms = first_ms = _number(config, "transaction.boundary.interval.ms", flush_ms, minimum=0)
     own_offsets = _text(config, "offsets.storage.topic")
+    producer = _lasting(given.config, interval_ms)
     return SourceSettings(
         offsets_topic=own_offsets or spec.offset_storage_topic,
         offsets_copy=spec.offset_storage_topic if own_offsets not in ("", spec.offset_storage_topic) else None,
         transaction_interval_ms=interval_ms,
         first_transaction_ms=first_ms,
-        transaction_bytes_max=_number(config, "herdmesh.transaction.max.bytes", 0, minimum=1) or None,
+        flush_interval_ms=flush_ms,
+        connector_boundaries=boundary == "connector",
+        transaction_timeout_ms=int(producer.get(_TRANSACTION_TIMEOUT, TRANSACTION_TIMEOUT_MS_DEFAULT)),
+        transaction_bytes_max=_number(config, _BYTES_MAX, 0, minimum=1) or None,
         rate=_rate(config),
-        producer=dict(given.config),
+        producer=producer,
         admin={**admin.config, **access_of(spec, "admin", "producer")},
         offsets_consumer=access_of(spec, "consumer", "producer"),
         topic_creation=_text(spec.worker_config, "topic.creation.enable").lower() != "false",
         topic_groups=topic_groups(config),
-        warnings=_texts(given, admin),
+        warnings=(*_texts(given, admin), *_no_size(config, boundary)),
     )
+
+
+def _no_size(config: Mapping[str, str | None], boundary: str) -> tuple[str, ...]:
+    if boundary != "connector" or not _text(config, _BYTES_MAX):
+        return ()
+    return (f"{_BYTES_MAX} has no effect with transaction.boundary=connector: the connector says when one ends",)
+
+
+def _lasting(producer: Mapping[str, str], interval_ms: int) -> ClientConfig:
+    """Kafka's own limit is 60 s, as is the default interval of `transaction.boundary=interval`: a transaction that is
+    to last nearly as long, or longer, is given a minute more, unless the user has set a limit."""
+    found: ClientConfig = dict(producer)
+    if interval_ms > TRANSACTION_TIMEOUT_MS_DEFAULT // 2:
+        most_ms = min(interval_ms + TRANSACTION_TIMEOUT_MS_DEFAULT, _TRANSACTION_TIMEOUT_MS_MOST)
+        found.setdefault(_TRANSACTION_TIMEOUT, most_ms)
+    return found
 
 
 def _texts(*given: ClientSettings) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.chain import SourceChain
@@ -28,17 +28,35 @@ from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import RecordError, RetriableError
-from herdmesh.engine import claims, clients, failpoints, log_context, producing, source_offsets, stored_offsets, topics
-from herdmesh.engine.contract import PRODUCED_MAX, Progress, RunEnd, RunLink, RunOutcome, RunSpans, RunSpec
+from herdmesh.engine import (
+    claims,
+    clients,
+    failpoints,
+    log_context,
+    receipts,
+    source_offsets,
+    stored_offsets,
+    topics,
+)
+from herdmesh.engine.boundaries import Boundaries, End
+from herdmesh.engine.contract import (
+    PRODUCED_MAX,
+    Progress,
+    RunEnd,
+    RunLink,
+    RunOutcome,
+    RunSpans,
+    RunSpec,
+)
 from herdmesh.engine.control import Control
-from herdmesh.engine.errors import TaskFailed, TaskFenced
-from herdmesh.engine.failure import classify_kafka
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.garbage import Garbage
 from herdmesh.engine.limits import Limits
 from herdmesh.engine.meter import Meter
+from herdmesh.engine.receipts import DeliveryFailures, Receipts
 from herdmesh.engine.record_errors import SourceErrors
 from herdmesh.engine.settings import SourceSettings
+from herdmesh.engine.source_transaction import SourceTransaction
 from herdmesh.engine.tolerance import KAFKA_PRODUCE, RetryStopped
 
 POLL_RECORDS_MAX = 10_000
@@ -52,26 +70,6 @@ _CANNOT_POLL_S = 60.0
 """At least so long between two warnings that the task cannot poll now."""
 
 _log = logging.getLogger(__name__)
-
-
-class DeliveryFailures:
-    """The first message Kafka did not take: why a transaction cannot commit."""
-
-    def __init__(self) -> None:
-        self._first: tuple[KafkaError, str | None] | None = None
-
-    def add(self, error: KafkaError, message: Message) -> None:
-        """Remember it. Messages purged because the run ends are nobody's fault."""
-        if self._first is None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
-            self._first = error, message.topic()
-
-    def raise_first(self) -> None:
-        """Raise TaskFailed when there was one."""
-        if self._first is not None:
-            error, topic = self._first
-            raise TaskFailed(f"Kafka refused a record for topic {topic}: {error.str()}", classify_kafka(error)) from (
-                KafkaException(error)
-            )
 
 
 class SourceLoop:
@@ -98,11 +96,14 @@ class SourceLoop:
         self._task = task
         self._chain = chain
         self._fence = fence
-        self._failures = failures
         self._admin = admin
         self._spans = spans
         self._errors = errors
         errors.tolerance.pause = self._pause
+        #: None = transactions end when the loop finds it right, else only when the task asks for it.
+        self._boundaries = Boundaries() if settings.connector_boundaries else None
+        heard = Receipts(task, failures.add) if receipts.wanted(task) else None
+        self._transaction = SourceTransaction(spec, settings, link, fence, failures, heard)
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
         self._garbage = Garbage()
@@ -113,14 +114,12 @@ class SourceLoop:
         #: of the open transaction, where bytes are counted.
         self._transaction_bytes = 0
         self._offsets = source_offsets.SourceOffsets(spec.connector)
-        self._pending: dict[bytes, bytes | None] = {}
         #: the last offset by source partition: committed before the run, or handed over by the task.
         self._reached: dict[bytes, bytes | None] = {}
         #: when it was last logged that the task cannot poll; None = it can.
         self._warned_s: float | None = None
         self._topics: set[str] = set()
-        #: records by topic: of the open transaction, and committed.
-        self._sent: Counter[str] = Counter()
+        #: committed records by topic.
         self._produced: Counter[str] = Counter()
         self._commit_scope = spec.commit_scope
         self._config_offset: int | None = None
@@ -134,6 +133,8 @@ class SourceLoop:
         #: when the last poll began, and the first of the open transaction. To wait for records is time of both.
         self._poll_began_s = self._began_s = now_s
         self._record_s = now_s
+        #: when the task last heard that all it polled is committed.
+        self._told_s = now_s
 
     def run(self) -> RunOutcome:
         """Take over and move records until there is a reason to end.
@@ -165,17 +166,18 @@ class SourceLoop:
                 committed_offset=self._offsets.committed_offset,
                 poll_records_max=lambda: self._limits.batch_size(POLL_RECORDS_MAX),
                 make_topic=partial(topics.make_topic, self._admin),
+                transactions=self._boundaries,
             ),
         )
         self._link.progress(self.progress())  # the first word of a task that owns its id and started
         try:
             reason = self._loop()
-            self._commit()
+            self._commit_unasked()
         except RetryStopped as ended:
             reason = ended.reason
             if self._errors.letters is not None:
                 self._errors.letters.forget()  # its batch was not sent
-            self._commit(all_polled=False)
+            self._commit_unasked(all_polled=False)
         except RecordError as error:
             self._commit_before(error)
             raise
@@ -214,6 +216,9 @@ class SourceLoop:
         while True:
             now_s = time.monotonic()
             end = self._control.wish(now_s)
+            if end is not RunEnd.STOPPED and self._is_held():
+                self._transaction.refuse_overdue()
+                end = None  # to give it up for others would be to begin it anew, without end
             if end is not None:
                 return end
             if self._rests(now_s):
@@ -225,9 +230,10 @@ class SourceLoop:
                 self._record_s = now_s
                 self._warm = False
                 self._meter.called(now_s - self._poll_began_s)
-                self._limits.took(len(batch), self._send(batch), now_s)
+                self._limits.took(len(batch), self._hand_over(batch), now_s)
             else:
-                self._commit()
+                self._commit_unasked()
+                self._tell_of_nothing(now_s)
                 self._is_first |= self._found_nothing
                 time.sleep(min(WAIT_S, self._limits.wait_s(now_s) or WAIT_S))
             if self._transaction_is_full():
@@ -242,7 +248,7 @@ class SourceLoop:
         """
         quiet_s = now_s - self._record_s
         # The next run would know nothing of a rate limit that lets this one take nothing.
-        busy = not self._found_nothing or self._spec.continuous or self._limits.wait_s(now_s) > 0
+        busy = not self._found_nothing or self._spec.continuous or self._limits.wait_s(now_s) > 0 or self._is_held()
         if busy or quiet_s * 1000 < self._spec.linger_ms:
             self._warm = False
             return False
@@ -283,11 +289,11 @@ class SourceLoop:
     def _pause(self, seconds: float, yields: bool) -> RunEnd | None:
         """Wait before a record is tried again. What was polled before is committed first: a broker ends a transaction
         that is open for long."""
-        self._commit(all_polled=False)
+        self._commit_unasked(all_polled=False)
         return self._control.pause(seconds, self._report, yields=yields)
 
     def _transaction_is_full(self) -> bool:
-        if not self._fence.in_transaction:
+        if not self._transaction.is_open or self._boundaries is not None:
             return False
         bytes_max = self._settings.transaction_bytes_max
         if bytes_max is not None and self._transaction_bytes >= bytes_max:
@@ -295,6 +301,24 @@ class SourceLoop:
         settings = self._settings
         interval_ms = settings.first_transaction_ms if self._is_first else settings.transaction_interval_ms
         return (time.monotonic() - self._began_s) * 1000 >= interval_ms
+
+    def _is_held(self) -> bool:
+        """True while a transaction is open that only the task may end."""
+        return self._boundaries is not None and self._transaction.is_open
+
+    def _hand_over(self, batch: SourceBatch | None) -> int:
+        """Send what was polled, and end transactions where the task asked for it; the bytes, as `_send`."""
+        if self._boundaries is None:
+            return 0 if batch is None else self._send(batch)
+        byte_count, pieces = 0, self._boundaries.pieces(batch)
+        for number, (piece, end) in enumerate(pieces, 1):
+            if piece is not None:
+                byte_count += self._send(piece)
+            if end is End.ABORT:
+                self._abort()
+            if end is not None:
+                self._commit(all_polled=all(later is None for later, _ in pieces[number:]))
+        return byte_count
 
     def _send(self, batch: SourceBatch) -> int:
         """Convert a batch and produce it in the open transaction; its bytes, 0 where nobody wants to know."""
@@ -310,10 +334,12 @@ class SourceLoop:
             if raw.topic not in self._topics:
                 self._ensure_topic(raw.topic)
         self._begin()
+        self._transaction.take(batch)
         failpoints.hit("before-write")
         sent = self._produce(given, made)
         key, value = self._offsets.record(batch.source_partition, batch.source_offset)
-        self._pending[key] = self._reached[key] = value
+        self._transaction.move(key, value)
+        self._reached[key] = value
         self._meter.count(len(batch), sent, time.monotonic())
         if self._spans is not None:
             self._spans.batch(begun_ns, len(batch), batch.topic)
@@ -323,8 +349,8 @@ class SourceLoop:
         return byte_count
 
     def _begin(self) -> None:
-        if not self._fence.in_transaction:
-            self._fence.begin()
+        if not self._transaction.is_open:
+            self._transaction.begin()
             self._began_s = self._poll_began_s
             self._transaction_bytes = 0
             self._first_poll_s = self._last_poll_s
@@ -333,10 +359,9 @@ class SourceLoop:
         """Queue what became of the batch, and the dead letters of it; how many records that were."""
         sent = 0
         for raw in made:
-            refused = producing.produce(self._fence.producer, raw)
+            refused = self._transaction.produce(raw)
             for place, error in refused:
                 self._errors.refused(given, raw.places[place], error, raw.topic)
-            self._sent[raw.topic] += len(raw.values) - len(refused)
             sent += len(raw.values) - len(refused)
         if self._errors.letters is not None:
             self._errors.letters.send(self._fence.producer)
@@ -344,10 +369,9 @@ class SourceLoop:
 
     def _commit_before(self, error: RecordError) -> None:
         """Commit what came before the batch of a record that ends the run, with the dead letters of the batch."""
-        if error.stage == KAFKA_PRODUCE:  # a part of the batch is in the transaction, and would be sent again
-            self._fence.abort()
-            self._pending.clear()
-            self._sent.clear()
+        # A part of the batch is in the transaction, and would be sent again; or only the task may commit it.
+        if error.stage == KAFKA_PRODUCE or self._is_held():
+            self._transaction.give_up()
         letters = self._errors.letters
         if letters is not None and len(letters):
             self._begin()
@@ -356,60 +380,70 @@ class SourceLoop:
 
     def _ensure_topic(self, topic: str) -> None:
         settings = self._settings
+        stored_offsets.refuse_records(self._spec, settings, topic)
         if settings.topic_creation:
             wanted = settings.new_topic(topic)
             source_offsets.ensure_topic(self._admin, topic, wanted.partitions, wanted.replication_factor, wanted.config)
         self._topics.add(topic)
 
+    def _abort(self) -> None:
+        """As the task asked for: the records are given up, and what is to be committed next is their offsets alone."""
+        if not self._transaction.is_open:
+            _log.warning("the task asks to abort a transaction, and none is open")
+            return
+        _log.info("the task has its transaction aborted: %d records are given up", self._transaction.sent.total())
+        self._transaction.give_up_records()
+
+    def _commit_unasked(self, *, all_polled: bool = True) -> None:
+        """Commit what there is, unless the task says when: then only what it has asked for since it last polled."""
+        if self._boundaries is None:
+            self._commit(all_polled=all_polled)
+        else:
+            self._hand_over(None)
+
     def _commit(self, *, all_polled: bool = True) -> None:
         """Commit the records produced so far together with their offsets. `all_polled`: there is no polled one that is
         not among them, which is what the task takes a commit for."""
-        if not self._fence.in_transaction:
+        if not self._transaction.is_open:
             return
         begun_s, begun_ns = time.monotonic(), time.time_ns()
         try:
-            with log_context.offsets_of(self._spec):
-                self._commit_transaction()
+            self._transaction.commit()
         except Exception:
             self._meter.commit_failed()
             raise
-        now_s, records = time.monotonic(), self._sent.total()
+        now_s, sent = time.monotonic(), self._transaction.sent
+        records = sent.total()
         self._meter.committed(now_s - begun_s, records)
         if records:
             self._meter.aged(records, (now_s - self._first_poll_s) * 1000, (now_s - self._last_poll_s) * 1000)
         if self._spans is not None:
             self._spans.commit(begun_ns, self._meter.records_in)
-        for topic, count in self._sent.items():
+        for topic, count in sent.items():
             if topic in self._produced or len(self._produced) < PRODUCED_MAX:
                 self._produced[topic] += count
-        self._sent.clear()
-        self._commit_scope = CommitScope.of("", self._offsets_topics())
+        sent.clear()
+        self._commit_scope = CommitScope.of("", self._transaction.offsets_topics)
         self._commit_time_ms = time.time_ns() // 1_000_000
         failpoints.hit("after-offset-commit")
+        self._transaction.told()
         if all_polled:
-            self._task.commit()
+            self._tell_task()
         self._link.progress(self.progress())
 
-    def _offsets_topics(self) -> list[str]:
-        """Where each commit puts its offsets; none where the worker keeps them."""
-        if self._spec.source_offsets is not None:
-            return []
-        return [topic for topic in (self._settings.offsets_topic, self._settings.offsets_copy) if topic]
+    def _tell_of_nothing(self, now_s: float) -> None:
+        """A commit that had nothing to write is one, too, to the task; as in Connect one each flush interval."""
+        if self._transaction.is_open:
+            self._told_s = now_s
+        elif (now_s - self._told_s) * 1000 >= self._settings.flush_interval_ms:
+            self._tell_task()
 
-    def _commit_transaction(self) -> None:
-        """Commit it, with the offsets, or hand them to the worker after it."""
-        for topic in self._offsets_topics():
-            producing.produce_all(self._fence.producer, topic, self._pending)
+    def _tell_task(self) -> None:
+        self._told_s = time.monotonic()
         try:
-            self._fence.commit()
-        except TaskFenced:
-            raise
-        except (TaskFailed, KafkaException):
-            self._failures.raise_first()  # says more than the transaction's own error
-            raise
-        if self._spec.source_offsets is not None:
-            self._link.store_offsets(self._pending)
-        self._pending.clear()
+            self._task.commit()
+        except Exception:  # noqa: BLE001 - an author's code may raise anything, and the commit stands
+            _log.exception("the task failed in commit; its offsets are committed all the same")
 
 
 def _byte_count(batch: Batch) -> int:

@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 from herdmesh.engine import clients, source_offsets
 from herdmesh.engine.beyond import Beyond
-from herdmesh.engine.contract import RunSpec
+from herdmesh.engine.contract import ErrorClass, RunSpec
+from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung_offsets import OffsetsFinisher
 from herdmesh.engine.settings import SourceSettings, offsets_topic_settings
@@ -25,6 +26,16 @@ from herdmesh.engine.source_offsets import SourceOffsets
 def topics(settings: SourceSettings) -> list[str]:
     """Where the offsets are; what the last one says counts."""
     return [topic for topic in (settings.offsets_copy, settings.offsets_topic) if topic is not None]
+
+
+def refuse_records(spec: RunSpec, settings: SourceSettings, topic: str) -> None:
+    """No record of the connector may go where its offsets are. Raises TaskFailed: BAD_CONFIG, with Connect's text."""
+    if topic == settings.offsets_topic and spec.source_offsets is None:
+        raise TaskFailed(
+            "Source tasks may not produce to their own offsets topics when exactly-once support is enabled: "
+            f"{topic} has the offsets of {spec.connector}; send its records to another topic",
+            ErrorClass.BAD_CONFIG,
+        )
 
 
 def read(spec: RunSpec, settings: SourceSettings, admin: AdminClient, fence: Fence | None) -> SourceOffsets:

@@ -29,8 +29,8 @@ from herdmesh.engine import claims, clients, producing, stored_offsets
 from herdmesh.engine.contract import ErrorClass, RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.receipts import DeliveryFailures
 from herdmesh.engine.settings import source_settings
-from herdmesh.engine.source import DeliveryFailures
 from herdmesh.worker.effects import sink_offsets
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offset_forms import (
@@ -111,7 +111,7 @@ class Offsets:
         if spec.kind is TaskKind.SINK:
             return sink_offsets.told(spec)
         settings = source_settings(spec)
-        found = stored_offsets.read(spec, settings, clients.admin(spec, settings.admin), None)
+        found = stored_offsets.read(spec, settings, clients.admin(spec, settings.admin, for_worker=True), None)
         return OffsetsTold(source_told(found.items()))
 
     def _spec(self, question: AlterOffsets | ReadOffsets) -> RunSpec:
@@ -138,7 +138,7 @@ class Offsets:
         agreed = not question.reset and self._agree(question, _SourceChange(question, {}))
         spec = self._claimed(question)
         settings = source_settings(spec)
-        admin = clients.admin(spec, settings.admin)
+        admin = clients.admin(spec, settings.admin, for_worker=True)
         if question.dry_run:
             change = _SourceChange(question, stored_offsets.read(spec, settings, admin, None).items())
             return change.told(agreed=self._agree(question, change) if question.reset else agreed)

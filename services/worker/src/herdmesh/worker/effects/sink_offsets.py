@@ -46,7 +46,7 @@ Agree = Callable[[Mapping[PartitionId, int | None]], bool]
 def told(spec: RunSpec) -> OffsetsTold:
     """What the group has committed; nothing when there is no group."""
     settings = sink_settings(spec)
-    return OffsetsTold(sink_told(_committed(clients.admin(spec, settings.access), settings.group)))
+    return OffsetsTold(sink_told(_committed(clients.admin(spec, settings.access, for_worker=True), settings.group)))
 
 
 def parsed(question: AlterOffsets) -> dict[PartitionId, int | None]:
@@ -68,7 +68,7 @@ def change(
         Exception: what the connector's own `alter_offsets` raises.
     """
     settings = sink_settings(spec)
-    admin = clients.admin(spec, settings.access)
+    admin = clients.admin(spec, settings.access, for_worker=True)
     _refuse_members(admin, settings.group)
     consumer = clients.consumer(spec, settings.group, settings.consumer)
     try:

@@ -1,0 +1,56 @@
+"""What a source task says of the transactions its records are in, and what it hears of them (KIP-618).
+
+Owns the two interfaces an author sees: asking for the end of a transaction, and where Kafka put a record. Neither ends
+a transaction nor makes one: the loop does (`engine.boundaries`, `engine.receipts`).
+
+Invariant: both are optional, and cost a task that uses neither nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class RecordMetadata:
+    """Where a record is in Kafka (Java: `RecordMetadata`)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class TransactionContext(Protocol):
+    """Where transactions end, as the task says: with `transaction.boundary=connector` (Java: `TransactionContext`).
+
+    To be called within `poll`, of the batch that it returns. A transaction begins by itself with the first batch after
+    the end of the one before, and does not end in any other way: what the run has sent when it ends, or when Kafka's
+    `transaction.timeout.ms` is over, is never visible, and is polled again from the last offset that was committed.
+
+    To ask for a commit and an abort of the same batch, or after the same record, ends the run: either may lose data.
+    """
+
+    def commit_transaction(self) -> None:
+        """Commit once the batch is sent; when there is none, at once."""
+        ...
+
+    def commit_transaction_after(self, at: int, source_offset: Mapping[str, Any] | None) -> None:
+        """Commit once the record at that place of the batch is sent, and begin another transaction with the next.
+
+        Args:
+            at: place of the record in the batch's columns, from 0. A record that a transformation drops counts.
+            source_offset: where the source is after that record, as the batch says it of its last one.
+        """
+        ...
+
+    def abort_transaction(self) -> None:
+        """Give up all records of the open transaction, the batch among them, and their dead letters. Their offsets are
+        committed all the same, so that they are not polled again (as by Connect)."""
+        ...
+
+    def abort_transaction_after(self, at: int, source_offset: Mapping[str, Any] | None) -> None:
+        """Give up all records of the open transaction up to that one; arguments as of `commit_transaction_after`."""
+        ...

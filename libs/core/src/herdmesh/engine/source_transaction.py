@@ -1,0 +1,143 @@
+"""The open transaction of a source's run: what is in it, and how it ends.
+
+Owns its records by topic, the offsets it is to move, and where those go: the offsets topics in the transaction itself,
+or the worker's file after it (ADR 0003). When it ends, and what is told of it, is the loop's.
+
+Invariant: offsets move with all the records before them or not at all; a transaction that is given up leaves no count
+of a record behind.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaException
+
+from herdmesh.connect.connector import SourceBatch
+from herdmesh.connect.data import Batch
+from herdmesh.engine import log_context, producing
+from herdmesh.engine.contract import ErrorClass, RunLink, RunSpec
+from herdmesh.engine.errors import TaskFailed, TaskFenced
+from herdmesh.engine.fence import Fence
+from herdmesh.engine.receipts import DeliveryFailures, Receipts, Report
+from herdmesh.engine.settings import SourceSettings
+
+
+class SourceTransaction:
+    """One after the other, under one fence. `receipts`: of a task that wants to hear of its records."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        settings: SourceSettings,
+        link: RunLink,
+        fence: Fence,
+        failures: DeliveryFailures,
+        receipts: Receipts | None,
+    ) -> None:
+        self.sent: Counter[str] = Counter()
+        """Records by topic."""
+        self._spec = spec
+        self._link = link
+        self._fence = fence
+        self._failures = failures
+        self._receipts = receipts
+        self._timeout_ms = settings.transaction_timeout_ms
+        self._begun_s = 0.0
+        self._pending: dict[bytes, bytes | None] = {}
+        #: where each commit puts its offsets; none where the worker keeps them.
+        self.offsets_topics = [topic for topic in (settings.offsets_topic, settings.offsets_copy) if topic]
+        if spec.source_offsets is not None:
+            self.offsets_topics = []
+
+    @property
+    def is_open(self) -> bool:
+        """True between `begin` and an end."""
+        return self._fence.in_transaction
+
+    def refuse_overdue(self) -> None:
+        """Raises TaskFailed: RETRIABLE, when it is open for longer than Kafka leaves it: Kafka ends it then, and what
+        comes next would look like another owner's doing."""
+        if self._is_overdue():
+            raise TaskFailed(
+                f"the task has not ended the transaction it began {self._timeout_ms} ms ago, and Kafka leaves none "
+                "open for longer: raise producer.override.transaction.timeout.ms, or have the connector end "
+                "transactions sooner",
+                ErrorClass.RETRIABLE,
+            )
+
+    def begin(self) -> None:
+        """Open one. Raises TaskFenced."""
+        self._fence.begin()
+        self._begun_s = time.monotonic()
+
+    def take(self, batch: SourceBatch) -> None:
+        """What is produced from now on became of this batch."""
+        if self._receipts is not None:
+            self._receipts.begin(batch)
+
+    def produce(self, raw: Batch) -> producing.Refused:
+        """Queue converted records; those the client refuses. Raises KafkaException, as `producing.produce`."""
+        reports: Sequence[Report] = () if self._receipts is None else self._receipts.of(raw.places)
+        refused = producing.produce(self._fence.producer, raw, reports)
+        self.sent[raw.topic] += len(raw.values) - len(refused)
+        return refused
+
+    def move(self, key: bytes, value: bytes | None) -> None:
+        """Have it move an offset, in the bytes of the offsets topic."""
+        self._pending[key] = value
+
+    def commit(self) -> None:
+        """Commit its records with their offsets, or hand the offsets to the worker after it. `sent` is kept.
+
+        Raises:
+            TaskFenced: as `Fence.commit`; so TaskFailed, or with what Kafka refused of its records.
+        """
+        with log_context.offsets_of(self._spec):
+            for topic in self.offsets_topics:
+                producing.produce_all(self._fence.producer, topic, self._pending)
+            try:
+                self._fence.commit()
+            except TaskFenced as error:
+                if not self._is_overdue():
+                    raise
+                raise TaskFenced(
+                    f"{error}; or it was Kafka that ended the transaction, which took longer than "
+                    f"transaction.timeout.ms ({self._timeout_ms}): raise producer.override.transaction.timeout.ms, or "
+                    "have transactions end sooner (transaction.boundary)"
+                ) from error
+            except (TaskFailed, KafkaException):
+                self._failures.raise_first()  # says more than the transaction's own error
+                raise
+            if self._spec.source_offsets is not None:
+                self._link.store_offsets(self._pending)
+        self._pending.clear()
+
+    def told(self) -> None:
+        """It is committed: have the task hear of its records."""
+        if self._receipts is not None:
+            self._receipts.tell()
+
+    def give_up_records(self) -> None:
+        """Abort it, and begin another with its offsets alone, as Connect does for a task that asks for an abort."""
+        self._abort()
+        if self._receipts is not None:
+            self._receipts.abandon()
+        self.begin()
+
+    def give_up(self) -> None:
+        """Abort it, offsets and all: its records are polled again."""
+        self._abort()
+        self._pending.clear()
+        if self._receipts is not None:
+            self._receipts.forget()
+
+    def _is_overdue(self) -> bool:
+        return (time.monotonic() - self._begun_s) * 1000 >= self._timeout_ms
+
+    def _abort(self) -> None:
+        self._fence.abort()
+        self.sent.clear()
+        self._failures.forget()
