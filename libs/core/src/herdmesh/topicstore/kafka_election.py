@@ -16,6 +16,7 @@ from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
+from herdmesh.kafka.contact import Contact
 from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, on_client_error, post
 from herdmesh.topicstore.errors import StoreClosed
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
@@ -72,15 +73,13 @@ class Election:
 
     def _run(self, events: LogEvents) -> None:
         try:
-            consumer = self._open(events)
-            try:
-                while not self._stop.is_set():
-                    message = consumer.poll(_POLL_S)
-                    if message is not None and (error := message.error()) is not None:
-                        self._note(error, events)
-                    self._ask(consumer)
-            finally:
-                consumer.close()
+            while not self._stop.is_set():
+                contact = Contact(self._settings.bootstrap_servers, self._settings.topic, on_client_error)
+                consumer = self._open(events, contact)
+                try:
+                    self._serve(consumer, contact, events)
+                finally:
+                    consumer.close()
         except Exception as error:  # the supervisor of this thread: nothing may end it silently
             _logger.exception("the election failed")
             fault = StoreClosed(f"the election failed: {error}")
@@ -90,7 +89,21 @@ class Election:
             assert stopped is not None
             self._tell(stopped.set)
 
-    def _open(self, events: LogEvents) -> Consumer:
+    def _serve(self, consumer: Consumer, contact: Contact, events: LogEvents) -> None:
+        """Until it is told to leave, or the member is of no use any more: its group has given it up then."""
+        while not self._stop.is_set():
+            if contact.is_lost(consumer):
+                _logger.warning(
+                    "the election goes on with a new member: the old one's client has forgotten the brokers"
+                )
+                self._set_owner(events, False)
+                return
+            message = consumer.poll(_POLL_S)
+            if message is not None and (error := message.error()) is not None:
+                self._note(error, events)
+            self._ask(consumer)
+
+    def _open(self, events: LogEvents, contact: Contact) -> Consumer:
         settings = self._settings
         configs: dict[str, Any] = {
             "reconnect.backoff.max.ms": 500,
@@ -106,7 +119,7 @@ class Election:
             "auto.offset.reset": "latest",
             "on_commit": self._on_commit,
             **NO_AUTO_CREATION,
-            "error_cb": on_client_error,
+            "error_cb": contact.note,
         }
 
         def gained(consumer: Consumer, partitions: list[TopicPartition]) -> None:

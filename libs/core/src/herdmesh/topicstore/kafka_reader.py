@@ -1,6 +1,6 @@
 """The reader: one consumer on every shard, in a thread of its own.
 
-Owns the consumer and its thread; delivers batches to the event loop, at most a few ahead of it, so a slow loop
+Owns the thread and its consumers, one after the other; delivers batches to the event loop, at most a few ahead of it, so a slow loop
 slows the reader and never fills memory. Uses no consumer group: positions are the store's own.
 Invariant: positions told are beyond everything delivered and beyond the transaction markers seen so far, so a
 barrier at the end of the log is reached although the last offset there is a marker, not a record.
@@ -16,6 +16,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from herdmesh.kafka.contact import Contact
 from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, on_client_error, post
 from herdmesh.topicstore.contract import StoredRecord
 from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
@@ -75,11 +76,13 @@ class Reader:
 
     def _run(self, events: LogEvents, tell: Callable[[Callable[[], object]], None]) -> None:
         try:
-            consumer = self._open()
-            try:
-                self._read(consumer, events, tell)
-            finally:
-                consumer.close()
+            while not self._stop.is_set():
+                contact = Contact(self._settings.bootstrap_servers, self._settings.topic, on_client_error)
+                consumer = self._open(contact)
+                try:
+                    self._read(consumer, contact, events, tell)
+                finally:
+                    consumer.close()
         except Exception as error:  # the supervisor of this thread: nothing may end it silently
             _logger.exception("the reader failed")
             fault = self._fault(error)
@@ -93,7 +96,7 @@ class Reader:
             return refused(Need.READ_TOPIC, self._settings.topic, self._settings)
         return StoreClosed(f"the reader failed: {error}")
 
-    def _open(self) -> Consumer:
+    def _open(self, contact: Contact) -> Consumer:
         configs: dict[str, Any] = {
             "fetch.wait.max.ms": 100,
             # What the client may hold ahead of us. Its 64 MiB would be most of a store's memory, and no replay waits.
@@ -110,7 +113,7 @@ class Reader:
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
             **NO_AUTO_CREATION,
-            "error_cb": on_client_error,
+            "error_cb": contact.note,
         }
         consumer = Consumer(configs, logger=client_logger)
         self._assign(consumer)
@@ -125,9 +128,19 @@ class Reader:
             ]
         )
 
-    def _read(self, consumer: Consumer, events: LogEvents, tell: Callable[[Callable[[], object]], None]) -> None:
+    def _read(
+        self,
+        consumer: Consumer,
+        contact: Contact,
+        events: LogEvents,
+        tell: Callable[[Callable[[], object]], None],
+    ) -> None:
+        """Until it is told to stop, or the consumer is of no use any more."""
         told: Positions | None = None
         while not self._stop.is_set():
+            if contact.is_lost(consumer):
+                _logger.warning("the reader goes on with a new client: its own has forgotten the brokers")
+                return
             records = self._take(consumer)
             positions = tuple(self._positions)
             if not records and positions == told:

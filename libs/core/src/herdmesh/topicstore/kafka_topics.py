@@ -25,6 +25,7 @@ from confluent_kafka.admin import (
     TopicDescription,  # pyright: ignore[reportPrivateImportUsage]
 )
 
+from herdmesh.kafka.contact import accepts
 from herdmesh.topicstore.calls import NO_AUTO_CREATION, CallThread, client_logger, on_client_error
 from herdmesh.topicstore.errors import (
     BrokerUnreachable,
@@ -96,14 +97,15 @@ class TopicAdmin:
     def __init__(self, settings: TopicSettings) -> None:
         self._settings = settings
         self._login_error = ""
-        configs: dict[str, Any] = {
+        self._configs = configs = {
             **settings.client_configs,
             "bootstrap.servers": settings.bootstrap_servers,
             "client.id": f"{settings.client_id_base}-admin",
             **NO_AUTO_CREATION,
             "error_cb": self._on_error,
         }
-        self._client = cast(_AdminCalls, AdminClient(configs, logger=client_logger))
+        self._client = _client(configs)
+        self._former: _AdminCalls | None = None
         self._request_timeout_s = min(_REQUEST_TIMEOUT_S, settings.start_timeout_ms / 1000)
         self._thread = CallThread(f"{settings.client_id_base}-admin")
         self._wanted = [_Wanted(settings.topic, settings.partitions, "compact", settings.own_topic_configs)]
@@ -285,6 +287,9 @@ class TopicAdmin:
                 await self._thread.call(lambda topic=topic: self._client.list_topics(topic, timeout=_REFRESH_TIMEOUT_S))
             except KafkaException as failure:
                 _logger.debug("cannot refresh the metadata of %s: %s", topic, failure)
+                if await self._thread.call(lambda: accepts(self._settings.bootstrap_servers)):
+                    # `herdmesh.kafka.contact` tells why. The former one lives on for whoever still waits for its answer.
+                    self._former, self._client = self._client, _client(self._configs)
 
     def close(self) -> None:
         self._thread.stop()
@@ -302,6 +307,10 @@ class TopicAdmin:
         self._login_error = ""
         self._client.poll(0)
         return login_refused(self._login_error, self._settings) if self._login_error else None
+
+
+def _client(configs: Mapping[str, Any]) -> _AdminCalls:
+    return cast(_AdminCalls, AdminClient(dict(configs), logger=client_logger))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,71 @@
+"""Whether a client still reaches its cluster, or has forgotten it for good.
+
+A broker that is told to stop leaves itself out of the metadata it answers with in its last moments. When the connection
+to the last broker breaks before librdkafka has looked at such an answer, the client forgets every broker, stops the
+search for others, and is deaf from then on: it asks nobody anything, tells nobody, and no setting wakes it (librdkafka
+2.12 to 2.16, issue 5301; seen in a store that served what it had read before, `docs/bugs.md`). The one cure is another
+client. Owns telling such a client from one whose cluster is away; making the other one is the caller's.
+
+Invariant: a client is only given up when a broker can be reached beside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from confluent_kafka import KafkaError, KafkaException
+
+LOOK_PAUSE_S = 1.0
+"""So long after all brokers were lost, and between two looks, a client has to find one by itself."""
+_ASK_S = 1.0
+_CONNECT_S = 1.0
+
+
+class Asked(Protocol):
+    """Any of the clients."""
+
+    def list_topics(self, topic: str, timeout: float) -> object: ...
+
+
+class Contact:
+    """One client's. Used from the thread that polls the client."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, on_error: Callable[[KafkaError], None]) -> None:
+        """`topic`: one that may be asked for. `on_error` is told every error, too."""
+        self._bootstrap_servers = bootstrap_servers
+        self._topic = topic
+        self._on_error = on_error
+        self._look_s: float | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """The client's error callback."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._look_s is None:  # pyright: ignore[reportPrivateUsage]
+            self._look_s = time.monotonic() + LOOK_PAUSE_S
+        self._on_error(error)
+
+    def is_lost(self, client: Asked) -> bool:
+        """True when the client, all of whose brokers were lost, gets no answer where others can. Asks once a second,
+        for at most two, and nothing once it had an answer: call it as often as you like."""
+        if self._look_s is None or time.monotonic() < self._look_s:
+            return False
+        try:
+            client.list_topics(self._topic, _ASK_S)
+        except KafkaException:
+            self._look_s = time.monotonic() + LOOK_PAUSE_S
+            return accepts(self._bootstrap_servers)
+        self._look_s = None
+        return False
+
+
+def accepts(bootstrap_servers: str) -> bool:
+    """True when one of the brokers `host:port,...` takes a connection. Blocks for a second per address at most."""
+    for address in bootstrap_servers.split(","):
+        host, _, port = address.strip().rpartition("://")[2].rpartition(":")
+        with contextlib.suppress(OSError, ValueError):
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+            return True
+    return False
