@@ -1,0 +1,56 @@
+"""`HttpSink`: records as HTTP requests, at least once and in the order of each partition.
+
+Owns the connector. Keys: `http_keys`; the task is in `http_task`, so that a worker need not import an HTTP client.
+
+Invariant: a configuration that `validate` passes is one the task can read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from herdmesh.connect.config import ConfigDef, FieldViolation
+from herdmesh.connect.connector import Config, PartitionId, SinkConnector
+from herdmesh.connect.errors import ConfigError
+from herdmesh.worker.connectors.http_config import settings_of, warnings_of
+from herdmesh.worker.connectors.http_keys import KEYS
+
+
+class HttpSink(SinkConnector):
+    """As far as docs/connectors/http-sink.md says, Aiven's HTTP sink and Confluent's."""
+
+    class_name = "herdmesh.HttpSink"
+    aliases = (
+        "HttpSink",
+        "HttpSinkConnector",
+        "io.aiven.kafka.connect.http.HttpSinkConnector",
+        "io.confluent.connect.http.HttpSinkConnector",
+    )
+    version = "0.1.0"
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return KEYS
+
+    def validate(self, config: Config) -> Sequence[ConfigError]:
+        try:
+            settings_of(config)
+        except ConfigError as error:
+            return [error]
+        return ()
+
+    def warnings(self, config: Config) -> Sequence[FieldViolation]:
+        return warnings_of(config)
+
+    def start(self, config: Config) -> None:
+        settings_of(config)
+        super().start(config)
+
+    def task_class(self) -> str:
+        return "herdmesh.worker.connectors.http_task:HttpSinkTask"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        return [dict(self.config) for _ in range(max_tasks)]
+
+    def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
+        return True  # the group's are all it has

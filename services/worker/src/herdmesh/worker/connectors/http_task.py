@@ -1,0 +1,85 @@
+"""The task of `HttpSink`: batches to requests, requests into lanes, refused records to the errant-record reporter.
+
+Owns the order of these. Making requests: `http_requests`; sending: `http_client`; beside each other and again:
+`http_lanes`.
+
+Invariant: once `flush` has returned, each record put was taken by the receiver, or was to be ignored, or was reported;
+a run that ends for a record that nobody tolerates never gets past a `flush` again.
+"""
+
+from __future__ import annotations
+
+from herdmesh.connect.connector import Config, SinkBatch, SinkTask, TaskContext
+from herdmesh.connect.errors import ConnectError, DataError, RecordError
+from herdmesh.worker.connectors.http_client import HttpClient
+from herdmesh.worker.connectors.http_config import settings_of
+from herdmesh.worker.connectors.http_lanes import Lanes
+from herdmesh.worker.connectors.http_requests import HttpRequest, requests_of
+
+
+class HttpSinkTask(SinkTask):
+    """Sends records, at least once."""
+
+    _client: HttpClient | None = None
+    _lanes: Lanes | None = None
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        self._settings = settings_of(config)
+        self._reporter = context.reporter
+        self._given: tuple[SinkBatch, list[HttpRequest]] | None = None
+        self._ended: RecordError | None = None
+        self._client = HttpClient(self._settings, context.connector)
+        self._lanes = Lanes(
+            self._client.send,
+            threads_max=self._settings.connections,
+            retries=self._settings.retries,
+            backoff_s=self._settings.retry_backoff_s,
+            splits=self._settings.splits,
+            keeps_refused=self._reporter is not None,
+        )
+
+    def put(self, batch: SinkBatch) -> None:
+        assert self._lanes is not None
+        self._report_refused()
+        if self._given is None or self._given[0] is not batch:
+            # Kept for when it is given again because there is no room: what was reported is not reported twice.
+            self._given = batch, requests_of(batch, self._settings, self._refuse)
+        self._lanes.give(self._given[1])
+        self._given = None
+
+    def flush(self) -> None:
+        assert self._lanes is not None
+        if self._ended is not None:
+            raise self._ended
+        try:
+            self._lanes.drain()
+        finally:
+            self._report_refused()
+
+    def stop(self) -> None:
+        if self._client is not None and (self._lanes is None or self._lanes.close()):
+            self._client.close()  # never below a thread that waits for an answer
+
+    def _report_refused(self) -> None:
+        """Tell of what the receiver refused meanwhile. Raises RecordError where errors are not tolerated."""
+        assert self._lanes is not None
+        for request, error in self._lanes.refused():
+            for place in request.places:
+                self._report(request.batch, place, error)
+
+    def _refuse(self, batch: SinkBatch, place: int, error: ConnectError) -> None:
+        """A record that no request can be made of."""
+        if self._reporter is None:
+            name = f"record {batch.original_topic}-{batch.partition}@{batch.offsets[place]}"
+            raise DataError(f"{name} cannot be sent: {error}") from error
+        self._report(batch, place, error)
+
+    def _report(self, batch: SinkBatch, place: int, error: ConnectError) -> None:
+        assert self._reporter is not None
+        if self._ended is not None:
+            raise self._ended
+        try:
+            self._reporter.report(batch, place, error)
+        except RecordError as ended:
+            self._ended = ended
+            raise
