@@ -177,6 +177,9 @@ class Reports:
     def report(self, batch: SinkBatch, index: int, error: BaseException) -> None:
         self.seen.append((batch, index, str(error)))
 
+    def settle(self) -> None:
+        return
+
 
 class PickySink(RecordSinkTask):
     """Gives up what is no number."""

@@ -160,6 +160,15 @@ class ErrantRecordReporter(Protocol):
         """
         ...
 
+    def settle(self) -> None:
+        """Return once every record reported so far is safe in the dead letter queue, if there is one. For a task that
+        itself commits how far it is, in the target (`LedgerSinkTask`), before it does; for all others the loop waits.
+
+        Raises:
+            TaskFailed: RETRIABLE, when nobody says so in a minute.
+        """
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:

@@ -9,6 +9,7 @@ Invariant: once errors are not tolerated, the run ends when `put` has returned, 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 
 from confluent_kafka import Message
 
@@ -22,7 +23,9 @@ SINK_TASK_CLASS = "org.apache.kafka.connect.sink.SinkTask"
 class ErrantRecords:
     """`ErrantRecordReporter` of one run. Used from the loop's thread only."""
 
-    def __init__(self, tolerance: Tolerance) -> None:
+    def __init__(self, tolerance: Tolerance, settle: Callable[[], None]) -> None:
+        """`settle`: returns once all that was told is safe."""
+        self.settle = settle
         self._tolerance = tolerance
         self._exceeded: RecordError | None = None
 

@@ -7,6 +7,7 @@ Owns the tree below. What a failure means for restarts is its `error_class`; `en
     +-- OffsetsLost           committed offsets are missing or out of range (DATA_LOSS)
     +-- ForeignMembers        the consumer group has live members, named in the message
     +-- ManifestInvalid       offset metadata that cannot be read or would not fit
+    +-- LedgerTaken           a row of the target's ledger is another owner's
 
 Invariant: the message is one line that says what failed, where, and what to change if that is known.
 """
@@ -76,4 +77,15 @@ class ManifestInvalid(TaskFailed):
         super().__init__(message, ErrorClass.FATAL)
 
     def __reduce__(self) -> tuple[type[ManifestInvalid], tuple[str]]:
+        return type(self), (self.message,)
+
+
+class LedgerTaken(TaskFailed):
+    """A row of the target's ledger is another owner's, and nothing was written. The fence tells whether that owner is a
+    later run of the task: the loop asks it, and raises TaskFenced then. Else retried: the next run claims the row."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, ErrorClass.RETRIABLE)
+
+    def __reduce__(self) -> tuple[type[LedgerTaken], tuple[str]]:
         return type(self), (self.message,)

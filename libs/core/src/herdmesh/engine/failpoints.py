@@ -11,8 +11,10 @@ from typing import Final
 from herdmesh.failpoints import Failpoints
 
 NAMES: Final = ("before-write", "after-write", "after-offset-commit", "before-publish")
+LEDGER_NAMES: Final = ("before-target-commit", "after-target-commit")
+"""Of tasks that keep a ledger in their target (`engine.ledger`): on both sides of its commit."""
 
-_points = Failpoints(NAMES)
+_points = Failpoints((*NAMES, *LEDGER_NAMES))
 
 #: Called once at the start of a run with its connector.
 arm = _points.arm

@@ -57,7 +57,7 @@ class SinkErrors:
             make_topic(_queue_admin(spec, admin), settings)
             self._letters = _sink_letters(spec, settings, self.counts)
         self.tolerance = Tolerance(settings, self.counts, _reporters(spec, settings, self.counts, self._letters))
-        self.reporter = ErrantRecords(self.tolerance) if settings.reports else None
+        self.reporter = ErrantRecords(self.tolerance, self.settle) if settings.reports else None
 
     def settle(self) -> None:
         """Return once no dead letter is on its way. Raises TaskFailed when that takes too long."""

@@ -28,10 +28,11 @@ from herdmesh.engine import batches, claims, clients, failpoints, log_context, m
 from herdmesh.engine.ahead import Ahead
 from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, RunLink, RunOutcome, RunSpans, RunSpec
 from herdmesh.engine.control import Control
-from herdmesh.engine.errors import OffsetsLost, TaskFailed
+from herdmesh.engine.errors import LedgerTaken, OffsetsLost, TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.garbage import Garbage
 from herdmesh.engine.hung import GroupFinisher
+from herdmesh.engine.ledger import LedgerSinkTask, over_group
 from herdmesh.engine.limits import Limits
 from herdmesh.engine.meter import Meter
 from herdmesh.engine.positions import starting_offsets
@@ -78,6 +79,7 @@ class SinkLoop:
         self._link = link
         self._task = task
         self._staging = task if isinstance(task, StagingSinkTask) else None
+        self._ledger = task if isinstance(task, LedgerSinkTask) else None
         self._chain = chain
         self._fence = fence
         self._consumer = consumer
@@ -133,6 +135,9 @@ class SinkLoop:
             return RunOutcome(ended.reason, self.progress())
         except RecordError:
             self._commit_before()
+            raise
+        except LedgerTaken:
+            self._commit_again()  # raises TaskFenced where another owner took over
             raise
         except (TaskFailed, KafkaException):
             raise
@@ -257,6 +262,8 @@ class SinkLoop:
             Batch(topic, number, raw_keys, batches.values_of(messages), offsets, times, headers=raw_headers),
             self._errors.tolerance,
         )
+        if self._ledger is not None:
+            self._errors.settle()  # its commits move past the records that the chain gave up
         first, last = messages[0].offset(), messages[-1].offset()
         assert first is not None
         assert last is not None
@@ -324,6 +331,8 @@ class SinkLoop:
         )[partition]
         _log.warning("%s: the position goes from %d to %d (%s)", partition, position, start, error.str())
         self._commit()
+        if self._ledger is not None:
+            self._ledger.begin({partition: start})
         self._positions[partition] = start
         self._at_end.discard(partition)
         # The position may come to what was committed again, with records before it that nobody made durable.
@@ -365,12 +374,16 @@ class SinkLoop:
                 self._uncommitted_starts.pop(partition, None)
             # What was put of them is made durable; their offsets went with the topic, and no broker takes others.
             self._commit()
+            if self._ledger is not None:
+                self._ledger.forget(gone)
         if new:
             self._adopt(new, None)
 
     def _adopt(self, new: list[PartitionId], scope: CommitScope | None) -> None:
         """Begin with partitions: finish what an earlier owner committed, then commit where this one begins."""
         offsets = partitions.committed(self._consumer, new, self._hung)
+        if self._ledger is not None:
+            offsets = over_group(offsets, self._ledger.claim(new))
         starts = starting_offsets(
             partitions.ranges(self._admin, offsets),
             group=self._settings.group,
@@ -382,10 +395,12 @@ class SinkLoop:
         self._task.open(new)
         if self._staging is not None:
             self._recover(self._staging, {p: manifest.decode(text) for p, (_, text) in offsets.items()})
+        if self._ledger is not None:
+            self._ledger.begin(starts)
         self._positions.update(starts)
         if new:
             self._consumer.incremental_assign([TopicPartition(*partition, starts[partition]) for partition in new])
-            if self._staging is not None or self._settings.reset_to_latest:
+            if self._staging is not None or self._ledger is not None or self._settings.reset_to_latest:
                 self._commit()
             else:
                 # In one commit with the first records, due once it was looked whether there are any. Who comes after a
@@ -453,11 +468,14 @@ class SinkLoop:
 
     def _commit_positions(self) -> Mapping[PartitionId, str]:
         """Make durable what was put and commit; what is to be published now."""
+        manifests: Mapping[PartitionId, str] = {}
         if self._staging is not None:
             manifests = self._staging.stage()
+        elif self._ledger is not None:
+            self._errors.settle()
+            self._ledger.advance(self._positions)
         else:
             self._task.flush()
-            manifests = dict[PartitionId, str]()
         if self._meter.records_in > 0:  # the commit of the starting positions is not what a fault test means
             failpoints.hit("after-write")
         self._errors.settle()

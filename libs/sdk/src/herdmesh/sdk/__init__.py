@@ -38,7 +38,9 @@ from herdmesh.connect.data import ConnectRecord, Header, JavaDate, Schema, Struc
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
 from herdmesh.connect.schemas import SchemaBuilder, date_schema, decimal_schema, time_schema, timestamp_schema
 from herdmesh.engine.contract import ErrorClass
-from herdmesh.engine.errors import OffsetsLost, TaskFailed
+from herdmesh.engine.errors import LedgerTaken, OffsetsLost, TaskFailed
+from herdmesh.engine.ledger import LedgerSinkTask
+from herdmesh.engine.sql_ledger import SqlLedger
 from herdmesh.engine.staging import Manifest, StagingFolder, publish
 from herdmesh.sdk.asynchronous import AsyncSinkTask, AsyncSourceTask
 from herdmesh.sdk.grouping import group_partitions
@@ -65,6 +67,8 @@ __all__ = [
     "Header",
     "Importance",
     "JavaDate",
+    "LedgerSinkTask",
+    "LedgerTaken",
     "Manifest",
     "OffsetsLost",
     "PartitionId",
@@ -85,6 +89,7 @@ __all__ = [
     "SourceRecord",
     "SourceTask",
     "SourceTaskContext",
+    "SqlLedger",
     "StagingFolder",
     "StagingSinkTask",
     "Struct",
