@@ -1,0 +1,121 @@
+"""docs/tutorial.md as it is printed: its files, its commands, its output.
+
+A `sh` block is run once; one with a `text` block behind it asks for something, and is run until that is what it prints.
+Of that text, `...` stands for anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TUTORIAL = ROOT / "docs" / "tutorial.md"
+WAIT_S = 60.0
+CONNECTOR_LINES_MAX = 60
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"`([\w.]+\.(?:py|toml))`")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    file: str
+    """What the text before it calls it, of a file."""
+
+
+def blocks() -> list[Block]:
+    """All blocks of the page, in order."""
+    page = TUTORIAL.read_text()
+    found: list[Block] = []
+    end = 0
+    for block in _BLOCK.finditer(page):
+        names = _FILE.findall(page[end : block.start()])
+        found.append(Block(block[1], block[2], names[-1] if names else ""))
+        end = block.end()
+    return found
+
+
+def write_files(folder: Path) -> dict[str, str]:
+    files = {block.file: block.text for block in blocks() if block.language in ("python", "toml")}
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return files
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """As in an environment with Herdmesh: what is installed goes to a folder of the test's."""
+    site = folder.parent / "site"
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PYTHONPATH": os.pathsep.join([str(site), *filter(None, sys.path)]),
+        "PIP_TARGET": str(site),
+        "PIP_NO_DEPS": "1",
+        "PIP_NO_INDEX": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",  # as pip reads it: build isolation is off
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PYTEST_ADDOPTS": "-p no:cacheprovider",
+    }
+
+
+def shell(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-euc", text], cwd=folder, env=environment(folder), capture_output=True, text=True, check=False
+    )
+
+
+def matches(printed: str, wanted: str) -> bool:
+    pattern = ".*".join(map(re.escape, wanted.strip().split("...")))
+    lines = "\n".join(line.rstrip() for line in printed.splitlines())
+    return re.fullmatch(pattern, lines.strip(), re.DOTALL) is not None
+
+
+def run_all(chosen: list[Block], folder: Path) -> None:
+    for at, block in enumerate(chosen):
+        if block.language != "sh":
+            continue
+        wanted = chosen[at + 1].text if at + 1 < len(chosen) and chosen[at + 1].language == "text" else None
+        deadline_s = time.monotonic() + WAIT_S
+        done = shell(block.text, folder)
+        while wanted is not None and not matches(done.stdout, wanted):
+            assert time.monotonic() < deadline_s, f"{block.text}printed\n{done.stdout}{done.stderr}"
+            time.sleep(0.2)
+            done = shell(block.text, folder)
+        assert done.returncode == 0, f"{block.text}{done.stdout}{done.stderr}"
+
+
+def test_the_connector_is_short_and_its_tests_pass_as_printed(tmp_path: Path) -> None:
+    folder = tmp_path / "tutorial"
+    folder.mkdir()
+    files = write_files(folder)
+    assert list(files) == ["folder_source.py", "test_folder_source.py", "pyproject.toml"]
+    assert files["folder_source.py"].count("\n") < CONNECTOR_LINES_MAX
+    found = blocks()
+    (first,) = [at for at, block in enumerate(found) if block.text == "pytest -q\n"]
+    run_all(found[first : first + 2], folder)
+    style = [sys.executable, "-m", "ruff", "check", "--select", "E,F,UP,B", "--line-length", "120", str(folder)]
+    checked = subprocess.run(style, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.own_broker
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_every_command_does_what_the_page_says(tmp_path: Path) -> None:
+    folder = tmp_path / "tutorial"
+    folder.mkdir()
+    write_files(folder)
+    try:
+        run_all(blocks(), folder)
+    finally:
+        shell("herd down", folder)
