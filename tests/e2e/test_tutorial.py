@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from herdmesh.devstack.layout import StackLayout
+
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 WAIT_S = 60.0
@@ -115,6 +117,9 @@ def test_every_command_does_what_the_page_says(tmp_path: Path) -> None:
     folder = tmp_path / "tutorial"
     folder.mkdir()
     write_files(folder)
+    # Not the ports that everybody expects: another mesh may take one between its choice and its use.
+    services = ("config-store", "status-store", "herder", "worker-1")
+    StackLayout(folder / ".herd").choose_ports(services, usual=False)
     try:
         run_all(blocks(), folder)
     finally:
