@@ -71,6 +71,16 @@ def test_a_request_arrives_as_it_was_meant() -> None:
     assert "authorization" not in request.headers
 
 
+def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Receiver() as proxy, Receiver() as receiver:
+        monkeypatch.setenv("HTTP_PROXY", proxy.url)
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        send({"http.url": receiver.url})
+        assert (len(proxy.received), len(receiver.taken)) == (0, 1)
+
+
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 207])
 def test_success_is_success(status: int) -> None:
     with Receiver(answering(status)) as receiver:

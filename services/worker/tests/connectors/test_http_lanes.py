@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -182,6 +183,20 @@ def test_a_lane_that_waits_holds_no_thread_and_a_drain_tells_of_it() -> None:
         with pytest.raises(RetriableError, match="away"):
             made.drain()
     assert sent == [0, 1, 2]
+
+
+def test_a_request_is_not_sent_again_before_the_receiver_said() -> None:
+    sent_s: list[float] = []
+
+    def send(_request: HttpRequest) -> None:
+        sent_s.append(time.monotonic())
+        if len(sent_s) == 1:
+            raise Busy("not now", wait_s=0.3)
+
+    with lanes(send, backoff_s=0.0) as made:
+        made.give(requests(0, 0, 1))
+        made.drain()
+    assert sent_s[1] - sent_s[0] >= 0.3
 
 
 def test_a_lane_goes_on_by_itself_once_its_receiver_is_back() -> None:
