@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -58,15 +59,11 @@ def client(endpoint: str, **more: Any) -> Any:
 
 def serve() -> None:
     """Serve until the standard input ends."""
-    from moto.moto_server.werkzeug_app import (  # pyright: ignore[reportMissingTypeStubs]
-        DomainDispatcherApplication,
-        create_backend_app,
-    )
-    from werkzeug.serving import make_server
-
+    moto: Any = import_module("moto.moto_server.werkzeug_app")  # neither has types
+    werkzeug: Any = import_module("werkzeug.serving")
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    application: Any = DomainDispatcherApplication(create_backend_app)
-    server = make_server("127.0.0.1", 0, application, threaded=True)
+    application = moto.DomainDispatcherApplication(moto.create_backend_app)
+    server = werkzeug.make_server("127.0.0.1", 0, application, threaded=True)
     print(server.server_port, flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     sys.stdin.read()
