@@ -63,5 +63,7 @@ def test_the_shipped_connectors_are_registered() -> None:
         ("FileStreamSink", "org.apache.kafka.connect.file.FileStreamSinkConnector"),
         ("MirrorSource", "org.apache.kafka.connect.mirror.MirrorSourceConnector"),
         ("ParquetSink", "herdmesh.ParquetSink"),
+        ("FileSink", "herdmesh.FileSink"),
+        ("S3SinkConnector", "io.confluent.connect.s3.S3SinkConnector"),
     ):
         assert registry.find(short) is registry.find(full)

@@ -234,7 +234,8 @@ class SinkTask(ABC):
 
     @abstractmethod
     def start(self, config: Config, context: TaskContext) -> None:
-        """Take the config. Raises ConfigError. Earlier owners are fenced, but may not know it yet."""
+        """Take the config. Raises ConfigError. Comes before the fence is taken: until `open` earlier owners may still
+        write, stage and commit."""
 
     def open(self, partitions: Sequence[PartitionId]) -> None:
         """Partitions the task now owns in addition to earlier ones."""

@@ -74,6 +74,7 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
             reporter=errors.reporter,
         )
         exits.callback(task.stop)
+        # Before the take-over: what was staged by then is of earlier owners, and of them alone (`staging`).
         task.start(spec.task_config, context)
         loop = SinkLoop(
             spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, admin=admin, errors=errors,

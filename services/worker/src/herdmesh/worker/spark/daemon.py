@@ -27,6 +27,9 @@ PRELOADED = (
     "herdmesh.connect.converters.json_schema",
     "herdmesh.connect.converters.protobuf",
     "herdmesh.worker.connectors.file_stream",
+    "herdmesh.worker.connectors.files.formats.csv",
+    "herdmesh.worker.connectors.files.formats.lines",
+    "herdmesh.worker.connectors.files.formats.parquet",
     "herdmesh.worker.connectors.parquet_task",
 )
 #: Objects that may refer to others: a batch has some thousands at once, Python's default is 700.

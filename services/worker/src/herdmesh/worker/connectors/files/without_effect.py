@@ -1,0 +1,69 @@
+"""Keys of a configuration that have not the effect they ask for, each named in a warning of validation.
+
+Owns which of `FileSink`'s keys need another, and what is taken for misspelt.
+
+Invariant: a key is honoured, or refused, or named here; none is dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from herdmesh.connect.config import FieldViolation
+from herdmesh.connect.connector import Config
+from herdmesh.connect.connector_keys import COMMON, HERDMESH, SINK
+from herdmesh.worker.connectors.files import settings
+from herdmesh.worker.connectors.files.locations import (
+    DIRECTORY,
+    HADOOP_USER,
+    S3_ACCESS_KEY,
+    S3_ENDPOINT,
+    S3_REGION,
+    S3_SECRET_KEY,
+    Location,
+)
+
+#: What all connectors have below these.
+_SHARED_PREFIXES = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
+                    "consumer.override.", "producer.override.", "admin.override.", "herdmesh.")  # fmt: skip
+_TIME = (settings.PARTITIONER, "time")
+_NEEDED: Mapping[str, tuple[str, str]] = {
+    settings.PARTITION_FIELDS: (settings.PARTITIONER, "field"),
+    settings.PATH_FORMAT: _TIME,
+    settings.DURATION_MS: _TIME,
+    settings.TIMEZONE: _TIME,
+    settings.EXTRACTOR: _TIME,
+    settings.TIMESTAMP_FIELD: (settings.EXTRACTOR, "RecordField"),
+}
+"""Keys, and the key and its value without which they mean nothing."""
+_OF_S3 = (S3_REGION, S3_ENDPOINT, S3_ACCESS_KEY, S3_SECRET_KEY)
+
+
+def unused(config: Config) -> list[FieldViolation]:
+    """`FileSink`'s keys that are set and not looked at. Raises ConfigError as `settings_of`."""
+    values = settings.KEYS.parse(config)
+    scheme = Location.parse(values[DIRECTORY]).scheme
+    found = [
+        without_effect(key, f"it needs {other}={wanted}")
+        for key, (other, wanted) in _NEEDED.items()
+        if key in config and values[other] != wanted
+    ]
+    found += [without_effect(key, f"{DIRECTORY} is not in S3") for key in _OF_S3 if key in config and scheme != "s3"]
+    if HADOOP_USER in config and scheme in ("s3", "file"):
+        found.append(without_effect(HADOOP_USER, f"{DIRECTORY} is not Hadoop's"))
+    return found
+
+
+def unknown(config: Config, own: Collection[str]) -> list[FieldViolation]:
+    """Keys that are neither the connector's own nor those of all sinks."""
+    known = {*COMMON.keys, *SINK.keys, *HERDMESH.keys, *own, "name"}
+    return [
+        FieldViolation(name, f"{name} has no effect: this connector has no such setting", "is it misspelt?")
+        for name in config
+        if name not in known and not name.startswith(_SHARED_PREFIXES)
+    ]
+
+
+def without_effect(name: str, why: str) -> FieldViolation:
+    """The warning."""
+    return FieldViolation(name, f"{name} has no effect: {why}", "leave it out")

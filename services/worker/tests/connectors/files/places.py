@@ -1,0 +1,84 @@
+"""Folders to stage and publish in, one of each kind, with a look at what is in them.
+
+Owns no test. Invariant: a place is empty when it is made, and no two share a folder.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pyarrow import fs
+
+from herdmesh.engine.files import Files, LocalFiles
+from herdmesh.worker.connectors.files.locations import Access, opener
+from herdmesh.worker.connectors.files.remote import RemoteFiles
+from services.worker.tests.connectors.files.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, client
+
+_fs: Any = fs
+KINDS = ("local", "copying", "renaming", "s3")
+"""`copying` and `renaming` are pyarrow's local file system, published in as S3 and as Hadoop's are."""
+
+
+@dataclass
+class Place:
+    """A folder."""
+
+    directory: str
+    """As manifests name it."""
+    look: Callable[[], dict[str, bytes]]
+    """Every file in it, by path."""
+    open: Callable[[str], Files]
+    """A new opener's answer for a location."""
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What a connector needs to reach it."""
+
+    def files(self) -> Files:
+        return self.open(self.directory)
+
+    def visible(self) -> dict[str, bytes]:
+        return {path: data for path, data in self.look().items() if not path.startswith(".")}
+
+    def hidden(self) -> list[str]:
+        return sorted(path for path in self.look() if path.startswith("."))
+
+
+def local_place(folder: Path, kind: str = "local") -> Place:
+    """A folder of the local file system, reached in one of three ways."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def look() -> dict[str, bytes]:
+        return {
+            str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
+        }
+
+    def open_remote(location: str) -> Files:
+        system = _fs.SubTreeFileSystem(location, _fs.LocalFileSystem())
+        return RemoteFiles(system, "", location, renames=kind == "renaming")
+
+    return Place(str(folder), look, LocalFiles if kind == "local" else open_remote)
+
+
+def s3_place(endpoint: str) -> Place:
+    """A folder of the bucket."""
+    root = f"{BUCKET}/{uuid.uuid4().hex}"
+    config = {
+        "s3.endpoint": endpoint, "s3.region": "us-east-1",
+        "aws.access.key.id": ACCESS_KEY, "aws.secret.access.key": SECRET_KEY,
+    }  # fmt: skip
+
+    def look() -> dict[str, bytes]:
+        system = client(endpoint)
+        found = system.get_file_info(_fs.FileSelector(root, recursive=True, allow_not_found=True))
+        paths = sorted(one.path for one in found if one.type == _fs.FileType.File)
+        return {path.removeprefix(f"{root}/"): _content(system, path) for path in paths}
+
+    return Place(f"s3://{root}", look, lambda location: opener(Access.of(config))(location), config)
+
+
+def _content(system: Any, path: str) -> bytes:
+    with system.open_input_stream(path, compression=None) as stream:
+        return stream.read()

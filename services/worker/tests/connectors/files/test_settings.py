@@ -1,0 +1,189 @@
+"""What configurations of `FileSink`, `ParquetSink` and Confluent's S3 sink mean, without any file system."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.plugins import describe
+from herdmesh.worker.connectors.files.file_sink import FileSink
+from herdmesh.worker.connectors.files.locations import Access, Location, opener
+from herdmesh.worker.connectors.files.s3_sink import S3SinkConnector, task_config_of, warnings_of
+from herdmesh.worker.connectors.files.settings import settings_of
+from herdmesh.worker.connectors.parquet import ParquetSink
+
+P = "io.confluent.connect.storage.partitioner."
+S3 = {
+    "s3.bucket.name": "bucket",
+    "flush.size": "1000",
+    "format.class": "io.confluent.connect.s3.format.json.JsonFormat",
+    "storage.class": "io.confluent.connect.s3.storage.S3Storage",
+}
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        ("/data/out/", "/data/out"),
+        ("file:///data/out", "/data/out"),
+        ("s3://bucket/a/b/", "s3://bucket/a/b"),
+        ("s3a://bucket", "s3://bucket"),
+        ("hdfs://host:8020/a", "hdfs://host:8020/a"),
+        ("abfs://container@account/a", "abfs://container@account/a"),
+    ],
+)
+def test_a_location_has_one_name(written: str, text: str) -> None:
+    assert Location.parse(written).text == text
+    assert Location.parse(text).text == text
+
+
+def test_a_local_folder_is_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Location.parse("out").text == str(tmp_path / "out")
+    assert opener(Access())(str(tmp_path / "out")).location == str(tmp_path / "out")
+
+
+@pytest.mark.parametrize("bad", ["s3:///folder", "s3://bucket/../x", "s3://bucket/a//x", "hdfs://h/./x"])
+def test_a_location_that_is_none_is_named_by_its_field(bad: str) -> None:
+    with pytest.raises(ConfigError) as failed:
+        Location.parse(bad)
+    assert (failed.value.field, bool(failed.value.fix)) == ("directory", True)
+
+
+@pytest.mark.parametrize(
+    ("config", "field"),
+    [
+        ({"format": "xml"}, "format"),
+        ({"format": "csv", "compression": "zstd"}, "compression"),
+        ({"compression": "rar"}, "compression"),
+        ({"partitioner": "field"}, "partition.fields"),
+        ({"partitioner": "daily"}, "partitioner"),
+        ({"path.format": "yyyy/bbb"}, "path.format"),
+        ({"path.format": "YYYY-'W'ww"}, "path.format"),
+        ({"path.format": "/yyyy"}, "path.format"),
+        ({"path.format": "yyyy/'..'/MM"}, "path.format"),
+        ({"path.format": "'open"}, "path.format"),
+        ({"timezone": "Europe/Nowhere"}, "timezone"),
+        ({"timezone": ""}, "timezone"),
+        ({"timestamp.extractor": "Clock"}, "timestamp.extractor"),
+        ({"rotate.bytes": "0"}, "rotate.bytes"),
+        ({"s3.endpoint": "not an address"}, "s3.endpoint"),
+        ({"aws.access.key.id": "only"}, "aws.secret.access.key"),
+    ],
+)
+def test_what_cannot_be_is_named_by_its_field(tmp_path: Path, config: dict[str, str], field: str) -> None:
+    full = {"directory": str(tmp_path), **config}
+    with pytest.raises(ConfigError) as failed:
+        FileSink().start(full)
+    assert failed.value.field == field
+    with pytest.raises(ConfigError) as failed:
+        settings_of(full)
+    assert failed.value.field == field
+
+
+def test_two_problems_are_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    problems = FileSink().validate({"directory": str(tmp_path / "file"), "format": "csv", "compression": "zstd"})
+    assert {one.field for one in problems} == {"directory", "compression"}
+
+
+def test_a_parquet_sink_is_a_file_sink_of_one_format(tmp_path: Path) -> None:
+    connector = ParquetSink()
+    config = {"directory": str(tmp_path), "topics": "t"}
+    connector.start(config)
+    assert connector.task_configs(1) == [config]  # as before there were other formats
+    assert settings_of(config).format.suffix == ".parquet"
+    assert set(FileSink.config_def().keys) == set(ParquetSink.config_def().keys)
+    with pytest.raises(ConfigError, match="format"):
+        connector.start({**config, "format": "csv"})
+
+
+def test_an_s3_sink_of_confluents_is_a_file_sink() -> None:
+    assert describe(S3SinkConnector).class_name == "io.confluent.connect.s3.S3SinkConnector"
+    config = {
+        **S3, "topics": "t", "topics.dir": "/lake/", "s3.region": "eu-central-1", "store.url": "http://127.0.0.1:1",
+        "partitioner.class": f"{P}TimeBasedPartitioner", "path.format": "'d'=YYYY-MM-dd", "timezone": "Europe/Berlin",
+        "partition.duration.ms": "86400000", "timestamp.extractor": "RecordField", "timestamp.field": "at.ms",
+        "rotate.interval.ms": "60000", "rotate.schedule.interval.ms": "30000", "locale": "en-US",
+        "s3.compression.type": "gzip", "aws.access.key.id": "a", "aws.secret.access.key": "b",
+    }  # fmt: skip
+    assert task_config_of(config) == {
+        "topics": "t", "directory": "s3://bucket/lake", "format": "json", "compression": "gzip", "file.records": "1000",
+        "flush.records": "2147483647", "rotate.interval.ms": "30000", "topic.folders": "true", "partitioner": "time",
+        "path.format": "'d'=YYYY-MM-dd", "partition.duration.ms": "86400000", "timezone": "Europe/Berlin",
+        "timestamp.extractor": "RecordField", "timestamp.field": "at.ms", "s3.region": "eu-central-1",
+        "s3.endpoint": "http://127.0.0.1:1", "aws.access.key.id": "a", "aws.secret.access.key": "b",
+    }  # fmt: skip
+    settings_of(task_config_of(config))
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({}, {"partitioner": "kafka", "compression": "none", "directory": "s3://bucket/topics"}),
+        (
+            {"partitioner.class": f"{P}FieldPartitioner", "partition.field.name": "a,b"},
+            {"partitioner": "field", "partition.fields": "a,b"},
+        ),
+        (
+            {"partitioner.class": f"{P}DailyPartitioner", "timezone": "UTC", "locale": "en"},
+            {
+                "partitioner": "time",
+                "path.format": "'year'=YYYY/'month'=MM/'day'=dd",
+                "timestamp.extractor": "Wallclock",
+            },
+        ),
+        (
+            {"format.class": "io.confluent.connect.s3.format.parquet.ParquetFormat"},
+            {"format": "parquet", "compression": "snappy"},
+        ),
+    ],
+)
+def test_confluents_classes_have_names_here(more: dict[str, str], expected: dict[str, str]) -> None:
+    found = task_config_of({**S3, **more})
+    assert {key: found[key] for key in expected} == expected
+    settings_of(found)
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"format.class": "io.confluent.connect.s3.format.avro.AvroFormat"}, "format.class"),
+        ({"storage.class": "com.example.Storage"}, "storage.class"),
+        ({"partitioner.class": f"{P}TimeBasedPartitioner", "timezone": "UTC"}, "path.format"),
+        ({"partitioner.class": f"{P}HourlyPartitioner"}, "timezone"),
+        ({"partitioner.class": f"{P}HourlyPartitioner", "timezone": "Mars"}, "timezone"),
+        ({"partitioner.class": f"{P}FieldPartitioner"}, "partition.field.name"),
+        ({"flush.size": "0"}, "flush.size"),
+        ({"rotate.interval.ms": "0"}, "rotate.interval.ms"),
+        ({"store.url": "not an address"}, "store.url"),
+    ],
+)
+def test_what_an_s3_sink_cannot_be_here_is_named_by_its_key(more: dict[str, str], field: str) -> None:
+    told = {problem.field for problem in S3SinkConnector().validate({**S3, **more})}
+    told |= {name for name, value in S3SinkConnector.config_def().validate({**S3, **more}).items() if value.problems}
+    assert told == {field}
+    with pytest.raises(ConfigError):
+        S3SinkConnector().start({**S3, **more})
+
+
+def test_keys_without_effect_are_told() -> None:
+    said = warnings_of({**S3, "name": "n", "topics": "t", "behavior.on.null.values": "fail", "s3.part.size": "5",
+                        "file.delim": "+", "schema.compatibility": "NONE", "rotate.interval.ms": "5", "s3.bucket": "b",
+                        "transforms.a.type": "x"})  # fmt: skip
+    assert {one.field for one in said} == {"behavior.on.null.values", "s3.part.size", "s3.bucket", "rotate.interval.ms"}
+    assert warnings_of(S3) == []
+
+
+def test_keys_that_need_another_are_told(tmp_path: Path) -> None:
+    said = FileSink().warnings({
+        "name": "n", "topics": "t", "directory": str(tmp_path), "partition.fields": "a", "timezone": "UTC",
+        "s3.region": "eu", "hadoop.user": "u", "partitioner": "time", "partition.field": "a",
+        "timestamp.field": "at", "value.converter.schemas.enable": "false",
+    })  # fmt: skip
+    assert [one.field for one in said] == [
+        "partition.fields", "timestamp.field", "s3.region", "hadoop.user", "partition.field",
+    ]  # fmt: skip
+    assert ParquetSink().warnings({"directory": str(tmp_path), "topics": "t", "compression": "snappy"}) == []
