@@ -97,6 +97,11 @@ def test_a_header_of_offsets_stays_short() -> None:
     )
     assert [len(request.places) for request in made] == [RANGES_MAX, RANGES_MAX]
     assert held(made) == offsets
+    largest = ranges_text(
+        [number for at in range(RANGES_MAX) for number in (2**63 - 400 + 3 * at, 2**63 - 399 + 3 * at)]
+    )
+    assert largest.count(",") == RANGES_MAX - 1
+    assert len(largest) < 4_000
 
 
 def test_a_request_says_who_it_is_by_what_was_read() -> None:

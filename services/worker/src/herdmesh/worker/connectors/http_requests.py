@@ -25,8 +25,8 @@ from herdmesh.connect.errors import ConnectError, DataError
 from herdmesh.worker.connectors import payloads
 from herdmesh.worker.connectors.http_config import HttpSettings
 
-RANGES_MAX = 200
-"""Ranges of offsets in one request: a header stays below 4,000 bytes, of which servers take twice as much."""
+RANGES_MAX = 100
+"""Ranges of offsets in one request: a header of the largest stays below 4,000 bytes, and servers take twice that."""
 Refuse = Callable[[SinkBatch, int, ConnectError], None]
 """Told of a record that no request can be made of: its batch, its place there and why. May raise."""
 
