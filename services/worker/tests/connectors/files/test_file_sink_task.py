@@ -210,6 +210,9 @@ class _Reporter:
     def report(self, batch: SinkBatch, index: int, error: BaseException) -> None:
         self.said.append((index, str(error)))
 
+    def settle(self) -> None:
+        return
+
 
 def test_a_record_without_a_folder_is_given_up_or_ends_the_run(tmp_path: Any) -> None:
     rows = [{"id": 0, "country": "DE"}, {"id": 1, "country": ["no", "folder"]}, {"id": 2, "country": "x" * 300}]
