@@ -1,7 +1,7 @@
 """The reader: one consumer on every shard, in a thread of its own.
 
-Owns the thread and its consumers, one after the other; delivers batches to the event loop, at most a few ahead of it, so a slow loop
-slows the reader and never fills memory. Uses no consumer group: positions are the store's own.
+Owns the thread and its consumers, one after the other; delivers batches to the event loop, at most a few ahead of it,
+so a slow loop slows the reader and never fills memory. Uses no consumer group: positions are the store's own.
 Invariant: positions told are beyond everything delivered and beyond the transaction markers seen so far, so a
 barrier at the end of the log is reached although the last offset there is a marker, not a record.
 """

@@ -288,7 +288,7 @@ class TopicAdmin:
             except KafkaException as failure:
                 _logger.debug("cannot refresh the metadata of %s: %s", topic, failure)
                 if await self._thread.call(lambda: accepts(self._settings.bootstrap_servers)):
-                    # `herdmesh.kafka.contact` tells why. The former one lives on for whoever still waits for its answer.
+                    # Why: `herdmesh.kafka.contact`. The former one lives on for whoever still waits for its answer.
                     self._former, self._client = self._client, _client(self._configs)
 
     def close(self) -> None:

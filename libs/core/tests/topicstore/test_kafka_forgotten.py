@@ -1,0 +1,146 @@
+"""The clients of a store that have forgotten every broker (librdkafka 5301): deaf for good until they are replaced.
+
+The proxy answers as a broker does in the last moment before it stops. That makes a client deaf now and then, so each is
+told so several times over; told twenty times, none of the three got over it without being replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from herdmesh.topicstore import StoredRecord
+from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
+from herdmesh.topicstore.kafka_election import Election
+from herdmesh.topicstore.kafka_reader import Reader
+from herdmesh.topicstore.kafka_topics import TopicAdmin
+from herdmesh.topicstore.log import LogUnavailable, Positions
+from herdmesh.topicstore.settings import TopicSettings
+from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, suite_settings
+from tests.support.forgetful_proxy import ForgetfulProxy, forgetful_proxy
+from tests.support.sizes import soak_or
+
+pytestmark = pytest.mark.timeout(240)
+TIMES = soak_or(4, 20)
+
+
+class _Told:
+    """What a part tells, and when."""
+
+    def __init__(self) -> None:
+        self.records: list[StoredRecord] = []
+        self.is_owner = False
+        self._changed = asyncio.Condition()
+
+    def on_records(self, records: Sequence[StoredRecord], positions: Positions) -> None:
+        self.records += records
+        self._notify()
+
+    def on_owner(self, owned: bool) -> None:
+        self.is_owner = owned
+        self._notify()
+
+    def on_election_refused(self, error: NotAuthorized | None) -> None:
+        assert error is None
+
+    def on_fault(self, error: StoreClosed | NotAuthorized) -> None:
+        raise AssertionError(error)
+
+    def _notify(self) -> None:
+        async def notify() -> None:
+            async with self._changed:
+                self._changed.notify_all()
+
+        self._notifying = asyncio.get_running_loop().create_task(notify())
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(WAIT_S), self._changed:
+            await self._changed.wait_for(condition)
+
+
+class Forgotten:
+    """A topic that is there, and settings that lead to it through the proxy."""
+
+    def __init__(self, proxy: ForgetfulProxy, direct: TopicSettings) -> None:
+        self._proxy = proxy
+        self.direct = KafkaCluster(direct)
+        often = {"topic.metadata.refresh.interval.ms": "100"}
+        self.settings = replace(
+            direct, bootstrap_servers=proxy.bootstrap, client_configs={**direct.client_configs, **often}
+        )
+
+    async def forget(self) -> None:
+        """Until the client was told so."""
+        async with asyncio.timeout(WAIT_S):
+            await self._proxy.forget()
+
+
+@pytest.fixture
+async def forgotten(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> AsyncIterator[Forgotten]:
+    async with forgetful_proxy(int(kafka_bootstrap.rpartition(":")[2])) as proxy:
+        found = Forgotten(proxy, suite_settings(tmp_topic(), kafka_bootstrap))
+        await (await found.direct.open()).close()  # the topics are made
+        yield found
+
+
+async def test_the_reader_reads_on(forgotten: Forgotten) -> None:
+    told, topic = _Told(), forgotten.settings.topic
+    reader = Reader(forgotten.settings, [(topic, 0)], (0,))
+    reader.start(told)
+    try:
+        for number in range(TIMES):
+            forgotten.direct.produce(b"k", b"%d" % number)
+            await told.until(lambda number=number: len(told.records) == number + 1)
+            await forgotten.forget()
+        forgotten.direct.produce(b"k", b"last")
+        await told.until(lambda: told.records[-1].value == b"last")
+    finally:
+        await reader.stop()
+    assert len(told.records) == TIMES + 1, "none twice"
+
+
+async def test_a_member_is_elected_again(forgotten: Forgotten) -> None:
+    told, election = _Told(), Election(forgotten.settings)
+    election.join(told)
+    try:
+        for _ in range(TIMES):
+            await _proved(election)
+            await forgotten.forget()
+        await _proved(election)
+        assert told.is_owner
+    finally:
+        await election.leave()
+
+
+async def _proved(election: Election) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            try:
+                if await election.prove():
+                    return
+            except LogUnavailable:
+                pass
+            await asyncio.sleep(0.05)
+
+
+async def test_the_end_of_the_log_is_told_again(forgotten: Forgotten) -> None:
+    shard, admin = (forgotten.settings.topic, 0), TopicAdmin(forgotten.settings)
+    try:
+        for _ in range(TIMES):
+            await _end(admin, shard)
+            await forgotten.forget()
+        await _end(admin, shard)
+    finally:
+        admin.close()
+
+
+async def _end(admin: TopicAdmin, shard: tuple[str, int]) -> Positions:
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            try:
+                return await admin.offsets([shard], first=False)
+            except LogUnavailable:
+                continue

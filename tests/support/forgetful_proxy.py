@@ -1,0 +1,129 @@
+"""A proxy in front of a real broker that can, once, do what a broker does which is told to stop: answer a request for
+metadata without naming a broker, and cut the connection.
+
+Owns rewriting where a client is told the broker's address, to the proxy's, so that all it says goes through here. Knows
+these two answers in the versions that confluent-kafka 2.16 asks for; another version fails the test that asks.
+
+Invariant: nothing else is changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+from collections.abc import AsyncGenerator
+
+_METADATA, _METADATA_VERSION = 3, 13
+_FIND_COORDINATOR, _FIND_COORDINATOR_VERSION = 10, 2
+
+
+class ForgetfulProxy:
+    """Listens on `port` while the context of `forgetful_proxy` lasts."""
+
+    def __init__(self, broker_port: int) -> None:
+        self._broker_port = broker_port
+        self.port = 0
+        self._forgetting = False
+        self._forgot = asyncio.Event()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def forget(self) -> None:
+        """Tell the next client that asks for metadata that there is no broker, and cut it off, with all others. Returns
+        once that is done: a broker again."""
+        self._forgot.clear()
+        self._forgetting = True
+        await self._forgot.wait()
+        self._forgetting = False
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One client's connection."""
+        self._writers.add(writer)
+        try:
+            to_reader, to_writer = await asyncio.open_connection("127.0.0.1", self._broker_port)
+        except OSError:
+            writer.close()
+            return
+        self._writers.add(to_writer)
+        asked: dict[int, tuple[int, int]] = {}
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._requests(reader, to_writer, asked))
+                group.create_task(self._answers(to_reader, writer, asked))
+        except* (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            for one in (writer, to_writer):
+                self._writers.discard(one)
+                one.close()
+
+    async def _requests(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[int, tuple[int, int]]
+    ) -> None:
+        while True:
+            frame = await _frame(reader)
+            key, version, correlation = struct.unpack_from(">hhi", frame)
+            asked[correlation] = (key, version)
+            writer.write(struct.pack(">i", len(frame)) + frame)
+            await writer.drain()
+
+    async def _answers(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, asked: dict[int, tuple[int, int]]
+    ) -> None:
+        while True:
+            frame = await _frame(reader)
+            (correlation,) = struct.unpack_from(">i", frame)
+            key, version = asked.pop(correlation)
+            if key == _METADATA:
+                assert version == _METADATA_VERSION, f"the client asks for metadata of version {version}"
+                frame = self._metadata(frame)
+            elif key == _FIND_COORDINATOR:
+                assert version == _FIND_COORDINATOR_VERSION, f"the client asks for a coordinator in version {version}"
+                frame = frame[:-4] + struct.pack(">i", self.port)  # it ends with the address
+            writer.write(struct.pack(">i", len(frame)) + frame)
+            await writer.drain()
+            if key == _METADATA and self._forgetting:
+                for one in list(self._writers):
+                    one.close()
+                self._forgot.set()
+                raise ConnectionResetError
+
+    def _metadata(self, frame: bytes) -> bytes:
+        """The answer with the proxy's port, or without a broker. Of one broker, as our tests have."""
+        at = 4 + 1 + 4  # correlation id, no tags, throttle time
+        assert frame[at] == 2, "one broker"
+        start = at + 1 + 4  # its id
+        host = frame[start] - 1
+        port = start + 1 + host
+        if not self._forgetting:
+            return frame[:port] + struct.pack(">i", self.port) + frame[port + 4 :]
+        rack = port + 4
+        rest = rack + 1 + max(0, frame[rack] - 1) + 1  # no tags
+        return frame[:at] + b"\x01" + frame[rest:]
+
+    def cut(self) -> None:
+        """Cut all connections."""
+        for one in list(self._writers):
+            one.close()
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    (size,) = struct.unpack(">i", await reader.readexactly(4))
+    return await reader.readexactly(size)
+
+
+@contextlib.asynccontextmanager
+async def forgetful_proxy(broker_port: int) -> AsyncGenerator[ForgetfulProxy]:
+    """A proxy in front of the broker at this port of 127.0.0.1."""
+    proxy = ForgetfulProxy(broker_port)
+    server = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    proxy.port = server.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        server.close()
+        proxy.cut()
