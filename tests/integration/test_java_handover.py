@@ -10,6 +10,9 @@ What is promised, and why:
 - after kill -9 of Java, lines that its sink wrote after its last offset commit are in the file once more than in the
   topic, and only those: a file takes part in no transaction, in Java as with us.
 
+A second source reads the same lines and keeps its offsets in a topic of its own (`offsets.storage.topic`), which each
+side goes on from, with a copy in the cluster's.
+
 A stop in which Java hangs (`JavaConnect.stop`) ends in kill -9, and is held to what is promised after that.
 """
 
@@ -103,6 +106,7 @@ class Way:
         self.group = group
         self.file_in, self.file_out = folder / "in.txt", folder / "out.txt"
         self.source, self.sink = f"{group}-src", f"{group}-snk"
+        self.own_source, self.own_topic, self.own_offsets = f"{group}-own", f"{group}-own-lines", f"{group}-own-offsets"
         self._bootstrap = bootstrap
         common = {"tasks.max": "1", "key.converter": STRING, "value.converter": STRING}
         self.source_config = {
@@ -111,6 +115,7 @@ class Way:
             "file": str(self.file_in),
             "topic": self.topic,
         }
+        self.own_config = {**self.source_config, "topic": self.own_topic, "offsets.storage.topic": self.own_offsets}
         self.sink_config = {
             **common,
             "connector.class": "FileStreamSink",
@@ -120,7 +125,8 @@ class Way:
 
     def create_topic(self) -> None:
         admin: Any = AdminClient({"bootstrap.servers": self._bootstrap})
-        admin.create_topics([NewTopic(self.topic, 1, 1)])[self.topic].result(10)
+        for made in admin.create_topics([NewTopic(one, 1, 1) for one in (self.topic, self.own_topic)]).values():
+            made.result(10)
 
     def arrived(self) -> list[str]:
         """The lines of the sink's file."""
@@ -152,9 +158,30 @@ class Way:
                 await asyncio.sleep(0.1)
                 left = await asyncio.to_thread(members)
 
-    def in_topic(self) -> list[tuple[int, str]]:
-        """The topic as a reader of committed records has it: offsets and lines, in order."""
-        return [(offset, value.decode()) for offset, _key, value in self._read(self.topic, 0) if value is not None]
+    def in_topic(self, topic: str = "") -> list[tuple[int, str]]:
+        """A topic, the sink's unless one is named, as a reader of committed records has it: offsets and lines."""
+        found = self._read(topic or self.topic, 0)
+        return [(offset, value.decode()) for offset, _key, value in found if value is not None]
+
+    async def until_in_own_topic(self, last: str) -> list[str]:
+        """Until the other source has brought the last line; all that are there."""
+        async with asyncio.timeout(60):
+            lines = [one for _, one in await asyncio.to_thread(self.in_topic, self.own_topic)]
+            while not lines or lines[-1] != last:
+                await asyncio.sleep(0.2)
+                lines = [one for _, one in await asyncio.to_thread(self.in_topic, self.own_topic)]
+            return lines
+
+    def own_positions(self) -> list[int]:
+        """Where the other source is by its own topic, and by the cluster's."""
+        key = f'["{self.own_source}",'.encode()
+        return [
+            json.loads([value or b"{}" for _, found, value in records if found.startswith(key)][-1])["position"]
+            for records in (
+                [one for partition in range(5) for one in self._read(topic, partition)]
+                for topic in (self.own_offsets, f"{self.group}-offsets")
+            )
+        ]
 
     def cut(self) -> Cut:
         """What the source and the sink have committed now."""
@@ -208,6 +235,7 @@ async def test_lines_survive_java_to_us_and_back(
             await asyncio.to_thread(java.start)
             await asyncio.to_thread(java.create, way.source, way.source_config)
             await asyncio.to_thread(java.create, way.sink, way.sink_config)
+            await asyncio.to_thread(java.create, way.own_source, way.own_config)
             count = await way.until_arrived(LINES)
             stopped = await asyncio.to_thread(java.stop) if end == "stop" else await asyncio.to_thread(java.kill)
             cut = await asyncio.to_thread(way.cut)
@@ -220,6 +248,8 @@ async def test_lines_survive_java_to_us_and_back(
             await way.until_arrived(count + LINES)
             lines = await asyncio.to_thread(writer.finish)
             await _until_all(way, lines)
+            own_lines = await way.until_in_own_topic(lines[-1])
+            has_committed = await asyncio.to_thread(java.stop)
         finally:
             await asyncio.to_thread(java.stop)
     assert not [error for error in java.errors() if not DISCARDED.fullmatch(error)], "it could not go on as it found it"
@@ -227,7 +257,11 @@ async def test_lines_survive_java_to_us_and_back(
     if stopped:
         assert [one for _offset, one in topic] == lines
         assert arrived == lines
+        assert own_lines == lines
+        assert not has_committed or set(await asyncio.to_thread(way.own_positions)) == {len(lines) * WIDTH}
     else:
+        assert set(own_lines) == set(lines)
+        assert mode != "exactly-once" or own_lines == lines
         _assert_doubled_only_after(cut, lines, topic, arrived, exactly_once=mode == "exactly-once")
 
 
@@ -247,7 +281,7 @@ def _settings(mode: str) -> dict[str, str]:
 
 
 async def _running(mesh: Mesh, way: Way) -> None:
-    await asyncio.gather(mesh.until_running(way.source, 1), mesh.until_running(way.sink, 1))
+    await asyncio.gather(*(mesh.until_running(one, 1) for one in (way.source, way.sink, way.own_source)))
 
 
 async def _until_all(way: Way, lines: list[str]) -> None:
