@@ -216,7 +216,7 @@ class SourceLoop:
         while True:
             now_s = time.monotonic()
             end = self._control.wish(now_s)
-            if end is not RunEnd.STOPPED and self._is_held():
+            if self._boundaries is not None and end is not RunEnd.STOPPED and self._is_held():
                 self._transaction.refuse_overdue()
                 end = None  # to give it up for others would be to begin it anew, without end
             if end is not None:
@@ -293,7 +293,7 @@ class SourceLoop:
         return self._control.pause(seconds, self._report, yields=yields)
 
     def _transaction_is_full(self) -> bool:
-        if not self._transaction.is_open or self._boundaries is not None:
+        if self._boundaries is not None or not self._fence.in_transaction:
             return False
         bytes_max = self._settings.transaction_bytes_max
         if bytes_max is not None and self._transaction_bytes >= bytes_max:
@@ -304,7 +304,7 @@ class SourceLoop:
 
     def _is_held(self) -> bool:
         """True while a transaction is open that only the task may end."""
-        return self._boundaries is not None and self._transaction.is_open
+        return self._boundaries is not None and self._fence.in_transaction
 
     def _hand_over(self, batch: SourceBatch | None) -> int:
         """Send what was polled, and end transactions where the task asked for it; the bytes, as `_send`."""
@@ -349,7 +349,7 @@ class SourceLoop:
         return byte_count
 
     def _begin(self) -> None:
-        if not self._transaction.is_open:
+        if not self._fence.in_transaction:
             self._transaction.begin()
             self._began_s = self._poll_began_s
             self._transaction_bytes = 0
@@ -388,7 +388,7 @@ class SourceLoop:
 
     def _abort(self) -> None:
         """As the task asked for: the records are given up, and what is to be committed next is their offsets alone."""
-        if not self._transaction.is_open:
+        if not self._fence.in_transaction:
             _log.warning("the task asks to abort a transaction, and none is open")
             return
         _log.info("the task has its transaction aborted: %d records are given up", self._transaction.sent.total())
@@ -404,7 +404,7 @@ class SourceLoop:
     def _commit(self, *, all_polled: bool = True) -> None:
         """Commit the records produced so far together with their offsets. `all_polled`: there is no polled one that is
         not among them, which is what the task takes a commit for."""
-        if not self._transaction.is_open:
+        if not self._fence.in_transaction:
             return
         begun_s, begun_ns = time.monotonic(), time.time_ns()
         try:
@@ -433,7 +433,7 @@ class SourceLoop:
 
     def _tell_of_nothing(self, now_s: float) -> None:
         """A commit that had nothing to write is one, too, to the task; as in Connect one each flush interval."""
-        if self._transaction.is_open:
+        if self._fence.in_transaction:
             self._told_s = now_s
         elif (now_s - self._told_s) * 1000 >= self._settings.flush_interval_ms:
             self._tell_task()

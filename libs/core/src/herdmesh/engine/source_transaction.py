@@ -52,11 +52,6 @@ class SourceTransaction:
         if spec.source_offsets is not None:
             self.offsets_topics = []
 
-    @property
-    def is_open(self) -> bool:
-        """True between `begin` and an end."""
-        return self._fence.in_transaction
-
     def refuse_overdue(self) -> None:
         """Raises TaskFailed: RETRIABLE, when it is open for longer than Kafka leaves it: Kafka ends it then, and what
         comes next would look like another owner's doing."""
