@@ -37,6 +37,7 @@ from herdmesh.connect.connector import (
 from herdmesh.connect.data import ConnectRecord, Header, JavaDate, Schema, Struct
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
 from herdmesh.connect.schemas import SchemaBuilder, date_schema, decimal_schema, time_schema, timestamp_schema
+from herdmesh.connect.source_transactions import RecordMetadata, TransactionContext
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import LedgerTaken, OffsetsLost, TaskFailed
 from herdmesh.engine.ledger import LedgerSinkTask
@@ -74,6 +75,7 @@ __all__ = [
     "PartitionId",
     "Recommender",
     "RecordError",
+    "RecordMetadata",
     "RecordSinkTask",
     "RecordSourceTask",
     "RetriableError",
@@ -95,6 +97,7 @@ __all__ = [
     "Struct",
     "TaskContext",
     "TaskFailed",
+    "TransactionContext",
     "Type",
     "Validator",
     "date_schema",
