@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,6 +21,7 @@ from herdmesh.sdk import (
     ConfigError,
     ConfigKey,
     Importance,
+    LedgerSinkTask,
     Manifest,
     PartitionId,
     Schema,
@@ -30,6 +32,7 @@ from herdmesh.sdk import (
     SourceConnector,
     SourceTask,
     SourceTaskContext,
+    SqlLedger,
     StagingFolder,
     StagingSinkTask,
     Struct,
@@ -475,3 +478,90 @@ class PublishAppends(StagedTask):
 
     def recover(self, manifests: Mapping[PartitionId, str]) -> None:
         self.publish({one: text for one, text in manifests.items() if text})
+
+
+# A sink with a ledger: a database in a file, which knows how far it is.
+
+
+class LedgerSink(LinesSink):
+    """Keeps every promise, exactly once."""
+
+    class_name = "test.LedgerSink"
+    task = "LedgerTask"
+
+
+class LedgerTask(LedgerSinkTask):
+    """Writes a batch and moves its partition's row in one transaction."""
+
+    uses_keys = False
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        self.connection = sqlite3.connect(str(config["file"]), timeout=5, isolation_level=None)
+        self.ledger = SqlLedger(self.connection.execute, "ledger", context.connector, context.run_id, marker="?")
+        self.connection.execute("PRAGMA synchronous = OFF")  # no machine dies here
+        self.connection.execute(self.ledger.definition)
+        self.connection.execute("CREATE TABLE IF NOT EXISTS ids (id bigint)")
+
+    def claim(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
+        return self.ledger.claim(partitions)
+
+    def begin(self, starts: Mapping[PartitionId, int]) -> None:
+        self.ledger.begin(starts)
+
+    def put(self, batch: SinkBatch) -> None:
+        with self.connection:
+            self.connection.execute("BEGIN IMMEDIATE")
+            if self.ledger.move(batch):
+                self.write(batch)
+
+    def write(self, batch: SinkBatch) -> None:
+        ids = [line_of(value).decode() for value in batch.values if value is not None]
+        self.connection.executemany("INSERT INTO ids VALUES (?)", [(int(one),) for one in ids])
+
+    def advance(self, positions: Mapping[PartitionId, int]) -> None:
+        self.ledger.advance(positions)
+
+    def forget(self, partitions: Sequence[PartitionId]) -> None:
+        self.ledger.forget(partitions)
+
+    def stop(self) -> None:
+        if hasattr(self, "connection"):
+            self.connection.close()
+
+
+class LedgerWorld(SinkWorld):
+    """A database in a file."""
+
+    def config(self) -> dict[str, str]:
+        return {"file": str(self.folder / "out")}
+
+    def found(self) -> list[int]:
+        if not (self.folder / "out").exists():
+            return []
+        connection = sqlite3.connect(self.folder / "out")
+        try:
+            return [row[0] for row in connection.execute("SELECT id FROM ids")]
+        except sqlite3.OperationalError:  # no such table yet
+            return []
+        finally:
+            connection.close()
+
+
+class MovesAfterwards(LedgerTask):
+    """The row follows in a transaction of its own."""
+
+    def put(self, batch: SinkBatch) -> None:
+        self.write(batch)
+
+
+class WritesAfterwards(LedgerTask):
+    """The row goes ahead; the records follow when offsets are committed."""
+
+    def put(self, batch: SinkBatch) -> None:
+        self.ledger.move(batch)
+        self.late = [*getattr(self, "late", []), batch]
+
+    def advance(self, positions: Mapping[PartitionId, int]) -> None:
+        for batch in getattr(self, "late", []):
+            self.write(batch)
+        self.late = []

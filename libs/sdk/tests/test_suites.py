@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from herdmesh.sdk import SinkConnector, SourceConnector
-from herdmesh.sdk.testing import SinkRunSuite, SinkSuite, SourceRunSuite, SourceSuite
+from herdmesh.sdk.testing import SinkRunSuite, SinkSuite, SourceSuite
 from libs.sdk.tests import examples
 
 KILLS = "test_resume_after_a_kill_at_every_point"
@@ -35,9 +35,9 @@ class TestStagedSink(SinkSuite):
     world = examples.StagedWorld
 
 
-class TestLinesSourceRuns(SourceRunSuite):
-    connector = examples.LinesSource
-    world = examples.LinesWorld
+class TestLedgerSink(SinkSuite):
+    connector = examples.LedgerSink
+    world = examples.LedgerWorld
 
 
 class TestStagedSinkRuns(SinkRunSuite):
@@ -137,6 +137,13 @@ def test_a_connector_that_breaks_a_promise_is_caught_by_one_test(
         (examples.RecoversNothing, examples.StagedWorld, KILLS, "after a kill at the commit after stage, "),
         (examples.RecoverDeletes, examples.StagedWorld, KILLS, "after a kill at the commit after stage, "),
         (examples.StagesTwice, examples.StagedWorld, ALL_WRITTEN, "are there more than once"),
+        (examples.MovesAfterwards, examples.LedgerWorld, KILLS, "after a kill at put 1, "),
+        (
+            examples.WritesAfterwards,
+            examples.LedgerWorld,
+            KILLS,
+            "put() returned, and records [0, 2] that were",
+        ),
         (examples.PublishAppends, examples.StagedWorld, "test_staged_and_published_once", "are there more than once"),
     ],
 )
@@ -151,6 +158,7 @@ def test_a_suite_has_no_test_that_only_good_connectors_reach(tmp_path: Path) -> 
     """The good ones pass when they are driven as the broken ones are."""
     assert failing(source_suite(examples.LinesSource), tmp_path / "source") == {}
     assert failing(sink_suite(examples.LinesSink, examples.LinesSinkWorld), tmp_path / "sink") == {}
+    assert failing(sink_suite(examples.LedgerSink, examples.LedgerWorld), tmp_path / "ledger") == {}
     assert failing(sink_suite(examples.StagedSink, examples.StagedWorld), tmp_path / "staged") == {}
 
 

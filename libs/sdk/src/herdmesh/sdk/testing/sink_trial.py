@@ -3,7 +3,8 @@
 Owns the order of calls, which is that of `herdmesh.engine.sink`, and what would be in Kafka. What is visible outside at
 each commit it judges itself; what all runs together must have written, the suite judges.
 
-Invariant: offsets are committed after `flush` or `stage` only, and a manifest is published after its commit only.
+Invariant: offsets are committed after `flush`, `stage` or `advance` only, and a manifest is published after its commit
+only.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, Final, cast
 from herdmesh.connect.connector import PartitionId, SinkBatch, SinkConnector, SinkTask, StagingSinkTask, TaskContext
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
+from herdmesh.engine.ledger import LedgerSinkTask
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.points import Died, Points
 from herdmesh.sdk.testing.worlds import Form, SinkWorld
@@ -52,7 +54,9 @@ class SinkTrial:
         self._config: dict[str, str | None] = {**full_config(connector, world, NAME), "topics": TOPIC}
         self._form = form or world.forms[0]
         self.world = world
-        self.is_staging = isinstance(new_task(connector), StagingSinkTask)
+        task = new_task(connector)
+        self.is_staging = isinstance(task, StagingSinkTask)
+        self.keeps_ledger = isinstance(task, LedgerSinkTask)
         self.topic: dict[PartitionId, list[Entry]] = {(TOPIC, number): [] for number in range(PARTITIONS)}
         self.committed = dict.fromkeys(self.topic, 0)
         self.manifests = dict.fromkeys(self.topic, "")
@@ -153,6 +157,7 @@ class _Run:
         self._trial = trial
         self._task = task
         self._staging = task if isinstance(task, StagingSinkTask) else None
+        self._ledger = task if isinstance(task, LedgerSinkTask) else None
         self._owned = owned
         self._points = points
         self._every = every
@@ -163,16 +168,25 @@ class _Run:
         """From `start` to the last commit; `stop` is the caller's."""
         self._task.start(config, context)
         self._points.at("start")
+        if self._ledger is not None:
+            self._positions.update(self._ledger.claim(self._owned))
+            self._points.at("claim")
         self._task.open(self._owned)
         if self._staging is not None:
             self._staging.recover({one: self._trial.manifests[one] for one in self._owned})
             self._points.at("recover")
             self._commit()  # as the loop does: where this run begins
+        if self._ledger is not None:
+            self._ledger.begin(dict(self._positions))
+            self._points.at("begin")
+            self._commit()
         puts = 0
         while (batch := self._next()) is not None:
             self._put(batch)
             self._positions[batch.original_topic, batch.partition] = batch.last_offset + 1
             puts += 1
+            if self._ledger is not None:
+                self._check_there("put()")
             self._points.at(f"put {puts}")
             if puts == self._fails_at:
                 return
@@ -225,12 +239,15 @@ class _Run:
     def _commit(self) -> None:
         trial = self._trial
         if self._staging is None:
-            self._task.flush()
-            missing = sorted(trial.numbers(self._positions) - set(trial.world.found()))
-            assert not missing, f"flush() returned, and records {missing} that were put are not there"
-            self._points.at("flush")
+            if self._ledger is not None:
+                self._ledger.advance(dict(self._positions))
+            else:
+                self._task.flush()
+            what = "flush" if self._ledger is None else "advance"
+            self._check_there(f"{what}()")
+            self._points.at(what)
             trial.committed.update(self._positions)
-            self._points.at("the commit after flush")
+            self._points.at(f"the commit after {what}")
             return
         before = Counter(trial.world.found())
         manifests = self._staging.stage()
@@ -242,6 +259,10 @@ class _Run:
         if manifests:
             self._staging.publish(manifests)
             self._points.at("publish")
+
+    def _check_there(self, what: str) -> None:
+        missing = sorted(self._trial.numbers(self._positions) - set(self._trial.world.found()))
+        assert not missing, f"{what} returned, and records {missing} that were put are not there"
 
     def _check_staged(self, before: Counter[int], manifests: Mapping[PartitionId, str]) -> None:
         foreign = sorted(set(manifests) - set(self._owned))

@@ -21,6 +21,8 @@ from herdmesh.connect.checks import check_value
 from herdmesh.connect.connector import SourceBatch, SourceConnector, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.source_transactions import RecordMetadata
+from herdmesh.engine import receipts
 from herdmesh.engine.source_offsets import SourceOffsets
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.points import Died, Points
@@ -187,8 +189,11 @@ class _Run:
             self._trial.offsets.apply(key, value)
             self._trial.partitions[key] = (batch.source_partition, batch.source_offset)
             self._trial.sent += [Sent(key, number) for number in self._trial.numbers_in(batch)]
-        self._pending.clear()
         self._points.at(f"the transaction of poll {self._polls}, before commit()")
+        if receipts.wanted(self._task):
+            for batch in self._pending:
+                self._task.commit_batch(batch, [RecordMetadata(batch.topic, 0, 0, 0)] * len(batch))
+        self._pending.clear()
         self._task.commit()
         self._points.at(f"commit() of poll {self._polls}")
 

@@ -103,7 +103,8 @@ class SinkWorld(World):
     forms: ClassVar[tuple[Form, ...]] = (Form.MAP, Form.STRUCT)
     """What values the sink takes; most tests use the first."""
     is_idempotent: ClassVar[bool] = False
-    """A record that is given again is there once. Of a `StagingSinkTask` it is anyhow, but after a rewind."""
+    """A record that is given again is there once. Of a `StagingSinkTask` it is anyhow, but after a
+    rewind; of a `LedgerSinkTask` always."""
     takes_tombstones: ClassVar[bool] = True
     """False = records without a value are refused, with a DataError."""
 
