@@ -169,6 +169,11 @@ def test_what_an_s3_sink_cannot_be_here_is_named_by_its_key(more: dict[str, str]
         S3SinkConnector().start({**S3, **more})
 
 
+def test_what_to_do_is_said_in_the_keys_that_were_written() -> None:
+    (problem,) = S3SinkConnector().validate({**S3, "store.url": "http://127.0.0.1:9"})
+    assert (problem.field, problem.fix) == ("s3.bucket.name", "check s3.bucket.name, store.url and s3.region")
+
+
 def test_keys_without_effect_are_told() -> None:
     said = warnings_of({**S3, "name": "n", "topics": "t", "behavior.on.null.values": "fail", "s3.part.size": "5",
                         "file.delim": "+", "schema.compatibility": "NONE", "rotate.interval.ms": "5", "s3.bucket": "b",

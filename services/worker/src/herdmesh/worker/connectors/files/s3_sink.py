@@ -225,7 +225,10 @@ def _in_our_words(problem: ConfigError) -> ConfigError:
     written = _WRITTEN.get(problem.field)
     if written is None:
         return problem
-    return ConfigError(str(problem).replace(problem.field, written), field=written, fix=problem.fix)
+    fix = problem.fix
+    for ours, key in _WRITTEN.items():
+        fix = fix.replace(ours, key)
+    return ConfigError(str(problem).replace(problem.field, written), field=written, fix=fix)
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
