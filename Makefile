@@ -48,13 +48,14 @@ up: setup ## Run the whole mesh in this terminal; Ctrl-C stops it
 # Hundreds of processes start in a test run: Python keeps what it compiled, also where the environment forbids it.
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
-test: setup ## All tests (real broker, real Spark, real processes)
+test: setup ## All tests (real broker, real PostgreSQL, real Spark, real processes)
 	@$(BIN)/python -m herdmesh.devstack.jars connect
+	-@$(BIN)/python -m herdmesh.devstack.postgres_server
 	@$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
 
 .PHONY: test-fast
-test-fast: .venv/.ready ## Only the tests that need neither Kafka nor Spark
-	@$(BIN)/pytest -m "not kafka and not spark" $(ARGS)
+test-fast: .venv/.ready ## Only the tests that need neither Kafka, PostgreSQL nor Spark
+	@$(BIN)/pytest -m "not kafka and not postgres and not spark" $(ARGS)
 
 .PHONY: check
 check: .venv/.check-tools ## ruff, pyright, layers, contracts, generated code (changes nothing)

@@ -1,5 +1,5 @@
-"""Fixtures every test of the repository may use. Owns the one broker of a test session, and the one with users and
-access rules that tests of refusals share, and nothing else.
+"""Fixtures every test of the repository may use. Owns the one broker of a test session, the one with users and access
+rules that tests of refusals share, the one PostgreSQL server, and nothing else.
 
 A test that takes `kafka`, `kafka_bootstrap` or `guarded` counts as marked `kafka`; one that starts its own broker
 (`herdmesh.devstack.broker.Broker`), as all tests that kill one do, carries `@pytest.mark.own_broker`, and with it that
@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
 
 from herdmesh.devstack.broker import QUICK_JVM, Broker
+from herdmesh.devstack.postgres import Postgres
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.topic_names import topic_names
 
@@ -56,6 +58,26 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]
         yield broker
     finally:
         asyncio.run(broker.stop())
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    """The session's PostgreSQL server. Never stop or kill this one: it would forget, for it does not sync."""
+    server = Postgres(tmp_path_factory.mktemp("postgres"), settings={"fsync": "off", "max_prepared_transactions": "4"})
+    asyncio.run(server.start())
+    try:
+        yield server
+    finally:
+        asyncio.run(server.stop())
+
+
+@pytest.fixture
+def tmp_database(postgres: Postgres, request: pytest.FixtureRequest) -> str:
+    """An empty database of the test's own: its DSN. The test's name is in its name, for the server's log."""
+    name = topic_names(request.node.name)("database")[-60:]
+    with psycopg.connect(postgres.dsn, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"'.encode())
+    return postgres.dsn.removesuffix("postgres") + name
 
 
 @pytest.fixture

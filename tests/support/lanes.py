@@ -1,11 +1,11 @@
 """The three processes of `make test` (pytest-xdist, `-n auto --dist loadgroup`).
 
-Owns which test runs in which of them, and when. The shared lane has everything that needs the session's broker or
-Spark, kills things, or holds a limit of time. The own lane has what needs a broker and not that one (marker
-`own_broker`): such tests wait most of their time. The pure lane has the rest, which needs nothing but itself, and takes
-only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a limit of
-time (marker `timed`) and, as the very last, chaos; the last two wait until the other lanes are done. This order is the
-same in one process.
+Owns which test runs in which of them, and when. The shared lane has everything that needs the session's broker,
+PostgreSQL or Spark, kills things, or holds a limit of time. The own lane has what needs a broker and not that one
+(marker `own_broker`): such tests wait most of their time. The pure lane has the rest, which needs nothing but itself,
+and takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
+limit of time (marker `timed`) and, as the very last, chaos; the last two wait until the other lanes are done. This
+order is the same in one process.
 Invariant: each session fixture (brokers, mesh) is made in one process only.
 """
 
@@ -26,9 +26,9 @@ from xdist.workermanage import WorkerController  # pyright: ignore[reportMissing
 
 _SHARED, _OWN, _PURE = "shared", "own", "pure"
 _FOLDER = "lanes_folder"
-_SHARED_MARKERS = {"kafka", "spark", "timed"}
-#: The lane in which a session's broker is made.
-_LANE_OF_BROKER = {"kafka": _SHARED, "guarded": _OWN}
+_SHARED_MARKERS = {"kafka", "postgres", "spark", "timed"}
+#: The lane in which a session's broker, or database server, is made.
+_LANE_OF_SERVER = {"kafka": _SHARED, "guarded": _OWN, "postgres": _SHARED}
 _FAULTS = "tests/faults/"
 _CHAOS = "tests/faults/test_chaos.py"
 #: From this place on a test has no company.
@@ -48,12 +48,14 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark what uses a broker, so that `-m "not kafka"` forgets no test."""
+    """Mark what uses a broker or PostgreSQL, so that `-m "not kafka"` forgets no test."""
     fixtures: list[str] = getattr(item, "fixturenames", [])
     if "guarded" in fixtures:
         item.add_marker(pytest.mark.own_broker)
     if "kafka" in fixtures or item.get_closest_marker("own_broker"):
         item.add_marker(pytest.mark.kafka)
+    if "postgres" in fixtures:
+        item.add_marker(pytest.mark.postgres)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -66,8 +68,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _contradiction(item: pytest.Item) -> str:
     if not item.get_closest_marker("own_broker"):
         return ""
-    if "kafka" in getattr(item, "fixturenames", ()):
-        return "marked own_broker (or takes `guarded`), and takes `kafka`: choose one"
+    for server in ("kafka", "postgres"):
+        if server in getattr(item, "fixturenames", ()):
+            return f"marked own_broker (or takes `guarded`), and takes `{server}`: choose one"
     if _place(item) < _ALONE:
         return ""
     return "what is timed (or chaos) begins when the own lane has ended, and own_broker (or `guarded`) is of that lane"
@@ -109,9 +112,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    """Refuse a broker to a test of another lane, which would make a second one there (a test may ask for a fixture
+    """Refuse a server to a test of another lane, which would make a second one there (a test may ask for a fixture
     that it does not name)."""
-    lane = _LANE_OF_BROKER.get(fixturedef.argname)
+    lane = _LANE_OF_SERVER.get(fixturedef.argname)
     if lane is not None and lane != lane_of(item := request.session.stash[_RUNNING]):
         pytest.fail(f"{item.nodeid} is of the {lane_of(item)} lane, `{fixturedef.argname}` of the {lane} lane: mark it")
 

@@ -17,6 +17,7 @@ testpaths = tests parts
 markers =
     kafka: as here
     own_broker: as here
+    postgres: as here
     spark: as here
     timed: as here
 """
@@ -31,6 +32,10 @@ def kafka():
 
 @pytest.fixture(scope="session")
 def guarded():
+    pass
+
+@pytest.fixture(scope="session")
+def postgres():
     pass
 
 @pytest.fixture
@@ -53,6 +58,7 @@ _FILES = {
     "tests/faults/test_kills.py": ("kills", "", ""),
     "tests/test_limit.py": ("limit", "@pytest.mark.timed", ""),
     "parts/test_jobs.py": ("jobs", "@pytest.mark.spark", ""),
+    "parts/test_tables.py": ("tables", "", "postgres"),
     "parts/test_topics.py": ("topics", "", "kafka"),
     "parts/test_hung.py": ("hung", "@pytest.mark.own_broker", ""),
     "parts/test_login.py": ("login", "", "guarded"),
@@ -60,7 +66,7 @@ _FILES = {
     "parts/test_pure.py": ("pure", "", ""),
     "parts/test_state.py": ("state", "", ""),
 }
-_SHARED = ["jobs", "topics", "kills", "limit", "chaos"]
+_SHARED = ["jobs", "tables", "topics", "kills", "limit", "chaos"]
 _OWN = ["hung", "login"]
 _PURE = ["long", "pure", "state"]
 _PASSED = len(_FILES) - 1
@@ -121,7 +127,7 @@ def test_nobody_takes_over_from_a_shared_lane_that_died(sample: Path) -> None:
     dying = sample / "parts/test_topics.py"
     dying.write_text(dying.read_text() + "    os._exit(1)\n")
     printed, ran = _run(sample)
-    assert [name for name, _, _ in ran if name in _SHARED] == ["jobs", "topics"]
+    assert [name for name, _, _ in ran if name in _SHARED] == ["jobs", "tables", "topics"]
     assert "crashed while running 'parts/test_topics.py::test_topics'" in printed
     assert "worker restarting disabled" in printed
 
@@ -134,6 +140,7 @@ def test_without_xdist_one_process_runs_all(sample: Path) -> None:
 
 _WRONG = {
     "both": ("@pytest.mark.own_broker", "kafka", ": marked own_broker (or takes `guarded`), and takes `kafka`"),
+    "three": ("", "guarded, postgres", ": marked own_broker (or takes `guarded`), and takes `postgres`"),
     "two": ("", "guarded, kafka", ": marked own_broker (or takes `guarded`), and takes `kafka`"),
     "timed": (
         "@pytest.mark.own_broker\n@pytest.mark.timed",

@@ -1,0 +1,245 @@
+"""Which PostgreSQL server a development stack runs, and as whom.
+
+Owns finding the Debian package's server, fetching it where it is absent, and giving up root's rights, which PostgreSQL
+refuses to have. Owns `<cache>/postgres/`, shared by clones. One server in a folder: `postgres`.
+
+Fetched are the packages that apt would install for `postgresql` and that this machine lacks: the version the
+distribution has, its signatures checked by apt. Nothing is installed: they are unpacked beside the jars.
+
+Invariant: a server in the cache has its final name only when all its packages are unpacked.
+
+    python -m herdmesh.devstack.postgres_server    finds or fetches one, from `make test`
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from herdmesh.devstack.errors import DevstackError
+from herdmesh.devstack.jars import cache_dir
+
+_HINT = "Install it (Debian/Ubuntu: apt install postgresql), or put its `postgres` and `initdb` in PATH."
+DEBIAN = Path("/usr/lib/postgresql")
+"""Where Debian's packages put their servers, by version."""
+_APT_TIMEOUT_S = 600
+_OUTPUT_TAIL_LINES = 10
+_SYSTEM_USERS = ("postgres", "nobody")
+_SERVER_PACKAGE = re.compile(r"\bpostgresql-\d+\b")
+#: What a server needs of other packages is their shared libraries; LLVM is for compiled queries, which are off.
+_LIBRARY = re.compile(r"lib(?!llvm|perl|json-perl)[a-z0-9.+-]+")
+#: The one right that is kept of root's: to pass through folders that are root's alone.
+_PASS_THROUGH = "+dac_override"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The programs of a server. `libraries`: folders of shared libraries that come with it; empty = the system's."""
+
+    bin: Path
+    libraries: Sequence[Path] = ()
+    _as_user: Sequence[str] = field(default_factory=lambda: _as_user())
+
+    def hand_over(self, folder: Path) -> None:
+        """Make the folder, which is empty, the server's own."""
+        if os.geteuid() == 0:
+            user = _system_user()
+            os.chown(folder, user.pw_uid, user.pw_gid)
+
+    def run(self, command: Sequence[str], log: IO[bytes], timeout_s: float) -> int:
+        """Run a program of the server to its end; its exit code. Raises DevstackError when it takes too long."""
+        try:
+            done = subprocess.run(
+                [*self._as_user, *command],
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise DevstackError(f"{command[0]} took over {timeout_s:g} s") from error
+        return done.returncode
+
+    def spawn(self, command: Sequence[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start the server; its process is the one returned."""
+        return subprocess.Popen(
+            [*self._as_user, *command],
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            # Ctrl-C in a terminal goes to the whole process group: whoever started it must be the one to end it.
+            start_new_session=True,
+        )
+
+    def _environment(self) -> Mapping[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "LC_", "LANG"))}
+        if self.libraries:
+            kept["LD_LIBRARY_PATH"] = os.pathsep.join(map(str, self.libraries))
+        return {**kept, "LC_ALL": "C"}
+
+
+def find_server() -> Server:
+    """The newest server of the Debian package, else one in PATH, else one of the cache, fetched when it is not there.
+
+    Blocks: a minute when it must fetch. Raises DevstackError that says what to install.
+    """
+    found = _installed()
+    if found is not None:
+        return Server(found)
+    folder = cache_dir() / "postgres"
+    found = _newest(folder / "root" / "usr" / "lib" / "postgresql")
+    if found is None:
+        found = _fetched(folder)
+    return Server(found, tuple(_libraries(folder / "root")))
+
+
+def _installed() -> Path | None:
+    found = _newest(DEBIAN)
+    if found is None and (path := shutil.which("postgres")) is not None:
+        beside = Path(path).resolve().parent
+        found = beside if (beside / "initdb").is_file() else None
+    return found
+
+
+def _newest(folder: Path) -> Path | None:
+    """`<folder>/<version>/bin` of the newest version that has a server."""
+    versions = [one for one in folder.glob("*/bin") if (one / "postgres").is_file() and (one / "initdb").is_file()]
+    return max(versions, key=lambda one: [int(part) for part in re.findall(r"\d+", one.parent.name)], default=None)
+
+
+def _fetched(folder: Path) -> Path:
+    """Fetch and unpack the server's packages into `<folder>/root`."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+        raise DevstackError(f"No PostgreSQL server was found, and there is no apt to fetch one with. {_HINT}")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        root = folder / "root"
+        found = _newest(root / "usr" / "lib" / "postgresql")
+        if found is not None:  # another process fetched it while this one waited
+            return found
+        work = folder / "partial"
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(root, ignore_errors=True)
+        (work / "root").mkdir(parents=True)
+        (work / "archives" / "partial").mkdir(parents=True)
+        (work / "lists" / "partial").mkdir(parents=True)
+        print("No PostgreSQL server was found: fetching the distribution's packages", file=sys.stderr, flush=True)
+        packages = _packages(work)
+        _apt(work, "apt-get", "download", *packages)
+        for archive in sorted((work / "archives").glob("*.deb")):
+            _checked(["dpkg-deb", "-x", str(archive), str(work / "root")], work)
+        if _newest(work / "root" / "usr" / "lib" / "postgresql") is None:
+            raise DevstackError(f"The packages {', '.join(packages)} have no PostgreSQL server. {_HINT}")
+        os.rename(work / "root", root)
+        shutil.rmtree(work)
+    found = _newest(root / "usr" / "lib" / "postgresql")
+    assert found is not None
+    return found
+
+
+def _packages(work: Path) -> list[str]:
+    """What is to be unpacked: the server, and the libraries of it that this machine has not."""
+    _apt(work, "apt-get", "update")
+    server = _SERVER_PACKAGE.search(_apt(work, "apt-cache", "depends", "postgresql"))
+    if server is None:
+        raise DevstackError(f"apt knows no PostgreSQL server to install. {_HINT}")
+    planned = _apt(work, "apt-get", "--simulate", "--no-install-recommends", "install", server[0])
+    names = [line.split()[1] for line in planned.splitlines() if line.startswith("Inst ")]
+    return [server[0], *(name for name in names if _LIBRARY.fullmatch(name))]
+
+
+def _apt(work: Path, program: str, *arguments: str) -> str:
+    """Run one of apt's programs with lists and archives of our own: it needs no rights, and leaves the system's alone.
+    Downloads go to `<work>/archives`."""
+    options = {
+        "Dir::State::lists": str(work / "lists"),
+        "Dir::Cache::archives": str(work / "archives"),
+        "Dir::Cache::pkgcache": "",
+        "Dir::Cache::srcpkgcache": "",
+        # It would give up root's rights for a user that cannot write here.
+        "APT::Sandbox::User": pwd.getpwuid(os.geteuid()).pw_name,
+    }
+    command = [program, "--quiet"]
+    for name, value in options.items():
+        command += ["-o", f"{name}={value}"]
+    return _checked([*command, *arguments], work / "archives")
+
+
+def _checked(command: Sequence[str], folder: Path) -> str:
+    try:
+        done = subprocess.run(
+            command,
+            env={**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=_APT_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DevstackError(f"{command[0]} took over {_APT_TIMEOUT_S} s. {_HINT}") from error
+    if done.returncode != 0:
+        tail = "\n".join(done.stdout.splitlines()[-_OUTPUT_TAIL_LINES:])
+        raise DevstackError(f"No PostgreSQL server was found, and apt could not fetch one. {_HINT}\n{tail}")
+    return done.stdout
+
+
+def _libraries(root: Path) -> Iterator[Path]:
+    """Folders of shared libraries under an unpacked root: `usr/lib/<machine>`, `lib/<machine>`."""
+    for parent in (root / "usr" / "lib", root / "lib"):
+        yield from (one for one in sorted(parent.glob("*-linux-*")) if one.is_dir())
+
+
+def _system_user() -> pwd.struct_passwd:
+    for name in _SYSTEM_USERS:
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise DevstackError(f"PostgreSQL does not run as root, and there is none of the users {', '.join(_SYSTEM_USERS)}")
+
+
+def _as_user() -> Sequence[str]:
+    """What a command is put behind to run without root's rights; nothing where we have none."""
+    if os.geteuid() != 0:
+        return ()
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        raise DevstackError("PostgreSQL does not run as root, and there is no setpriv (util-linux) to start it with")
+    user = _system_user()
+    plain = [setpriv, f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+    able = [*plain, f"--inh-caps={_PASS_THROUGH}", f"--ambient-caps={_PASS_THROUGH}", "--"]
+    tried = subprocess.run([*able, "true"], stdin=subprocess.DEVNULL, capture_output=True, cwd="/", check=False)
+    return able if tried.returncode == 0 else [*plain, "--"]
+
+
+def main() -> int:
+    """Command line: have a server, and say which."""
+    try:
+        print(f"PostgreSQL server: {find_server().bin}")
+    except DevstackError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
