@@ -40,8 +40,7 @@ from herdmesh.sdk import (
     Type,
     publish,
 )
-from herdmesh.sdk.testing import SinkWorld, SourceWorld, json_number
-from herdmesh.sdk.testing.worlds import BadConfig
+from herdmesh.sdk.testing import BadConfig, SinkWorld, SourceWorld, json_number
 
 FILE = ConfigKey("file", Type.STRING, REQUIRED, Importance.HIGH, "The file.")
 TOPIC = ConfigKey("topic", Type.STRING, REQUIRED, Importance.HIGH, "The topic.")

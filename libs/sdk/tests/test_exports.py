@@ -26,7 +26,7 @@ ARROW = "arrow_schema arrow_source_batch connect_schema to_arrow"
 VALIDATORS = """
 all_of at_least non_empty_list non_empty_string one_of one_of_ignoring_case optional_at_least optional_between regex
 """
-TESTING = "Form SinkRunSuite SinkSuite SinkWorld SourceRunSuite SourceSuite SourceWorld json_number"
+TESTING = "BadConfig Form SinkRunSuite SinkSuite SinkWorld SourceRunSuite SourceSuite SourceWorld json_number"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 
 from herdmesh.sdk.testing import (
+    BadConfig,
     Form,
     SinkRunSuite,
     SinkSuite,
@@ -22,7 +23,6 @@ from herdmesh.sdk.testing import (
     SourceWorld,
     json_number,
 )
-from herdmesh.sdk.testing.worlds import BadConfig
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.connectors.parquet import ParquetSink
