@@ -22,6 +22,7 @@ from herdmesh.engine import pulse
 from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.failure import note_error
 from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
+from herdmesh.kafka.contact import Contact
 
 T = TypeVar("T")
 
@@ -60,7 +61,12 @@ _TRANSIENT = frozenset(
 
 
 def consumer(
-    spec: RunSpec, group: str, overrides: ClientConfig, *, isolation_level: str = "read_committed"
+    spec: RunSpec,
+    group: str,
+    overrides: ClientConfig,
+    *,
+    isolation_level: str = "read_committed",
+    on_error: Callable[[KafkaError], None] = note_error,
 ) -> Consumer:
     """A consumer that is assigned by hand. Raises ConfigError for an override librdkafka does not know."""
     defaults: ClientConfig = {
@@ -84,7 +90,19 @@ def consumer(
         # The end of a partition, transaction markers included, is only told by this event.
         "enable.partition.eof": True,
     }
-    return _made(Consumer, "consumer", {**defaults, **overrides, **fixed})
+    return _made(Consumer, "consumer", {**defaults, **overrides, **fixed}, on_error)
+
+
+def contact(spec: RunSpec, overrides: ClientConfig, topic: str) -> Contact:
+    """Of a consumer of these `overrides`, whose `on_error` is to be its `note`. `topic`: one it may ask for."""
+    return Contact(str(overrides.get("bootstrap.servers", spec.bootstrap_servers)), topic, note_error)
+
+
+def forgotten() -> KafkaException:
+    """What a run ends with whose client is lost (`Contact`): an outage, because nobody is to blame, and the next run
+    has other clients."""
+    text = "the client has forgotten all brokers, as it may when the last one that it knew stops; another one is needed"
+    return KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN, text))
 
 
 def give_up(consumer: Consumer) -> None:
@@ -163,11 +181,17 @@ def rehearse() -> None:
     Producer({"log_level": 0})
 
 
-def opened(client: Callable[..., T], kind: str, config: Mapping[str, Any]) -> T:
+def opened(
+    client: Callable[..., T],
+    kind: str,
+    config: Mapping[str, Any],
+    on_error: Callable[[KafkaError], None] = note_error,
+) -> T:
     """A client of this process, where every client of a worker and of its runs is made: what it has to say goes to its
-    logger of `LOGGERS` once it is polled, never to standard error. Raises KafkaException for a setting it refuses."""
+    logger of `LOGGERS` once it is polled, never to standard error, and its errors to `on_error`, which is to tell
+    `note_error` of them. Raises KafkaException for a setting it refuses."""
     logger = LOGGERS[kind]
-    given = {**config, "error_cb": note_error}
+    given = {**config, "error_cb": on_error}
     if any(0 < one.level <= logging.DEBUG for one in (logger, _ALL)):
         given.setdefault("debug", _DEBUG)
     return client(given, logger=logger)
@@ -206,10 +230,15 @@ def hear(producer: Producer, admin: AdminClient) -> None:
     admin.poll(0)
 
 
-def _made(client: Callable[..., T], kind: str, config: Mapping[str, Any]) -> T:
+def _made(
+    client: Callable[..., T],
+    kind: str,
+    config: Mapping[str, Any],
+    on_error: Callable[[KafkaError], None] = note_error,
+) -> T:
     prefix = f"{kind}.override."
     try:
-        return opened(client, kind, config)
+        return opened(client, kind, config, on_error)
     except KafkaException as error:
         cause = error.args[0] if error.args else None
         if not (isinstance(cause, KafkaError) and cause.code() == KafkaError._INVALID_ARG):

@@ -21,6 +21,7 @@ from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpans, 
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import watch_brokers
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
 from herdmesh.engine.receipts import DeliveryFailures
 from herdmesh.engine.record_errors import SinkErrors, SourceErrors
 from herdmesh.engine.settings import sink_settings, source_settings
@@ -58,7 +59,8 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
         # The clients first: they connect while the rest is made.
         fence = Fence(clients.producer(spec, settings.access), spec.transactional_id)
         exits.callback(fence.close)
-        consumer = clients.consumer(spec, settings.group, settings.consumer)
+        contact = clients.contact(spec, settings.consumer, next(iter(settings.topics), GROUP_OFFSETS_TOPIC))
+        consumer = clients.consumer(spec, settings.group, settings.consumer, on_error=contact.note)
         exits.callback(clients.give_up, consumer)
         admin = clients.admin(spec, settings.access)
         task = _new(spec.task_class, SinkTask)
@@ -77,8 +79,8 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
         # Before the take-over: what was staged by then is of earlier owners, and of them alone (`staging`).
         task.start(spec.task_config, context)
         loop = SinkLoop(
-            spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, admin=admin, errors=errors,
-            spans=spans,
+            spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, contact=contact, admin=admin,
+            errors=errors, spans=spans,
         )  # fmt: skip
         return _to_its_end(loop, link)
 

@@ -39,6 +39,7 @@ from herdmesh.engine.positions import starting_offsets
 from herdmesh.engine.record_errors import SinkErrors
 from herdmesh.engine.settings import OFFSETS_MISSING, SinkSettings
 from herdmesh.engine.tolerance import RetryStopped
+from herdmesh.kafka.contact import Contact
 
 WAIT_S = 0.1
 """How long the loop waits for a record before it looks at commands, commits and the clock again."""
@@ -69,6 +70,7 @@ class SinkLoop:
         chain: SinkChain,
         fence: Fence,
         consumer: Consumer,
+        contact: Contact,
         admin: AdminClient,
         errors: SinkErrors,
         spans: RunSpans | None = None,
@@ -83,6 +85,7 @@ class SinkLoop:
         self._chain = chain
         self._fence = fence
         self._consumer = consumer
+        self._contact = contact
         self._admin = admin
         self._spans = spans
         self._errors = errors
@@ -183,7 +186,7 @@ class SinkLoop:
             end = self._control.wish(now_s, self._quiet_s(now_s))
             if end is not None:
                 return end
-            if self._rests(now_s):
+            if self._rests(now_s) or self._is_lost():
                 return RunEnd.QUIET
             wait_s = self._limits.wait_s(now_s)
             if wait_s > 0:
@@ -212,6 +215,19 @@ class SinkLoop:
             else:
                 self._link.progress(self.progress())
         return False
+
+    def _is_lost(self) -> bool:
+        """True when the consumer will hear of nothing any more, and the run may rest, as all it read is committed.
+
+        Raises:
+            KafkaException: it may not; an outage.
+        """
+        if not self._contact.is_lost(self._consumer):
+            return False
+        if not self._warm or self._is_dirty() or self._published:
+            raise clients.forgotten()
+        _log.warning("a run that has nothing to do ends: %s", clients.forgotten())
+        return True
 
     def _report(self, now_s: float) -> None:
         if self._limits.roll(now_s) or self._meter.report_due(now_s):

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from threading import Lock
 from typing import Any, Final
 
 from confluent_kafka import (
@@ -32,10 +33,13 @@ from confluent_kafka.admin._resource import ResourceType
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import RetriableError
 from herdmesh.engine import batches, pulse
-from herdmesh.engine.clients import CALL_TIMEOUT_S, RECONNECT, offset_of, opened
+from herdmesh.engine.clients import CALL_TIMEOUT_S, RECONNECT, give_up, offset_of, opened
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.failure import note_error
+from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
 from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
+from herdmesh.kafka.contact import Contact, accepts
 
 BEGINNING: Final = OFFSET_BEGINNING
 _TOPIC_CONFIG_SOURCE: Final = 1
@@ -132,6 +136,10 @@ class SourceCluster:
     def reader(self, places: Mapping[PartitionId, int], records_max: int) -> Reader:
         """A reader of these partitions from these offsets (`BEGINNING` is one). To be closed. Raises RetriableError
         when the cluster does not answer."""
+        return Reader(self, dict(places), records_max)
+
+    def consumer_at(self, places: Mapping[PartitionId, int]) -> tuple[Consumer, Contact]:
+        """What a reader reads with, given its partitions. Raises RetriableError when the cluster does not answer."""
         config: ClientConfig = {
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": self.client_id,
@@ -149,7 +157,9 @@ class SourceCluster:
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
         }
-        consumer = self._asked(lambda: opened(Consumer, "consumer", config))
+        topic = next((topic for topic, _ in places), GROUP_OFFSETS_TOPIC)
+        contact = Contact(str(config["bootstrap.servers"]), topic, note_error)
+        consumer = self._asked(lambda: opened(Consumer, "consumer", config, contact.note))
         # Given partitions before it is connected, the client looks for their leaders only after half a second.
         try:
             self._asked(lambda: consumer.list_topics(timeout=CALL_TIMEOUT_S))
@@ -157,17 +167,26 @@ class SourceCluster:
             consumer.close()
             raise
         consumer.assign([TopicPartition(*one, offset) for one, offset in places.items()])
-        return Reader(self, consumer, dict(places), records_max)
+        return consumer, contact
+
+    def _shared(self) -> _SharedAdmin:
+        config = {"bootstrap.servers": self.bootstrap_servers, "client.id": self.client_id, **RECONNECT, **self.admin}
+        return self._asked(lambda: _shared_admin(tuple(config.items())))
 
     def _admin(self) -> Any:
-        config = {"bootstrap.servers": self.bootstrap_servers, "client.id": self.client_id, **RECONNECT, **self.admin}
-        client: Any = self._asked(lambda: _shared_admin(tuple(config.items())))
+        client: Any = self._shared().client
         client.poll(0)  # for what it has to log
         return client
 
     def _topics(self) -> dict[str, Any]:
-        client = self._admin()
-        return self._asked(lambda: client.list_topics(timeout=CALL_TIMEOUT_S)).topics
+        shared = self._shared()
+        client: Any = shared.client
+        client.poll(0)
+        try:
+            return self._asked(lambda: client.list_topics(timeout=CALL_TIMEOUT_S)).topics
+        except RetriableError:
+            shared.renew(client)
+            raise
 
     def _asked(self, call: Callable[[], Any]) -> Any:
         try:
@@ -187,10 +206,29 @@ class SourceCluster:
         return f"the source cluster {self.name} ({self.bootstrap_servers})"
 
 
-@lru_cache(maxsize=16)
-def _shared_admin(config: tuple[tuple[str, Any], ...]) -> AdminClient:
+class _SharedAdmin:
     """One for all in this process who ask the same cluster the same way: a connection costs more than an answer."""
-    return opened(AdminClient, "admin", dict(config))
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._lock = Lock()
+        #: lives on for whoever still waits for its answer.
+        self._former: AdminClient | None = None
+        self.client = opened(AdminClient, "admin", config)
+
+    def renew(self, silent: AdminClient) -> None:
+        """Ask with another client from now on, if a broker takes connections to which `silent` gave no answer: it may
+        have forgotten them (`herdmesh.kafka.contact`)."""
+        if not accepts(str(self._config["bootstrap.servers"])):
+            return
+        with self._lock:
+            if self.client is silent:
+                self._former, self.client = silent, opened(AdminClient, "admin", self._config)
+
+
+@lru_cache(maxsize=16)
+def _shared_admin(config: tuple[tuple[str, Any], ...]) -> _SharedAdmin:
+    return _SharedAdmin(dict(config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +260,9 @@ def _stretch(partition: PartitionId, messages: list[Message]) -> Stretch:
 class Reader:
     """Reads records of several partitions, in order within each."""
 
-    def __init__(
-        self, cluster: SourceCluster, consumer: Consumer, places: dict[PartitionId, int], records_max: int
-    ) -> None:
+    def __init__(self, cluster: SourceCluster, places: dict[PartitionId, int], records_max: int) -> None:
         self._cluster = cluster
-        self._consumer = consumer
+        self._consumer, self._contact = cluster.consumer_at(places)
         self._places = places
         self._topics = {topic for topic, _ in places}
         self._records_max = records_max
@@ -243,6 +279,8 @@ class Reader:
             RetriableError: the cluster has not answered yet.
             KafkaException: what the client will not get over by itself.
         """
+        if self._contact.is_lost(self._consumer):
+            self._renew()
         wanted = min(records_max, self._records_max)
         deadline_s = time.monotonic() + _FIRST_ANSWER_S
         while True:
@@ -270,6 +308,14 @@ class Reader:
         self._places[partition] = BEGINNING
         self._unheard = set(self._places)
         self._consumer.assign([TopicPartition(*one, offset) for one, offset in self._places.items()])
+
+    def _renew(self) -> None:
+        """Go on where it is with another client."""
+        former = self._consumer
+        self._consumer, self._contact = self._cluster.consumer_at(self._places)
+        give_up(former)
+        self._unheard, self._begun_s = set(self._places), time.monotonic()
+        _log.warning("%s is read on with a new client: the former one has forgotten its brokers", self._cluster.name)
 
     def close(self) -> None:
         """Let go of the cluster."""

@@ -49,16 +49,22 @@ class Contact:
 
     def is_lost(self, client: Asked) -> bool:
         """True when the client, all of whose brokers were lost, gets no answer where others can. Asks once a second,
-        for at most two, and nothing once it had an answer: call it as often as you like."""
+        for at most three, and nothing once it had an answer: call it as often as you like."""
         if self._look_s is None or time.monotonic() < self._look_s:
             return False
+        if self._answers(client):
+            return False
+        # Asked twice: the broker may have come back at the end of the first.
+        return accepts(self._bootstrap_servers) and not self._answers(client)
+
+    def _answers(self, client: Asked) -> bool:
         try:
             client.list_topics(self._topic, _ASK_S)
         except KafkaException:
             self._look_s = time.monotonic() + LOOK_PAUSE_S
-            return accepts(self._bootstrap_servers)
+            return False
         self._look_s = None
-        return False
+        return True
 
 
 def accepts(bootstrap_servers: str) -> bool:

@@ -16,6 +16,9 @@ from confluent_kafka import Consumer, TopicPartition
 
 from herdmesh.connect.connector import PartitionId
 from herdmesh.engine.clients import opened
+from herdmesh.engine.failure import note_error
+from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
+from herdmesh.kafka.contact import Contact
 
 _POLL_S: Final = 0.25
 """So long until the thread sees that something else is to be listened to."""
@@ -33,6 +36,7 @@ class Arrivals:
 
     def __init__(self, bootstrap_servers: str, access: Mapping[str, str], heard: Callable[[], None]) -> None:
         """`heard`: called from the listening thread, once for each end that a record came behind."""
+        self._bootstrap_servers = bootstrap_servers
         self._config = {
             "bootstrap.servers": bootstrap_servers,
             "client.id": "herdmesh-arrivals",
@@ -87,16 +91,21 @@ class Arrivals:
                 self._over.wait(_RETRY_PAUSE_S)
 
     def _listen_once(self) -> None:
-        consumer: Any = opened(Consumer, "consumer", self._config)
+        contact = Contact(self._bootstrap_servers, GROUP_OFFSETS_TOPIC, note_error)
+        consumer: Any = opened(Consumer, "consumer", self._config, contact.note)
         try:
-            self._listen(consumer)
+            self._listen(consumer, contact)
         finally:
             consumer.close()
 
-    def _listen(self, consumer: Any) -> None:
+    def _listen(self, consumer: Any, contact: Contact) -> None:
+        """Until it is over, or the consumer will hear of nothing any more."""
         assigned: dict[PartitionId, int] = {}
         told: dict[PartitionId, int] = {}
         while not self._over.is_set():
+            if contact.is_lost(consumer):
+                _log.warning("arrivals_heard_with_new_client", reason="the former one has forgotten the brokers")
+                return
             self._changed.clear()
             wanted = self._wanted
             told = {partition: end for partition, end in told.items() if wanted.get(partition) == end}

@@ -28,6 +28,7 @@ from herdmesh.engine.clients import offset_of, opened
 from herdmesh.engine.contract import TaskKind
 from herdmesh.engine.ownership import owns
 from herdmesh.engine.settings import SinkSettings, sink_settings
+from herdmesh.kafka.contact import accepts
 from herdmesh.worker.effects.arrivals import PARTITIONS_MAX, Arrivals
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
@@ -103,6 +104,7 @@ class IdleWatch:
         self._heard = asyncio.Event()
         self._arrivals = Arrivals(bootstrap_servers, access, self._hear)
         self._admin: Any = None
+        self._admin_former: Any = None
         self._partitions: dict[str, int] = {}
         self._metadata_due = 0.0
         self._task: asyncio.Task[None] | None = None
@@ -313,7 +315,14 @@ class IdleWatch:
     def _list_topics(self) -> dict[str, int]:
         client = self._client()
         client.poll(0)  # what it has to log
-        metadata: Any = client.list_topics(timeout=_CALL_TIMEOUT_S)
+        try:
+            metadata: Any = client.list_topics(timeout=_CALL_TIMEOUT_S)
+        except KafkaException:
+            if accepts(self._bootstrap_servers):
+                # It may have forgotten the brokers for good (`herdmesh.kafka.contact`). Kept, for to drop one waits for
+                # its threads.
+                self._admin_former, self._admin = client, None
+            raise
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
 
     def _ends(self, wanted: Iterable[PartitionId]) -> dict[PartitionId, int]:
