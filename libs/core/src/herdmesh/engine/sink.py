@@ -194,7 +194,7 @@ class SinkLoop:
             else:
                 self._take(self._read())
             now_s = time.monotonic()
-            if now_s >= self._refresh_s:
+            if now_s >= self._refresh_s and not self._contact.is_in_doubt:
                 self._refresh()
             if self._commit_due(now_s):
                 self._commit()

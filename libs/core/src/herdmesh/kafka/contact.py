@@ -47,6 +47,11 @@ class Contact:
             self._look_s = time.monotonic() + LOOK_PAUSE_S
         self._on_error(error)
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """True since all brokers were lost, until the client had an answer: a question may take all its time."""
+        return self._look_s is not None
+
     def is_lost(self, client: Asked) -> bool:
         """True when the client, all of whose brokers were lost, gets no answer where others can. Asks once a second,
         for at most three, and nothing once it had an answer: call it as often as you like."""
