@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.connector import PartitionId, SourceConnector
@@ -94,6 +95,13 @@ class Quiet:
         return answers
 
 
+class Forgetful(Quiet):
+    """A client that has forgotten the brokers: no question is answered, ever."""
+
+    def list_topics(self, timeout: float) -> Any:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
 class Deaf:
     """Hears of no record."""
 
@@ -156,6 +164,26 @@ async def test_a_sink_without_records_is_woken_to_commit_again_before_a_broker_f
     found = await sinks.woken.get()
     assert (found.unit, found.idle_id) == (UnitId("c", 0), 2)
     assert sinks.woken.empty()
+
+
+async def test_a_client_that_has_forgotten_the_brokers_is_replaced_once_one_can_be_reached(
+    sinks: Sinks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reached, made = [False, False, True], list[Quiet]()
+
+    def opened(*_: object) -> Quiet:
+        made.append(Quiet(sinks.looked) if made else Forgetful(sinks.looked))
+        return made[-1]
+
+    def accepts(_bootstrap: str) -> bool:
+        return reached.pop(0)
+
+    monkeypatch.setattr(idle_watch, "_AWAY_PAUSE_S", 0.01)
+    monkeypatch.setattr(idle_watch, "accepts", accepts)
+    monkeypatch.setattr(idle_watch, "opened", opened)
+    sinks.goes_idle("c", "t", 1)
+    await sinks.looks.get()
+    assert (len(made), reached) == (2, []), "no other while the cluster is away, for it would help nobody"
 
 
 async def test_records_that_came_while_a_run_ended_wake_its_task(sinks: Sinks) -> None:
