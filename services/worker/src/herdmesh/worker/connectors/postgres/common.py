@@ -1,0 +1,211 @@
+"""What all connectors of PostgreSQL share: the connection, and what the server's errors mean.
+
+Owns the keys `connection.*` in the words of Confluent's JDBC connectors, and which errors pass by themselves. What a
+URL says, TLS included: `jdbc_url`. No key of one connector.
+
+Invariant: what raises here is an error of Connect's: RetriableError when the server is away, busy or shutting down,
+ConfigError with its key when only another config helps. A password is in no message.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
+from typing import Any
+
+import psycopg
+
+from herdmesh.connect.config import REQUIRED, ConfigKey, FieldViolation, Importance, Type
+from herdmesh.connect.connector import Config
+from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
+from herdmesh.connect.validators import at_least, non_empty_string
+from herdmesh.worker.connectors.postgres import jdbc_url
+
+URL = "connection.url"
+USER = "connection.user"
+PASSWORD = "connection.password"
+_ATTEMPTS = "connection.attempts"
+_BACKOFF = "connection.backoff.ms"
+#: A server that has gone without a word is noticed within a minute.
+_CONNECTION = {
+    "connect_timeout": "10",
+    "application_name": "herdmesh",
+    "keepalives_idle": "20",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+
+def connection_keys(group: str = "Database") -> tuple[ConfigKey, ...]:
+    """The keys of a connection, as Confluent's JDBC connectors define them. URL first; more may follow after them."""
+    high, low = Importance.HIGH, Importance.LOW
+    return (
+        ConfigKey(URL, Type.STRING, REQUIRED, high,
+                  f"JDBC connection URL, {jdbc_url.EXAMPLE}, or libpq's own, postgresql://host:5432/database.",
+                  non_empty_string(), group, 1, "LONG", "JDBC URL"),
+        ConfigKey(USER, Type.STRING, None, high, "JDBC connection user.", None, group, 2, "MEDIUM", "JDBC User"),
+        ConfigKey(PASSWORD, Type.PASSWORD, None, high, "JDBC connection password.", None, group, 3, "SHORT",
+                  "JDBC Password"),
+        ConfigKey(_ATTEMPTS, Type.INT, 3, low, "Maximum number of attempts to retrieve a valid JDBC connection. Must "
+                  "be a positive integer.", at_least(1), group, 4, "SHORT", "JDBC connection attempts"),
+        ConfigKey(_BACKOFF, Type.LONG, 10_000, low, "Backoff time in milliseconds between connection attempts.", None,
+                  group, 5, "SHORT", "JDBC connection backoff in milliseconds"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionSettings:
+    """Where a database is, and who asks."""
+
+    host: str
+    """One, or several with commas between, which are tried in turn."""
+    port: str
+    """As many as hosts, or one for all."""
+    database: str
+    user: str
+    password: str = dataclass_field(default="", repr=False)
+    parameters: Mapping[str, str] = dataclass_field(default_factory=dict[str, str])
+    """libpq's other settings, in its words: `sslmode`, `sslrootcert`, `options`, `application_name`, ..."""
+
+    @property
+    def place(self) -> str:
+        """`host:port/database`, for messages."""
+        hosts = self.host.split(",")
+        ports = self.port.split(",") * (1 if "," in self.port else len(hosts))
+        return f"{','.join(map(':'.join, zip(hosts, ports, strict=False)))}/{self.database}"
+
+    def libpq(self) -> dict[str, str]:
+        """All of it as libpq's keywords."""
+        given = {
+            "host": self.host, "port": self.port, "dbname": self.database, "user": self.user,
+            "password": self.password, **self.parameters,
+        }  # fmt: skip
+        return {name: value for name, value in given.items() if value}
+
+
+def connection_settings(config: Config) -> ConnectionSettings:
+    """What `connection.*` comes to. Raises ConfigError whose field is the key.
+
+    The user is `connection.user`, else the URL's; the password likewise. Without either user it is refused: the system
+    user of a worker is nobody a database should know.
+    """
+    url = (config.get(URL) or "").strip()
+    if not url:
+        raise ConfigError(f'Missing required configuration "{URL}" which has no default value.', field=URL)
+    found = jdbc_url.read(URL, url)
+    found["user"] = (config.get(USER) or "").strip() or found.get("user", "")
+    found["password"] = config.get(PASSWORD) or found.get("password", "")
+    if not found["user"]:
+        raise ConfigError(f"{USER}: who is to log in is neither there nor in {URL}", field=USER, fix="name a role")
+    named = ("host", "port", "dbname", "user", "password")
+    host, port, database, user, password = (found.pop(name, "") for name in named)
+    return ConnectionSettings(host or "localhost", port or str(jdbc_url.PORT), database or user, user, password, found)
+
+
+def warnings_of_connection(config: Config) -> list[FieldViolation]:
+    """Keys and parts of the URL that have no effect here, each with why. Raises as `connection_settings`."""
+    connection_settings(config)
+    found = [
+        FieldViolation(key, f"{key} has no effect: a server that is away is asked again until it is back",
+                       "leave it out")
+        for key in (_ATTEMPTS, _BACKOFF) if key in config
+    ]  # fmt: skip
+    for name in jdbc_url.without_effect((config.get(URL) or "").strip()):
+        message = f"{URL}: {name} has no effect: it is of the Java driver's own workings"
+        found.append(FieldViolation(URL, message, "leave it out"))
+    return found
+
+
+def connect(settings: ConnectionSettings, *, autocommit: bool = True, **more: Any) -> Connection:
+    """A new connection, that knows texts as UTF-8. `more` goes to `psycopg.connect`.
+
+    Raises RetriableError when the server is away or takes nobody now; ConfigError when it refuses us or the settings.
+    """
+    given: dict[str, Any] = {**_CONNECTION, **settings.libpq(), **more, "client_encoding": "utf8"}
+    try:
+        return psycopg.connect(autocommit=autocommit, **given)
+    except psycopg.Error as error:
+        raise _not_connected(settings, error) from error
+
+
+@contextmanager
+def errors_translated(doing: str, *, field: str = "") -> Generator[None]:
+    """Whatever psycopg raises within becomes an error of Connect's: `translated`."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translated(error, doing, field=field) from error
+
+
+def translated(error: psycopg.Error, doing: str, *, field: str = "") -> ConnectError:
+    """What a server's error means. `doing`: what failed, as in "cannot read public.orders". `field`: the key to change
+    where it is a matter of the config.
+
+    RetriableError: the connection broke, or what is wrong passes by itself (class 08, 53 or 57P, a lost race for a
+    lock). ConfigError: rights, or names that do not exist. Else ConnectError.
+    """
+    said = " ".join(str(error).split()) or type(error).__name__
+    state = error.sqlstate or ""
+    message = f"{doing}: {said}"
+    if _passes(error, state):
+        return RetriableError(message)
+    if state.startswith(_CONFIG_STATES):
+        fix = "grant it" if state == "42501" else ""
+        return ConfigError(message, field=field, fix=fix)
+    return ConnectError(message)
+
+
+def _passes(error: psycopg.Error, state: str) -> bool:
+    if not state:  # libpq's own: the connection broke. What psycopg says of its use has no state either.
+        return isinstance(error, psycopg.OperationalError)
+    return state.startswith(_PASSING_STATES)
+
+
+#: Connection, resources, the operator's doing, limits of time of the server's, and races that are won another time.
+_PASSING_STATES = ("08", "53", "57P", "58000", "58030", "40001", "40P01", "55P03", "25006", "25P03", "55006", "72000")
+#: Rights, logins, databases and schemas that are not there, tables, columns, syntax, values of settings.
+_CONFIG_STATES = ("42", "28", "3D", "3F", "0A", "22023")
+
+#: What libpq and the server say to those who need another config. The words are looked for as they are in English: the
+#: error of a connection that came to nothing has no code. A server that says them otherwise is asked again and again.
+_REFUSALS: tuple[tuple[re.Pattern[str], str, str], ...] = tuple(
+    (re.compile(pattern), key, fix)
+    for pattern, key, fix in (
+        (r"password authentication failed|no password supplied|empty password", PASSWORD, "write the user's password"),
+        (r"role .* does not exist|is not permitted to log in", USER, "name a role that may log in"),
+        (r"database .* does not exist", URL, "name a database that exists"),
+        (r"permission denied for database", USER, "grant CONNECT on the database"),
+        (r"no pg_hba\.conf entry|pg_hba\.conf rejects", URL,
+         "let the worker's host in (pg_hba.conf), or use another user or TLS"),
+        (r"server does not support SSL", URL, "switch TLS on in the server, or write sslmode=disable"),
+        (r"certificate verify failed|root certificate file|does not match host name|certificate file|"
+         r"private key file|sslmode value|invalid .* value", URL, "mend the URL's ssl settings"),
+        (r"authentication method .* not supported|requires? SSL|channel binding", URL, "see the message"),
+    )
+)  # fmt: skip
+
+
+def _not_connected(settings: ConnectionSettings, error: psycopg.Error) -> ConnectError:
+    said = " ".join(str(error).removeprefix("connection failed: ").split())
+    for pattern, key, fix in _REFUSALS:
+        if pattern.search(said):
+            return ConfigError(f"{key}: PostgreSQL at {settings.place} refuses: {said}", field=key, fix=fix)
+    if isinstance(error, psycopg.ProgrammingError):  # libpq cannot read its settings
+        return ConfigError(f"{URL}: {said}", field=URL, fix=f"write it like {jdbc_url.EXAMPLE}")
+    return RetriableError(f"PostgreSQL at {settings.place} takes no connection now: {said}")
+
+
+def quoted(*names: str) -> str:
+    """Names as SQL has them: `"schema"."table"`."""
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)
+
+
+def literal(text: str) -> str:
+    """A text as SQL has it, whatever `standard_conforming_strings` says."""
+    doubled = text.replace("'", "''")
+    return f" E'{doubled.replace(chr(92), chr(92) * 2)}'" if "\\" in doubled else f"'{doubled}'"

@@ -1,0 +1,161 @@
+"""A database's URL, as the Java driver writes it or as libpq does, in libpq's settings.
+
+Owns the translation, parameter by parameter: those that mean the same here, those that are of the Java driver's own
+workings and have no effect, and the refusal of all others.
+
+Invariant: a parameter that says how safe a connection is (TLS, login) is obeyed or refused, never passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+import psycopg
+from psycopg import conninfo
+
+from herdmesh.connect.errors import ConfigError
+
+PORT: Final = 5432
+EXAMPLE: Final = "jdbc:postgresql://host:5432/database"
+_JDBC = "jdbc:postgresql:"
+
+
+def read(key: str, url: str) -> dict[str, str]:
+    """libpq's settings of a URL: `host`, `port`, `dbname`, `user`, `password`, `sslmode`, ..., those it says.
+
+    Raises ConfigError whose field is `key`, under which the URL stands: for another database's URL, and for a parameter
+    that is not built.
+    """
+    try:
+        if url.startswith(("postgresql://", "postgres://")):
+            return _of_libpq(url)
+        if url.startswith(_JDBC):
+            return _of_jdbc(url.removeprefix(_JDBC))
+        kind = ":".join(url.split(":")[: 2 if url.startswith("jdbc:") else 1])
+        raise _Unusable(f"this connector speaks to PostgreSQL only, and {kind}: is something else", f"write {EXAMPLE}")
+    except _Unusable as error:
+        message, fix = error.args
+        raise ConfigError(f"{key}: {message}", field=key, fix=fix) from error.__cause__
+
+
+def without_effect(url: str) -> list[str]:
+    """The parameters in it that have no effect here."""
+    if not url.startswith(_JDBC):
+        return []
+    query = url.partition("?")[2]
+    return [name for name, _ in parse_qsl(query, keep_blank_values=True) if name in _WITHOUT_EFFECT]
+
+
+class _Unusable(Exception):
+    """What is wrong, and the fix."""
+
+
+def _of_libpq(url: str) -> dict[str, str]:
+    try:
+        found = conninfo.conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise _Unusable(f"it cannot be read: {' '.join(str(error).split())}", f"write {EXAMPLE}") from error
+    return {name: str(value) for name, value in found.items() if value is not None}
+
+
+#: libpq's word for each parameter of the Java driver that means the same.
+_SAME = {
+    "user": "user",
+    "password": "password",
+    "sslmode": "sslmode",
+    "sslrootcert": "sslrootcert",
+    "sslcert": "sslcert",
+    "sslkey": "sslkey",
+    "sslpassword": "sslpassword",
+    "ApplicationName": "application_name",
+    "connectTimeout": "connect_timeout",
+    "loginTimeout": "connect_timeout",
+    "options": "options",
+    "gssEncMode": "gssencmode",
+    "channelBinding": "channel_binding",
+    "kerberosServerName": "krbsrvname",
+    "requireAuth": "require_auth",
+}
+_SESSIONS = {
+    "any": "any", "primary": "primary", "master": "primary", "secondary": "standby", "slave": "standby",
+    "preferSecondary": "prefer-standby", "preferSlave": "prefer-standby",
+}  # fmt: skip
+#: What the Java driver does with its own rows, statements, logs and threads.
+_WITHOUT_EFFECT = frozenset((
+    "adaptiveFetch", "adaptiveFetchMaximum", "adaptiveFetchMinimum", "allowEncodingChanges", "assumeMinServerVersion",
+    "autosave", "binaryTransfer", "binaryTransferDisable", "binaryTransferEnable", "cancelSignalTimeout",
+    "cleanupSavepoints", "databaseMetadataCacheFields", "databaseMetadataCacheFieldsMiB", "defaultRowFetchSize",
+    "disableColumnSanitiser", "escapeSyntaxCallMode", "groupStartupParameters", "hideUnprivilegedObjects",
+    "hostRecheckSeconds", "logServerErrorDetail", "logUnclosedConnections", "loggerFile", "loggerLevel",
+    "maxResultBuffer", "maxSendBufferSize", "preferQueryMode", "preparedStatementCacheQueries",
+    "preparedStatementCacheSizeMiB", "prepareThreshold", "protocolVersion", "quoteReturningIdentifiers",
+    "reWriteBatchedInserts", "readOnly", "readOnlyMode", "receiveBufferSize", "sendBufferSize", "socketTimeout",
+    "sslResponseTimeout", "stringtype", "tcpNoDelay", "unknownLength", "xmlFactoryFactory",
+))  # fmt: skip
+
+
+def _of_jdbc(rest: str) -> dict[str, str]:
+    """libpq's settings of what follows `jdbc:postgresql:`, read as the driver does: `//host:port,host/database?...`,
+    `//host/`, `database`, `/`."""
+    address, _, query = rest.partition("?")
+    found: dict[str, str] = {}
+    if address.startswith("//"):
+        hosts, _, database = address.removeprefix("//").partition("/")
+        found |= _hosts_of(hosts)
+    else:
+        database = address.removeprefix("/")
+    found["dbname"] = unquote(database)
+    parameters = dict(parse_qsl(query, keep_blank_values=True))
+    for name, value in parameters.items():
+        if name in _SAME:
+            found.setdefault(_SAME[name], value)
+        elif name not in _WITHOUT_EFFECT:
+            found |= _special(name, value, parameters)
+    if found.get("sslkey", "").endswith(".pk8"):
+        raise _Unusable(
+            "sslkey is a PKCS-8 key of the Java driver's, and PEM is read here",
+            "`openssl pkcs8 -inform DER -in client.pk8 -out client.key`, then sslkey=client.key",
+        )
+    return found
+
+
+def _special(name: str, value: str, parameters: Mapping[str, str]) -> dict[str, str]:
+    """libpq's settings for a parameter whose meaning is not one word of its."""
+    match name:
+        case "ssl":  # without a mode it checks the server's certificate and name
+            wanted = value.lower() in ("", "true")
+            return {"sslmode": "verify-full"} if wanted and "sslmode" not in parameters else {}
+        case "currentSchema":
+            quoted = ",".join(one.strip() for one in value.split(","))
+            return {"options": f"{parameters.get('options', '')} -c search_path={_escaped(quoted)}".strip()}
+        case "tcpKeepAlive":
+            return {"keepalives": "1" if value.lower() == "true" else "0"}
+        case "loadBalanceHosts":
+            return {"load_balance_hosts": "random" if value.lower() == "true" else "disable"}
+        case "targetServerType" if value in _SESSIONS:
+            return {"target_session_attrs": _SESSIONS[value]}
+        case _:
+            known = ", ".join(sorted({*_SAME, "currentSchema", "ssl", "targetServerType", "tcpKeepAlive"}))
+            asked = f"{name}={value}" if name == "targetServerType" else name
+            raise _Unusable(f"{asked} is not built", f"leave it out; there are {known}")
+
+
+def _escaped(text: str) -> str:
+    """Of a value within libpq's `options`."""
+    return re.sub(r"([\\ ])", r"\\\1", text)
+
+
+def _hosts_of(text: str) -> dict[str, str]:
+    """`host:port,host:port` as libpq wants it; an IPv6 address stands in brackets."""
+    hosts: list[str] = []
+    ports: list[str] = []
+    for one in filter(None, text.split(",")):
+        match = re.fullmatch(r"(\[[^\]]+\]|[^:@/]+)(?::(\d+))?", one)
+        if match is None:
+            raise _Unusable(f"{one} is no host:port", f"write it like {EXAMPLE}")
+        hosts.append(match[1].strip("[]"))
+        ports.append(match[2] or str(PORT))
+    return {"host": ",".join(hosts), "port": ",".join(ports)} if hosts else {}

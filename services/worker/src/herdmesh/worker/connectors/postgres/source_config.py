@@ -1,0 +1,322 @@
+"""What a PostgreSQL source's configuration says: Confluent's JDBC keys, read, and a warning for each without effect.
+
+Owns the keys of the source and the rules between them. The connection's keys: `common`. Asks no server.
+
+Invariant: a key is honoured, or refused, or named in a warning; none is dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
+from herdmesh.connect.connector import Config
+from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.javaregex import compiled, matches
+from herdmesh.connect.validators import at_least, non_empty_string, one_of
+from herdmesh.worker.connectors.postgres.catalog import TABLE_TYPES, TableId
+from herdmesh.worker.connectors.postgres.common import (
+    ConnectionSettings,
+    connection_keys,
+    connection_settings,
+    warnings_of_connection,
+)
+from herdmesh.worker.connectors.postgres.types import Granularity, NumericMapping, TypeOptions
+
+MODE = "mode"
+INCREMENTING = "incrementing.column.name"
+TIMESTAMP = "timestamp.column.name"
+TIMESTAMP_INITIAL = "timestamp.initial"
+QUERY = "query"
+WHITELIST, BLACKLIST = "table.whitelist", "table.blacklist"
+INCLUDE, EXCLUDE = "table.include.list", "table.exclude.list"
+KEY_COLUMNS = "herdmesh.key.columns"
+WAIT_FOR_WRITERS = "herdmesh.wait.for.writers"
+ZONE = "db.timezone"
+POLL_MS = "poll.interval.ms"
+TASK_TABLES = "tables"
+"""What a task reads, in its config."""
+BATCH_ROWS = 5_000
+_FROM_NOW = -1
+_HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
+
+
+class Mode(StrEnum):
+    """How new and changed rows are told from those that were read."""
+
+    BULK = "bulk"
+    INCREMENTING = "incrementing"
+    TIMESTAMP = "timestamp"
+    TIMESTAMP_INCREMENTING = "timestamp+incrementing"
+
+    @property
+    def has_timestamp(self) -> bool:
+        """True where a row has a moment of its last change."""
+        return self in (Mode.TIMESTAMP, Mode.TIMESTAMP_INCREMENTING)
+
+    @property
+    def has_number(self) -> bool:
+        """True where a row has a number that grows."""
+        return self in (Mode.INCREMENTING, Mode.TIMESTAMP_INCREMENTING)
+
+
+def _check_zone(field: str, value: Any) -> None:
+    try:
+        ZoneInfo(value or "")
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ConfigError.for_value(
+            field, value, "Invalid time zone identifier", fix="UTC, or Europe/Berlin"
+        ) from error
+
+
+def _check_types(field: str, value: Any) -> None:
+    for one in value or [""]:
+        if one.upper() not in TABLE_TYPES:
+            raise ConfigError.for_value(field, one, f"must be some of {', '.join(TABLE_TYPES)}", fix="TABLE")
+
+
+_MAPPING = one_of(*NumericMapping)
+
+
+def _check_mapping(field: str, value: Any) -> None:
+    if value is not None:
+        _MAPPING.check(field, value)
+
+
+_OPTIONAL_MAPPING = Validator(_MAPPING.text, _check_mapping)
+_WHAT, _HOW = "Mode", "Connector"
+KEYS = ConfigDef(
+    *connection_keys(),
+    ConfigKey("catalog.pattern", Type.STRING, None, _MEDIUM, "Pattern (SQL's LIKE) of the database's name.", None,
+              "Database", 6, "SHORT", "Schema pattern"),
+    ConfigKey("schema.pattern", Type.STRING, None, _HIGH, "Pattern (SQL's LIKE) of the schemas whose tables are read; "
+              "all but the system's without it.", None, "Database", 7, "SHORT", "Schema pattern"),
+    ConfigKey(WHITELIST, Type.LIST, [], _MEDIUM, "Tables to read: table, schema.table or database.schema.table.", None,
+              "Database", 8, "LONG", "Table Whitelist"),
+    ConfigKey(BLACKLIST, Type.LIST, [], _MEDIUM, "Tables not to read.", None, "Database", 9, "LONG",
+              "Table Blacklist"),
+    ConfigKey(INCLUDE, Type.LIST, [], _MEDIUM, "Regular expressions of tables to read, as database.schema.table.", None,
+              "Database", 10, "LONG", "Table Include List"),
+    ConfigKey(EXCLUDE, Type.LIST, [], _MEDIUM, "Regular expressions of tables not to read, as database.schema.table.",
+              None, "Database", 11, "LONG", "Table Exclude List"),
+    ConfigKey("numeric.precision.mapping", Type.BOOLEAN, False, _LOW, "The same as numeric.mapping=precision_only.",
+              None, "Database", 12, "SHORT", "Map Numeric Values By Precision (deprecated)"),
+    ConfigKey("numeric.mapping", Type.STRING, None, _LOW, "What numeric columns become: Decimal (none), integers where "
+              "they fit (precision_only), or FLOAT64 too (best_fit, best_fit_eager_double).",
+              _OPTIONAL_MAPPING, "Database", 13, "SHORT",
+              "Map Numeric Values, Integral or Decimal, By Precision and Scale"),
+    ConfigKey("timestamp.granularity", Type.STRING, Granularity.CONNECT_LOGICAL.value, _LOW,
+              "What timestamp columns become.", one_of(*Granularity), "Database", 14, "MEDIUM",
+              "Timestamp granularity"),
+    ConfigKey(ZONE, Type.STRING, "UTC", _MEDIUM, "The time zone that timestamps without one are of.",
+              Validator("a time zone", _check_zone), "Database", 15, "MEDIUM", "DB time zone"),
+    ConfigKey(MODE, Type.STRING, REQUIRED, _HIGH, "bulk: everything, every poll.interval.ms. incrementing: rows whose "
+              "number is higher than the last. timestamp: rows whose moment is later than the last. "
+              "timestamp+incrementing: both, the number tells rows of one moment apart.", one_of(*Mode), _WHAT, 1,
+              "MEDIUM", "Table Loading Mode"),
+    ConfigKey(INCREMENTING, Type.STRING, "", _MEDIUM, "The column whose number grows with each new row; empty: the "
+              "table's serial or identity column.", None, _WHAT, 2, "MEDIUM", "Incrementing Column Name"),
+    ConfigKey(TIMESTAMP, Type.LIST, [], _MEDIUM, "The column with a row's last change; of several the first that is "
+              "not null.", None, _WHAT, 3, "MEDIUM", "Timestamp Column Name"),
+    ConfigKey(TIMESTAMP_INITIAL, Type.LONG, None, _LOW, "Where to begin without an offset: rows later than this, in "
+              "milliseconds since 1970; -1 = than now. Without it all rows.", None, _WHAT, 4, "MEDIUM",
+              "Unix time value of initial timestamp"),
+    ConfigKey("validate.non.null", Type.BOOLEAN, True, _LOW, "Refuse a table whose incrementing or timestamp column "
+              "may be null: such rows would not be read.", None, _WHAT, 5, "SHORT", "Validate Non Null"),
+    ConfigKey(QUERY, Type.STRING, "", _MEDIUM, "A query to read instead of tables. It may have a WHERE of its own.",
+              None, _WHAT, 6, "LONG", "Query"),
+    ConfigKey("query.suffix", Type.STRING, "", _LOW, "Text behind every query that is sent.", None, _WHAT, 7, "SHORT",
+              "Query suffix"),
+    ConfigKey(WAIT_FOR_WRITERS, Type.BOOLEAN, True, _LOW, "incrementing: before a number is passed, wait for those who "
+              "may still commit a lower one.", None, _WHAT, 8, "SHORT", "Wait for writers"),
+    ConfigKey("table.types", Type.LIST, ["TABLE"], _LOW, f"What is read: some of {', '.join(TABLE_TYPES)}.",
+              Validator("types of tables", _check_types), _HOW, 1, "MEDIUM", "Table Types"),
+    ConfigKey(POLL_MS, Type.INT, 5_000, _HIGH, "Milliseconds between two looks at a table.", at_least(1), _HOW, 2,
+              "SHORT", "Poll Interval (ms)"),
+    ConfigKey("batch.max.rows", Type.INT, BATCH_ROWS, _LOW, "Rows fetched at once, at most.", at_least(1), _HOW, 3,
+              "SHORT", "Max Rows Per Batch"),
+    ConfigKey("table.poll.interval.ms", Type.LONG, 60_000, _LOW, "Milliseconds between two looks for new and removed "
+              "tables.", at_least(1), _HOW, 4, "SHORT", "Metadata Change Monitoring Interval (ms)"),
+    ConfigKey("topic.prefix", Type.STRING, REQUIRED, _HIGH, "What a topic's name begins with; the table's name "
+              "follows. Of a query the whole name.", non_empty_string(), _HOW, 5, "MEDIUM", "Topic Prefix"),
+    ConfigKey("timestamp.delay.interval.ms", Type.LONG, 0, _HIGH, "How old a row's timestamp must be before it is "
+              "read, so that transactions that began earlier can commit.", at_least(0), _HOW, 6, "MEDIUM",
+              "Delay Interval (ms)"),
+    ConfigKey(KEY_COLUMNS, Type.LIST, [], _MEDIUM, "Columns that make a record's key: one is the key itself, several "
+              "are a struct. Without it records have no key.", None, _HOW, 7, "MEDIUM", "Key columns"),
+)  # fmt: skip
+
+_ONE_STATEMENT = "each look at a table is one statement"
+#: Confluent's keys without effect: why, and the values that ask for nothing else.
+_WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "dialect.name": ("there is only PostgreSQL's", ("", "PostgreSqlDatabaseDialect")),
+    "quote.sql.identifiers": ("names are always quoted; a column is found whatever its case", ("always",)),
+    "transaction.isolation.mode": (_ONE_STATEMENT, ("DEFAULT", "READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE")),
+    "query.retry.attempts": ("a server that is away is asked again until it is back", ()),
+    "table.monitoring.startup.polling.limit.ms": ("tables are looked for when the connector starts", ()),
+    "date.calendar.system": ("dates are of the Gregorian calendar, as the server's are", ("PROLEPTIC_GREGORIAN",)),
+}
+_SHARED_PREFIXES = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
+                    "topic.creation.", "producer.override.", "admin.override.", "herdmesh.")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TableChoice:
+    """Which tables are read. Names as users write them; expressions of Java's over `database.schema.table`."""
+
+    types: tuple[str, ...]
+    catalog_pattern: str | None
+    schema_pattern: str | None
+    whitelist: frozenset[str]
+    blacklist: frozenset[str]
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+
+    def has(self, table: TableId) -> bool:
+        """True when the table is to be read, of those its type and the patterns let through."""
+        names = _names_of(table)
+        if self.whitelist:
+            return bool(self.whitelist & names)
+        if self.include and not any(matches(one, str(table)) for one in self.include):
+            return False
+        return not self.blacklist & names and not any(matches(one, str(table)) for one in self.exclude)
+
+
+def _names_of(table: TableId) -> set[str]:
+    """How a list may name it, with and without quotes."""
+    plain = (table.database, table.schema, table.table)
+    return {".".join(parts[first:]) for parts in (plain, [f'"{one}"' for one in plain]) for first in range(3)}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """A source's configuration, read."""
+
+    connection: ConnectionSettings
+    mode: Mode
+    incrementing: str
+    """"" = the table's own."""
+    timestamps: tuple[str, ...]
+    initial_us: int | None
+    """Microseconds since 1970; None = from the first row."""
+    from_now: bool
+    """Without an offset only what comes after the first look."""
+    delay_ms: int
+    requires_not_null: bool
+    query: str
+    """"" = tables are read."""
+    suffix: str
+    tables: TableChoice
+    types: TypeOptions
+    key_columns: tuple[str, ...]
+    topic_prefix: str
+    poll_ms: int
+    batch_rows: int
+    tables_ms: int
+    waits_for_writers: bool
+
+    @property
+    def has_sign(self) -> bool:
+        """True when the worker can see by one cheap question to the server whether there may be something to read."""
+        named = bool(self.incrementing) or not self.mode.has_number
+        return self.mode is not Mode.BULK and not self.query and named
+
+
+def settings_of(config: Config) -> SourceSettings:
+    """Read the configuration. Raises ConfigError whose field is the key."""
+    values = KEYS.parse(config)
+    connection = connection_settings(config)
+    mode = Mode(values[MODE])
+    query = _query_of(values)
+    timestamps = tuple(one for one in values[TIMESTAMP] or () if one)
+    if mode.has_timestamp and not timestamps:
+        raise ConfigError(f"{TIMESTAMP}: mode={mode} needs it", field=TIMESTAMP, fix="name a column")
+    if mode.has_number and query and not values[INCREMENTING]:
+        raise ConfigError(f"{INCREMENTING}: a query has no serial column of its own", field=INCREMENTING,
+                          fix="name a column")  # fmt: skip
+    initial = values[TIMESTAMP_INITIAL]
+    return SourceSettings(
+        connection=connection,
+        mode=mode,
+        incrementing=values[INCREMENTING] or "",
+        timestamps=timestamps if mode.has_timestamp else (),
+        initial_us=None if initial in (None, _FROM_NOW) else initial * 1_000,
+        from_now=initial == _FROM_NOW,
+        delay_ms=values["timestamp.delay.interval.ms"],
+        requires_not_null=values["validate.non.null"],
+        query=query,
+        suffix=values["query.suffix"] or "",
+        tables=_choice_of(values),
+        types=TypeOptions(_numeric_of(values), Granularity(values["timestamp.granularity"]), values[ZONE] or "UTC"),
+        key_columns=tuple(one for one in values[KEY_COLUMNS] or () if one),
+        topic_prefix=values["topic.prefix"],
+        poll_ms=values[POLL_MS],
+        batch_rows=values["batch.max.rows"],
+        tables_ms=values["table.poll.interval.ms"],
+        waits_for_writers=values[WAIT_FOR_WRITERS],
+    )
+
+
+def _query_of(values: Mapping[str, Any]) -> str:
+    query = (values[QUERY] or "").strip().rstrip(";").rstrip()
+    chosen = [key for key in (WHITELIST, BLACKLIST, INCLUDE, EXCLUDE) if values[key]]
+    if query and chosen:
+        raise ConfigError(
+            f"{QUERY}: a query is read instead of tables, and {', '.join(chosen)} chooses tables",
+            field=QUERY,
+            fix=f"leave out {QUERY}, or {', '.join(chosen)}",
+        )
+    return query
+
+
+def _choice_of(values: Mapping[str, Any]) -> TableChoice:
+    lists: list[list[str]] = [list(values[key] or ()) for key in (WHITELIST, BLACKLIST, INCLUDE, EXCLUDE)]
+    white, black, include, exclude = lists
+    if white and (black or include or exclude):
+        raise ConfigError(f"{WHITELIST}: it names all tables, so no other list can choose", field=WHITELIST,
+                          fix="write one of the lists")  # fmt: skip
+    for key, patterns in ((INCLUDE, include), (EXCLUDE, exclude)):
+        for pattern in patterns:
+            try:
+                compiled(pattern)
+            except ConfigError as error:
+                raise ConfigError.for_value(key, pattern, str(error), fix=error.fix) from error
+    return TableChoice(
+        tuple(dict.fromkeys(one.upper() for one in values["table.types"])),
+        values["catalog.pattern"],
+        values["schema.pattern"],
+        frozenset(white),
+        frozenset(black),
+        tuple(include),
+        tuple(exclude),
+    )
+
+
+def _numeric_of(values: Mapping[str, Any]) -> NumericMapping:
+    if values["numeric.mapping"] is not None:
+        return NumericMapping(values["numeric.mapping"])
+    return NumericMapping.PRECISION_ONLY if values["numeric.precision.mapping"] else NumericMapping.NONE
+
+
+def warnings_of(config: Config) -> list[FieldViolation]:
+    """Every key that has not the effect it asks for, with why. Raises as `settings_of`."""
+    settings = settings_of(config)
+    found = warnings_of_connection(config)
+    known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, "name", TASK_TABLES, "task.class"}
+    for name, value in config.items():
+        if name in _WITHOUT_EFFECT:
+            why, same = _WITHOUT_EFFECT[name]
+            if (value or "").strip() not in same:
+                found.append(FieldViolation(name, f"{name} has no effect: {why}", "leave it out"))
+        elif name not in known and not name.startswith(_SHARED_PREFIXES):
+            message = f"{name} has no effect: this connector has no such setting"
+            found.append(FieldViolation(name, message, "is it misspelt?"))
+    if settings.mode is not Mode.INCREMENTING and config.get(WAIT_FOR_WRITERS) is not None:
+        message = f"{WAIT_FOR_WRITERS} has no effect: with mode={settings.mode} no number alone says what is new"
+        found.append(FieldViolation(WAIT_FOR_WRITERS, message, "leave it out, or set timestamp.delay.interval.ms"))
+    return found

@@ -1,0 +1,79 @@
+"""Offsets of the PostgreSQL source: Confluent's, to the microsecond, both ways."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.connect import offsets_topic
+from herdmesh.connect.errors import ConfigError
+from herdmesh.worker.connectors.postgres.catalog import TableId
+from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
+from herdmesh.worker.connectors.postgres.source_place import QUERY_PARTITION, Place, table_partition
+
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+#: What a `timestamptz` can be: 4713 BC to 294276.
+MOMENTS = st.integers(-210_863_520_000_000_000, 9_224_318_015_999_999_999)
+
+
+@given(st.builds(Place, st.none() | INT64, st.none() | MOMENTS))
+def test_a_place_that_was_stored_is_the_same_place(place: Place) -> None:
+    stored = offsets_topic.encode_value(place.offset())
+    assert Place.of(offsets_topic.decode_value(stored)) == place
+
+
+@pytest.mark.parametrize(
+    ("offset", "place"),
+    [
+        ({"incrementing": 7}, Place(7)),
+        # java.sql.Timestamp: getTime() and getNanos(), which are all below the second
+        ({"timestamp": 1_700_000_000_123, "timestamp_nanos": 123_456_000}, Place(None, 1_700_000_000_123_456)),
+        ({"timestamp": -1, "timestamp_nanos": 999_999_000}, Place(None, -1)),
+        ({"incrementing": 7, "timestamp": 5, "timestamp_nanos": 5_000_000}, Place(7, 5_000)),
+        # of versions that stored no nanoseconds
+        ({"timestamp": 1_700_000_000_123}, Place(None, 1_700_000_000_123_000)),
+        ({}, Place()),
+        (None, Place()),
+    ],
+)
+def test_javas_offsets(offset: dict[str, Any] | None, place: Place) -> None:
+    assert Place.of(offset) == place
+    if offset and len(offset) != 1:
+        assert place.offset() == offset
+
+
+def test_javas_partitions() -> None:
+    """A HashMap's order, which is part of the key of a record in the offsets topic."""
+    key = offsets_topic.encode_key("c", table_partition(TableId("db", "public", "orders")))
+    assert key == b'["c",{"protocol":"1","table":"db.public.orders"}]'
+    assert offsets_topic.encode_key("c", QUERY_PARTITION) == b'["c",{"query":"query"}]'
+
+
+TABLE = {"protocol": "1", "table": "db.public.orders"}
+
+
+@pytest.mark.parametrize(
+    ("partition", "offset"),
+    [
+        (None, {"incrementing": 1}),
+        ({"table": "db.public.orders"}, {"incrementing": 1}),
+        ({"query": "other"}, {"incrementing": 1}),
+        (TABLE, {"incrementing": "1"}),
+        (TABLE, {"incrementing": True}),
+        (TABLE, {"timestamp": 1, "timestamp_nanos": -1}),
+        (TABLE, {"timestamp_nanos": 1}),
+        (TABLE, {"incrementing": 1 << 63}),
+        (TABLE, {"other": 1}),
+    ],
+)
+def test_offsets_of_something_else_are_refused(partition: dict[str, Any] | None, offset: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        PostgresSourceConnector().alter_offsets({}, [(partition, offset)])
+
+
+def test_offsets_of_its_own_can_be_set_and_forgotten() -> None:
+    offsets = [(TABLE, {"incrementing": 1}), (TABLE, None), (QUERY_PARTITION, {"timestamp": 1})]
+    assert PostgresSourceConnector().alter_offsets({}, offsets)
