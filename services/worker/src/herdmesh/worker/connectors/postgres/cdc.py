@@ -1,0 +1,77 @@
+"""`PostgresConnector`: the changes of a PostgreSQL database, as its log has them.
+
+Owns the connector. Keys: `cdc_config`; the task, of which there is always one: `cdc_task`, so that a worker that only
+validates connects to nothing.
+
+Invariant: one database's changes are read by one task, in the order in which they were committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from herdmesh.connect.config import ConfigDef, FieldViolation
+from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.worker.connectors.postgres.cdc_config import KEYS, PREFIX, settings_of, warnings_of
+from herdmesh.worker.connectors.postgres.cdc_events import VERSION
+from herdmesh.worker.connectors.postgres.cdc_position import read, source_partition
+
+
+class PostgresCdcSource(SourceConnector):
+    """Debezium's PostgreSQL connector, as far as docs/connectors/postgres-cdc.md says."""
+
+    class_name = "io.debezium.connector.postgresql.PostgresConnector"
+    aliases = ("PostgresCdcSource", "PostgresConnector")
+    version = VERSION
+    java_task_class = "io.debezium.connector.postgresql.PostgresConnectorTask"
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return KEYS
+
+    def validate(self, config: Config) -> Sequence[ConfigError]:
+        try:
+            settings_of(config)
+        except ConfigError as error:
+            return [error]
+        return ()
+
+    def warnings(self, config: Config) -> Sequence[FieldViolation]:
+        return warnings_of(config)
+
+    def start(self, config: Config) -> None:
+        settings_of(config)
+        super().start(config)
+
+    def task_class(self) -> str:
+        return "herdmesh.worker.connectors.postgres.cdc_task:CdcSourceTask"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        return [dict(self.config)]
+
+    def exactly_once_support(self, config: Config) -> bool | None:
+        """Not where the slot is dropped between runs, with the changes made then."""
+        try:
+            return not settings_of(config).drops_slot
+        except ConfigError:
+            return None
+
+    def alter_offsets(
+        self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
+    ) -> bool:
+        expected = source_partition(str(config.get(PREFIX) or "").strip())
+        for partition, offset in offsets:
+            if partition != expected:
+                shown = None if partition is None else dict(partition)
+                raise ConfigError(
+                    f"The source partition {shown} is none of this connector's, which has {expected} only",
+                    field=PREFIX,
+                )
+            if offset is not None:
+                try:
+                    read(offset)
+                except DataError as error:
+                    raise ConfigError(str(error)) from error
+        return True

@@ -1,0 +1,353 @@
+"""What a CDC source asks a database in SQL: rights, publication, slot, tables.
+
+Owns the questions and what is done about the answers. The stream is `cdc_replication`'s, the snapshot `cdc_snapshot`'s.
+
+Invariant: nothing that belongs to somebody else is changed: a slot or a publication that exists is used or refused.
+Tables alone are added to a publication, and that with publication.autocreate.mode=filtered only.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from psycopg.rows import TupleRow
+
+from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.engine.errors import OffsetsLost
+from herdmesh.worker.connectors.postgres.cdc_config import (
+    AUTOCREATE,
+    DATABASE,
+    HOST,
+    PUBLICATION,
+    SLOT,
+    USER,
+    Autocreate,
+    CdcSettings,
+)
+from herdmesh.worker.connectors.postgres.cdc_position import Position, lsn_of, lsn_text
+from herdmesh.worker.connectors.postgres.cdc_replication import BEGIN_ANEW
+from herdmesh.worker.connectors.postgres.cdc_tables import Facts
+from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, quoted
+from herdmesh.worker.connectors.postgres.pgoutput import Column, Relation
+from herdmesh.worker.connectors.postgres.types import PgType
+
+_log = logging.getLogger(__name__)
+_MINIMUM = 130_000
+
+_TABLES = """
+SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind = 'r' AND c.relpersistence = 'p' ORDER BY 1, 2"""
+_PUBLISHED = """
+SELECT p.schemaname, p.tablename, c.oid::int8, c.relkind = 'p', c.relreplident::text,
+       EXISTS (SELECT FROM pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'p'), {columns}
+FROM pg_publication_tables p
+JOIN pg_namespace n ON n.nspname = p.schemaname JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = p.tablename
+WHERE p.pubname = %s ORDER BY 1, 2"""
+_COLUMNS = """
+SELECT a.attname, a.atttypid::int8, a.atttypmod, a.attnotnull, array_position(k.conkey, a.attnum),
+       EXISTS (SELECT FROM pg_index i
+               WHERE i.indrelid = a.attrelid AND i.indisreplident AND a.attnum = ANY(i.indkey))
+FROM pg_attribute a LEFT JOIN pg_constraint k ON k.conrelid = a.attrelid AND k.contype = 'p'
+WHERE a.attrelid = %s::oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = '' ORDER BY a.attnum"""
+_TYPES = """
+SELECT t.oid::int8, t.typname, t.typtype::text, t.typbasetype::int8, t.typtypmod,
+       CASE WHEN t.typcategory = 'A' THEN t.typelem::int8 ELSE 0 END,
+       ARRAY(SELECT e.enumlabel::text FROM pg_enum e WHERE e.enumtypid = t.oid ORDER BY e.enumsortorder)
+FROM pg_type t WHERE t.oid = ANY(%s::oid[])"""
+_SLOT = """
+SELECT s.plugin, s.slot_type, s.database, s.confirmed_flush_lsn::text, s.wal_status, s.active_pid,
+       (SELECT a.application_name FROM pg_stat_activity a WHERE a.pid = s.active_pid)
+FROM pg_replication_slots s WHERE s.slot_name = %s"""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The replication slot, as it is."""
+
+    confirmed: int
+    """What committed before this is not sent any more."""
+    active_pid: int | None
+    application: str
+    """Of who uses it; "" = nobody, or not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A captured table."""
+
+    schema: str
+    name: str
+    oid: int
+    is_partitioned: bool
+    """It has no rows of its own; its partitions' are published as its own."""
+    replica_identity: str
+    has_primary_key: bool
+    columns: tuple[str, ...] | None
+    """Those that are published; None = all."""
+    row_filter: str
+
+    @property
+    def sql(self) -> str:
+        """Its name in SQL."""
+        return quoted(self.schema, self.name)
+
+
+def check_server(connection: Connection, settings: CdcSettings) -> None:
+    """That logical replication is possible, and allowed.
+
+    Raises:
+        ConfigError: it is not; with what to change in the server or the config.
+        RetriableError: it is a standby, which it may not stay.
+    """
+    with errors_translated("the server cannot be asked for its settings", field=HOST):
+        (level, standby, replicates) = _one(
+            connection,
+            """
+            SELECT current_setting('wal_level'), pg_is_in_recovery(),
+                   (SELECT r.rolsuper OR r.rolreplication FROM pg_roles r WHERE r.rolname = current_user)
+                   OR EXISTS (SELECT FROM pg_roles r
+                              WHERE r.rolname = 'rds_replication' AND pg_has_role(current_user, r.oid, 'MEMBER'))""",
+        )
+    place = settings.connection.place
+    if connection.info.server_version < _MINIMUM:
+        raise ConfigError(f"{HOST}: PostgreSQL at {place} is older than 13", field=HOST, fix="use 13 or newer")
+    if standby:
+        raise RetriableError(f"PostgreSQL at {place} is a standby, and changes are captured at the primary")
+    if level != "logical":
+        raise ConfigError(
+            f"{HOST}: PostgreSQL at {place} has wal_level={level}, which has too little in it for capturing changes",
+            field=HOST,
+            fix="set wal_level=logical in postgresql.conf and start the server anew",
+        )
+    if not replicates:
+        user = settings.connection.user
+        raise ConfigError(
+            f"{USER}: {user} has no right to replicate from PostgreSQL at {place}",
+            field=USER,
+            fix=f"ALTER ROLE {quoted(user)} REPLICATION",
+        )
+
+
+def prepare_publication(connection: Connection, settings: CdcSettings) -> None:
+    """Make the publication when it is absent, or complete it, as the config says.
+
+    Raises ConfigError when there is none, none can be made, or it has nothing that is captured.
+    """
+    name = settings.publication
+    with errors_translated(f"publication {name} cannot be made", field=AUTOCREATE):
+        found = _rows(connection, "SELECT puballtables FROM pg_publication WHERE pubname = %s", name)
+        if not found and settings.autocreate is Autocreate.DISABLED:
+            raise ConfigError(
+                f"{PUBLICATION}: there is no publication {name} in {settings.connection.place}",
+                field=PUBLICATION,
+                fix=f"CREATE PUBLICATION {quoted(name)} FOR TABLE ..., or write {AUTOCREATE}=filtered",
+            )
+        if not found and settings.autocreate is Autocreate.ALL_TABLES:
+            _make_for_all(connection, name)
+        elif settings.autocreate is Autocreate.FILTERED and not (found and found[0][0]):
+            _make_or_add(connection, settings, exists=bool(found))
+        of_all = bool(found[0][0]) if found else settings.autocreate is Autocreate.ALL_TABLES
+    tables = published(connection, settings)
+    if not tables and not of_all:  # of those, one may be made any time
+        raise ConfigError(
+            f"publication {name} has no table that the config captures",
+            field="table.include.list",
+            fix="name tables as schema.table that exist, or leave out the lists",
+        )
+    _warn_of_identities(tables)
+
+
+def _make_for_all(connection: Connection, name: str) -> None:
+    if not _one(connection, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user")[0]:
+        raise ConfigError(
+            f"{AUTOCREATE}: only a superuser can make a publication of all tables",
+            field=AUTOCREATE,
+            fix=f"write filtered, or have a superuser do: CREATE PUBLICATION {quoted(name)} FOR ALL TABLES",
+        )
+    _run(connection, f"CREATE PUBLICATION {quoted(name)} FOR ALL TABLES")
+    _log.info("made the publication %s of all tables", name)
+
+
+def _make_or_add(connection: Connection, settings: CdcSettings, *, exists: bool) -> None:
+    name = settings.publication
+    wanted = [(schema, table) for schema, table in _rows(connection, _TABLES) if settings.tables.has(schema, table)]
+    if exists:
+        question = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s"
+        there = {(schema, table) for schema, table in _rows(connection, question, name)}
+        wanted = [one for one in wanted if one not in there]
+    if not wanted:
+        return
+    tables = ", ".join(quoted(*one) for one in wanted)
+    command = (
+        f"ALTER PUBLICATION {quoted(name)} ADD TABLE" if exists else f"CREATE PUBLICATION {quoted(name)} FOR TABLE"
+    )
+    _run(connection, f"{command} {tables}")
+    _log.info("publication %s: %s", name, f"added {tables}" if exists else f"made of {tables}")
+
+
+def published(connection: Connection, settings: CdcSettings) -> list[Published]:
+    """The tables that are captured: published, and chosen by the config."""
+    columns = "p.attnames::text[], p.rowfilter" if connection.info.server_version >= 150_000 else "NULL, NULL"
+    with errors_translated("the publication's tables cannot be read", field=PUBLICATION):
+        rows = _rows(connection, _PUBLISHED.format(columns=columns), settings.publication)
+    return [
+        Published(schema, table, oid, is_root, identity, has_key, None if names is None else tuple(names), rule or "")
+        for schema, table, oid, is_root, identity, has_key, names, rule in rows
+        if settings.tables.has(schema, table)
+    ]
+
+
+def _warn_of_identities(tables: Iterable[Published]) -> None:
+    bare = [one.sql for one in tables if one.replica_identity == "n" or
+            (one.replica_identity == "d" and not one.has_primary_key)]  # fmt: skip
+    if bare:
+        _log.warning(
+            "tables without a replica identity: %s; as long as they are published PostgreSQL refuses every UPDATE and "
+            "DELETE of them, from anybody: add a primary key, or ALTER TABLE ... REPLICA IDENTITY FULL",
+            ", ".join(bare),
+        )
+
+
+def find_slot(connection: Connection, settings: CdcSettings) -> Slot | None:
+    """The slot; None = there is none. Raises ConfigError for one of another kind, OffsetsLost for one that lost its
+    log."""
+    name = settings.slot
+    with errors_translated("the replication slots cannot be read", field=SLOT):
+        found = _rows(connection, _SLOT, name)
+    if not found:
+        return None
+    plugin, kind, database, confirmed, wal_status, pid, application = found[0]
+    if kind != "logical" or plugin != "pgoutput":
+        what = "physical" if kind != "logical" else f"of the plugin {plugin}"
+        raise ConfigError(
+            f"{SLOT}: slot {name} is {what}", field=SLOT, fix="name another slot, or one that is not there"
+        )
+    if database != settings.connection.database:
+        raise ConfigError(
+            f"{SLOT}: slot {name} is of the database {database}, and {DATABASE} is {settings.connection.database}",
+            field=SLOT,
+            fix="name another slot",
+        )
+    if wal_status == "lost":
+        raise OffsetsLost(
+            f"slot {name} was invalidated: the server removed its log (max_slot_wal_keep_size); {BEGIN_ANEW}"
+        )
+    return Slot(lsn_of(confirmed or "0/0"), pid, application or "")
+
+
+def check_kept(connection: Connection, settings: CdcSettings, slot: Slot | None, position: Position) -> None:
+    """That the slot still has everything from a position on. Raises OffsetsLost when it has not."""
+    if slot is None:
+        raise OffsetsLost(f"slot {settings.slot} is gone from {settings.connection.place}; {BEGIN_ANEW}")
+    if slot.confirmed > position.lsn:
+        raise OffsetsLost(
+            f"slot {settings.slot} begins at {lsn_text(slot.confirmed)}, and the connector is at "
+            f"{lsn_text(position.lsn)}: it was made anew, or somebody else reads it; {BEGIN_ANEW}"
+        )
+    end = end_of_log(connection)
+    if end < position.lsn:
+        raise OffsetsLost(
+            f"the log of {settings.connection.place} ends at {lsn_text(end)}, before the connector's place "
+            f"{lsn_text(position.lsn)}: it is another server, or one brought back from a backup; {BEGIN_ANEW}"
+        )
+
+
+def end_of_log(connection: Connection) -> int:
+    """Where the log ends that can be read now."""
+    with errors_translated("the end of the log cannot be read", field=HOST):
+        (end,) = _one(connection, "SELECT pg_current_wal_flush_lsn()::text")
+    return lsn_of(end)
+
+
+def end_user_of(connection: Connection, slot: Slot) -> None:
+    """End the process that uses the slot."""
+    with errors_translated("the slot's user cannot be ended", field=SLOT):
+        _rows(connection, "SELECT pg_terminate_backend(%s)", slot.active_pid)
+
+
+def drop_slot(connection: Connection, settings: CdcSettings) -> None:
+    """Drop the slot, when it is there."""
+    with errors_translated(f"slot {settings.slot} cannot be dropped", field=SLOT):
+        _rows(
+            connection,
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
+            settings.slot,
+        )
+
+
+def facts_of(connection: Connection, relation: Relation) -> Facts:
+    """What the catalog says, as it is now, of a relation that may be of the past: a column that is gone counts as one
+    that may be null."""
+    with errors_translated(f"table {relation.schema}.{relation.table} cannot be looked up", field=USER):
+        columns = _rows(connection, _COLUMNS, relation.oid)
+        types = _Types(connection, [column.type_oid for column in relation.columns])
+    primary = sorted((place, name) for name, _, _, _, place, _ in columns if place is not None)
+    return Facts(
+        frozenset(name for name, _, _, not_null, _, _ in columns if not_null),
+        tuple(name for _, name in primary),
+        {
+            (column.type_oid, column.type_modifier): types.resolved(column.type_oid, column.type_modifier)
+            for column in relation.columns
+        },
+        types.labels,
+    )
+
+
+def relation_of(connection: Connection, table: Published) -> Relation:
+    """A table as the stream would describe it."""
+    with errors_translated(f"table {table.sql} cannot be looked up", field=USER):
+        rows = _rows(connection, _COLUMNS, table.oid)
+    columns = tuple(
+        Column(name, type_oid, modifier, in_index if table.replica_identity == "i" else place is not None)
+        for name, type_oid, modifier, _, place, in_index in rows
+        if table.columns is None or name in table.columns
+    )
+    return Relation(table.oid, table.schema, table.name, table.replica_identity, columns)
+
+
+class _Types:
+    """Types by their oid, with all they are made of."""
+
+    def __init__(self, connection: Connection, oids: Sequence[int]) -> None:
+        self._rows: dict[int, tuple[Any, ...]] = {}
+        wanted = set(oids)
+        while wanted:
+            for row in _rows(connection, _TYPES, list(wanted)):
+                self._rows[row[0]] = row
+            inner = {oid for row in self._rows.values() for oid in (row[3], row[5]) if oid}
+            wanted, before = inner - self._rows.keys(), wanted
+            if wanted <= before:
+                break
+
+    @property
+    def labels(self) -> Mapping[int, Sequence[str]]:
+        return {oid: tuple(row[6]) for oid, row in self._rows.items() if row[6]}
+
+    def resolved(self, oid: int, modifier: int) -> PgType:
+        """A domain is what it is made of. A type that is gone is unknown, and so becomes text."""
+        row = self._rows.get(oid)
+        if row is None:
+            return PgType(oid, "unknown", modifier)
+        _, name, kind, base, base_modifier, element, _ = row
+        if kind == "d":
+            return self.resolved(base, modifier if modifier != -1 else base_modifier)
+        if element:
+            inner = self.resolved(element, modifier)
+            return PgType(oid, f"{inner.name}[]" if name.startswith("_") else name, modifier, inner)
+        return PgType(oid, name, modifier, is_enum=kind == "e")
+
+
+def _rows(connection: Connection, question: str, *values: Any) -> list[TupleRow]:
+    # The questions are ours, and names in them quoted: what psycopg's type for literals cannot see.
+    return connection.execute(cast(Any, question), values or None).fetchall()
+
+
+def _one(connection: Connection, question: str) -> TupleRow:
+    return _rows(connection, question)[0]
+
+
+def _run(connection: Connection, command: str) -> None:
+    connection.execute(cast(Any, command))
