@@ -1,0 +1,60 @@
+"""`PostgresSink`: records as rows of PostgreSQL's tables, each record exactly once.
+
+Owns the connector, which takes the configs of Confluent's JDBC sink. Keys and rules: `sink_settings`; the task:
+`sink_task`.
+
+Invariant: offsets that are altered are altered in the ledger, which decides where a task begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from herdmesh.connect.config import ConfigDef, FieldViolation
+from herdmesh.connect.connector import Config, PartitionId, SinkConnector
+from herdmesh.connect.errors import ConfigError
+from herdmesh.worker.connectors.postgres import sink_settings
+from herdmesh.worker.connectors.postgres.common import connection_settings, warnings_of_connection
+from herdmesh.worker.connectors.postgres.sink_ledger import alter_ledger
+
+
+class PostgresSink(SinkConnector):
+    """One table for each topic, one row for each record or key."""
+
+    class_name = "herdmesh.PostgresSink"
+    aliases = (
+        "PostgresSink", "PostgresSinkConnector", "io.confluent.connect.jdbc.JdbcSinkConnector", "JdbcSinkConnector",
+    )  # fmt: skip
+    version = "0.1.0"
+    java_task_class = "io.confluent.connect.jdbc.sink.JdbcSinkTask"
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return sink_settings.KEYS
+
+    def validate(self, config: Config) -> Sequence[ConfigError]:
+        found: list[ConfigError] = []
+        for read in (sink_settings.sink_settings, connection_settings):
+            try:
+                read(config)
+            except ConfigError as error:
+                found.append(error)
+        return found
+
+    def warnings(self, config: Config) -> Sequence[FieldViolation]:
+        return [*warnings_of_connection(config), *sink_settings.warnings(config)]
+
+    def start(self, config: Config) -> None:
+        sink_settings.sink_settings(config)
+        connection_settings(config)
+        super().start(config)
+
+    def task_class(self) -> str:
+        return "herdmesh.worker.connectors.postgres.sink_task:PostgresSinkTask"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        return [dict(self.config) for _ in range(max_tasks)]
+
+    def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
+        alter_ledger(config, offsets)
+        return True

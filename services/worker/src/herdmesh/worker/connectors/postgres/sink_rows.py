@@ -1,0 +1,317 @@
+"""From a batch of records to rows: which columns a record names, and which rows are written, in what order.
+
+Owns `pk.mode`, `pk.fields`, `fields.whitelist`, tombstones, and the order of writes to one row. Pure: knows no
+database; text of values: `sink_text`; tables: `sink_tables`.
+
+Records that name the same columns are one `Rows`. What became of a batch is as if its records had been written one by
+one: where a row is written several times, the last write counts, and where that alone would not do (a row that is
+deleted and comes again, records with different columns), the batch is written in several *waves*.
+
+Invariant: after the writes of a batch every row is as its records, in order, make it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from herdmesh.connect.connector import SinkBatch
+from herdmesh.connect.data import Struct
+from herdmesh.connect.errors import ConfigError, DataError
+from herdmesh.connect.schemas import INT32, INT64, STRING, Schema
+from herdmesh.connect.struct_column import StructColumn
+from herdmesh.worker.connectors.postgres.sink_settings import PK_FIELDS, PkMode, SinkSettings
+from herdmesh.worker.connectors.postgres.sink_text import Texts
+
+_COORDINATES = (STRING, INT32, INT64)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column that records name."""
+
+    name: str
+    schema: Schema | None
+    """Of its values; None = schemaless."""
+    is_key: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What rows have in common."""
+
+    columns: tuple[Column, ...]
+    """Key columns first, of a deletion these alone."""
+    deletes: bool = False
+
+    @property
+    def keys(self) -> tuple[Column, ...]:
+        """The key columns."""
+        return tuple(column for column in self.columns if column.is_key)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Records of one shape."""
+
+    shape: Shape
+    places: Sequence[int]
+    """Of each record in its batch, rising."""
+    values: Sequence[Sequence[Any]]
+    """A column of values for each of the shape's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Rows that one statement writes; no two of them have the same key, unless they are to clash."""
+
+    shape: Shape
+    texts: Sequence[Texts]
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Columns that come from a key or from a value, and how to take them out of it."""
+
+    columns: tuple[Column, ...]
+    take: Callable[[Sequence[Any], Sequence[int]], list[Sequence[Any]]]
+    """From the batch's column and the places of the records."""
+
+
+class Reader:
+    """Reads batches of one task."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self._settings = settings
+        self._named: Callable[[str], str] = str.lower if settings.folds_case else str
+        #: parts of struct schemas, which stay the same from batch to batch.
+        self._value_parts: dict[Schema, tuple[_Part, _Part]] = {}
+        self._key_parts: dict[Schema, _Part] = {}
+
+    def read(self, batch: SinkBatch, places: Sequence[int]) -> list[Rows]:
+        """The rows of the records at these places, rising, at least one.
+
+        Raises:
+            DataError: a record cannot be a row; asked of it alone, why.
+            ConfigError: no record can be.
+        """
+        groups: dict[tuple[Any, Any], list[int]] = {}
+        whole = len(places) == len(batch)
+        if whole and isinstance(batch.values, StructColumn) and not self._keys_vary(batch):
+            groups[self._key_form(batch, places[0]), batch.value_schema] = list(places)
+        else:
+            for place in places:
+                form = self._key_form(batch, place), self._value_form(batch, place)
+                groups.setdefault(form, []).append(place)
+        return [self._rows(batch, group, *form) for form, group in groups.items()]
+
+    def _keys_vary(self, batch: SinkBatch) -> bool:
+        """Whether records of the batch may take their key columns from different forms of keys."""
+        return self._settings.pk_mode is PkMode.RECORD_KEY and (batch.key_schema is None or None in batch.keys)
+
+    def _key_form(self, batch: SinkBatch, place: int) -> Any:
+        """What the record's key has to be taken apart by: a struct's schema, a map's names, or nothing."""
+        if self._settings.pk_mode is not PkMode.RECORD_KEY:
+            return None
+        key = batch.keys[place]
+        if key is None:
+            raise DataError("the record has no key, and pk.mode is record_key")
+        if isinstance(key, Struct):
+            return key.schema
+        return _names(cast("Mapping[Any, Any]", key)) if isinstance(key, dict) else None
+
+    def _value_form(self, batch: SinkBatch, place: int) -> Any:
+        """Likewise of its value; None = it is a tombstone."""
+        value = batch.values[place]
+        if value is None:
+            if not self._settings.deletes:
+                raise DataError("the record has no value (a tombstone), and delete.enabled is false")
+            return None
+        if isinstance(value, Struct):
+            return value.schema
+        if isinstance(value, dict):
+            return _names(cast("Mapping[Any, Any]", value))
+        raise DataError(f"the record's value must be a struct or a map, and it is a {type(value).__name__}")
+
+    def _rows(self, batch: SinkBatch, places: list[int], key_form: Any, value_form: Any) -> Rows:
+        key = self._key_part(batch, key_form)
+        taken = list(key.take(batch.keys, places))
+        if self._settings.pk_mode is PkMode.KAFKA:
+            taken = _coordinates(batch, places)
+        columns = key.columns
+        if value_form is not None:
+            keyed, rest = self._value_parts_of(value_form)
+            if keyed.columns:
+                columns, taken = keyed.columns, keyed.take(batch.values, places)
+            names = {column.name for column in columns}
+            more = rest.take(batch.values, places)
+            kept = [at for at, column in enumerate(rest.columns) if column.name not in names]
+            columns += tuple(rest.columns[at] for at in kept)
+            taken = [*taken, *(more[at] for at in kept)]
+        if not columns:
+            raise DataError("the record has no field that is a column")
+        return Rows(Shape(columns, value_form is None), places, taken)
+
+    def _key_part(self, batch: SinkBatch, form: Any) -> _Part:
+        settings = self._settings
+        if settings.pk_mode is PkMode.KAFKA:
+            columns = zip(settings.pk_fields, _COORDINATES, strict=True)
+            return _Part(tuple(Column(self._named(name), schema, True) for name, schema in columns), _nothing)
+        if settings.pk_mode is not PkMode.RECORD_KEY:
+            return _Part((), _nothing)
+        if isinstance(form, Schema):
+            part = self._key_parts.get(form)
+            if part is None:
+                part = self._key_parts[form] = self._struct_part(form, self._chosen(form.places, "key"), is_key=True)
+            return part
+        if form is not None:
+            return self._map_part(self._chosen(form, "key"), is_key=True)
+        if len(settings.pk_fields) != 1:
+            raise ConfigError(
+                f"{PK_FIELDS} must name one column, because the records' keys are no structs", field=PK_FIELDS,
+                fix="name the primary key column",
+            )  # fmt: skip
+        return _Part((Column(self._named(settings.pk_fields[0]), batch.key_schema, True),), _whole)
+
+    def _value_parts_of(self, form: Any) -> tuple[_Part, _Part]:
+        """The value's key columns, where `pk.mode` takes them from there, and its others."""
+        settings = self._settings
+        if isinstance(form, Schema) and (found := self._value_parts.get(form)) is not None:
+            return found
+        names: Sequence[str] = list(form.places) if isinstance(form, Schema) else form
+        keys = self._chosen(names, "value") if settings.pk_mode is PkMode.RECORD_VALUE else ()
+        others = [
+            name for name in names
+            if name not in keys and (not settings.whitelist or name in settings.whitelist)
+        ]  # fmt: skip
+        if not isinstance(form, Schema):
+            return self._map_part(keys, is_key=True), self._map_part(others, is_key=False)
+        made = self._struct_part(form, keys, is_key=True), self._struct_part(form, others, is_key=False)
+        self._value_parts[form] = made
+        return made
+
+    def _chosen(self, names: Mapping[str, Any] | Sequence[str], where: str) -> Sequence[str]:
+        """The names of key fields. Raises DataError for one that is not there."""
+        chosen = self._settings.pk_fields or tuple(names)
+        if missing := [name for name in chosen if name not in names]:
+            raise DataError(f"the record's {where} has no field {', '.join(missing)}, which {PK_FIELDS} names")
+        return chosen
+
+    def _struct_part(self, schema: Schema, names: Sequence[str], *, is_key: bool) -> _Part:
+        fields = [schema.fields[schema.places[name]] for name in names]
+        columns = tuple(Column(self._named(one.name), one.schema, is_key) for one in fields)
+        indexes = [(one.index, one.schema.default) for one in fields]
+
+        def take(values: Sequence[Any], places: Sequence[int]) -> list[Sequence[Any]]:
+            taken: list[Sequence[Any]] = []
+            whole = values.fields if isinstance(values, StructColumn) else None
+            for index, default in indexes:
+                column: Sequence[Any]
+                if whole is None:
+                    column = [values[place].values[index] for place in places]
+                else:
+                    column = whole[index]
+                    if len(places) != len(values):
+                        column = [column[place] for place in places]
+                if default is not None and None in column:
+                    column = [default if value is None else value for value in column]
+                taken.append(column)
+            return taken
+
+        return _Part(columns, take)
+
+    def _map_part(self, names: Sequence[str], *, is_key: bool) -> _Part:
+        columns = tuple(Column(self._named(name), None, is_key) for name in names)
+        return _Part(columns, lambda values, places: [[values[place][name] for place in places] for name in names])
+
+
+def _names(value: Mapping[Any, Any]) -> tuple[str, ...]:
+    """A map's names, in one order for all maps that have the same. Raises DataError."""
+    names = tuple(value)
+    if not all(isinstance(name, str) for name in names):
+        raise DataError("the fields of a map must have names that are strings")
+    return tuple(sorted(names))
+
+
+def _nothing(_values: Sequence[Any], _places: Sequence[int]) -> list[Sequence[Any]]:
+    return []
+
+
+def _whole(values: Sequence[Any], places: Sequence[int]) -> list[Sequence[Any]]:
+    return [[values[place] for place in places]]
+
+
+def _coordinates(batch: SinkBatch, places: Sequence[int]) -> list[Sequence[Any]]:
+    """Of the records as they were read."""
+    count = len(places)
+    return [[batch.original_topic] * count, [batch.partition] * count, [batch.offsets[place] for place in places]]
+
+
+@dataclass(slots=True)
+class _Wave:
+    """Writes whose order does not matter: no row is in two of them."""
+
+    key_names: tuple[str, ...] = ()
+    #: by the text of a row's key: which group has its last write, and at which place there.
+    last: dict[tuple[str | None, ...], tuple[int, int]] = field(
+        default_factory=dict[tuple[str | None, ...], tuple[int, int]]
+    )
+
+
+def ordered(groups: Sequence[tuple[Rows, Sequence[Texts]]], *, inserts: bool) -> list[Write]:
+    """The writes that make of a batch what its records say, in order.
+
+    Args:
+        groups: rows, each with the texts of its columns.
+        inserts: two records with the same key clash, as they do for `insert.mode=insert`; else the last one counts.
+    """
+    if inserts and not any(rows.shape.deletes for rows, _ in groups):
+        return [Write(rows.shape, texts) for rows, texts in groups]
+    keys = [list(zip(*texts[: len(rows.shape.keys)], strict=True)) for rows, texts in groups]
+    if len(groups) == 1:
+        last = dict(zip(keys[0], range(len(keys[0])), strict=True))
+        return [_picked(groups[0], list(last.values()))]
+    return [write for wave in _waves(groups, keys, inserts=inserts) for write in _writes(groups, wave)]
+
+
+def _waves(
+    groups: Sequence[tuple[Rows, Sequence[Texts]]],
+    keys: Sequence[Sequence[tuple[str | None, ...]]],
+    *,
+    inserts: bool,
+) -> list[_Wave]:
+    in_order = sorted(
+        (place, group, row) for group, (rows, _) in enumerate(groups) for row, place in enumerate(rows.places)
+    )
+    waves = [_Wave()]
+    for _, group, row in in_order:
+        shape, wave, key = groups[group][0].shape, waves[-1], keys[group][row]
+        names = tuple(column.name for column in shape.keys)
+        before = wave.last.get(key)
+        if wave.last and wave.key_names != names:
+            fits = False
+        elif before is None:
+            fits = True
+        else:  # a deletion leaves nothing of what came before; a write of the same columns leaves none of their values
+            fits = not inserts and (shape.deletes or before[0] == group)
+        if not fits:
+            wave = _Wave()
+            waves.append(wave)
+        wave.key_names = names
+        wave.last[key] = group, row
+    return waves
+
+
+def _writes(groups: Sequence[tuple[Rows, Sequence[Texts]]], wave: _Wave) -> list[Write]:
+    picked: dict[int, list[int]] = {}
+    for group, row in wave.last.values():
+        picked.setdefault(group, []).append(row)
+    return [_picked(groups[group], rows) for group, rows in picked.items()]
+
+
+def _picked(group: tuple[Rows, Sequence[Texts]], picked: list[int]) -> Write:
+    rows, texts = group
+    if len(picked) == len(rows.places):
+        return Write(rows.shape, texts)
+    return Write(rows.shape, [[text[row] for row in picked] for text in texts])

@@ -1,0 +1,275 @@
+"""The tables a sink writes: their columns, making and evolving them, and the statements for each shape of rows.
+
+Owns what is remembered of tables within one session, and the temporary tables (stages) that rows go through on their
+way to a merge. Which rows: `sink_rows`; types of columns that are made: `types`.
+
+    insert    COPY into the table (through a stage where PostgreSQL does not copy: views, tables with row security)
+    upsert    COPY into a stage, INSERT ... SELECT ... ON CONFLICT DO UPDATE
+    update    COPY into a stage, UPDATE ... FROM
+    delete    COPY of keys into a stage, DELETE ... USING
+
+Invariant: nothing of a user's table is dropped or changed but by adding columns, and that only with `auto.evolve`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from psycopg import errors
+
+from herdmesh.connect.errors import ConfigError, DataError, RetriableError
+from herdmesh.connect.schemas import Schema
+from herdmesh.worker.connectors.postgres.common import Connection, literal, quoted
+from herdmesh.worker.connectors.postgres.sink_rows import Column, Shape
+from herdmesh.worker.connectors.postgres.sink_settings import (
+    AUTO_CREATE,
+    AUTO_EVOLVE,
+    NAME_BYTES_MAX,
+    InsertMode,
+    SinkSettings,
+    TableName,
+)
+from herdmesh.worker.connectors.postgres.sink_text import Form, texts
+from herdmesh.worker.connectors.postgres.types import sql_type
+
+STAGES_MAX = 50
+SHAPES_MAX = 1_000
+"""Of one session: records without schemas may name ever other columns."""
+_TABLE = b"""
+SELECT c.oid, c.relkind IN ('r', 'p') AND NOT pg_catalog.row_security_active(c.oid), c.oid::regclass::text
+FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass(%s)
+"""
+_COLUMNS = b"""
+SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), t.typcategory = 'A', a.attidentity = 'a'
+FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+"""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumn:
+    """A column that is there."""
+
+    type: str
+    """As SQL names it."""
+    is_array: bool
+    is_always_generated: bool
+    """`GENERATED ALWAYS AS IDENTITY`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that is there."""
+
+    sql: str
+    """As SQL names it, found by the search path."""
+    takes_copy: bool
+    columns: Mapping[str, TableColumn]
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """How rows of one shape get into one table."""
+
+    forms: tuple[Form, ...]
+    """Of each column's values."""
+    copy: str = ""
+    """Empty: there is nothing to write."""
+    merge: str = ""
+    """From the stage to the table; empty = `copy` is into the table."""
+    clear: str = ""
+    """Empties the stage, which a commit does by itself."""
+
+
+class Tables:
+    """The tables of one session. It may be in a transaction only where all that is asked for is remembered."""
+
+    def __init__(self, connection: Connection, settings: SinkSettings) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._tables: dict[str, Table] = {}
+        self._statements: dict[tuple[str, Shape], Statements] = {}
+        self._stages: dict[tuple[tuple[str, str], ...], str] = {}
+
+    def trim(self) -> None:
+        """Forget statements, and drop stages, when they are too many."""
+        if len(self._statements) > SHAPES_MAX or len(self._stages) > STAGES_MAX:
+            self._statements.clear()
+            if self._stages:
+                self._connection.execute(f"DROP TABLE {', '.join(self._stages.values())}".encode())
+                self._stages.clear()
+
+    def statements(self, topic: str, shape: Shape) -> Statements:
+        """How rows of the shape are written into the topic's table, which is made or evolved as the config allows.
+
+        Raises:
+            ConfigError: the table is missing, and is not to be made, or cannot be.
+            DataError: it has not all the columns, and is not to get them, or cannot.
+            psycopg.Error: the server's.
+        """
+        found = self._statements.get((topic, shape))
+        if found is None:
+            table = self._table(topic, shape)
+            if table is None:
+                return Statements(tuple(Form(column.schema) for column in shape.columns))
+            if missing := [column for column in shape.columns if column.name not in table.columns]:
+                table = self._evolved(topic, table, missing)
+            found = self._statements[topic, shape] = self._made(table, shape)
+        return found
+
+    def _table(self, topic: str, shape: Shape) -> Table | None:
+        """None: it is missing, and is made when there is something to write, not to delete."""
+        table = self._tables.get(topic)
+        if table is None:
+            name = self._settings.table_of(topic)
+            table = self._looked_up(name)
+            if table is None:
+                self._refuse_creation(name, shape)
+                if shape.deletes:
+                    return None
+                self._create(name, shape)
+                table = self._looked_up(name)
+            if table is None:
+                raise RetriableError(f"table {name} was made, and is gone")
+            self._tables[topic] = table
+        return table
+
+    def _looked_up(self, name: TableName) -> Table | None:
+        row = self._connection.execute(_TABLE, (name.sql,)).fetchone()
+        if row is None:
+            return None
+        oid, takes_copy, sql = row
+        columns = self._connection.execute(_COLUMNS, (oid,)).fetchall()
+        return Table(sql, takes_copy, {found: TableColumn(*rest) for found, *rest in columns})
+
+    def _refuse_creation(self, name: TableName, shape: Shape) -> None:
+        if not self._settings.auto_create:
+            raise ConfigError(
+                f"table {name} is missing, and {AUTO_CREATE} is false", field=AUTO_CREATE,
+                fix=f"make it, or write {AUTO_CREATE}=true",
+            )  # fmt: skip
+        if not shape.deletes and any(column.schema is None for column in shape.columns):
+            raise ConfigError(
+                f"table {name} is missing, and cannot be made: the records have no schema", field=AUTO_CREATE,
+                fix="make it, or use a converter with schemas",
+            )  # fmt: skip
+
+    def _create(self, name: TableName, shape: Shape) -> None:
+        parts = [f"{quoted(column.name)} {_definition(column, of_new_table=True)}" for column in shape.columns]
+        if shape.keys:
+            parts.append(f"PRIMARY KEY ({_names(shape.keys)})")
+        self._define(f"CREATE TABLE IF NOT EXISTS {name.sql} ({', '.join(parts)})", AUTO_CREATE)
+        _log.info("made table %s", name)
+
+    def _evolved(self, topic: str, table: Table, missing: Sequence[Column]) -> Table:
+        """The table with these columns. Raises as `statements`."""
+        names = ", ".join(column.name for column in missing)
+        if not self._settings.auto_evolve:
+            raise DataError(f"table {table.sql} has no column {names}, and {AUTO_EVOLVE} is false")
+        for column in missing:
+            if column.schema is None:
+                raise DataError(f"table {table.sql} has no column {column.name}, and the record has no schema")
+            if column.is_key or not (column.schema.optional or column.schema.default is not None):
+                raise DataError(
+                    f"table {table.sql} has no column {column.name}, and does not get one: its field is not optional "
+                    "and has no default, which the rows that are there would need"
+                )
+        parts = [
+            f"ADD COLUMN IF NOT EXISTS {quoted(column.name)} {_definition(column, of_new_table=False)}"
+            for column in missing
+        ]
+        self._define(f"ALTER TABLE {table.sql} {', '.join(parts)}", AUTO_EVOLVE)
+        _log.info("added columns to %s: %s", table.sql, names)
+        evolved = self._looked_up(self._settings.table_of(topic))
+        if evolved is None or not all(column.name in evolved.columns for column in missing):
+            raise RetriableError(f"columns were added to {table.sql}, and are gone: {names}")
+        self._tables[topic] = evolved
+        return evolved
+
+    def _define(self, statement: str, key: str) -> None:
+        try:
+            self._connection.execute(statement.encode())
+        except (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateColumn):
+            _log.info("another task was first: %s", statement)
+        except (errors.InsufficientPrivilege, errors.InvalidSchemaName, errors.WrongObjectType) as error:
+            said = " ".join(str(error).split())
+            raise ConfigError(f"{key}: {said}; refused: {statement}", field=key, fix="grant it, or do it") from error
+
+    def _made(self, table: Table, shape: Shape) -> Statements:
+        settings, columns = self._settings, _names(shape.columns)
+        there = [table.columns[column.name] for column in shape.columns]
+        forms = tuple(
+            Form(column.schema, known.is_array, settings.zone)
+            for column, known in zip(shape.columns, there, strict=True)
+        )
+        inserts = settings.insert_mode is InsertMode.INSERT and not shape.deletes
+        if inserts and table.takes_copy:
+            return Statements(forms, f"COPY {table.sql} ({columns}) FROM STDIN")
+        if settings.insert_mode is InsertMode.UPDATE and not shape.deletes and shape.keys == shape.columns:
+            return Statements(forms)
+        stage = self._stage(tuple((c.name, t.type) for c, t in zip(shape.columns, there, strict=True)))
+        copy, clear = f"COPY {stage} ({columns}) FROM STDIN", f"DELETE FROM {stage}"
+        return Statements(forms, copy, _merge(table, stage, shape, settings.insert_mode), clear)
+
+    def _stage(self, columns: tuple[tuple[str, str], ...]) -> str:
+        """A temporary table with these columns, in this order, and no constraint: the table's own decide."""
+        stage = self._stages.get(columns)
+        if stage is None:
+            stage = f"pg_temp.herdmesh_stage_{len(self._stages)}"
+            parts = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
+            self._connection.execute(f"CREATE TEMPORARY TABLE {stage} ({parts}) ON COMMIT DELETE ROWS".encode())
+            self._stages[columns] = stage
+        return stage
+
+
+def _merge(table: Table, stage: str, shape: Shape, mode: InsertMode) -> str:
+    columns, keys = _names(shape.columns), _names(shape.keys)
+    same = " AND ".join(f"target.{name} = stage.{name}" for name in map(_name, shape.keys))
+    others = [_name(column) for column in shape.columns if not column.is_key]
+    if shape.deletes:
+        return f"DELETE FROM {table.sql} AS target USING {stage} AS stage WHERE {same}"
+    if mode is InsertMode.UPDATE:
+        values = ", ".join(f"{name} = stage.{name}" for name in others)
+        return f"UPDATE {table.sql} AS target SET {values} FROM {stage} AS stage WHERE {same}"
+    overriding = (
+        " OVERRIDING SYSTEM VALUE" if any(table.columns[c.name].is_always_generated for c in shape.columns) else ""
+    )
+    insert = f"INSERT INTO {table.sql} ({columns}){overriding} SELECT {columns} FROM {stage}"
+    if mode is InsertMode.INSERT:
+        return insert
+    values = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
+    return f"{insert} ON CONFLICT ({keys}) DO {f'UPDATE SET {values}' if others else 'NOTHING'}"
+
+
+def _definition(column: Column, *, of_new_table: bool) -> str:
+    """Type and constraint of a column that is made. One that is added may be null: of rows that are there it is."""
+    schema = column.schema
+    assert schema is not None
+    _refuse_long(column)
+    made = sql_type(schema)
+    if schema.default is not None and not column.is_key:
+        return f"{made} DEFAULT {_default(schema)}"
+    return f"{made} NOT NULL" if of_new_table and (column.is_key or not schema.optional) else made
+
+
+def _refuse_long(column: Column) -> None:
+    if len(column.name.encode()) > NAME_BYTES_MAX:
+        raise DataError(f"column {column.name} cannot be made: its name has more than {NAME_BYTES_MAX} bytes")
+
+
+def _default(schema: Schema) -> str:
+    (text,) = texts([schema.default], Form(schema, is_array=schema.type == "ARRAY"))
+    assert text is not None
+    return literal(text)
+
+
+def _name(column: Column) -> str:
+    return quoted(column.name)
+
+
+def _names(columns: Sequence[Column]) -> str:
+    return ", ".join(map(_name, columns))

@@ -1,0 +1,249 @@
+"""The task of `PostgresSink`: each batch one transaction, with the ledger's row in it.
+
+Owns the session, the transactions, and finding the records of a batch that the server refuses. Rows: `sink_rows`; their
+text: `sink_text`; tables and statements: `sink_tables`; the ledger: `sink_ledger`, `engine.sql_ledger`.
+
+A batch is first written as if nothing were wrong with it. Where the server refuses a value or a constraint, the
+transaction is begun again, and the batch halved, each half under a savepoint, until the records that are refused are
+found: they are given up, the others written, and the ledger moves past all of them.
+
+Invariant: rows of a batch and the ledger's row that stands behind it commit together or not at all; a record that was
+given up is safe in the dead letter queue before that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import IsolationLevel, errors
+
+from herdmesh.connect.connector import Config, PartitionId, SinkBatch, TaskContext
+from herdmesh.connect.errors import ConnectError, DataError, RetriableError
+from herdmesh.engine import failpoints
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.ledger import LedgerSinkTask
+from herdmesh.worker.connectors.postgres.common import Connection, connect, connection_settings, translated
+from herdmesh.worker.connectors.postgres.sink_ledger import (
+    LOCK_TIMEOUT,
+    end_sessions,
+    ensure_table,
+    ledger_of,
+    session_name,
+)
+from herdmesh.worker.connectors.postgres.sink_rows import Reader, Rows, Write, ordered
+from herdmesh.worker.connectors.postgres.sink_settings import InsertMode, sink_settings
+from herdmesh.worker.connectors.postgres.sink_tables import Statements, Tables
+from herdmesh.worker.connectors.postgres.sink_text import Texts, lines, texts
+
+IDLE_TIMEOUT = b"SET idle_in_transaction_session_timeout = '90s'"
+"""The server ends a session that stands still amid a transaction; dead letters are waited for in one, up to 60 s."""
+#: What is wrong with records, not with the server: data, constraints, two rows for one in a merge, a view's check, an
+#: error that a trigger raises, a value that an index has no room for, a column that takes no values.
+_OF_RECORDS = ("22", "23", "21", "44", "P0", "54", "428C9")
+_QUERY_CANCELED = "57014"
+#: A table is another than it was when this session looked.
+_OUTDATED = (errors.UndefinedTable, errors.UndefinedColumn)
+
+_Group = tuple[Rows, list[Texts]]
+
+
+class PostgresSinkTask(LedgerSinkTask):
+    """One task, one session."""
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        self._settings = sink_settings(config)
+        self._where = connection_settings(config)
+        self._run_id = context.run_id
+        self._reporter = context.reporter
+        self._reader = Reader(self._settings)
+        self._connection: Connection | None = None
+        self._ledger = ledger_of(self._current, self._settings.ledger, context.connector, context.run_id)
+        self._failures = 0
+
+    def claim(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
+        with self._session("the ledger cannot be claimed") as connection:
+            end_sessions(connection, self._ledger.owners(partitions))
+            with connection.transaction():
+                return self._ledger.claim(partitions)
+
+    def begin(self, starts: Mapping[PartitionId, int]) -> None:
+        with self._session("the ledger cannot be set") as connection, connection.transaction():
+            self._ledger.begin(starts)
+
+    def put(self, batch: SinkBatch) -> None:
+        if not len(batch):
+            return  # `advance` moves the row past what was left out
+        with self._session(f"records of {batch.topic} cannot be written") as connection:
+            self._tables.trim()
+            try:
+                self._write(connection, batch)
+            except _OUTDATED:
+                connection.close()
+                self._write(self._connected(), batch)
+
+    def advance(self, positions: Mapping[PartitionId, int]) -> None:
+        if not self._ledger.behind(positions):
+            return
+        with self._session("the ledger cannot be moved") as connection, connection.transaction():
+            self._ledger.advance(positions)
+
+    def forget(self, partitions: Sequence[PartitionId]) -> None:
+        with self._session("rows of the ledger cannot be deleted") as connection, connection.transaction():
+            self._ledger.forget(partitions)
+
+    def stop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    @contextmanager
+    def _session(self, doing: str) -> Generator[Connection]:
+        """The session, made anew where it was lost. Errors of the server become errors of Connect's."""
+        try:
+            yield self._connected()
+        except (psycopg.Error, RetriableError) as error:
+            found = error if isinstance(error, RetriableError) else _error(error, doing)
+            if not isinstance(found, RetriableError):
+                raise found from error
+            self._failures += 1
+            if self._settings.retries_max is not None and self._failures > self._settings.retries_max:
+                raise TaskFailed(f"{found} (tried {self._failures} times)", ErrorClass.RETRIABLE) from error
+            raise found from error
+        self._failures = 0
+
+    def _connected(self) -> Connection:
+        if self._connection is not None and not self._connection.closed:
+            return self._connection
+        self._connection = None
+        connection = connect(self._where, application_name=session_name(self._run_id), prepare_threshold=None)
+        try:
+            connection.isolation_level = IsolationLevel.READ_COMMITTED
+            connection.execute(LOCK_TIMEOUT)
+            connection.execute(IDLE_TIMEOUT)
+            # The one before may live on at the server, and hold the row: its transaction is over only when it is.
+            end_sessions(connection, [self._run_id])
+            self._connection = connection
+            ensure_table(connection, self._settings.ledger, self._ledger)
+        except BaseException:
+            self._connection = None
+            connection.close()
+            raise
+        self._tables = Tables(connection, self._settings)
+        return connection
+
+    def _current(self) -> Connection:
+        """The session as it is: a new one would be outside of the transaction that is under way."""
+        assert self._connection is not None
+        return self._connection
+
+    def _write(self, connection: Connection, batch: SinkBatch) -> None:
+        refused: dict[int, Exception] = {}
+        groups = self._prepared(batch, range(len(batch)), refused)
+        try:
+            with connection.transaction():
+                if not self._ledger.move(batch):
+                    return
+                self._run(connection, batch.topic, groups, set())
+                self._give_up(batch, refused)
+                failpoints.hit("before-target-commit")
+        except psycopg.Error as error:
+            if not _is_of_records(error):
+                raise
+            self._write_most(connection, batch, refused)
+        failpoints.hit("after-target-commit")
+
+    def _write_most(self, connection: Connection, batch: SinkBatch, refused: dict[int, Exception]) -> None:
+        """Write the batch without the records that the server refuses."""
+        with connection.transaction():
+            if not self._ledger.move(batch):
+                return
+            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            places = [place for place in range(len(batch)) if place not in refused]
+            self._halve(connection, batch, places, refused, set())
+            self._give_up(batch, refused)
+            failpoints.hit("before-target-commit")
+
+    def _halve(
+        self,
+        connection: Connection,
+        batch: SinkBatch,
+        places: list[int],
+        refused: dict[int, Exception],
+        used: set[str],
+    ) -> None:
+        """Write the records at these places, all that can be. Those before them are written."""
+        if not places:
+            return
+        try:
+            with connection.transaction():
+                self._run(connection, batch.topic, self._prepared(batch, places, refused), used)
+        except psycopg.Error as error:
+            if not _is_of_records(error):
+                raise
+            if len(places) == 1:
+                refused[places[0]] = DataError(f"PostgreSQL refuses the record: {_said(error)}")
+                return
+            middle = len(places) // 2
+            self._halve(connection, batch, places[:middle], refused, used)
+            self._halve(connection, batch, places[middle:], refused, used)
+
+    def _prepared(self, batch: SinkBatch, places: Sequence[int], refused: dict[int, Exception]) -> list[_Group]:
+        """The rows of the records at these places, and their texts. Those that cannot be rows go to `refused`."""
+        found: list[_Group] = []
+        try:
+            for rows in self._reader.read(batch, places):
+                statements = self._tables.statements(batch.topic, rows.shape)
+                columns = zip(rows.values, statements.forms, strict=True)
+                found.append((rows, [texts(values, form) for values, form in columns]))
+        except DataError as error:
+            if len(places) == 1:
+                refused[places[0]] = error
+                return []
+        else:
+            return found
+        good = [place for place in places if self._prepared(batch, [place], refused)]
+        return self._prepared(batch, good, refused) if good else []
+
+    def _run(self, connection: Connection, topic: str, groups: list[_Group], used: set[str]) -> None:
+        """`used`: stages that may have rows of this transaction."""
+        for write in ordered(groups, inserts=self._settings.insert_mode is InsertMode.INSERT):
+            statements = self._tables.statements(topic, write.shape)
+            if statements.copy:
+                _execute(connection, write, statements, used)
+
+    def _give_up(self, batch: SinkBatch, refused: Mapping[int, Exception]) -> None:
+        """Have the records told and put aside. Raises DataError, or RecordError, where the config says to fail."""
+        for place, error in sorted(refused.items()):
+            if self._reporter is None:
+                at = f"{batch.original_topic}-{batch.partition} at offset {batch.offsets[place]}"
+                raise DataError(f"{error} (record of {at})") from error
+            self._reporter.report(batch, place, error)
+        if refused and self._reporter is not None:
+            self._reporter.settle()
+
+
+def _execute(connection: Connection, write: Write, statements: Statements, used: set[str]) -> None:
+    with connection.cursor() as cursor:
+        if statements.clear in used:
+            cursor.execute(statements.clear.encode())
+        with cursor.copy(statements.copy.encode()) as copy:
+            copy.write(lines(write.texts))
+        if statements.merge:
+            used.add(statements.clear)
+            cursor.execute(statements.merge.encode())
+
+
+def _is_of_records(error: psycopg.Error) -> bool:
+    return (error.sqlstate or "").startswith(_OF_RECORDS)
+
+
+def _error(error: psycopg.Error, doing: str) -> ConnectError:
+    if error.sqlstate == _QUERY_CANCELED:  # by the server's statement_timeout, or by hand
+        return RetriableError(f"{doing}: {_said(error)}")
+    return translated(error, doing, field="table.name.format")
+
+
+def _said(error: psycopg.Error) -> str:
+    return " ".join(str(error).split())

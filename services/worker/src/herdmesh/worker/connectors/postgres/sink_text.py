@@ -1,0 +1,175 @@
+"""Connect values as PostgreSQL reads them in `COPY ... FROM STDIN` (text format).
+
+Owns the text of each kind of value, column by column, and the lines made of columns. The server turns text into a
+column's type, as it does for literals: so a number goes into an `integer`, a `numeric` or a `text` column alike, and
+what does not fit is the server's error. Types of columns that are made: `types`.
+
+    numbers, decimals      as they are           bytes       \\x6162
+    booleans               true, false           Date        2024-02-29
+    strings                as they are           Time        13:00:00.123
+    arrays                 {1,2,"a b",NULL}      Timestamp   2024-02-29 13:00:00.123+00:00, in `db.timezone`
+    structs, maps, lists   JSON
+
+A list is an array in a column of an array type, else JSON. A string in a json column is taken for JSON text.
+
+Invariant: two values that are the same text are the same to every column type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from decimal import Decimal
+from typing import Any, cast
+
+from herdmesh.connect import jackson
+from herdmesh.connect.data import JavaDate, Struct
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.schemas import DATE, TIME, Schema
+from herdmesh.worker.connectors.payloads import texts_of
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_DAY_MS = 86_400_000
+_INFINITE = {9_223_372_036_825_200_000: "infinity", -9_223_372_036_832_400_000: "-infinity"}
+"""As the Java driver, and the source (`types`), have them in milliseconds."""
+_NULL = "\\N"
+_ESCAPED = (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
+Texts = list[str | None]
+"""One text for each value of a column, None = null; not escaped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How the values of one column are written."""
+
+    schema: Schema | None
+    """Of the values; None = schemaless."""
+    is_array: bool = False
+    """The column is of an array type."""
+    zone: tzinfo = UTC
+    """Of timestamps."""
+
+
+def texts(values: Sequence[Any], form: Form) -> Texts:
+    """The text of each value. Raises DataError for one that has none."""
+    kinds = set(map(type, values))
+    kinds.discard(type(None))
+    if len(kinds) == 1:
+        kind = kinds.pop()
+        write = _WRITERS.get(kind)
+        if write is not None:
+            return [None if value is None else write(value) for value in values]
+        if kind is str:
+            return list(values)
+    return [None if value is None else _text(value, form) for value in values]
+
+
+def _text(value: Any, form: Form) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, JavaDate):
+        return _date_text(value, form)
+    if isinstance(value, list | tuple) and form.is_array:
+        return _array(cast("Sequence[Any]", value), form)
+    if isinstance(value, list | tuple | dict | Struct):
+        return _json(value, form.schema)
+    for kind in type(value).__mro__:
+        write = _WRITERS.get(kind)
+        if write is not None:
+            return write(value)
+    raise DataError(f"a value of type {type(value).__name__} cannot be written to PostgreSQL")
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _decimal(value: Decimal) -> str:
+    return format(value, "f")
+
+
+def _bytes(value: bytes | bytearray | memoryview) -> str:
+    return "\\x" + bytes(value).hex()
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    bool: _boolean,
+    int: int.__repr__,
+    float: float.__repr__,
+    Decimal: _decimal,
+    bytes: _bytes,
+    bytearray: _bytes,
+    memoryview: _bytes,
+}
+
+
+def _date_text(value: JavaDate, form: Form) -> str:
+    """By the schema's name; without a schema it is a point in time, as in Java."""
+    name = None if form.schema is None else form.schema.name
+    if value in _INFINITE:
+        return _INFINITE[value]
+    try:
+        if name == DATE:
+            return date.fromordinal(_EPOCH_DAY + value // _DAY_MS).isoformat()
+        if name == TIME:
+            return _time(int(value))
+        return (_EPOCH + timedelta(milliseconds=int(value))).astimezone(form.zone).isoformat(" ")
+    except (OverflowError, ValueError) as error:
+        raise DataError(f"a date of {int(value)} ms is not within the years 1 to 9999") from error
+
+
+def _time(of_day_ms: int) -> str:
+    seconds, milliseconds = divmod(of_day_ms, 1000)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour:02d}:{minute:02d}:{second:02d}.{milliseconds:03d}"
+
+
+def _array(values: Sequence[Any], form: Form) -> str:
+    """PostgreSQL's array literal; lists in it are further dimensions."""
+    inner = Form(None if form.schema is None else form.schema.value_schema, True, form.zone)
+    return "{" + ",".join(_element(value, inner) for value in values) + "}"
+
+
+def _element(value: Any, form: Form) -> str:
+    if value is None:
+        return "NULL"
+    text = _text(value, form)
+    if isinstance(value, list | tuple):
+        return text
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _json(value: Any, schema: Schema | None) -> str:
+    if schema is None and isinstance(value, Struct):
+        schema = value.schema
+    if schema is None:
+        return jackson.dumps(value).decode()
+    return texts_of([value], schema)[0].decode()
+
+
+def escaped(column: Texts) -> list[str]:
+    """The texts as fields of a line."""
+    has_null = None in column
+    joined = "".join(text for text in column if text is not None) if has_null else "".join(cast("list[str]", column))
+    needed = [pair for pair in _ESCAPED if pair[0] in joined]
+    if not needed:
+        return [_NULL if text is None else text for text in column] if has_null else cast("list[str]", column)
+    return [_NULL if text is None else _replaced(text, needed) for text in column]
+
+
+def _replaced(text: str, pairs: Sequence[tuple[str, str]]) -> str:
+    for plain, written in pairs:
+        text = text.replace(plain, written)
+    return text
+
+
+def lines(columns: Sequence[Texts]) -> bytes:
+    """The data of a COPY: a line for each place of the columns, which are of equal length, at least one.
+
+    What UTF-8 has no bytes for (half a surrogate pair) is written so that the server refuses it.
+    """
+    rows = map("\t".join, zip(*map(escaped, columns), strict=True))
+    return ("\n".join(rows) + "\n").encode("utf-8", "surrogatepass")

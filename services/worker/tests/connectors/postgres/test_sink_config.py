@@ -1,0 +1,77 @@
+"""A PostgreSQL sink's configuration: what is read, refused and warned of."""
+
+from __future__ import annotations
+
+from datetime import UTC
+
+import pytest
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.worker.connectors.postgres.sink import PostgresSink
+from herdmesh.worker.connectors.postgres.sink_settings import InsertMode, PkMode, TableName, sink_settings
+
+BASE = {"name": "orders-db", "connection.url": "jdbc:postgresql://db:5432/shop", "connection.user": "app"}
+
+
+def test_defaults_are_confluents() -> None:
+    found = sink_settings(BASE)
+    assert (found.insert_mode, found.pk_mode, found.pk_fields) == (InsertMode.INSERT, PkMode.NONE, ())
+    assert (found.deletes, found.auto_create, found.auto_evolve, found.folds_case) == (False, False, False, False)
+    assert (found.zone, found.retries_max) == (UTC, None)
+    assert found.table_of("orders") == TableName("", "orders")
+    assert found.ledger == TableName("", "herdmesh_ledger")
+
+
+def test_a_config_of_the_java_connector_is_taken_as_it_is() -> None:
+    config = {
+        **BASE, "connector.class": "io.confluent.connect.jdbc.JdbcSinkConnector", "insert.mode": "UPSERT",
+        "pk.mode": "record_key", "pk.fields": "id, region", "delete.enabled": "true", "auto.create": "true",
+        "table.name.format": "Shop.${topic}_copy", "fields.whitelist": "a,b", "max.retries": "3",
+        "quote.sql.identifiers": "NEVER", "batch.size": "500", "retry.backoff.ms": "10", "dialect.name": "x",
+    }  # fmt: skip
+    assert PostgresSink().validate(config) == []
+    found = sink_settings(config)
+    assert (found.insert_mode, found.pk_fields, found.whitelist) == (InsertMode.UPSERT, ("id", "region"), {"a", "b"})
+    assert (found.retries_max, found.table_of("Orders").sql) == (3, '"shop"."orders_copy"')
+    warned = [warning.field for warning in PostgresSink().warnings(config)]
+    assert warned == ["batch.size", "retry.backoff.ms", "dialect.name"]
+    connector = PostgresSink()
+    connector.start(config)
+    assert connector.task_configs(2) == [config, config]
+    registry = PluginRegistry([describe(PostgresSink)])
+    assert registry.find(config["connector.class"]).connector is registry.find("PostgresSink").connector
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"delete.enabled": "true"}, "delete.enabled"),
+        ({"insert.mode": "upsert"}, "pk.mode"),
+        ({"insert.mode": "update"}, "pk.mode"),
+        ({"insert.mode": "merge"}, "insert.mode"),
+        ({"pk.mode": "kafka", "pk.fields": "a,b"}, "pk.fields"),
+        ({"db.timezone": "Middle/Earth"}, "db.timezone"),
+        ({"quote.sql.identifiers": "sometimes"}, "quote.sql.identifiers"),
+        ({"herdmesh.ledger.table": "a.b.c"}, "herdmesh.ledger.table"),
+        ({"max.retries": "-1"}, "max.retries"),
+        ({"connection.url": "jdbc:mysql://db/shop"}, "connection.url"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_field(changes: dict[str, str], field: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        PostgresSink().start({**BASE, **changes})
+    assert refused.value.field == field
+    assert field in [problem.field for problem in PostgresSink().validate({**BASE, **changes})]
+
+
+def test_kafkas_coordinates_have_names_of_their_own() -> None:
+    found = sink_settings({**BASE, "pk.mode": "kafka"})
+    assert found.pk_fields == ("__connect_topic", "__connect_partition", "__connect_offset")
+
+
+@pytest.mark.parametrize("topic", ["a.b.c", "a.", ".a"])
+def test_a_topic_that_names_no_table_is_refused(topic: str) -> None:
+    assert sink_settings(BASE).table_of("a.b") == TableName("a", "b")
+    with pytest.raises(ConfigError, match=r"table\.name\.format"):
+        sink_settings(BASE).table_of(topic)

@@ -1,0 +1,100 @@
+"""Connect values as the text of a COPY: each kind, escaping, and what has no text."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from herdmesh.connect.data import Float32, Int16, Int32, JavaDate, Struct
+from herdmesh.connect.errors import DataError
+from herdmesh.connect.schemas import (
+    INT32,
+    Schema,
+    date_schema,
+    decimal_schema,
+    time_schema,
+    timestamp_schema,
+)
+from herdmesh.worker.connectors.postgres.sink_text import Form, escaped, lines, texts
+
+PLAIN = Form(None)
+LEAP_MS = 1_709_211_600_123  # 2024-02-29 13:00:00.123 UTC
+INTS = Schema("ARRAY", value_schema=Schema("INT32", optional=True))
+
+
+@pytest.mark.parametrize(
+    ("value", "form", "text"),
+    [
+        (5, PLAIN, "5"),
+        (Int16(-5), PLAIN, "-5"),
+        (True, PLAIN, "true"),
+        (0.1, PLAIN, "0.1"),
+        (Float32(1e30), PLAIN, "1e+30"),
+        (float("-inf"), PLAIN, "-inf"),
+        (Decimal("1E+3"), Form(decimal_schema(-3)), "1000"),
+        ("a\tb", PLAIN, "a\tb"),
+        (b"\x00ab", PLAIN, "\\x006162"),
+        (memoryview(b"a"), PLAIN, "\\x61"),
+        (JavaDate(LEAP_MS - LEAP_MS % 86_400_000), Form(date_schema()), "2024-02-29"),
+        (JavaDate(-1), Form(date_schema()), "1969-12-31"),
+        (JavaDate(46_800_123), Form(time_schema()), "13:00:00.123"),
+        (JavaDate(86_400_000), Form(time_schema()), "24:00:00.000"),
+        (JavaDate(LEAP_MS), Form(timestamp_schema()), "2024-02-29 13:00:00.123000+00:00"),
+        (JavaDate(LEAP_MS), PLAIN, "2024-02-29 13:00:00.123000+00:00"),
+        (JavaDate(LEAP_MS), Form(None, zone=ZoneInfo("Asia/Kolkata")), "2024-02-29 18:30:00.123000+05:30"),
+        (JavaDate(9_223_372_036_825_200_000), Form(timestamp_schema()), "infinity"),
+        ([1, None, 2], Form(INTS, is_array=True), '{"1",NULL,"2"}'),
+        (['a"b', "c\\d", "NULL", ""], Form(None, is_array=True), '{"a\\"b","c\\\\d","NULL",""}'),
+        ([[1, 2], []], Form(None, is_array=True), '{{"1","2"},{}}'),
+        ([1, {"a": None}], PLAIN, '[1,{"a":null}]'),
+        ({"a": [True]}, PLAIN, '{"a":[true]}'),
+        (
+            Struct(Schema("STRUCT", fields=[("a", INT32)]), [1]),
+            Form(Schema("STRUCT", fields=[("a", INT32)])),
+            '{"a":1}',
+        ),
+    ],
+)
+def test_each_kind_of_value(value: Any, form: Form, text: str) -> None:
+    assert texts([value], form) == [text]
+    assert texts([value, None, value], form) == [text, None, text]
+    assert texts([value, "x"], form) == [text, "x"], "beside another kind"
+
+
+@pytest.mark.parametrize("value", [object(), JavaDate(1 << 60)])
+def test_what_has_no_text_is_bad_data(value: Any) -> None:
+    with pytest.raises(DataError):
+        texts([value], PLAIN)
+
+
+def test_kinds_that_differ_keep_their_texts() -> None:
+    assert texts([1, Int32(2), 3.5, True, None, "x", b"y"], PLAIN) == ["1", "2", "3.5", "true", None, "x", "\\x79"]
+
+
+def test_lines_of_a_copy() -> None:
+    assert lines([["a\tb", None], ["c\\\r\n", "\\N"]]) == b"a\\tb\tc\\\\\\r\\n\n\\N\t\\\\N\n"
+    assert lines([["\ud800"]]) == b"\xed\xa0\x80\n", "not UTF-8, so that the server says so"
+
+
+@given(st.lists(st.none() | st.text(st.characters(codec="utf-8")), min_size=1))
+def test_escaping_can_be_undone(column: list[str | None]) -> None:
+    undone = {"\\\\": "\\", "\\t": "\t", "\\n": "\n", "\\r": "\r"}
+
+    def plain(text: str) -> str | None:
+        if text == "\\N":
+            return None
+        found, at = "", 0
+        while at < len(text):
+            step = 2 if text[at] == "\\" else 1
+            found += undone.get(text[at : at + step], text[at : at + step])
+            at += step
+        return found
+
+    fields = escaped(column)
+    assert not any(char in field for field in fields for char in "\t\n\r")
+    assert [plain(field) for field in fields] == column
