@@ -35,6 +35,7 @@ from herdmesh.cli.client import DEFAULT_HERDER, HerderClient
 from herdmesh.cli.commands.apply import to_properties
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.stack import Stack, StackSettings, role_of
+from herdmesh.kafka.contact import accepts
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.rpc.request_ids import new_request_id
@@ -289,6 +290,8 @@ class Mesh:
             try:
                 return self._ask_offsets(name, topic)
             except KafkaException as error:
+                if accepts(self.bootstrap) and (silent := self._lag_consumers.pop(f"connect-{name}", None)):
+                    silent.close()  # it may have forgotten the broker for good: `herdmesh.kafka.contact`
                 # A broker that was just killed answers again in a moment; what it left open is its task's to finish.
                 if time.monotonic() > deadline_s:
                     raise AssertionError(
