@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(1800)]
 SEED = 5
 #: For how long harm goes on. With the start, the last look and the stop, and with the other tests of the herder that
 #: wait their turn in the same process, it is three minutes of `make test`.
-HARM_S = 110
+HARM_S = 75
 #: `make chaos` holds the mesh to the promise. Where tests run, other work may have the same cores, and a Spark session
 #: that starts in 5 s alone takes 30: there a gate in seconds is three times the promise.
 GATE_S = 3 * SETTLE_S

@@ -1,12 +1,12 @@
 """The three processes of `make test` (pytest-xdist, `-n auto --dist loadgroup`).
 
-Owns which test runs in which of them, and when. The shared lane has everything that needs the session's broker,
-PostgreSQL or Spark, kills things, or holds a limit of time. The own lane has what needs a broker and not that one
-(marker `own_broker`): such tests wait most of their time. The pure lane has the rest, which needs nothing but itself,
-and takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
-limit of time (marker `timed`) and, as the very last, chaos; the last two wait until the other lanes are done. This
-order is the same in one process.
-Invariant: each session fixture (brokers, mesh) is made in one process only.
+Owns which test runs in which of them, and when. The shared lane has everything that needs the session's broker or
+Spark, kills things, or holds a limit of time. The own lane has what needs a broker and not that one (marker
+`own_broker`), and what needs but a broker or PostgreSQL to move records: those have a second one there. The pure lane
+has the rest, which needs nothing but itself, and takes only the processor time that the others leave. In the shared
+lane come last the fault tests, then what holds a limit of time (marker `timed`) and, as the very last, chaos; the last
+two wait until the other lanes are done. This order is the same in one process.
+Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from xdist.workermanage import WorkerController  # pyright: ignore[reportMissing
 _SHARED, _OWN, _PURE = "shared", "own", "pure"
 _FOLDER = "lanes_folder"
 _SHARED_MARKERS = {"kafka", "postgres", "spark", "timed"}
-#: The lane in which a session's broker, or database server, is made.
-_LANE_OF_SERVER = {"kafka": _SHARED, "guarded": _OWN, "postgres": _SHARED}
+#: What here needs a broker, and neither Spark nor quiet, only moves records in its own process.
+_MOVERS = ("libs/core/tests/engine/", "libs/sdk/tests/", "services/worker/tests/connectors/")
+#: The lanes in which a session's broker, or database server, is made.
+_LANES_OF_SERVER = {"kafka": {_SHARED, _OWN}, "guarded": {_OWN}, "postgres": {_SHARED, _OWN}}
 _FAULTS = "tests/faults/"
 _CHAOS = "tests/faults/test_chaos.py"
 #: From this place on a test has no company.
@@ -70,16 +72,23 @@ def _contradiction(item: pytest.Item) -> str:
         return ""
     for server in ("kafka", "postgres"):
         if server in getattr(item, "fixturenames", ()):
-            return f"marked own_broker (or takes `guarded`), and takes `{server}`: choose one"
+            return _both(server)
     if _place(item) < _ALONE:
         return ""
     return "what is timed (or chaos) begins when the own lane has ended, and own_broker (or `guarded`) is of that lane"
+
+
+def _both(server: str) -> str:
+    return f"marked own_broker (or takes `guarded`), and takes `{server}`: choose one"
 
 
 def lane_of(item: pytest.Item) -> str:
     """The lane this test is of. A test that runs others with it (`side_by_side`) runs those of its own only."""
     markers = {mark.name for mark in item.iter_markers()}
     if "own_broker" in markers:
+        return _OWN
+    moves = "postgres" in markers or ("kafka" in markers and item.nodeid.startswith(_MOVERS))
+    if moves and not markers & {"spark", "timed"} and not item.nodeid.startswith(_FAULTS):
         return _OWN
     return _SHARED if item.nodeid.startswith(_FAULTS) or markers & _SHARED_MARKERS else _PURE
 
@@ -114,9 +123,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
     """Refuse a server to a test of another lane, which would make a second one there (a test may ask for a fixture
     that it does not name)."""
-    lane = _LANE_OF_SERVER.get(fixturedef.argname)
-    if lane is not None and lane != lane_of(item := request.session.stash[_RUNNING]):
-        pytest.fail(f"{item.nodeid} is of the {lane_of(item)} lane, `{fixturedef.argname}` of the {lane} lane: mark it")
+    server = fixturedef.argname
+    lanes = _LANES_OF_SERVER.get(server)
+    if lanes is None:
+        return
+    item = request.session.stash[_RUNNING]
+    if server != "guarded" and item.get_closest_marker("own_broker"):
+        pytest.fail(f"{item.nodeid}: {_both(server)}")
+    if lane_of(item) not in lanes:
+        where = " and the ".join(sorted(lanes, reverse=True))
+        pytest.fail(f"{item.nodeid} is of the {lane_of(item)} lane, `{server}` of the {where} lane: mark it")
 
 
 class _Told:

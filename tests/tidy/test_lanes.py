@@ -13,7 +13,7 @@ import pytest
 _ROOT = Path(__file__).parents[2]
 _INI = """[pytest]
 addopts = --import-mode=importlib
-testpaths = tests parts
+testpaths = tests parts libs
 markers =
     kafka: as here
     own_broker: as here
@@ -62,12 +62,13 @@ _FILES = {
     "parts/test_topics.py": ("topics", "", "kafka"),
     "parts/test_hung.py": ("hung", "@pytest.mark.own_broker", ""),
     "parts/test_login.py": ("login", "", "guarded"),
+    "libs/core/tests/engine/test_moves.py": ("moves", "", "kafka"),
     "parts/test_long.py": ("long", "", ""),
     "parts/test_pure.py": ("pure", "", ""),
     "parts/test_state.py": ("state", "", ""),
 }
-_SHARED = ["jobs", "tables", "topics", "kills", "limit", "chaos"]
-_OWN = ["hung", "login"]
+_SHARED = ["jobs", "topics", "kills", "limit", "chaos"]
+_OWN = ["hung", "login", "tables", "moves"]
 _PURE = ["long", "pure", "state"]
 _PASSED = len(_FILES) - 1
 
@@ -127,7 +128,7 @@ def test_nobody_takes_over_from_a_shared_lane_that_died(sample: Path) -> None:
     dying = sample / "parts/test_topics.py"
     dying.write_text(dying.read_text() + "    os._exit(1)\n")
     printed, ran = _run(sample)
-    assert [name for name, _, _ in ran if name in _SHARED] == ["jobs", "tables", "topics"]
+    assert [name for name, _, _ in ran if name in _SHARED] == ["jobs", "topics"]
     assert "crashed while running 'parts/test_topics.py::test_topics'" in printed
     assert "worker restarting disabled" in printed
 
@@ -149,8 +150,8 @@ _WRONG = {
     ),
 }
 _WRONG_LATER = {
-    "own": ("@pytest.mark.own_broker", "asked", " is of the own lane, `kafka` of the shared lane: mark it"),
-    "pure": ("", "asked", " is of the pure lane, `kafka` of the shared lane: mark it"),
+    "own": ("@pytest.mark.own_broker", "asked", ": marked own_broker (or takes `guarded`), and takes `kafka`"),
+    "pure": ("", "asked", " is of the pure lane, `kafka` of the shared and the own lane: mark it"),
 }
 
 
