@@ -27,8 +27,13 @@ from xdist.workermanage import WorkerController  # pyright: ignore[reportMissing
 _SHARED, _OWN, _PURE = "shared", "own", "pure"
 _FOLDER = "lanes_folder"
 _SHARED_MARKERS = {"kafka", "postgres", "spark", "timed"}
-#: What here needs a broker, and neither Spark nor quiet, only moves records in its own process.
-_MOVERS = ("libs/core/tests/engine/", "libs/sdk/tests/", "services/worker/tests/connectors/")
+#: What here needs a broker, and neither Spark nor quiet, only moves records in its own process, or waits.
+_MOVERS = (
+    "libs/core/tests/engine/",
+    "libs/core/tests/topicstore/test_kafka_forgotten.py",
+    "libs/sdk/tests/",
+    "services/worker/tests/connectors/",
+)
 #: The lanes in which a session's broker, or database server, is made.
 _LANES_OF_SERVER = {"kafka": {_SHARED, _OWN}, "guarded": {_OWN}, "postgres": {_SHARED, _OWN}}
 _FAULTS = "tests/faults/"
