@@ -127,7 +127,7 @@ def test_no_step_takes_long_at_a_thousand_connectors(fleet: Fleet) -> None:
     since = len(fleet.starts)
     fleet.kill_herder()
     fleet.lead()
-    fleet.advance(2_000)
+    fleet.advance(4_000)
     fleet.take_steps(
         f"another leader begins, and {WORKERS - 1} workers dial in with {units // (WORKERS - 1)} units each"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -172,6 +173,25 @@ def test_a_status_that_says_running_on_a_worker_that_never_comes_holds_nothing_u
         world.advance(500)
     assert {start.unit for _, start in world.starts[since:]} == had
     assert {name for name, _ in world.starts[since:]} == {"w1", "w3"}
+
+
+def test_units_of_a_lost_worker_wait_for_workers_that_miss_a_frozen_leader_late(world: World) -> None:
+    """The leader's epoch ends two seconds before its workers give it up. Given to the first that comes, some would move
+    on to the next."""
+    had, since = set(world.workers["w3"].held), len(world.starts)
+    world.kill_herder()
+    world.kill("w3")
+    late = world.workers["w2"]
+    late.frozen = True
+    world.lead()
+    for at_ms in range(0, 3_000, 500):
+        assert len(world.starts) == since, f"{at_ms} ms after it began to lead"
+        lives = {"w1": True, "w2": True, "w3": False}
+        world.post(ev.LeasesChanged([Lease(name, world.workers[name].incarnation, lives[name]) for name in lives]))
+        world.advance(500)
+    late.thaw()
+    world.advance(10_000)
+    assert Counter(start.unit for _, start in world.starts[since:]) == Counter(had), "each once"
 
 
 def test_a_leader_that_is_replaced_while_workers_dial_in(world: World) -> None:

@@ -24,6 +24,8 @@ from herdmesh.rpc.errors import NoLeader
 RESERVE_AT = 500
 #: How long units wait for a block before the epoch is given up: a store that cannot write this is not heard for longer.
 RESERVE_MS = 2_000
+#: A leader whose last word is so old has lost its epoch (the config store's `election.LEASE_MS`).
+EPOCH_LEASE_MS = 4_000
 
 
 def granted(mesh: Mesh, event: LeadershipGranted) -> None:
@@ -53,7 +55,9 @@ def lead_when_caught_up(mesh: Mesh) -> None:
         return
     mesh.role = Role.LEADING
     mesh.adopting_until_ms = mesh.now + mesh.rules.session_timeout_ms
-    mesh.gathering_until_ms = mesh.now + mesh.rules.stream_grace_ms
+    # A leader that stood still loses its epoch before its workers miss it: they have the difference, too.
+    unnoticed_ms = max(0, mesh.rules.session_timeout_ms - EPOCH_LEASE_MS)
+    mesh.gathering_until_ms = mesh.now + mesh.rules.stream_grace_ms + unnoticed_ms
     mesh.heartbeat_ms = mesh.now
     for name in sorted({*mesh.entries, *mesh.statuses}):
         connector = mesh.connector(name)

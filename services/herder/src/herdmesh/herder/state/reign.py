@@ -32,7 +32,7 @@ def adopting(mesh: Mesh) -> bool:
 
 def gathering(mesh: Mesh) -> bool:
     """True while workers that live are about to dial in to a new leader: what the first one was given would move to the
-    others a moment later. They have as long as one whose stream broke."""
+    others a moment later. They have as long as one whose stream broke, from when they miss a leader that froze."""
     return mesh.now < mesh.gathering_until_ms and adopting(mesh)
 
 
