@@ -35,8 +35,9 @@ _APT_TIMEOUT_S = 600
 _OUTPUT_TAIL_LINES = 10
 _SYSTEM_USERS = ("postgres", "nobody")
 _SERVER_PACKAGE = re.compile(r"\bpostgresql-\d+\b")
-#: What a server needs of other packages is their shared libraries; LLVM is for compiled queries, which are off.
-_LIBRARY = re.compile(r"lib(?!llvm|perl|json-perl)[a-z0-9.+-]+")
+#: What a server needs of other packages is their shared libraries; the C library is the system's, LLVM is
+#: for compiled queries, which are off.
+_LIBRARY = re.compile(r"lib(?!c6|c-|llvm|perl|json-perl)[a-z0-9.+-]+")
 #: The one right that is kept of root's: to pass through folders that are root's alone.
 _PASS_THROUGH = "+dac_override"
 
@@ -172,7 +173,7 @@ def _apt(work: Path, program: str, *arguments: str) -> str:
         "Dir::Cache::pkgcache": "",
         "Dir::Cache::srcpkgcache": "",
         # It would give up root's rights for a user that cannot write here.
-        "APT::Sandbox::User": pwd.getpwuid(os.geteuid()).pw_name,
+        "APT::Sandbox::User": "root",
     }
     command = [program, "--quiet"]
     for name, value in options.items():

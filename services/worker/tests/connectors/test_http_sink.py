@@ -121,6 +121,7 @@ def test_a_receiver_that_is_killed_gets_what_it_missed_when_it_is_back(
         run = threading.Thread(target=lambda: ended.append(run_here(spec)))
         run.start()
         while not receiver.taken():
+            assert run.is_alive(), "the run ended before it sent anything"
             time.sleep(0.01)
         receiver.kill()
         before = len(receiver.taken())

@@ -69,6 +69,15 @@ def test_what_is_not_built_is_refused_with_the_key_and_a_fix(url: str, said: str
     assert caught.value.fix
 
 
+@pytest.mark.parametrize(
+    "url", ["postgresql://u:gehe%im@h/db", "postgresql://u:geheim@[::1]x/db", "jdbc:postgresql://u:geheim@h/db"]
+)
+def test_what_cannot_be_read_is_not_shown(url: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        jdbc_url.read(KEY, url)
+    assert "gehe" not in f"{told.value} {told.value.fix}"
+
+
 def test_the_keys_of_user_and_password_win_over_the_url() -> None:
     url = {KEY: "jdbc:postgresql://h/db?user=u&password=secret-of-url"}
     assert connection_settings(url).libpq() == {

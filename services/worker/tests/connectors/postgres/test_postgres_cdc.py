@@ -372,14 +372,34 @@ def test_an_earlier_run_lets_go_of_the_slot_and_does_not_take_it_back(items: Dat
             assert [event[0] for event in later.drain()] == ["c"]
 
 
-def test_a_slot_that_another_connector_uses_is_left_to_it(items: Database) -> None:
-    with Driven(items.config(), connector="one") as one:
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("one", "two"),
+        ("one more", "one"),
+        ("inventory-cdc-postgresql-production-eu-west-1-orders", "inventory-cdc-postgresql-production-eu-west-1-items"),
+        ("заказы", "оплаты"),
+    ],
+)
+def test_a_slot_that_another_connector_uses_is_left_to_it(items: Database, name: str, other: str) -> None:
+    with Driven(items.config(), connector=name) as one:
         one.drain()
-        in_use = r"in use by 'herdmesh one .*slot\.name"
-        with Driven(items.config(), connector="two") as two, pytest.raises(RetriableError, match=in_use):
+        in_use = r"in use by 'herdmesh .*slot\.name"
+        with Driven(items.config(), connector=other) as two, pytest.raises(RetriableError, match=in_use):
             two.task.poll()
         items.run("INSERT INTO items VALUES (31, 'new')")
         assert [event[0] for event in one.drain()] == ["c"]
+
+
+def test_a_lost_offset_beyond_the_log_is_not_what_the_new_slot_is_confirmed_to(items: Database) -> None:
+    """The database came back from a backup, with a shorter log."""
+    beyond = {"lsn_commit": 1 << 50, "lsn": 1 << 50, "lsn_proc": 1 << 50}
+    with Driven(items.config(herdmesh_offsets_missing="reset"), beyond) as run:
+        run.drain()
+        items.run("INSERT INTO items VALUES (31, 'new')")
+        assert [event[1] for event in run.drain()] == [{"id": 31}]
+        assert run.offset is not None
+        assert items.confirmed() <= int(run.offset["lsn_commit"])
 
 
 def test_a_dropped_slot_is_what_was_asked_for(items: Database) -> None:

@@ -236,6 +236,25 @@ def test_a_bad_record_costs_one_record(tmp_database: str, mode: str, bad: Any, t
         assert (sink.reporter.settled, sink.ledger()) == (2, 20)
 
 
+ORDERS = "CREATE TABLE orders (id int PRIMARY KEY, parent int REFERENCES orders DEFERRABLE INITIALLY DEFERRED)"
+
+
+def test_a_bad_record_costs_no_other_that_waits_for_the_end_of_its_transaction(tmp_database: str) -> None:
+    ask(tmp_database, ORDERS)
+    with Driven(tmp_database) as run:
+        run.put([{"id": 4, "parent": 3}, {"id": 3, "parent": None}, {"id": "x", "parent": None}])
+        assert [offset for offset, _ in run.reporter.reported] == [2]
+        assert [row[0] for row in run.rows("SELECT id FROM orders ORDER BY 1")] == [3, 4]
+
+
+def test_a_record_is_given_up_once_where_the_end_of_the_transaction_refuses_another(tmp_database: str) -> None:
+    ask(tmp_database, ORDERS)
+    with Driven(tmp_database) as run:
+        run.put([{"id": 1, "parent": None}, None, {"id": 2, "parent": 99}])
+        assert [offset for offset, _ in run.reporter.reported] == [1, 2]
+        assert [row[0] for row in run.rows("SELECT id FROM orders")] == [1]
+
+
 def test_where_nobody_takes_bad_records_nothing_is_written(tmp_database: str) -> None:
     ask(tmp_database, "CREATE TABLE orders (id int)")
     with Driven(tmp_database, tolerant=False) as sink:

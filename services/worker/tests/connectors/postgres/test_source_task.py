@@ -326,10 +326,11 @@ def test_a_connection_that_breaks_in_the_middle_loses_and_doubles_nothing(admin:
     with reader.task(records_max=100) as task:
         rows = reader.until(task, 150)
         cut = admin.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> %s",
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> %s AND backend_type = 'client backend'",
             (admin.info.backend_pid,),
         ).fetchall()
-        assert cut == [(True,)]
+        assert (True,) in cut
         rows += reader.until(task, 500 - len(rows))
     assert [row["id"] for row in rows] == [*range(1, 501)]
 

@@ -22,6 +22,7 @@ Invariant: what the slot is confirmed to is never beyond the offset that is stor
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import re
 import time
@@ -69,7 +70,7 @@ _ENDINGS_MAX = 25
 """How often it is looked whether a process of the server that was ended is gone."""
 _DROP_S = 5.0
 _FINISHED_WAKE_MS = 3_600_000
-_APPLICATION_CHARS = 46
+_APPLICATION_CHARS = 37
 
 Step: TypeAlias = SourceBatch | str | None
 """What a poll comes to: records, what it waits for, or that there is nothing."""
@@ -89,7 +90,9 @@ class CdcSourceTask(SourceTask):
         self._events = Events(self._settings)
         offset = context.committed_offset(source_partition(self._settings.prefix))
         self._stored = None if offset is None else _stored(offset)
-        name = re.sub(r"[^ -~]", "_", f"herdmesh {context.connector}")[:_APPLICATION_CHARS]
+        # Names may begin alike, or have no letter that the server keeps: the digest tells them apart.
+        digest = hashlib.sha256(context.connector.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+        name = re.sub(r"[^ -~]", "_", f"herdmesh {context.connector}")[:_APPLICATION_CHARS] + f" {digest}"
         self._connector_name, self._run_name = f"{name} ", f"{name} {context.run_id[:16]}"
         self._drops_slot = self._settings.drops_slot
         self._assembler: Assembler | None = None
@@ -180,6 +183,8 @@ class CdcSourceTask(SourceTask):
         if stored is not None and slot is None:  # slot.drop.on.stop
             stored = Stored(Position(beginning), {}, False)
         self._stored = stored
+        # Of the offset that was lost nothing is told: the slot would be confirmed to a place of another log.
+        self._handed_lsn = self._confirmed_lsn = 0 if stored is None else stored.position.lsn
         due = settings.snapshot is SnapshotMode.ALWAYS and not self._took_snapshot
         if settings.snapshot is SnapshotMode.INITIAL:
             due = stored is None or stored.is_snapshot

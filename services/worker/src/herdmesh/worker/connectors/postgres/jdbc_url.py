@@ -57,7 +57,9 @@ def _of_libpq(url: str) -> dict[str, str]:
     try:
         found = conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:
-        raise _Unusable(f"it cannot be read: {' '.join(str(error).split())}", f"write {EXAMPLE}") from error
+        # libpq quotes what it stumbled over: a password, or all of the URL.
+        said = re.sub('".*"', "...", " ".join(str(error).split()))
+        raise _Unusable(f"it cannot be read: {said}", f"write {EXAMPLE}; of a password, % is %25") from None
     return {name: str(value) for name, value in found.items() if value is not None}
 
 
@@ -154,6 +156,8 @@ def _hosts_of(text: str) -> dict[str, str]:
     ports: list[str] = []
     for one in filter(None, text.split(",")):
         match = re.fullmatch(r"(\[[^\]]+\]|[^:@/]+)(?::(\d+))?", one)
+        if "@" in one:  # not shown: a password may be in it
+            raise _Unusable("a user cannot stand before the host", "write connection.user and connection.password")
         if match is None:
             raise _Unusable(f"{one} is no host:port", f"write it like {EXAMPLE}")
         hosts.append(match[1].strip("[]"))

@@ -146,22 +146,35 @@ class PostgresSinkTask(LedgerSinkTask):
                 if not self._ledger.move(batch):
                     return
                 self._run(connection, batch.topic, groups, set())
+                if refused:  # deferred constraints speak before anybody is told, who would be told again
+                    connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
                 self._give_up(batch, refused)
                 failpoints.hit("before-target-commit")
         except psycopg.Error as error:
             if not _is_of_records(error):
                 raise
-            self._write_most(connection, batch, refused)
+            try:
+                self._write_most(connection, batch, dict(refused), deferred=True)
+            except psycopg.Error as late:
+                if not _is_of_records(late):
+                    raise
+                self._write_most(connection, batch, refused, deferred=False)
         failpoints.hit("after-target-commit")
 
-    def _write_most(self, connection: Connection, batch: SinkBatch, refused: dict[int, Exception]) -> None:
-        """Write the batch without the records that the server refuses."""
+    def _write_most(
+        self, connection: Connection, batch: SinkBatch, refused: dict[int, Exception], *, deferred: bool
+    ) -> None:
+        """Write the batch without the records that the server refuses. `deferred`: constraints that wait for the end
+        wait for it; one that is broken then raises, and does not say by which record."""
         with connection.transaction():
             if not self._ledger.move(batch):
                 return
-            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            if not deferred:
+                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
             places = [place for place in range(len(batch)) if place not in refused]
             self._halve(connection, batch, places, refused, set())
+            if deferred:
+                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
             self._give_up(batch, refused)
             failpoints.hit("before-target-commit")
 
