@@ -1,7 +1,6 @@
 """Runs whose Kafka client has forgotten every broker (librdkafka 5301): deaf for good, and they must not stay.
 
-The proxy answers as a broker does in the last moment before it stops. That does not make a client deaf every time, so
-it happens again until one is.
+That such a client is told from one whose broker is away is tried in `topicstore/test_kafka_forgotten.py`; what follows, here.
 """
 
 from __future__ import annotations
@@ -14,18 +13,14 @@ import pytest
 from confluent_kafka import KafkaException
 
 from herdmesh.connect.errors import RetriableError
-from herdmesh.engine import ErrorClass, Progress, RunEnd, failure
-from herdmesh.engine.contract import Command, Stop
+from herdmesh.engine import ErrorClass, RunEnd, failure
 from herdmesh.engine.source_cluster import BEGINNING, Reader, SourceCluster
 from herdmesh.kafka.contact import Contact
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH
-from tests.support.forgetful_proxy import ForgetfulProxy, forgetful_proxy
+from tests.support.forgetful_proxy import forgetful_proxy
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
-OVER_S = 120.0
-AGAIN_S = 4.0
-"""After so long a client that is deaf would have been given up."""
 OFTEN = {"topic.metadata.refresh.interval.ms": "100"}
 
 
@@ -34,48 +29,24 @@ def kafka_topics(kafka_bootstrap: str) -> Kafka:
     return Kafka(kafka_bootstrap)
 
 
-class Stopping:
-    """A broker that is told to stop, and comes back, every few seconds. Called from the thread of a run."""
-
-    def __init__(self, proxy: ForgetfulProxy, loop: asyncio.AbstractEventLoop) -> None:
-        self._proxy = proxy
-        self._loop = loop
-        self._begun_s = time.monotonic()
-        self._next_s = 0.0
-
-    def is_over(self) -> bool:
-        """True after a long time; stops the broker when it is time to."""
-        now_s = time.monotonic()
-        if now_s >= self._next_s:
-            asyncio.run_coroutine_threadsafe(self._proxy.forget(), self._loop).result(WAIT_S)
-            self._next_s = time.monotonic() + AGAIN_S
-        return now_s > self._begun_s + OVER_S
-
-
 def _port(kafka: Kafka) -> int:
     return int(kafka.bootstrap.rpartition(":")[2])
 
 
-async def test_a_sink_run_that_would_hear_of_nothing_ends_as_in_an_outage(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+def test_a_sink_run_that_would_hear_of_nothing_ends_as_in_an_outage(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    topic, name, link = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink"), Link()
     kafka_topics.produce_ids(topic, range(5))
-    async with forgetful_proxy(_port(kafka_topics)) as proxy:
-        loop, stopping = asyncio.get_running_loop(), list[Stopping]()
 
-        def say(progress: Progress) -> list[Command]:
-            if progress.records_in < 5:
-                return []
-            if not stopping:
-                stopping.append(Stopping(proxy, loop))
-            return [Stop("it stayed")] if stopping[0].is_over() else []
+    def is_lost(_contact: Contact, _consumer: object) -> bool:
+        return bool(link.reports) and link.reports[-1].records_in == 5
 
-        config = {"topics": topic, "consumer.override.topic.metadata.refresh.interval.ms": "100"}
-        spec = make_spec(proxy.bootstrap, name, f"{PATH}:ListSink", config, continuous=True)
-        with pytest.raises(KafkaException) as raised:
-            await asyncio.to_thread(run_here, spec, Link(say))
-        assert failure.error_class(raised.value) is ErrorClass.UNREACHABLE
+    monkeypatch.setattr(Contact, "is_lost", is_lost)
+    spec = make_spec(kafka_topics.bootstrap, name, f"{PATH}:ListSink", {"topics": topic}, continuous=True)
+    with pytest.raises(KafkaException) as raised:
+        run_here(spec, link)
+    assert failure.error_class(raised.value) is ErrorClass.UNREACHABLE
 
 
 def test_a_warm_run_that_would_hear_of_nothing_rests(

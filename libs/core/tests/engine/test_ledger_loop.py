@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from herdmesh.connect.connector import SinkBatch
+from herdmesh.connect.connector import PartitionId, SinkBatch
 from herdmesh.engine import Progress, RunEnd, RunSpec, Stop, clients, failure
 from herdmesh.engine.contract import Command, ErrorClass
 from herdmesh.engine.errors import LedgerTaken, OffsetsLost, TaskFailed, TaskFenced
@@ -209,6 +210,39 @@ class LookingSink(SqliteSink):
     def _write(self, batch: SinkBatch) -> None:
         super()._write(batch)
         SqliteSink.calls.append(f"letters {len(LookingSink.kafka.records(LookingSink.queue))}")
+
+
+class Sleeper(SqliteSink):
+    """Stands still before it claims its rows."""
+
+    meanwhile: ClassVar[list[Callable[[], None]]] = []
+
+    def claim(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
+        self.meanwhile.pop()()
+        return super().claim(partitions)
+
+
+def test_an_owner_that_slept_through_a_reset_does_not_undo_it(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.produce_ids(topic, range(10))
+    target = Target(kafka_topics, tmp_path, name, topic)
+    run_here(target.spec)
+    assert target.rows() == {(topic, 0): 10}
+    fences: list[Fence] = []
+
+    def reset() -> None:
+        fences.append(Fence(clients.producer(target.spec, {}), target.spec.transactional_id))
+        fences[0].take_over()
+        target.ledger(NOBODY).alter({(topic, 0): None})
+        for done in kafka_topics.admin.delete_consumer_groups([f"connect-{name}"]).values():
+            done.result(WAIT_S)
+
+    Sleeper.meanwhile.append(reset)
+    with pytest.raises(TaskFenced):
+        run_here(Target(kafka_topics, tmp_path, name, topic, path=f"{__name__}:Sleeper").spec)
+    assert run_here(target.spec).progress.records_in == 10, "all are read again"
 
 
 def test_letters_are_safe_before_the_target_moves_past_their_records(

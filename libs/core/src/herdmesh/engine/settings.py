@@ -170,14 +170,16 @@ def source_settings(spec: RunSpec) -> SourceSettings:
         interval_ms = first_ms = _number(config, "transaction.boundary.interval.ms", flush_ms, minimum=0)
     own_offsets = _text(config, "offsets.storage.topic")
     producer = _lasting(given.config, interval_ms)
+    timeout_ms = int(producer.get(_TRANSACTION_TIMEOUT, TRANSACTION_TIMEOUT_MS_DEFAULT))
     return SourceSettings(
         offsets_topic=own_offsets or spec.offset_storage_topic,
         offsets_copy=spec.offset_storage_topic if own_offsets not in ("", spec.offset_storage_topic) else None,
-        transaction_interval_ms=interval_ms,
-        first_transaction_ms=first_ms,
+        # Under a steady flow it would else never be committed: Kafka ends it first.
+        transaction_interval_ms=min(interval_ms, timeout_ms // 2),
+        first_transaction_ms=min(first_ms, timeout_ms // 2),
         flush_interval_ms=flush_ms,
         connector_boundaries=boundary == "connector",
-        transaction_timeout_ms=int(producer.get(_TRANSACTION_TIMEOUT, TRANSACTION_TIMEOUT_MS_DEFAULT)),
+        transaction_timeout_ms=timeout_ms,
         transaction_bytes_max=_number(config, _BYTES_MAX, 0, minimum=1) or None,
         rate=_rate(config),
         producer=producer,

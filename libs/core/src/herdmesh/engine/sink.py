@@ -397,9 +397,10 @@ class SinkLoop:
 
     def _adopt(self, new: list[PartitionId], scope: CommitScope | None) -> None:
         """Begin with partitions: finish what an earlier owner committed, then commit where this one begins."""
-        offsets = partitions.committed(self._consumer, new, self._hung)
-        if self._ledger is not None:
-            offsets = over_group(offsets, self._ledger.claim(new))
+        # Before the group is asked: what an owner remembers of it from before it stood still may have been reset since,
+        # and would become the ledger's. Who claims nobody's row has it to itself until another claims it.
+        claimed: Mapping[PartitionId, int] = {} if self._ledger is None else self._ledger.claim(new)
+        offsets = over_group(partitions.committed(self._consumer, new, self._hung), claimed)
         starts = starting_offsets(
             partitions.ranges(self._admin, offsets),
             group=self._settings.group,

@@ -6,7 +6,7 @@ search for others, and is deaf from then on: it asks nobody anything, tells nobo
 2.12 to 2.16, issue 5301; seen in a store that served what it had read before, `docs/bugs.md`). The one cure is another
 client. Owns telling such a client from one whose cluster is away; making the other one is the caller's.
 
-Invariant: a client is only given up when a broker can be reached beside it.
+Invariant: a client is only given up when something takes connections where a broker is to be.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import socket
 import time
 from collections.abc import Callable
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -23,6 +24,8 @@ LOOK_PAUSE_S = 1.0
 """So long after all brokers were lost, and between two looks, a client has to find one by itself."""
 _ASK_S = 1.0
 _CONNECT_S = 1.0
+_PORT = 9092
+"""librdkafka's, where an address names none."""
 
 
 class Asked(Protocol):
@@ -53,13 +56,13 @@ class Contact:
         return self._look_s is not None
 
     def is_lost(self, client: Asked) -> bool:
-        """True when the client, all of whose brokers were lost, gets no answer where others can. Asks once a second,
-        for at most three, and nothing once it had an answer: call it as often as you like."""
+        """True when the client, all of whose brokers were lost, gets no answer where a broker takes connections. Asks
+        once a second, which takes some three, and nothing once it had an answer: call it as often as you like."""
         if self._look_s is None or time.monotonic() < self._look_s:
             return False
         if self._answers(client):
             return False
-        # Asked twice: the broker may have come back at the end of the first.
+        # Asked again: the broker may have come back at the end of the first.
         return accepts(self._bootstrap_servers) and not self._answers(client)
 
     def _answers(self, client: Asked) -> bool:
@@ -75,8 +78,8 @@ class Contact:
 def accepts(bootstrap_servers: str) -> bool:
     """True when one of the brokers `host:port,...` takes a connection. Blocks for a second per address at most."""
     for address in bootstrap_servers.split(","):
-        host, _, port = address.strip().rpartition("://")[2].rpartition(":")
         with contextlib.suppress(OSError, ValueError):
-            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+            found = urlsplit("//" + address.strip().rpartition("://")[2])
+            socket.create_connection((found.hostname or "", found.port or _PORT), _CONNECT_S).close()
             return True
     return False

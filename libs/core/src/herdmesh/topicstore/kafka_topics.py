@@ -41,6 +41,8 @@ from herdmesh.topicstore.settings import MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES_DE
 _logger = logging.getLogger(__name__)
 _REQUEST_TIMEOUT_S = 5.0
 _REFRESH_TIMEOUT_S = 1.0
+#: So much later than it should have, a client that gives no answer is not waited for any more.
+_GRACE_S = 1.0
 _RETRY_S = 0.1
 #: A topic that seems to be another is asked for once more after this time: brokers learn of topics one after the other.
 _CONFIRM_S = 0.5
@@ -264,30 +266,37 @@ class TopicAdmin:
         not ended, and nothing acknowledged, because a writer acknowledges what its own reader has read.
         """
         spec = OffsetSpec.earliest() if first else OffsetSpec.latest()
+        client = self._client
         try:
-            futures = self._client.list_offsets(
+            futures = client.list_offsets(
                 {TopicPartition(topic, partition): spec for topic, partition in shards},
                 isolation_level=isolation,
                 request_timeout=self._request_timeout_s,
             )
-            found = {(key.topic, key.partition): await asyncio.wrap_future(future) for key, future in futures.items()}
-        except KafkaException as failure:
-            await self._refresh({topic for topic, _ in shards})
-            raise LogUnavailable(str(failure)) from failure
+            async with asyncio.timeout(self._request_timeout_s + _GRACE_S):
+                found = {
+                    (key.topic, key.partition): await asyncio.wrap_future(future) for key, future in futures.items()
+                }
+        except (KafkaException, TimeoutError) as failure:
+            await self._refresh({topic for topic, _ in shards}, client)
+            raise LogUnavailable(str(failure) or "the client gave no answer") from failure
         offsets = tuple(int(found[shard].offset) for shard in shards)
         if min(offsets) < 0:  # a broker that has just started may answer without one, and that is no end of a log
             raise LogUnavailable(f"the broker does not know the offsets of {shards[offsets.index(min(offsets))]} yet")
         return offsets
 
-    async def _refresh(self, topics: set[str]) -> None:
+    async def _refresh(self, topics: set[str], asked: _AdminCalls) -> None:
         """Look the leaders up again. The client asks with the leader epoch it knows, and after a broker's restart it
         goes on doing so, refused each time (FENCED_LEADER_EPOCH), until its next periodic refresh minutes later."""
         for topic in topics:
+            if self._client is not asked:
+                return  # another caller has replaced it
             try:
                 await self._thread.call(lambda topic=topic: self._client.list_topics(topic, timeout=_REFRESH_TIMEOUT_S))
             except KafkaException as failure:
                 _logger.debug("cannot refresh the metadata of %s: %s", topic, failure)
-                if await self._thread.call(lambda: accepts(self._settings.bootstrap_servers)):
+                there = await self._thread.call(lambda: accepts(self._settings.bootstrap_servers))
+                if there and self._client is asked:
                     # Why: `herdmesh.kafka.contact`. The former one lives on for whoever still waits for its answer.
                     self._former, self._client = self._client, _client(self._configs)
 
