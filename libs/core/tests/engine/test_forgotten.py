@@ -1,6 +1,6 @@
 """Runs whose Kafka client has forgotten every broker (librdkafka 5301): deaf for good, and they must not stay.
 
-That such a client is told from one whose broker is away is tried in `topicstore/test_kafka_forgotten.py`; what follows, here.
+That such a client is told from one whose broker is away is tried in `topicstore/test_kafka_forgotten.py`.
 """
 
 from __future__ import annotations
