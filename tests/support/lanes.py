@@ -42,7 +42,7 @@ _CHAOS = "tests/faults/test_chaos.py"
 _ALONE = 2
 _STARTED_NICE = os.nice(0)
 #: Not more: what talks over gRPC in the pure lane must still be answered in time beside a JVM that starts.
-_NICE = 5
+_NICE = 3
 _RUNNING = pytest.StashKey[pytest.Item]()
 
 

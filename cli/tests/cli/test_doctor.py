@@ -78,6 +78,12 @@ async def serving(*servicers: Any) -> AsyncGenerator[list[str]]:
         await asyncio.gather(*(server.stop(0) for server in servers))
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stores answer, also where other tests have the processor for seconds."""
+    monkeypatch.setattr("herdmesh.cli.commands.doctor._TIMEOUT_S", 30.0)
+
+
 async def doctor(config_stores: str, status_stores: str, herder: str, *more: str) -> tuple[int, str]:
     """(exit code, standard output)."""
     asked = [f"--config-store={config_stores}", f"--status-store={status_stores}", f"--herder={herder}"]
