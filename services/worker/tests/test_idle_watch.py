@@ -125,8 +125,7 @@ async def sinks(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Sinks]:
     monkeypatch.setattr(idle_watch, "opened", opened)
     sinks.start()
     try:
-        async with asyncio.timeout(WAIT_S):
-            yield sinks
+        yield sinks
     finally:
         await sinks.close()
 
@@ -145,6 +144,10 @@ class Sinks:
     def looked(self) -> None:
         self._loop.call_soon_threadsafe(self.looks.put_nowait, None)
 
+    async def wakes(self) -> TaskHasWork:
+        async with asyncio.timeout(WAIT_S):
+            return await self.woken.get()
+
     def goes_idle(self, name: str, topic: str, idle_id: int, position: int = 5) -> None:
         config = {"name": name, "connector.class": "FileStreamSink", "topics": topic, "file": name}
         read = Progress(partitions=(PartitionProgress("t", 0, position, position, 5),) if topic == "t" else ())
@@ -155,13 +158,14 @@ async def test_a_sink_without_records_is_woken_to_commit_again_before_a_broker_f
     sinks: Sinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sinks.goes_idle("c", "t", 1)
-    for _ in range(5):
-        await sinks.looks.get()
+    async with asyncio.timeout(WAIT_S):
+        for _ in range(5):
+            await sinks.looks.get()
     assert sinks.woken.empty(), "it has time"
     monkeypatch.setattr(idle_watch, "RECOMMIT_S", 0.0)
     sinks.goes_idle("without a partition", "nowhere", 1)  # is looked at before the other, and has nothing to commit
     sinks.goes_idle("c", "t", 2)
-    found = await sinks.woken.get()
+    found = await sinks.wakes()
     assert (found.unit, found.idle_id) == (UnitId("c", 0), 2)
     assert sinks.woken.empty()
 
@@ -189,7 +193,7 @@ async def test_a_client_that_has_forgotten_the_brokers_is_replaced_once_one_can_
 async def test_records_that_came_while_a_run_ended_wake_its_task(sinks: Sinks) -> None:
     """Its client had fetched them, so it knew the new end, and the loop was committing its last."""
     sinks.goes_idle("c", "t", 1, position=3)
-    assert (await sinks.woken.get()).reason == "t-0 ends at 5"
+    assert (await sinks.wakes()).reason == "t-0 ends at 5"
 
 
 def test_sinks_that_go_idle_together_commit_again_one_by_one_and_well_within_a_day() -> None:
