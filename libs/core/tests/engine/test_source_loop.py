@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -197,6 +198,32 @@ def scripted(
     return make_spec(
         kafka.bootstrap, name, f"{__name__}:Scripted", {}, kind=TaskKind.SOURCE, offset_storage_topic=f"{name}-offsets"
     )
+
+
+class SlowlyAfterOne(Scripted):
+    """Its client has heard of what became of the first batch when it hands over the next."""
+
+    def poll(self) -> SourceBatch | None:
+        batch = super().poll()
+        if batch is not None and batch.source_offset == {"next": 2}:
+            time.sleep(1)
+        return batch
+
+
+@pytest.mark.parametrize("second", [[], [b"x"]], ids=["an offset", "a record"])
+def test_what_comes_after_a_refused_record_does_not_hide_the_refusal(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch, second: list[bytes]
+) -> None:
+    """The client takes nothing into the broken transaction, and says of that only that its state is wrong."""
+    topic, other, name = tmp_topic(), kafka_topics.create_topic(tmp_topic()), tmp_topic("source")
+    kafka_topics.create_topic(topic, 1, **{"max.message.bytes": "50"})
+    first = SourceBatch(topic, [b"x" * 100], {"p": 0}, {"next": 1})
+    spec = scripted(kafka_topics, name, monkeypatch, first, SourceBatch(other, second, {"p": 0}, {"next": 2}))
+    spec = replace(spec, task_class=f"{__name__}:SlowlyAfterOne")
+    with pytest.raises(TaskFailed, match=f"refused a record for topic {topic}") as failed:
+        run_here(spec)
+    assert failed.value.error_class is ErrorClass.FATAL
+    assert kafka_topics.records(topic, 1) == kafka_topics.records(other, 1) == []
 
 
 def test_a_source_moves_its_offset_without_a_record(

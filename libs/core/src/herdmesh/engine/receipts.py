@@ -47,6 +47,9 @@ class DeliveryFailures:
         """The transaction it was of is aborted."""
         self._first = None
 
+    def __bool__(self) -> bool:
+        return self._first is not None
+
     def raise_first(self) -> None:
         """Raise TaskFailed when there was one."""
         if self._first is not None:

@@ -146,6 +146,7 @@ class SourceLoop:
         try:
             return self._run()
         except KafkaException as error:
+            self._transaction.raise_refused(error)
             self._fence.raise_fatal(error)
             raise
 

@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.data import Batch
@@ -23,6 +23,10 @@ from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.receipts import DeliveryFailures, Receipts, Report
 from herdmesh.engine.settings import SourceSettings
+
+_REPORT_S = 1.0
+"""How long the report of a refused record is waited for, of a client that says only that it cannot go on."""
+_REPORT_POLL_S = 0.02
 
 
 class SourceTransaction:
@@ -91,9 +95,9 @@ class SourceTransaction:
             TaskFenced: as `Fence.commit`; so TaskFailed, or with what Kafka refused of its records.
         """
         with log_context.offsets_of(self._spec):
-            for topic in self.offsets_topics:
-                producing.produce_all(self._fence.producer, topic, self._pending)
             try:
+                for topic in self.offsets_topics:
+                    producing.produce_all(self._fence.producer, topic, self._pending)
                 self._fence.commit()
             except TaskFenced as error:
                 if not self._is_overdue():
@@ -103,8 +107,8 @@ class SourceTransaction:
                     f"transaction.timeout.ms ({self._timeout_ms}): raise producer.override.transaction.timeout.ms, or "
                     "have transactions end sooner (transaction.boundary)"
                 ) from error
-            except (TaskFailed, KafkaException):
-                self._failures.raise_first()  # says more than the transaction's own error
+            except (TaskFailed, KafkaException) as error:
+                self.raise_refused(error)
                 raise
             if self._spec.source_offsets is not None:
                 self._link.store_offsets(self._pending)
@@ -129,6 +133,18 @@ class SourceTransaction:
         if self._receipts is not None:
             self._receipts.forget()
 
+    def raise_refused(self, error: Exception) -> None:
+        """Raise TaskFailed with what Kafka refused of its records, which says more than the error of a call that could
+        not go on for it. Returns when it refused none.
+
+        The client takes no more calls from the moment on when it hears of a refusal, and reports it a little later.
+        """
+        deadline_s = time.monotonic() + (_REPORT_S if _is_of_refusal(error) else 0)
+        self._fence.producer.poll(0)
+        while not self._failures and time.monotonic() < deadline_s:
+            self._fence.producer.poll(_REPORT_POLL_S)
+        self._failures.raise_first()
+
     def _is_overdue(self) -> bool:
         return (time.monotonic() - self._begun_s) * 1000 >= self._timeout_ms
 
@@ -136,3 +152,12 @@ class SourceTransaction:
         self._fence.abort()
         self.sent.clear()
         self._failures.forget()
+
+
+def _is_of_refusal(error: Exception) -> bool:
+    """True when it may be about the state a refused record leaves a transaction in."""
+    found = error if isinstance(error, KafkaException) else error.__cause__
+    if not isinstance(found, KafkaException):
+        return False
+    cause = found.args[0]
+    return cause.code() == KafkaError._STATE or cause.txn_requires_abort()
