@@ -118,6 +118,13 @@ class Watch:
             self.revision = event.meta.revision
         return event
 
+    async def change(self) -> read_pb2.WatchStatusesResponse:
+        """The next event about a status or a topic. When there is progress to tell beside it, or a lease, is a matter
+        of how records come to lie in batches."""
+        while (event := await self.next()).WhichOneof("event") in ("progress", "leases"):
+            pass
+        return event
+
     async def until(self, kind: str) -> list[read_pb2.WatchStatusesResponse]:
         """Events up to and with the first of this kind."""
         seen = [await self.next()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 import time
@@ -43,10 +44,14 @@ class Watched:
 
     async def child_pid(self) -> int:
         deadline_s = time.monotonic() + 20
-        while "child" not in self.process.log_tail():
+        while (found := re.search(r"child (\d+)\n", self._written())) is None:
             assert time.monotonic() < deadline_s, "no child was announced"
             await asyncio.sleep(0.02)
-        return int(self.process.log_tail().split()[-1])
+        return int(found[1])
+
+    def _written(self) -> str:
+        """Its log; a line may be written in parts."""
+        return self.log.read_text() if self.log.exists() else ""
 
 
 async def test_a_dead_process_is_started_again(tmp_path: Path) -> None:

@@ -89,11 +89,11 @@ async def _changes(watch: Watch, count: int) -> list[str]:
     """What is told next, leases and progress aside."""
     told: list[str] = []
     while len(told) < count:
-        event = await watch.next()
+        event = await watch.change()
         if event.WhichOneof("event") == "status_put":
             state = connector_pb2.RunState.Name(event.status_put.state).removeprefix("RUN_STATE_")
             told.append(f"{event.status_put.connector}-{event.status_put.task} {state}")
-        elif event.WhichOneof("event") == "status_deleted":
+        else:
             told.append(f"{event.status_deleted.connector}-{event.status_deleted.task} gone")
     return told
 
@@ -123,10 +123,9 @@ async def test_a_watch_by_condition_is_told_what_loses_it_too(client: Client) ->
     await client.put(put("c", 0))
     await client.put(put("c", 0, conditions=[RESTARTING]))
     await client.put(put("c", 0, conditions=[RESTARTING, STALLED]))
-    event = await watch.next()
-    assert not event.status_put.conditions
-    event = await watch.next()
-    assert list(event.status_put.conditions) == [RESTARTING, STALLED]
+    lost, found = [(await watch.change()).status_put for _ in range(2)]
+    assert not lost.conditions
+    assert list(found.conditions) == [RESTARTING, STALLED]
     watch.call.cancel()
 
 

@@ -247,7 +247,7 @@ async def test_a_watch_is_snapshot_leases_changes(client: Client) -> None:
     assert not snapshot[-1].HasField("meta")
 
     await client.put(put("d", 7), put("c", 0, connector_pb2.RUN_STATE_PAUSED))
-    event = await watch.next()
+    event = await watch.change()
     assert event.status_put.state == connector_pb2.RUN_STATE_PAUSED
 
     await client.beat(W2)
@@ -255,7 +255,7 @@ async def test_a_watch_is_snapshot_leases_changes(client: Client) -> None:
     assert len(leases[-1].leases.leases) == 2
 
     await client.put(put("c", state=connector_pb2.RUN_STATE_DESTROYED))
-    first, second = await watch.next(), await watch.next()
+    first, second = await watch.change(), await watch.change()
     assert (first.status_deleted.task, second.status_deleted.HasField("task")) == (0, False)
     # Each went by its own record: after either it is safe to resume.
     assert first.meta.HasField("revision")
@@ -270,7 +270,7 @@ async def test_several_changes_of_one_record_are_resumed_after_the_last() -> Non
         watch = Watch(client)
         await watch.until("leases")
         broker.produce("connect-status", b"status-connector-c", None)  # as Java writes it: no tombstone for the task
-        first, second = await watch.next(), await watch.next()
+        first, second = await watch.change(), await watch.change()
         assert (first.status_deleted.task, second.status_deleted.HasField("task")) == (0, False)
         assert not first.meta.HasField("revision")
         assert second.meta.HasField("revision")
@@ -286,7 +286,7 @@ async def test_a_watch_resumes_where_it_was(client: Client) -> None:
     await client.put(put("c", 0, connector_pb2.RUN_STATE_PAUSED))
     resumed = Watch(client, resume=resume)
     assert (await resumed.next()).WhichOneof("event") == "leases"
-    states = [(await resumed.next()).status_put.state for _ in range(2)]
+    states = [(await resumed.change()).status_put.state for _ in range(2)]
     assert states == [RUNNING, connector_pb2.RUN_STATE_PAUSED]
     assert resumed.revision.next_offsets != resume.next_offsets
     resumed.call.cancel()
@@ -305,7 +305,7 @@ async def test_a_watch_of_a_worker_hears_when_it_loses_something(client: Client)
     await client.put(put("c", 1), writer=W1)
     puts: list[tuple[str, int, str]] = []
     while len(puts) < 3:
-        event = await watch.next()
+        event = await watch.change()
         if event.WhichOneof("event") == "status_put":
             puts.append((event.status_put.connector, event.status_put.task, event.status_put.worker_id))
     assert puts == [("c", 0, W1.worker_id), ("c", 0, W2.worker_id), ("c", 1, W1.worker_id)]
@@ -318,7 +318,7 @@ async def test_topics_are_watched(client: Client) -> None:
     watch = Watch(client)
     assert kinds(await watch.until("leases")) == ["topic_put", "snapshot_complete", "leases"]
     await client.write.DeleteTopics(write_pb2.DeleteTopicsRequest(connector="c", topics=["t"]))
-    assert (await watch.next()).topic_deleted.topic == "t"
+    assert (await watch.change()).topic_deleted.topic == "t"
     watch.call.cancel()
 
 
@@ -393,6 +393,6 @@ async def test_java_statuses_need_no_lease() -> None:
         await watch.until("leases")
         value = b'{"state":"RUNNING","trace":null,"worker_id":"java:8083","generation":3,"version":"4.3.1"}'
         broker.produce("connect-status", b"status-task-j-0", value)
-        event = await watch.next()
+        event = await watch.change()
         assert (event.status_put.effective_state, event.status_put.worker_incarnation) == (RUNNING, "")
         watch.call.cancel()

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
+from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind
 from herdmesh.engine.contract import Command
+from herdmesh.engine.producing import Refused
+from herdmesh.engine.receipts import DeliveryFailures
+from herdmesh.engine.source_transaction import SourceTransaction
 from herdmesh.topicstore.partitioner import partition_of
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, processes, run_here
 from libs.core.tests.engine.sinks import PATH
@@ -200,16 +203,6 @@ def scripted(
     )
 
 
-class SlowlyAfterOne(Scripted):
-    """Its client has heard of what became of the first batch when it hands over the next."""
-
-    def poll(self) -> SourceBatch | None:
-        batch = super().poll()
-        if batch is not None and batch.source_offset == {"next": 2}:
-            time.sleep(1)
-        return batch
-
-
 @pytest.mark.parametrize("second", [[], [b"x"]], ids=["an offset", "a record"])
 def test_what_comes_after_a_refused_record_does_not_hide_the_refusal(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch, second: list[bytes]
@@ -219,7 +212,25 @@ def test_what_comes_after_a_refused_record_does_not_hide_the_refusal(
     kafka_topics.create_topic(topic, 1, **{"max.message.bytes": "50"})
     first = SourceBatch(topic, [b"x" * 100], {"p": 0}, {"next": 1})
     spec = scripted(kafka_topics, name, monkeypatch, first, SourceBatch(other, second, {"p": 0}, {"next": 2}))
-    spec = replace(spec, task_class=f"{__name__}:SlowlyAfterOne")
+    held = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "60000"}  # until both are in it
+    spec = replace(spec, connector_config={**spec.connector_config, **held})
+    refusals: list[object] = []
+    produce, add = SourceTransaction.produce, DeliveryFailures.add
+
+    def produce_and_hear(transaction: SourceTransaction, raw: Batch) -> Refused:
+        if raw.topic == topic:
+            refused = produce(transaction, raw)
+            while not refusals:
+                transaction._fence.producer.poll(0.1)  # pyright: ignore[reportPrivateUsage]
+            return refused
+        return produce(transaction, raw)
+
+    def note(failures: DeliveryFailures, error: KafkaError, message: Message) -> None:
+        refusals.append(error)
+        add(failures, error, message)
+
+    monkeypatch.setattr(SourceTransaction, "produce", produce_and_hear)
+    monkeypatch.setattr(DeliveryFailures, "add", note)
     with pytest.raises(TaskFailed, match=f"refused a record for topic {topic}") as failed:
         run_here(spec)
     assert failed.value.error_class is ErrorClass.FATAL

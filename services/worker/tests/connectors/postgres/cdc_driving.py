@@ -149,13 +149,48 @@ class Driven:
             self.batches.append(batch)
         return batch
 
+    def next(self) -> SourceBatch:
+        """The next batch, whenever the server sends it."""
+        deadline_s = time.monotonic() + WAIT_S
+        while (batch := self.poll()) is None:
+            assert time.monotonic() < deadline_s, "nothing more came"
+        return batch
+
     def drain(self, *, commits: bool = True) -> list[Event]:
-        """All there is."""
+        """All there is: up to where the server's log ends when a poll first found nothing. (That it found nothing says
+        little: a busy server sends later what it has.)"""
         before = len(self.batches)
-        while self.poll() is not None:
-            if commits:
-                self.task.commit()
+        deadline_s = time.monotonic() + WAIT_S
+        end: int | None = None
+        while True:
+            if self.poll() is not None:
+                if commits:
+                    self.task.commit()
+                continue
+            reached = self._reached()
+            if reached is None:
+                break
+            if end is None:
+                end = self._end_of_log()
+            if reached >= end:
+                break
+            assert time.monotonic() < deadline_s, f"read up to {reached}, and the log ends at {end}"
         return events_of(self.batches[before:])
+
+    def _reached(self) -> int | None:
+        """Before what place in the log everything was handed over; None = the task reads no log."""
+        assembler = self.task._assembler  # pyright: ignore[reportPrivateUsage]
+        return None if assembler is None else assembler.position.lsn
+
+    def _end_of_log(self) -> int:
+        config = self.config
+        dsn = conninfo.make_conninfo(
+            host=config["database.hostname"], port=config["database.port"],
+            user=config["database.user"], dbname=config["database.dbname"],
+        )  # fmt: skip
+        with psycopg.connect(dsn) as connection:
+            ((lsn,),) = connection.execute("SELECT pg_current_wal_flush_lsn()::text").fetchall()
+        return lsn_of(lsn)
 
 
 def events_of(batches: list[SourceBatch]) -> list[Event]:
