@@ -112,14 +112,15 @@ def test_connects_own_worker_file_is_taken_whole() -> None:
 
 def test_prefixes_are_passed_on_and_the_rest_is_told() -> None:
     more = "producer.bootstrap.servers=b:1\nconsumer.fetch.min.bytes=7\nproducer.linger.ms=1\n"
-    more += "admin.x=1\ngroup.id=g\nplugin.path=p\nlistneers=x\n"
+    more += "admin.x=1\ngroup.id=g\nplugin.discovery=p\nlistneers=x\nplugin.path=/a, /b\n"
     found = plan(STOCK + more)
     assert {key: value for key, value in found.passed.items() if "converter" not in key} == {
         "consumer.fetch.min.bytes": "7",
         "producer.linger.ms": "1",
         "admin.x": "1",
     }
-    assert [one.key for one in found.warnings] == ["admin.x", "group.id", "plugin.path", "listneers"]
+    assert [one.key for one in found.warnings] == ["admin.x", "group.id", "plugin.discovery", "listneers"]
+    assert found.settings["plugin_path"] == "/a, /b"
     assert found.warnings[-1].message.endswith("is it misspelt?")
 
 

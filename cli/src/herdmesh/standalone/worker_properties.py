@@ -48,7 +48,7 @@ _REST = "there is no REST server in this process; the same API is served over gR
 _UNREAD = (
     f"without {PROTOCOL}, clients of Kafka neither log in nor encrypt, and there is no REST server in this process"
 )
-_PLUGINS = "Java plugins cannot be loaded; connectors are Python packages that are installed beside herdmesh"
+_DISCOVERY = "plugins are found by the metadata that their installer wrote, see plugin.path in docs/plugins.md"
 _METRICS = "metrics are served for Prometheus, on the port of --listen + 1000"
 _VERSIONS = "there is one version of each converter: the installed one"
 #: Of Connect's standalone worker, without meaning here: property -> why.
@@ -61,7 +61,7 @@ UNUSED = {
         ),
         _REST,
     ),
-    **dict.fromkeys(("plugin.path", "plugin.discovery"), _PLUGINS),
+    "plugin.discovery": _DISCOVERY,
     **dict.fromkeys(
         ("metrics.sample.window.ms", "metrics.num.samples", "metrics.recording.level", "metric.reporters"), _METRICS
     ),
@@ -140,6 +140,8 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
                 settings["bootstrap_servers"] = ",".join(part.strip() for part in value.split(","))
             elif key == "offset.storage.file.filename":
                 settings["offset_storage_file"] = value
+            elif key == "plugin.path":
+                settings["plugin_path"] = one.value.strip()  # as it is written, as in Connect: no references
             elif key in HERDER_FLAGS:
                 herder[HERDER_FLAGS[key]] = bool(parse_value(key, value, Type.BOOLEAN))
             elif key == "topic.creation.enable":

@@ -80,7 +80,7 @@ def validate_connector(config: RawConfig, plugins: PluginRegistry, worker: Worke
         raise ConfigError(
             f"Connector config {{{shown}}} contains no connector type", field=_CLASS, fix="name a connector's class"
         )
-    descriptor = plugins.find(name)
+    plugins.find(name)
     cls = plugins.class_named(name)
     assert cls is not None
     version = config.get(_VERSION)
@@ -89,10 +89,10 @@ def validate_connector(config: RawConfig, plugins: PluginRegistry, worker: Worke
     except ConfigError as error:
         raise ConfigError(str(error), field=_VERSION, fix=f"leave it out, or write {cls.version}") from error
     try:
-        loaded(name, version, plugins)
+        cls = loaded(name, version, plugins) or cls
     except ConfigError as error:
         return _wrong_version(config, cls, plugins, error)
-    connector = descriptor.load()
+    connector = plugins.find(name, version).load()
     definition = enriched(cls, config, plugins, worker)
     values = definition.validate(config, plugins.full_name)
     _check_rules(config, values, connector, worker)

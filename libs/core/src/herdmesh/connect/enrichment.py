@@ -10,7 +10,7 @@ Invariant: what cannot be resolved (an unknown class, a version that is not ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,7 +29,7 @@ from herdmesh.connect.config import (
 )
 from herdmesh.connect.connector_keys import COMMON, SINK, SOURCE, versions_of
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins import PluginRegistry, not_there
 from herdmesh.connect.versions import version_range
 
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -70,14 +70,14 @@ def without_connector(connector: PluginClass, plugins: PluginRegistry) -> Config
     """What can be said while the connector's class cannot be loaded: the keys of all connectors."""
     keys = [_checked(COMMON.keys[name], kind, plugins) for name, kind in CONVERTER_KINDS.items()]
     version = COMMON.keys["connector.plugin.version"]
-    return COMMON.extended(*keys, _with_versions(version, (connector.version,)))
+    return COMMON.extended(*keys, _with_versions(version, plugins.versions(connector.name)))
 
 
 def enriched(connector: PluginClass, config: RawConfig, plugins: PluginRegistry, worker: WorkerFacts) -> ConfigDef:
     """The framework's definition for this config. A transformation or predicate whose class is unknown adds only its
     `type` and `plugin.version`."""
     base = base_definition(connector.kinds[0])
-    keys = [_with_versions(base.keys["connector.plugin.version"], (connector.version,))]
+    keys = [_with_versions(base.keys["connector.plugin.version"], plugins.versions(connector.name))]
     for name, kind in CONVERTER_KINDS.items():
         keys.extend(_converter_keys(base, name, kind, config, plugins, worker))
     for family in (_TRANSFORMS, _PREDICATES):
@@ -87,17 +87,18 @@ def enriched(connector: PluginClass, config: RawConfig, plugins: PluginRegistry,
 
 
 def loaded(name: str, version: str | None, plugins: PluginRegistry) -> PluginClass | None:
-    """The class of that name if the version asked for is there, None when there is no such class.
+    """The class of that name in the latest version that is asked for, None when there is no such class.
 
-    Raises ConfigError when the version is not there or is none at all.
+    Raises ConfigError when no such version is there, or what is asked for is none at all.
     """
-    found = plugins.class_named(name)
     wanted = version_range(version)
-    if found is not None and wanted is not None and not wanted.holds(found.version):
-        there = ", ".join([found.version] * len(found.kinds))
+    found = plugins.class_named(name, wanted)
+    any_version = found or plugins.class_named(name)
+    if found is None and any_version is not None:
+        versions = plugins.versions(name)
+        there = [one for one in versions for _ in any_version.kinds]
         raise ConfigError(
-            f"Plugin {found.name} not found that matches the version range {wanted}, available versions: [{there}]",
-            fix=f"leave the version out, or write {found.version}",
+            not_there(any_version.name, wanted, there), fix=f"leave the version out, or write {' or '.join(versions)}"
         )
     return found
 
@@ -124,7 +125,7 @@ def _offering(values: list[str]) -> Recommender:
     return Recommender(lambda _name, _parsed: values)
 
 
-def _with_versions(key: ConfigKey, versions: tuple[str, ...]) -> ConfigKey:
+def _with_versions(key: ConfigKey, versions: Sequence[str]) -> ConfigKey:
     """A key that asks for a version, which offers those that are there."""
     return replace(key, default=versions[-1] if versions else None, recommender=_offering(list(versions)))
 

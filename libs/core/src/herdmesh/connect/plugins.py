@@ -1,10 +1,11 @@
-"""Which plugins this process can load, and which classes a config can name.
+"""Which plugins this process can use, and which classes a config can name, in which versions.
 
-Owns discovery of connectors through the entry point group `herdmesh.connectors` and the search by name; the other kinds
-are `builtin`. Owns no instance.
+Owns discovery of the connectors that are installed here, through the entry point group `herdmesh.connectors`, and the
+search by name and version; the other kinds are `builtin`. Connectors of plugin folders are the worker's to find: it
+brings them as descriptors like the others. Owns no instance.
 
-Invariant: a name finds at most one class; two connectors that claim one name are an error at discovery, not a surprise
-later.
+Invariant: a name finds at most one class, and a class has each version once; two connectors that claim one name are an
+error at discovery, not a surprise later. Where no version is asked for, the latest is found (KIP-891).
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from importlib import metadata
 from herdmesh.connect.builtin import PluginClass, PluginKind, builtin_classes, registered_converters
 from herdmesh.connect.connector import Connector, ConnectorKind
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.plugin_imports import PluginImports
+from herdmesh.connect.versions import VersionRange, rank, version_range
 
 ENTRY_POINT_GROUP = "herdmesh.connectors"
+PLUGIN_VERSION = "connector.plugin.version"
 
 
 @dataclass(frozen=True, slots=True)
 class PluginDescriptor:
-    """One connector class."""
+    """One connector class in one version."""
 
     class_name: str
     """Canonical, in Java's spelling where one exists."""
@@ -30,6 +34,9 @@ class PluginDescriptor:
     kind: ConnectorKind
     version: str
     connector: type[Connector]
+    """The author's class; of a plugin folder, one that asks it in a process of the plugin's own."""
+    imports: PluginImports | None = None
+    """Where its tasks are imported from; None = it is installed here."""
 
     def load(self) -> Connector:
         """A new, never started instance."""
@@ -51,39 +58,48 @@ def describe(connector: type[Connector]) -> PluginDescriptor:
     return PluginDescriptor(connector.class_name, connector.aliases, connector.kind, connector.version, connector)
 
 
+def installed() -> list[PluginDescriptor]:
+    """The connectors that are installed here, in no particular order.
+
+    Raises TypeError when an entry point names something that is no connector.
+    """
+    found: list[PluginDescriptor] = []
+    for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
+        loaded = entry.load()
+        if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
+            raise TypeError(f"entry point {entry.name} = {entry.value} names no Connector")
+        found.append(describe(loaded))
+    return found
+
+
 class PluginRegistry:
     """The plugins a process knows."""
 
     def __init__(self, plugins: Iterable[PluginDescriptor], others: Iterable[PluginClass] = ()) -> None:
-        """`others` exist besides these and Connect's own. Raises ValueError when two connectors claim one name."""
-        self._connectors = sorted(plugins, key=lambda plugin: plugin.class_name)
-        self._by_name: dict[str, PluginDescriptor] = {}
+        """`others` exist besides these and Connect's own. Raises ValueError when two connectors claim one name, or one
+        class in one version."""
+        self._connectors = sorted(plugins, key=lambda plugin: (plugin.class_name, rank(plugin.version)))
+        self._by_name: dict[str, list[PluginDescriptor]] = {}
+        """Oldest version first."""
         for plugin in self._connectors:
-            for name in (plugin.class_name, *plugin.aliases):
-                other = self._by_name.setdefault(name, plugin)
-                if other is not plugin:
-                    raise ValueError(f"both {other.connector} and {plugin.connector} are called {name}")
+            for name in dict.fromkeys((plugin.class_name, *plugin.aliases)):
+                others_called_so = self._by_name.setdefault(name, [])
+                for other in others_called_so:
+                    if other.class_name != plugin.class_name or rank(other.version) == rank(plugin.version):
+                        raise ValueError(f"both {other.connector} and {plugin.connector} are called {name}")
+                others_called_so.append(plugin)
         builtin = [*builtin_classes(), *others]
         self._concrete = [cls for cls in builtin if not cls.abstract]
         self._classes = {name: cls for cls in builtin for name in (cls.name, *cls.aliases)}
 
     @classmethod
     def discover(cls) -> PluginRegistry:
-        """Every connector that is installed with the entry point group `herdmesh.connectors`.
-
-        Raises TypeError when an entry point names something that is no connector.
-        """
-        found: list[PluginDescriptor] = []
-        for entry in metadata.entry_points(group=ENTRY_POINT_GROUP):
-            loaded = entry.load()
-            if not (isinstance(loaded, type) and issubclass(loaded, Connector)):
-                raise TypeError(f"entry point {entry.name} = {entry.value} names no Connector")
-            found.append(describe(loaded))
-        return cls(found, registered_converters())
+        """Every connector that is installed here. Raises as `installed`."""
+        return cls(installed(), registered_converters())
 
     def all(self) -> list[ListedPlugin]:
         """All plugins in Connect's order: by kind (sinks, sources, transformations, predicates, converters, header
-        converters), then by class."""
+        converters), then by class and version."""
         connectors = [
             ListedPlugin(one.class_name, PluginKind(one.kind.value), one.version, one.aliases)
             for one in self._connectors
@@ -98,33 +114,68 @@ class PluginRegistry:
         """The classes of a kind, sorted: what a form offers."""
         return sorted(cls.name for cls in self._concrete if kind in cls.kinds)
 
-    def class_named(self, name: str) -> PluginClass | None:
-        """The class of that name or alias, abstract ones too; None = there is none."""
-        connector = self._by_name.get(name)
+    def class_named(self, name: str, wanted: VersionRange | None = None) -> PluginClass | None:
+        """The class of that name or alias, abstract ones too, in its latest version among those `wanted`; None = there
+        is none."""
+        connectors = self._by_name.get(name)
+        if connectors is None:
+            found = self._classes.get(name)
+            return found if found is None or wanted is None or wanted.holds(found.version) else None
+        connector = _latest(connectors, wanted)
         if connector is None:
-            return self._classes.get(name)
+            return None
         definition = connector.connector.config_def()
         kinds = (PluginKind(connector.kind.value),)
         return PluginClass(connector.class_name, kinds, definition, connector.aliases, connector.version)
+
+    def versions(self, name: str) -> list[str]:
+        """The versions there are of the class of that name or alias, oldest first."""
+        if name in self._by_name:
+            return [plugin.version for plugin in self._by_name[name]]
+        return [self._classes[name].version] if name in self._classes else []
 
     def full_name(self, name: str) -> str | None:
         """The class's full name, None = there is none (`config.FindClass`)."""
         found = self.class_named(name)
         return None if found is None else found.name
 
-    def find(self, name: str) -> PluginDescriptor:
-        """The connector of that class name or alias.
+    def find(self, name: str, version: str | None = None) -> PluginDescriptor:
+        """The connector of that class name or alias, in its latest version among those that `version` asks for
+        (`connector.plugin.version`; None = any).
 
         Raises:
-            ConfigError: for the field `connector.class`, listing what exists.
+            ConfigError: for the field `connector.class`, listing what exists; for `connector.plugin.version`, listing
+                the versions there are, when it asks for another or is none.
         """
-        plugin = self._by_name.get(name)
-        if plugin is None:
-            known = ", ".join((*plugin.aliases, plugin.class_name)[0] for plugin in self._connectors)
+        plugins = self._by_name.get(name)
+        if plugins is None:
+            known = ", ".join(dict.fromkeys((*plugin.aliases, plugin.class_name)[0] for plugin in self._connectors))
             raise ConfigError(
                 f"Failed to find any class that implements Connector and which name matches {name}, "
                 f"available connectors are: {known}",
                 field="connector.class",
                 fix=f"use one of: {known}",
             )
-        return plugin
+        there = self.versions(name)
+        fix = f"leave it out, or write {' or '.join(there)}"
+        try:
+            wanted = version_range(version)
+        except ConfigError as error:
+            raise ConfigError(str(error), field=PLUGIN_VERSION, fix=fix) from error
+        found = _latest(plugins, wanted)
+        if found is None:
+            raise ConfigError(not_there(plugins[0].class_name, wanted, there), field=PLUGIN_VERSION, fix=fix)
+        return found
+
+
+def not_there(class_name: str, wanted: VersionRange | None, there: Iterable[str]) -> str:
+    """Connect's words for a version that nobody has."""
+    return (
+        f"Plugin {class_name} not found that matches the version range {wanted}, available versions: "
+        f"[{', '.join(there)}]"
+    )
+
+
+def _latest(plugins: Iterable[PluginDescriptor], wanted: VersionRange | None) -> PluginDescriptor | None:
+    found = [plugin for plugin in plugins if wanted is None or wanted.holds(plugin.version)]
+    return found[-1] if found else None

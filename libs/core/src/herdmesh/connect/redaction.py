@@ -57,6 +57,11 @@ class Secrets:
             if new:
                 self._forms = tuple(frozenset[str]().union(*self._known.values()))
 
+    def values(self) -> tuple[str, ...]:
+        """All that is kept."""
+        with self._lock:
+            return tuple(self._known)
+
     def hidden_in(self, text: str, more: Secrets | None = None) -> str:
         """The text with `***` for each of them, and of `more`."""
         # many times faster than one pattern of all
@@ -85,6 +90,12 @@ def keep_secret(values: Iterable[str]) -> None:
     """From now on this process hides them, or within `secrets_of_one_answer` that answer. Values of less than 4
     characters are not hidden."""
     (_of_one_answer.get() or _secrets).keep(values)
+
+
+def secrets_kept_for_this_answer() -> tuple[str, ...]:
+    """What this thread kept within `secrets_of_one_answer`: for another process that is asked about the same."""
+    found = _of_one_answer.get()
+    return found.values() if found is not None else ()
 
 
 def redacted(text: str) -> str:

@@ -100,12 +100,12 @@ def _interval(spec: str) -> _Interval:
 
 
 def _compare(one: str, other: str) -> int:
-    first, second = _rank(one), _rank(other)
+    first, second = rank(one), rank(other)
     return (first > second) - (first < second)
 
 
-def _rank(version: str) -> list[tuple[int, int, str]]:
-    """Numbers in order; words, which mark what comes before a release, below them; trailing zeros mean nothing."""
+def rank(version: str) -> list[tuple[int, int, str]]:
+    """What versions are sorted by, oldest first. Numbers in order; words, which mark what comes before a release, below them; trailing zeros mean nothing."""
     parts = [(1, int(part), "") if part.isdigit() else (-1, 0, part.lower()) for part in _PART.findall(version)]
     while parts and parts[-1] == (1, 0, ""):
         parts.pop()

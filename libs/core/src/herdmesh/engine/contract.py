@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Protocol
 
 from herdmesh.connect.commit_scope import CommitScope
+from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.engine.measures import NOTHING, Measures
 
 Properties = Mapping[str, str | None]
@@ -112,6 +113,8 @@ class RunSpec:
     """Of the assignment."""
     traceparent: str = ""
     """W3C trace context of the call that made the task start; empty = of none."""
+    imports: PluginImports | None = None
+    """Where the task is imported from, of a plugin with a virtual environment of its own; None = it is installed."""
 
 
 @dataclass(frozen=True, slots=True)

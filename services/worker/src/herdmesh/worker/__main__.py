@@ -21,7 +21,6 @@ import structlog
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import run_service_pb2_grpc, worker_service_pb2_grpc
-from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.rpc import process
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.worker import wire
@@ -32,13 +31,14 @@ from herdmesh.worker.effects.idle_watch import IdleWatch
 from herdmesh.worker.effects.loggers import Loggers
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offsets import Offsets
-from herdmesh.worker.effects.plugins import Plugins
+from herdmesh.worker.effects.plugins import Plugins, discover
 from herdmesh.worker.effects.processes import Processes
 from herdmesh.worker.effects.reloads import Reloads, Values
 from herdmesh.worker.effects.runs import Runs
 from herdmesh.worker.effects.session import HerderSession
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.statuses import StatusClient
+from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import SparkUnavailable
 from herdmesh.worker.loop import Effects, WorkerLoop
 from herdmesh.worker.metrics.collector import WorkerMetrics
@@ -103,7 +103,8 @@ async def serve_on(
 ) -> None:
     """As `serve`, on ground that is there."""
     spark, offsets = ready.spark, ready.offsets
-    specs = RunSpecs(settings, PluginRegistry.discover(), offsets.of if offsets is not None else None)
+    found = await in_thread("plugins", lambda: discover(settings.plugin_path))
+    specs = RunSpecs(settings, found.registry, offsets.of if offsets is not None else None)
     for one in settings.warnings():
         _log.warning("setting_without_effect", setting=one.field, why=one.message, fix=one.fix)
     incarnation = uuid.uuid4().hex
@@ -153,6 +154,7 @@ async def serve_on(
     try:
         code = await _until_over(loop, effects, background, stop, spark.lost, server)
     finally:
+        found.close()
         specs.providers.close()
         metrics.close()
     if code:

@@ -72,6 +72,11 @@ class WorkerSettings(ServiceSettings):
         default=SecretStr(""),
         description="further properties of a Connect worker, such as consumer.fetch.min.bytes: name=value,name=value",
     )
+    plugin_path: str = Field(
+        default="",
+        description="Connect's plugin.path: folders, comma separated, each a virtual environment with connectors, a "
+        "folder of such, or a folder of those folders (docs/plugins.md)",
+    )
     linger_ms: int = Field(default=5_000, ge=0, description="a run ends, or turns warm, after so long without a record")
     warm_runs_max: int = Field(
         default=-1,

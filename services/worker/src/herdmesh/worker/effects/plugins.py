@@ -1,16 +1,128 @@
-"""Everything this worker can load, as messages: what hello and ListPlugins tell, and what each is configured with.
+"""Everything this worker can load: found when it starts, and as messages, what hello and ListPlugins tell.
 
-Owns the messages. The list and the search by name are the registry's (`herdmesh.connect.plugins`).
+Owns what is taken of the plugin folders (`plugin_folders`) beside what is installed, and the messages. The list and the
+search by name and version are the registry's (`herdmesh.connect.plugins`).
 
-Invariant: what is listed can be described, by its class name and by each alias.
+Invariants: what is listed can be described, by its class name and by each alias. No plugin folder, whatever is in it,
+keeps a worker from starting: what cannot be taken is left out, and the log says why.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import structlog
+
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect import plugins
+from herdmesh.connect.builtin import registered_converters
+from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
+from herdmesh.connect.versions import rank
+from herdmesh.worker.effects.plugin_folders import PluginFolder, find, own_libraries
+from herdmesh.worker.effects.plugin_processes import PluginProcess
+from herdmesh.worker.effects.remote_connectors import remote_class
 from herdmesh.worker.effects.validation import describe
+
+_log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a worker found when it started."""
+
+    registry: PluginRegistry
+    processes: tuple[PluginProcess, ...] = ()
+    """Of plugin folders, started when one is asked something."""
+
+    def close(self) -> None:
+        """End the processes."""
+        for one in self.processes:
+            one.close()
+
+
+def discover(plugin_path: str) -> Found:
+    """What is installed, and what is in the folders of a `plugin.path`. Imports the former here and the latter in
+    processes of their own, so it takes a second or two with folders, and is called in a thread.
+
+    Raises TypeError, ValueError: of what is installed, as `herdmesh.connect.plugins` does.
+    """
+    here = plugins.installed()
+    if not plugin_path.strip():
+        return Found(PluginRegistry(here, registered_converters()))
+    folders, refused = find(plugin_path, own_libraries())
+    for one in refused:
+        _log.warning("plugin_folder_refused", folder=one.folder, why=one.why, fix=one.fix)
+    processes = [PluginProcess(folder.imports) for folder in folders]
+    with ThreadPoolExecutor(os.cpu_count(), "plugins") as threads:
+        found = [one for some in threads.map(_described, folders, processes) for one in some]
+    registry = PluginRegistry(_without_clashes(here, found), registered_converters())
+    return Found(registry, tuple(processes))
+
+
+def _described(folder: PluginFolder, process: PluginProcess) -> list[PluginDescriptor]:
+    """The connectors of a folder that can be imported."""
+    found: list[PluginDescriptor] = []
+    for entry in folder.entries:
+        try:
+            described = plugins.describe(remote_class(process, entry.value, entry.version))
+        except Exception as error:  # noqa: BLE001 - importing an author's code may raise anything
+            _log.warning(
+                "plugin_refused", folder=folder.imports.folder, connector=entry.value, why=str(error),
+                distribution=f"{entry.distribution} {entry.version}",
+            )  # fmt: skip
+            continue
+        found.append(replace(described, imports=folder.imports))
+    process.rest()
+    for one in found:
+        _log.info(
+            "plugin_found", folder=folder.imports.folder, connector=one.class_name, version=one.version,
+            other_versions_in_it=list(folder.differing),
+        )  # fmt: skip
+    return found
+
+
+def _without_clashes(here: Sequence[PluginDescriptor], found: Iterable[PluginDescriptor]) -> list[PluginDescriptor]:
+    """All that can stand beside each other. As in Connect: of one class in one version, that of a folder wins over what
+    is installed, and the folder that comes last by name over the others; an alias that is somebody else's name or alias
+    too is nobody's. What is installed keeps its names."""
+    taken: dict[tuple[str, tuple[tuple[int, int, str], ...]], PluginDescriptor] = {}
+    kept = {name: one.class_name for one in here for name in (one.class_name, *one.aliases)}
+    for one in [*here, *sorted(found, key=_folder)]:
+        key = one.class_name, tuple(rank(one.version))
+        kinds = {other.kind for (name, _), other in taken.items() if name == one.class_name}
+        owner = kept.get(one.class_name, one.class_name)
+        if kinds - {one.kind} or owner != one.class_name:
+            why = (
+                f"{owner} is called so too"
+                if owner != one.class_name
+                else "one of its name moves records the other way"
+            )
+            _log.warning("plugin_refused", folder=_folder(one), connector=one.class_name, why=why)
+            continue
+        if key in taken:
+            _log.warning("plugin_twice", connector=one.class_name, version=one.version, used=_folder(one),
+                         not_used=_folder(taken[key]) or "installed")  # fmt: skip
+        taken[key] = one
+    classes: dict[str, set[str]] = {}
+    for one in taken.values():
+        for name in (one.class_name, *one.aliases):
+            classes.setdefault(name, set()).add(one.class_name)
+    out: list[PluginDescriptor] = []
+    for one in taken.values():
+        free = [name for name in one.aliases if len(classes[name]) == 1 or kept.get(name) == one.class_name]
+        if len(free) < len(one.aliases):
+            dropped = sorted(set(one.aliases) - set(free))
+            _log.warning("plugin_alias_taken", connector=one.class_name, folder=_folder(one), aliases=dropped)
+        out.append(replace(one, aliases=tuple(free)))
+    return out
+
+
+def _folder(one: PluginDescriptor) -> str:
+    return one.imports.folder if one.imports is not None else ""
 
 
 class Plugins:

@@ -21,7 +21,7 @@ from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.connector import Connector, ConnectorKind, SourceConnector
 from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
+from herdmesh.connect.plugins import PLUGIN_VERSION, PluginDescriptor, PluginRegistry
 from herdmesh.connect.redaction import keep_secret
 from herdmesh.engine.contract import Properties, RunSpec, TaskKind, TaskSetClaim
 from herdmesh.worker.effects.reloads import Values
@@ -67,11 +67,12 @@ class RunSpecs:
         self._known: OrderedDict[UnitId, _Known] = OrderedDict()
 
     def plugin(self, connector_config: Properties) -> PluginDescriptor:
-        """The connector's plugin. Raises ConfigError naming `connector.class`."""
+        """The connector's plugin, in the version it asks for. Raises ConfigError naming `connector.class`, or
+        `connector.plugin.version`."""
         name = connector_config.get("connector.class")
         if not name:
             raise ConfigError('Missing required configuration "connector.class"', field="connector.class")
-        return self.plugins.find(name)
+        return self.plugins.find(name, connector_config.get(PLUGIN_VERSION))
 
     def version(self, connector_config: Properties) -> str | None:
         """The plugin's version, None when the plugin is not known."""
@@ -131,6 +132,7 @@ class RunSpecs:
             worker_config={**bare.worker_config, **connector.default_converters},
             run_id=run_id,
             task_class=task_class,
+            imports=self.plugin(known.resolved.connector_config).imports,
             commit_scope=commit_scope,
             source_offsets=offsets,
             secrets=tuple(sorted(passwords.union(bare.secrets))),

@@ -22,7 +22,7 @@ from herdmesh.connect.connector_keys import COMMON, HERDMESH
 from herdmesh.connect.enrichment import WorkerFacts
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugin_fields import fields_of_plugin
-from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.connect.plugins import PLUGIN_VERSION, PluginDescriptor, PluginRegistry
 from herdmesh.connect.redaction import redacted, secrets_of_one_answer, without_url_passwords
 from herdmesh.connect.refusals import refusals
 from herdmesh.engine.contract import Properties
@@ -69,7 +69,7 @@ def _validation(
     try:
         config = providers.resolve(config).config
         result = validate_connector(config, plugins, worker_facts(worker, plugins))
-        refused = [*for_the_herder, *refusals(config, plugins.find(result.name), worker)]
+        refused = [*for_the_herder, *refusals(config, _plugin(config, plugins), worker)]
     except ConfigError as error:
         result = _without_plugin(config)
         refused = [*for_the_herder, FieldViolation(error.field, str(error), error.fix)]
@@ -87,13 +87,23 @@ def _validation(
         clients = clients_of(result.kind, config, exactly_once=True)
         warned = override_warnings(clients, config, worker)
         if not result.error_count:
-            warned += plugins.find(result.name).load().warnings(config)
+            warned += _plugin(config, plugins).load().warnings(config)
         for one in warned:
             message.warnings.add(name=one.field, message=redacted(one.message), fix=redacted(one.fix))
     for shown_field in message.fields:
         if has_reference(written := raw.get(shown_field.name)):
             shown_field.value = without_url_passwords(written or "")
     return message
+
+
+def _plugin(config: Properties, plugins: PluginRegistry) -> PluginDescriptor:
+    """The connector that a validated config asks for; of a version that is not there, which its key has been told, the
+    latest."""
+    name = config["connector.class"] or ""
+    try:
+        return plugins.find(name, config.get(PLUGIN_VERSION))
+    except ConfigError:
+        return plugins.find(name)
 
 
 def worker_facts(worker: Properties, plugins: PluginRegistry) -> WorkerFacts:

@@ -1,0 +1,178 @@
+"""What is in the plugin folders (`plugin.path`), by what the installers wrote there: no module of theirs is imported.
+
+Owns how a folder is read, and which are refused: another Python's, one without connectors, and one whose requirements
+contradict what Herdmesh itself is installed with. A plugin shares its process with Herdmesh, so of each library that
+Herdmesh requires there is one version in it: the one installed here (`herdmesh.connect.plugin_imports`).
+
+Invariant: each virtual environment below a folder of the path is either found or refused, with a reason.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from herdmesh.connect.plugin_imports import PluginImports
+from herdmesh.connect.plugins import ENTRY_POINT_GROUP
+
+_ROOTS: Final = ("herdmesh-core", "herdmesh-sdk", "herdmesh-worker")
+_MARK: Final = "pyvenv.cfg"
+_DEPTH_MAX: Final = 2
+_PYTHON: Final = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLibraries:
+    """Herdmesh and everything it requires, as installed here."""
+
+    versions: dict[str, str]
+    """By normalized name of the distribution."""
+    modules: tuple[str, ...]
+    """Their top-level modules, sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginEntry:
+    """One connector, as its distribution's metadata has it."""
+
+    name: str
+    value: str
+    """Where its class is: `module:Class`."""
+    distribution: str
+    version: str
+    """Of the distribution."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginFolder:
+    """One virtual environment with connectors."""
+
+    imports: PluginImports
+    entries: tuple[PluginEntry, ...]
+    differing: tuple[str, ...]
+    """Libraries of which it has another version than the one it gets, which its requirements allow."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedFolder:
+    """A folder that nothing is loaded from, and why."""
+
+    folder: str
+    why: str
+    fix: str
+
+
+def own_libraries() -> OwnLibraries:
+    """Read what is installed here. Takes some hundred milliseconds."""
+    found: dict[str, metadata.Distribution] = {}
+    wanted = [(name, frozenset[str]()) for name in _ROOTS]
+    while wanted:
+        name, extras = wanted.pop()
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue  # of an extra that is not used, or Herdmesh from a folder on PYTHONPATH
+        if found.setdefault(canonicalize_name(name), distribution) is not distribution:
+            continue
+        wanted += [(one.name, frozenset(one.extras)) for one in _requirements(distribution, extras)]
+    modules = {module for one in found.values() for module in _modules(one)}
+    versions = {name: one.version for name, one in found.items()}
+    return OwnLibraries(versions, tuple(sorted({*modules, "herdmesh"})))
+
+
+def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[RefusedFolder]]:
+    """The environments in the folders of a `plugin.path`, in its order, and those that are refused."""
+    found: list[PluginFolder] = []
+    refused: list[RefusedFolder] = []
+    environments: dict[Path, None] = {}
+    for text in filter(None, map(str.strip, plugin_path.split(","))):
+        folder = Path(text).absolute()
+        below = list(_environments(folder, _DEPTH_MAX)) if folder.is_dir() else []
+        if not below:
+            why = "there is no virtual environment in it" if folder.is_dir() else "there is no such folder"
+            refused.append(
+                RefusedFolder(text, why, f"make one: {_PYTHON} -m venv, then install the connector with its pip")
+            )
+        environments.update(dict.fromkeys(below))
+    for environment in environments:
+        one = _read(environment, own)
+        if isinstance(one, PluginFolder):
+            found.append(one)
+        else:
+            refused.append(one)
+    return found, refused
+
+
+def _environments(folder: Path, depth: int) -> Iterator[Path]:
+    if (folder / _MARK).is_file():
+        yield folder
+    elif depth:
+        for below in sorted(one for one in folder.iterdir() if one.is_dir()):
+            yield from _environments(below, depth - 1)
+
+
+def _read(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedFolder:
+    packages = environment / "lib" / _PYTHON / "site-packages"
+    if not packages.is_dir():
+        others = ", ".join(sorted(one.parent.name for one in environment.glob("lib/*/site-packages"))) or "no Python"
+        return RefusedFolder(
+            str(environment), f"it is an environment of {others}, and this worker runs {_PYTHON}",
+            f"make it with {_PYTHON} -m venv",
+        )  # fmt: skip
+    # Its copies of Herdmesh and of what that requires are not used, so what they are and require says nothing.
+    there = list(metadata.distributions(path=[str(packages)]))
+    brought = [one for one in there if canonicalize_name(one.name) not in own.versions]
+    entries = tuple(
+        PluginEntry(entry.name, entry.value, one.name, one.version)
+        for one in brought
+        for entry in one.entry_points.select(group=ENTRY_POINT_GROUP)
+    )
+    if not entries:
+        return RefusedFolder(
+            str(environment), f"no distribution in it has an entry point of the group {ENTRY_POINT_GROUP}",
+            f"install a connector with {environment / 'bin' / 'pip'}",
+        )  # fmt: skip
+    for one in brought:
+        for wanted in _requirements(one, frozenset()):
+            has = own.versions.get(canonicalize_name(wanted.name))
+            if has is not None and not wanted.specifier.contains(has, prereleases=True):
+                return RefusedFolder(
+                    str(environment),
+                    f"{one.name} {one.version} requires {wanted}, and a connector runs in one process with Herdmesh, "
+                    f"which is installed with {wanted.name} {has}",
+                    f"install a release of {one.name} that works with {wanted.name} {has}",
+                )
+    differing = tuple(
+        f"{one.name} {one.version} (runs with {has})"
+        for one in there
+        if (has := own.versions.get(canonicalize_name(one.name), one.version)) != one.version
+    )
+    return PluginFolder(PluginImports(str(environment), str(packages), own.modules), entries, differing)
+
+
+def _requirements(distribution: metadata.Distribution, extras: frozenset[str]) -> Iterator[Requirement]:
+    """What it requires on this machine, with those of its extras."""
+    for text in distribution.requires or ():
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue  # of a package from before the format was fixed; its installer had to guess too
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": one}) for one in extras or {""}):
+            yield requirement
+
+
+def _modules(distribution: metadata.Distribution) -> Iterator[str]:
+    """The top-level modules it was installed with; of one installed as editable, none."""
+    for file in distribution.files or ():
+        first = file.parts[0]
+        if len(file.parts) > 1 and first.isidentifier() and first != "__pycache__":
+            yield first
+        elif len(file.parts) == 1 and file.suffix in (".py", ".so", ".pyd"):
+            yield first.partition(".")[0]

@@ -1,0 +1,83 @@
+"""What a worker and a plugin's process say to each other, as JSON, each message whole in one write.
+
+Owns the messages. The two ends are `effects.plugin_processes` and `plugin_process`. Nothing of Python's own travels:
+what the plugin's classes are is told in words, so that none of them is ever made in the worker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """Something to do. Answered by one `Answer` with its number."""
+
+    number: int
+    what: str
+    entry: str
+    """The connector class: `module:Class`."""
+    instance: str = ""
+    """The started instance to ask; "" = a new one, never started and then dropped."""
+    arguments: tuple[Any, ...] = ()
+    secrets: tuple[str, ...] = ()
+    """What no text of the process may show while this is done."""
+
+
+class ToldFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """What a call raised. `kind` is what it is raised as again: `config`, `retriable`, `import` or `failed`."""
+
+    kind: str
+    message: str
+    field: str = ""
+    fix: str = ""
+    error_class: str = ""
+    trace: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """What came of a call."""
+
+    number: int
+    value: Any = None
+    failure: ToldFailure | None = None
+
+
+class TasksOutdated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A started instance wants its `task_configs` asked again."""
+
+    instance: str
+
+
+class ToldKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key of a connector's definition. Its rules stay where they are: they are asked by the key's name."""
+
+    name: str
+    type: str
+    importance: str
+    doc: str
+    required: bool
+    default: Any
+    group: str | None
+    order: int
+    width: str
+    display_name: str
+    dependents: tuple[str, ...]
+    rule: str | None
+    """The validator's text, None = it has none."""
+    refines: bool = False
+    strict: bool = False
+    recommends: bool = False
+
+
+class ToldConnector(msgspec.Struct, frozen=True, kw_only=True):
+    """A connector class, as far as a worker has to know it."""
+
+    class_name: str
+    aliases: tuple[str, ...]
+    kind: str
+    version: str
+    java_task_class: str
+    default_converters: dict[str, str]
+    keys: tuple[ToldKey, ...]

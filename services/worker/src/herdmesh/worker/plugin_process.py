@@ -1,0 +1,193 @@
+"""A plugin's own process: `python -m herdmesh.worker.plugin_process <descriptor> <imports>`, started by a worker.
+
+Owns the started connectors of one plugin folder, and calls the author's code: everything of it that is no task. Each
+call has a thread of its own, so one that does not return keeps no other waiting. Invariants: one call, one answer, also
+when the code raises; the process ends with the worker's end of the line.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from herdmesh.connect import plugin_imports
+from herdmesh.connect.config import ConfigKey, Validator
+from herdmesh.connect.connector import Connector, ConnectorContext, SinkConnector, SourceConnector
+from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.plugin_imports import PluginImports
+from herdmesh.connect.plugins import ENTRY_POINT_GROUP
+from herdmesh.connect.redaction import hide_in_output, keep_secret, secrets_of_one_answer
+from herdmesh.engine.failure import classify
+from herdmesh.rpc.process import configure_logging
+from herdmesh.worker.plugin_messages import Answer, Call, TasksOutdated, ToldConnector, ToldFailure, ToldKey
+
+
+class PluginConnectors:
+    """The plugin's connector classes and its started instances."""
+
+    def __init__(self, say: Callable[[Answer | TasksOutdated], None]) -> None:
+        self._say = say
+        self._started: dict[str, Connector] = {}
+
+    def answer(self, call: Call) -> None:
+        """Do it and say what came of it."""
+        value: Any = None
+        failure: ToldFailure | None = None
+        try:
+            with secrets_of_one_answer():
+                keep_secret(call.secrets)
+                value = self._value(call)
+        except Exception as error:  # noqa: BLE001 - an author's code may raise anything
+            failure = _failure(error)
+        self._say(Answer(number=call.number, value=value, failure=failure))
+
+    def _value(self, call: Call) -> Any:
+        cls = _class(call.entry)
+        arguments = call.arguments
+        match call.what:
+            case "describe":
+                return _described(cls, *arguments)
+            case "check" | "refine" | "strict":
+                name, value = arguments
+                rule: Callable[[str, Any], Any] | None = getattr(_validator(cls, name), call.what)
+                assert rule is not None
+                return rule(name, value)
+            case "values" | "visible":
+                name, parsed = arguments
+                recommender = cls.config_def().keys[name].recommender
+                assert recommender is not None
+                offered = getattr(recommender, call.what)(name, parsed)
+                return list(offered) if call.what == "values" else offered
+            case "start":
+                return self._start(cls, call.instance, *arguments)
+            case "stop":
+                return self._started.pop(call.instance).stop()
+            case _:
+                return _asked(self._started[call.instance] if call.instance else cls(), call.what, arguments)
+
+    def _start(self, cls: type[Connector], instance: str, config: dict[str, str | None]) -> None:
+        made = cls()
+        # without an end: the author's `start` returns or not, and what it started calls for as long as it likes
+        made.context = ConnectorContext(lambda: self._say(TasksOutdated(instance=instance)))
+        made.start(config)
+        self._started[instance] = made
+
+
+def _asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
+    if what == "validate":
+        return [(one.field, str(one), one.fix) for one in connector.validate(*arguments)]
+    if what == "warnings":
+        return [(one.field, one.message, one.fix) for one in connector.warnings(*arguments)]
+    if what == "alter_offsets" and isinstance(connector, SinkConnector):
+        config, offsets = arguments
+        return connector.alter_offsets(config, {(topic, partition): offset for topic, partition, offset in offsets})
+    if what == "alter_offsets" and isinstance(connector, SourceConnector):
+        config, offsets = arguments
+        return connector.alter_offsets(config, [(partition, offset) for partition, offset in offsets])
+    return getattr(connector, what)(*arguments)
+
+
+def _class(entry: str) -> type[Connector]:
+    """Raises what importing it raises; TypeError when it is no connector."""
+    found: Any = metadata.EntryPoint("", entry, ENTRY_POINT_GROUP).load()
+    if not (isinstance(found, type) and issubclass(found, SinkConnector | SourceConnector)):
+        raise TypeError(f"{entry} names no SourceConnector or SinkConnector")
+    return found
+
+
+def _validator(cls: type[Connector], name: str) -> Validator:
+    found = cls.config_def().keys[name].validator
+    assert found is not None
+    return found
+
+
+def _described(cls: type[Connector], version: str) -> ToldConnector:
+    """`version` of the distribution, for a class that says none of its own."""
+    return ToldConnector(
+        class_name=cls.class_name,
+        aliases=tuple(cls.aliases),
+        kind=cls.kind.value,
+        version=getattr(cls, "version", None) or version,
+        java_task_class=cls.java_task_class,
+        default_converters=_texts(cls.default_converters),
+        keys=tuple(map(_key, cls.config_def().keys.values())),
+    )
+
+
+def _texts(found: Mapping[str, str]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in found.items()}
+
+
+def _key(key: ConfigKey) -> ToldKey:
+    rule = key.validator
+    return ToldKey(
+        name=key.name,
+        type=key.type.value,
+        importance=key.importance.value,
+        doc=key.doc,
+        required=key.required,
+        default=None if key.required else key.default,
+        group=key.group,
+        order=key.order,
+        width=key.width,
+        display_name=key.display_name,
+        dependents=tuple(key.dependents),
+        rule=None if rule is None else rule.text,
+        refines=rule is not None and rule.refine is not None,
+        strict=rule is not None and rule.strict is not None,
+        recommends=key.recommender is not None,
+    )
+
+
+def _failure(error: Exception) -> ToldFailure:
+    message, trace, error_class = classify(error)
+    if isinstance(error, ConfigError):
+        return ToldFailure(kind="config", message=str(error), field=error.field, fix=error.fix, trace=trace)
+    kinds = {RetriableError: "retriable", ImportError: "import"}
+    kind = next((kind for cls, kind in kinds.items() if isinstance(error, cls)), "failed")
+    return ToldFailure(kind=kind, message=message, error_class=error_class.value, trace=trace)
+
+
+def serve(line: Connection) -> None:
+    """Answer what comes until the line ends."""
+    writing = threading.Lock()
+
+    def say(message: Answer | TasksOutdated) -> None:
+        try:
+            packed = msgspec.json.encode(message)
+        except (TypeError, ValueError) as error:  # an answer that no message can carry is the author's mistake
+            if not isinstance(message, Answer):
+                raise
+            failure = ToldFailure(kind="failed", message=f"{error}", error_class="FATAL")
+            packed = msgspec.json.encode(Answer(number=message.number, failure=failure))
+        with writing:
+            line.send_bytes(packed)
+
+    connectors = PluginConnectors(say)
+    while True:
+        try:
+            call = msgspec.json.decode(line.recv_bytes(), type=Call)
+        except (EOFError, OSError):
+            return
+        threading.Thread(target=connectors.answer, args=(call,), name=call.what, daemon=True).start()
+
+
+def main() -> None:
+    """The process, from its arguments to the end of the worker."""
+    configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
+    hide_in_output()
+    line = Connection(int(sys.argv[1]))
+    plugin_imports.enter(msgspec.json.decode(sys.argv[2], type=PluginImports))
+    serve(line)
+    os._exit(0)  # threads of the author's may not want to end
+
+
+if __name__ == "__main__":
+    main()

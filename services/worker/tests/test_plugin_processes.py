@@ -1,0 +1,282 @@
+"""Connectors of plugin folders, asked in processes of their own: two versions that need two versions of one library."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.worker.v1 import worker_service_pb2
+from herdmesh.connect.config_providers.resolver import ConfigProviders
+from herdmesh.connect.connector import Config, ConnectorContext, SinkConnector
+from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.plugins import PluginRegistry
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.failure import classify
+from herdmesh.worker.effects import validation
+from herdmesh.worker.effects.connectors import ConnectorHost
+from herdmesh.worker.effects.plan import planned_task_configs
+from herdmesh.worker.effects.plugins import Found, Plugins, discover
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state.model import TaskSpec, UnitId
+from tests.support.plugin_environments import GREET, Environment, greet
+
+VERSION = "connector.plugin.version"
+CONFIG: dict[str, str | None] = {"name": "g", "connector.class": "Greet", "topics": "t", "file": "f"}
+WAIT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
+    """Two versions side by side, and beside them what cannot be used."""
+    folder = tmp_path_factory.mktemp("plugins")
+    greet(folder / "greet" / "1.0", "1.0", "1")
+    greet(folder / "greet" / "2.0", "2.0", "2")
+    broken = Environment(folder / "broken")
+    broken.install("broken", "1", {"broken.py": "import no_such_module\n", "other.py": "Other = dict\n"},
+                   connectors=["Broken = broken:Broken", "Other = other:Other", "Gone = other:Gone"])  # fmt: skip
+    found = discover(str(folder))
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def registry(found: Found) -> PluginRegistry:
+    return found.registry
+
+
+def answered(registry: PluginRegistry, config: Config) -> worker_service_pb2.ConfigValidation:
+    worker = WorkerSettings().worker_config()
+    return validation.validate(config, registry, worker, ConfigProviders.of(worker))
+
+
+def errors(result: worker_service_pb2.ConfigValidation) -> dict[str, list[str]]:
+    return {field.name: list(field.errors) for field in result.fields if field.errors}
+
+
+def test_all_versions_are_listed_and_none_is_imported_here(registry: PluginRegistry) -> None:
+    listed = [one for one in Plugins(registry).all() if one.class_name == GREET]
+    assert [(one.version, list(one.aliases), one.kind) for one in listed] == [
+        ("1.0", ["Greet"], connector_pb2.PLUGIN_KIND_SINK), ("2.0", ["Greet"], connector_pb2.PLUGIN_KIND_SINK),
+    ]  # fmt: skip
+    assert registry.find("FileStreamSink").imports is None, "what is installed is there too"
+    assert {"greet", "tinylib", "broken", "other"}.isdisjoint(sys.modules)
+
+
+@pytest.mark.parametrize(("wanted", "tinylib"), [("1.0", "1"), ("2.0", "2"), (None, "2"), ("[1.0,2.0)", "1")])
+def test_a_config_is_validated_in_its_versions_process(
+    registry: PluginRegistry, wanted: str | None, tinylib: str
+) -> None:
+    config = {**CONFIG, VERSION: wanted, "word": "quiet"} if wanted else {**CONFIG, "word": "quiet"}
+    assert errors(answered(registry, config)) == {"word": [f"quiet is not loud enough for tinylib {tinylib}"]}
+    config["word"] = "LOUD"
+    result = answered(registry, config)
+    assert errors(result) == {}
+    fields = {field.name: field for field in result.fields}
+    assert fields["file"].documentation == f"For tinylib {tinylib}."
+    assert list(fields["word"].recommended_values) == [tinylib, "f"]
+    assert [(one.name, one.message) for one in result.warnings] == [("word", f"said with tinylib {tinylib}")]
+    assert errors(answered(registry, {**config, "file": "nowhere"})) == {"file": ["nowhere is no file"]}
+
+
+def test_a_version_nobody_has_is_an_error_of_its_field(registry: PluginRegistry) -> None:
+    told = errors(answered(registry, {**CONFIG, VERSION: "3.0"}))[VERSION]
+    assert told == [
+        f"Plugin {GREET} not found that matches the version range [3.0,3.0], available versions: [1.0, 2.0]"
+    ]
+
+
+def test_the_secrets_of_a_config_are_in_no_text_of_the_process(
+    registry: PluginRegistry, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Of one that validates, of which this process keeps nothing: what the plugin prints is hidden where it prints."""
+    secret = tmp_path / "secret"
+    secret.write_text("swordfish-1")
+    worker: dict[str, str | None] = {
+        **WorkerSettings().worker_config(), "config.providers": "file",
+        "config.providers.file.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+    }  # fmt: skip
+    config = {**CONFIG, "file": "print", "key": f"${{file:{tmp_path}:secret}}"}
+    providers = ConfigProviders.of(worker)
+    try:
+        result = validation.validate(config, registry, worker, providers)
+    finally:
+        providers.close()
+    assert errors(result) == {}
+    seen = ""
+    done = threading.Event()
+    for _ in range(200):  # the output comes by another thread
+        seen += capfd.readouterr().err
+        if "the key is" in seen or done.wait(0.05):
+            break
+    assert "the key is ***" in seen
+    assert "swordfish-1" not in seen
+
+
+@pytest.mark.parametrize(("wanted", "tinylib"), [("1.0", "1"), ("2.0", "2")])
+def test_task_configs_and_the_runs_order_are_the_versions(registry: PluginRegistry, wanted: str, tinylib: str) -> None:
+    specs = RunSpecs(WorkerSettings(), registry)
+    config = {**CONFIG, VERSION: wanted, "word": "HI"}
+    made = planned_task_configs(specs, config, 2)
+    assert made == 2 * [{"file": "f", "said": f"HI {tinylib}", "task.class": "greet:GreetTask", "topics": "t"}]
+    assert specs.version(config) == wanted
+    spec = specs.run_spec(UnitId("g", 0), TaskSpec(config, made[0], 2), "run", commit_scope=None)
+    assert spec.task_class == "greet:GreetTask"
+    assert spec.imports is not None
+    assert Path(spec.imports.folder).name == wanted
+
+
+@pytest.mark.parametrize(
+    ("file", "raised", "says", "error_class"),
+    [
+        ("trouble", TaskFailed, "no such table", ErrorClass.UNKNOWN),
+        ("away", RetriableError, "the table is away", ErrorClass.RETRIABLE),
+        ("dies", TaskFailed, "exit code 3", ErrorClass.RETRIABLE),
+    ],
+)
+def test_what_the_authors_code_raises_is_raised_here_in_its_class(
+    registry: PluginRegistry, file: str, raised: type[Exception], says: str, error_class: ErrorClass
+) -> None:
+    with pytest.raises(raised, match=says) as caught:
+        planned_task_configs(RunSpecs(WorkerSettings(), registry), {**CONFIG, "file": file}, 1)
+    message, trace, found = classify(caught.value)
+    assert says in message
+    assert found is error_class
+    if file == "trouble":
+        assert "greet.py" in trace
+        assert "task_configs" in trace
+
+
+def test_offsets_are_looked_at_by_the_author(registry: PluginRegistry) -> None:
+    connector = registry.find("Greet").load()
+    assert isinstance(connector, SinkConnector)
+    assert connector.alter_offsets(CONFIG, {("t", 0): 5, ("t", 1): None}) is True
+    assert connector.alter_offsets(CONFIG, {("t", 0): 6}) is False
+
+
+def test_a_running_connector_asks_for_new_task_configs(registry: PluginRegistry) -> None:
+    asked = threading.Event()
+    connector = registry.find("Greet", "1.0").load()
+    connector.context = ConnectorContext(asked.set)
+    connector.start({**CONFIG, "file": "asks"})
+    try:
+        assert asked.wait(WAIT_S)
+        assert connector.task_configs(1) == [{"file": "asks", "said": "HELLO 1"}]
+    finally:
+        connector.stop()
+
+
+async def test_a_killed_process_is_told_and_others_and_later_starts_have_another(found: Found) -> None:
+    """The other version's process lives on; the connector says what happened until it is started anew."""
+    told: asyncio.Queue[events.Event] = asyncio.Queue()
+    host = ConnectorHost(RunSpecs(WorkerSettings(), found.registry), told.put)
+
+    async def said(kind: type[Any]) -> Any:
+        async with asyncio.timeout(WAIT_S):
+            while not isinstance(event := await told.get(), kind):
+                pass
+        return event
+
+    async def start(name: str, version: str) -> None:
+        host.start(instructions.StartConnector(name, 1, {**CONFIG, VERSION: version}))
+        assert (await said(events.ConnectorStarted)).failure is None
+
+    async def configs(name: str) -> events.TaskConfigsMade:
+        host.make_task_configs(instructions.MakeTaskConfigs(name, 2, {**CONFIG}, 1))
+        return await said(events.TaskConfigsMade)
+
+    try:
+        await start("one", "1.0")
+        await start("two", "2.0")
+        (killed,) = _processes("1.0")
+        os.kill(killed, signal.SIGKILL)
+        await said(events.TasksOutdated)
+        failure = (await configs("one")).failure
+        assert failure is not None
+        assert "killed by SIGKILL" in failure.message
+        assert failure.error_class is ErrorClass.RETRIABLE
+        assert (await configs("two")).failure is None
+        host.stop(instructions.StopConnector("one", 3))
+        await said(events.ConnectorStopped)
+        await start("one", "1.0")
+        assert (await configs("one")).failure is None
+        assert _processes("1.0") != [killed]
+    finally:
+        await host.close()
+
+
+def test_what_cannot_be_imported_is_left_out_and_the_log_says_why(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    broken = Environment(tmp_path / "broken")
+    broken.install("broken", "1", {"broken.py": "import no_such_module\n", "other.py": "Other = dict\n"},
+                   connectors=["Broken = broken:Broken", "Other = other:Other"])  # fmt: skip
+    found = discover(f"{tmp_path / 'nothing'},{broken.folder}")
+    try:
+        assert [one.class_name for one in found.registry.all() if "roken" in one.class_name] == []
+        assert found.registry.find("FileStreamSink").imports is None
+    finally:
+        found.close()
+    said = "".join(capfd.readouterr())
+    for text in ("no_such_module", "other:Other names no SourceConnector", "there is no such folder"):
+        assert text in said
+
+
+def test_of_one_class_in_one_version_a_folders_wins_and_a_name_that_is_taken_is_nobodys(tmp_path: Path) -> None:
+    """What a folder brings takes no name from what is installed, but its own class."""
+    module = """
+from herdmesh.sdk import ConfigDef, SinkConnector
+class One(SinkConnector):
+    class_name, aliases, version = "org.example.One", ("Both", "FileStreamSink", "One"), "1"
+    config_def = classmethod(lambda cls: ConfigDef())
+    def task_class(self): return "one:Task"
+    def task_configs(self, max_tasks): return []
+class Two(One):
+    class_name, aliases, version = "org.example.Two", ("Both",), "1"
+class Taker(One):
+    class_name, aliases, version = "FileStreamSink", (), "9"
+"""
+    names = [f"{name} = one:{name}" for name in ("One", "Two", "Taker")]
+    for folder in ("a", "b"):
+        Environment(tmp_path / folder).install("one", "1", {"one.py": module}, connectors=names)
+    found = discover(str(tmp_path))
+    try:
+        one, two = (found.registry.find(f"org.example.{name}") for name in ("One", "Two"))
+        assert (one.aliases, two.aliases) == (("One",), ())
+        assert one.imports is not None
+        assert Path(one.imports.folder).name == "b"
+        assert (
+            found.registry.find("FileStreamSink").class_name == "org.apache.kafka.connect.file.FileStreamSinkConnector"
+        )
+        with pytest.raises(ConfigError, match="which name matches Both"):
+            found.registry.find("Both")
+    finally:
+        found.close()
+
+
+def test_without_folders_no_process_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> Any:
+        raise AssertionError("nothing is to be read")
+
+    monkeypatch.setattr("herdmesh.worker.effects.plugins.own_libraries", never)
+    found = discover(" ")
+    assert found.processes == ()
+    assert found.registry.find("FileStreamSink").imports is None
+
+
+def _processes(version: str) -> list[int]:
+    """Of plugins of that folder name, children of this process."""
+    children = psutil.Process().children()
+    return [one.pid for one in children if any(f"/{version}" in part for part in one.cmdline())]

@@ -1,0 +1,130 @@
+"""Plugin folders for tests: what `python -m venv` and an installer leave behind, written without either.
+
+Owns the connector `org.example.Greet`, whose two versions need two versions of the library `tinylib`: each of its parts
+tells which it got. No network, no process.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+GREET = "org.example.Greet"
+_PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
+
+_CONNECTOR = """
+import os, threading
+import tinylib
+from herdmesh.sdk import (
+    ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Recommender, RetriableError, SinkConnector, SinkTask,
+    Type, Validator,
+)
+
+def _loud(name, value):
+    if value and value != value.upper():
+        message = f"{{value}} is not loud enough for tinylib {{tinylib.VERSION}}"
+        raise ConfigError(message, field=name, fix=value.upper())
+
+class Greet(SinkConnector):
+    class_name = "org.example.Greet"
+    aliases = ("Greet",)
+    version = "{version}"
+
+    @classmethod
+    def config_def(cls):
+        return ConfigDef(
+            ConfigKey("file", Type.STRING, "", Importance.HIGH, f"For tinylib {{tinylib.VERSION}}."),
+            ConfigKey("word", Type.STRING, "HELLO", Importance.LOW, "Said first.", Validator("loud", _loud),
+                      recommender=Recommender(lambda name, parsed: [tinylib.VERSION, str(parsed["file"])])),
+            ConfigKey("key", Type.PASSWORD, None, Importance.LOW, "Not told."),
+        )
+
+    def validate(self, config):
+        if config.get("file") == "nowhere":
+            return [ConfigError("nowhere is no file", field="file", fix="name one")]
+        if config.get("file") == "print":
+            print("the key is " + config["key"], flush=True)
+        return []
+
+    def warnings(self, config):
+        return [FieldViolation("word", f"said with tinylib {{tinylib.VERSION}}", "")]
+
+    def start(self, config):
+        super().start(config)
+        if config.get("file") == "asks":
+            threading.Timer(0.01, self.context.request_task_reconfiguration).start()
+
+    def task_class(self):
+        return "greet:GreetTask"
+
+    def task_configs(self, max_tasks):
+        file = self.config.get("file")
+        if file == "trouble":
+            raise RuntimeError("no such table")
+        if file == "away":
+            raise RetriableError("the table is away")
+        if file == "dies":
+            os._exit(3)
+        return [{{"file": file, "said": self.config.get("word", "HELLO") + " " + tinylib.VERSION}}] * max_tasks
+
+    def alter_offsets(self, config, offsets):
+        return offsets == {{("t", 0): 5, ("t", 1): None}}
+
+class GreetTask(SinkTask):
+    def start(self, config, context):
+        import herdmesh.connect.data, msgspec
+        self.file = open(config["file"], "a")
+        self.said = f"{{Greet.version}} {{tinylib.VERSION}} {{tinylib.__file__}} {{msgspec.__file__}} "
+    def put(self, batch):
+        self.file.writelines(self.said + str(value) + "\\n" for value in batch.values)
+    def flush(self):
+        self.file.flush()
+    def stop(self):
+        self.file.close()
+"""
+
+
+class Environment:
+    """A virtual environment at `folder`, made by writing its files."""
+
+    def __init__(self, folder: Path, python: str = _PYTHON) -> None:
+        self.folder = folder
+        self.packages = folder / "lib" / python / "site-packages"
+        self.packages.mkdir(parents=True)
+        (folder / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
+
+    def install(
+        self,
+        name: str,
+        version: str,
+        modules: Mapping[str, str],
+        *,
+        connectors: Sequence[str] = (),
+        requires: Sequence[str] = (),
+    ) -> Environment:
+        """A distribution with these files (path -> text) and entry points (`Name = module:Class`)."""
+        info = self.packages / f"{name}-{version}.dist-info"
+        info.mkdir()
+        lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {one}" for one in requires)]
+        (info / "METADATA").write_text("\n".join(["Metadata-Version: 2.1", *lines, ""]))
+        if connectors:
+            (info / "entry_points.txt").write_text("\n".join(["[herdmesh.connectors]", *connectors, ""]))
+        for path, text in modules.items():
+            file = self.packages / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        return self
+
+
+def greet(folder: Path, version: str, tinylib: str) -> Environment:
+    """An environment with Greet in that version and the `tinylib` that it requires. It also has another `msgspec` than
+    Herdmesh, as one does whose installer brought Herdmesh's own requirements."""
+    environment = Environment(folder)
+    environment.install("tinylib", tinylib, {"tinylib/__init__.py": f'VERSION = "{tinylib}"\n'})
+    environment.install("msgspec", "0.0.1", {"msgspec/__init__.py": 'raise ImportError("of another version")\n'})
+    environment.install(
+        "greet", version, {"greet.py": _CONNECTOR.format(version=version)},
+        connectors=["Greet = greet:Greet"], requires=[f"tinylib=={tinylib}", "msgspec"],
+    )  # fmt: skip
+    return environment
