@@ -237,7 +237,7 @@ def test_every_property_of_connects_workers_is_used_or_told_and_in_the_table() -
     defined |= {one["name"]: one["owner"] for one in lines("configdef.jsonl") if one["owner"] == "StandaloneConfig"}
     assert len(defined) > 90
     text = DOC.read_text()
-    used = {*worker_properties.PASSED, *worker_properties.NUMBERS}
+    used = {*worker_properties.PASSED, *worker_properties.NUMBERS, *worker_properties.TEXTS}
     used |= {*worker_properties.REQUIRED, *worker_properties.HERDER_FLAGS, PROTOCOL}
     for name, owner in defined.items():
         if name in used:

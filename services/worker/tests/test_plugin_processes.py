@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -45,8 +46,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
     greet(folder / "greet" / "1.0", "1.0", "1")
     greet(folder / "greet" / "2.0", "2.0", "2")
     broken = Environment(folder / "broken")
-    broken.install("broken", "1", {"broken.py": "import no_such_module\n", "other.py": "Other = dict\n"},
-                   connectors=["Broken = broken:Broken", "Other = other:Other", "Gone = other:Gone"])  # fmt: skip
+    broken.install("broken", "1", {"broken.py": "import no_such_module\n"}, connectors=["Broken = broken:Broken"])
     found = discover(str(folder))
     yield found
     found.close()
@@ -98,31 +98,42 @@ def test_a_version_nobody_has_is_an_error_of_its_field(registry: PluginRegistry)
     ]
 
 
+class Heard:
+    """Standard error, for what other threads write there."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.said = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.text += text
+        if "the key is" in self.text:
+            self.said.set()
+        return len(text)
+
+
 def test_the_secrets_of_a_config_are_in_no_text_of_the_process(
-    registry: PluginRegistry, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    registry: PluginRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of one that validates, of which this process keeps nothing: what the plugin prints is hidden where it prints."""
-    secret = tmp_path / "secret"
-    secret.write_text("swordfish-1")
+    (tmp_path / "secret").write_text("swordfish-1")
     worker: dict[str, str | None] = {
-        **WorkerSettings().worker_config(), "config.providers": "file",
+        **WorkerSettings().worker_config(),
+        "config.providers": "file",
         "config.providers.file.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
-    }  # fmt: skip
+    }
     config = {**CONFIG, "file": "print", "key": f"${{file:{tmp_path}:secret}}"}
     providers = ConfigProviders.of(worker)
+    heard = Heard()
+    monkeypatch.setattr(sys, "stderr", heard)
     try:
         result = validation.validate(config, registry, worker, providers)
+        assert heard.said.wait(WAIT_S)
     finally:
         providers.close()
     assert errors(result) == {}
-    seen = ""
-    done = threading.Event()
-    for _ in range(200):  # the output comes by another thread
-        seen += capfd.readouterr().err
-        if "the key is" in seen or done.wait(0.05):
-            break
-    assert "the key is ***" in seen
-    assert "swordfish-1" not in seen
+    assert "the key is ***" in heard.text
+    assert "swordfish-1" not in heard.text
 
 
 @pytest.mark.parametrize(("wanted", "tinylib"), [("1.0", "1"), ("2.0", "2")])
@@ -215,6 +226,30 @@ async def test_a_killed_process_is_told_and_others_and_later_starts_have_another
         assert _processes("1.0") != [killed]
     finally:
         await host.close()
+
+
+def test_the_process_ends_with_its_worker(tmp_path: Path) -> None:
+    """Killed, a worker tells nobody that it ends."""
+    greet(tmp_path / "1.0", "1.0", "1")
+    script = (
+        "import sys; from herdmesh.worker.effects.plugins import discover\n"
+        "connector = discover(sys.argv[1]).registry.find('Greet').load()\n"
+        "connector.start({'file': 'f'})\n"
+        "print('started', flush=True); sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as worker:
+        assert worker.stdout is not None
+        said = ""
+        while "started" not in said:
+            said = worker.stdout.readline()
+            assert said, "it ended before it had started"
+        children = psutil.Process(worker.pid).children()
+        assert len(children) == 1
+        worker.kill()
+        _, alive = psutil.wait_procs(children, WAIT_S)
+        assert not alive
 
 
 def test_what_cannot_be_imported_is_left_out_and_the_log_says_why(

@@ -36,6 +36,8 @@ NUMBERS = {
     "offset.flush.interval.ms": ("offset_flush_interval_ms", 1),
     "task.shutdown.graceful.timeout.ms": ("stop_timeout_ms", 0),
 }
+#: Texts that are taken as they are written, as in Connect, references too: property -> our worker setting.
+TEXTS = {"plugin.path": "plugin_path"}
 #: True or false, of the herder: property -> our herder setting.
 HERDER_FLAGS = {
     "topic.tracking.enable": "topic_tracking_enable",
@@ -140,8 +142,8 @@ def plan_worker(path: str, properties: Mapping[str, Property]) -> WorkerPlan:
                 settings["bootstrap_servers"] = ",".join(part.strip() for part in value.split(","))
             elif key == "offset.storage.file.filename":
                 settings["offset_storage_file"] = value
-            elif key == "plugin.path":
-                settings["plugin_path"] = one.value.strip()  # as it is written, as in Connect: no references
+            elif key in TEXTS:
+                settings[TEXTS[key]] = one.value.strip()
             elif key in HERDER_FLAGS:
                 herder[HERDER_FLAGS[key]] = bool(parse_value(key, value, Type.BOOLEAN))
             elif key == "topic.creation.enable":

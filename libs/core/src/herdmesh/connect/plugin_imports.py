@@ -75,8 +75,10 @@ def enter(imports: PluginImports) -> None:
     _forget(added, frozenset(imports.own))
     for name in imports.own:
         _add_to_namespace(name, added)
-    place = _after_the_standard_library(own_path)
-    sys.path[:] = [*own_path[:place], *added, *own_path[place:]]
+    library = _standard_library()
+    # No module of an environment hides one of Python itself, as in any environment; all else here comes after it.
+    first = [entry for entry in own_path if entry in library]
+    sys.path[:] = [*first, *added, *(entry for entry in own_path if entry not in library)]
     importlib.invalidate_caches()
 
 
@@ -107,8 +109,6 @@ def _below(name: str, folders: Iterable[str]) -> list[str]:
     return [str(Path(folder) / name) for folder in folders if (Path(folder) / name).is_dir()]
 
 
-def _after_the_standard_library(path: Sequence[str]) -> int:
-    """Where a virtual environment's modules are looked for: no module of one hides a module of Python itself."""
+def _standard_library() -> set[str]:
     library = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
-    library |= {str(Path(entry) / "lib-dynload") for entry in library}
-    return max((place + 1 for place, entry in enumerate(path) if entry in library), default=0)
+    return library | {str(Path(entry) / "lib-dynload") for entry in library}
