@@ -105,7 +105,10 @@ def _compare(one: str, other: str) -> int:
 
 
 def rank(version: str) -> list[tuple[int, int, str]]:
-    """What versions are sorted by, oldest first. Numbers in order; words, which mark what comes before a release, below them; trailing zeros mean nothing."""
+    """What versions are sorted by, oldest first.
+
+    Numbers in order; words, which mark what comes before a release, below them; trailing zeros mean nothing.
+    """
     parts = [(1, int(part), "") if part.isdigit() else (-1, 0, part.lower()) for part in _PART.findall(version)]
     while parts and parts[-1] == (1, 0, ""):
         parts.pop()
