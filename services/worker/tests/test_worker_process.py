@@ -31,7 +31,6 @@ from herdmesh.rpc import properties
 from herdmesh.rpc.server import Server
 from services.worker.tests import fakes
 from services.worker.tests.fakes import WAIT_S, RememberingStatusStore, ScriptedHerder, assignment, start_task, unit
-from tests.support import plugin_environments
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -47,7 +46,6 @@ class WorkerProcess:
 
     bootstrap: str
     folder: Path
-    plugin_path: str = ""
     herder: ScriptedHerder = field(default_factory=ScriptedHerder)
     store: RememberingStatusStore = field(default_factory=RememberingStatusStore)
     servers: list[Server] = field(default_factory=lambda: [])
@@ -65,7 +63,6 @@ class WorkerProcess:
             "HERDMESH_STATUS_STORE": store_address,
             "HERDMESH_BOOTSTRAP_SERVERS": self.bootstrap,
             "HERDMESH_OFFSET_STORAGE_REPLICATION_FACTOR": "1",
-            "HERDMESH_PLUGIN_PATH": self.plugin_path,
             "HERDMESH_METRICS": "false",
             "HERDMESH_STALLED_MS": "1000",
             "HERDMESH_LINGER_MS": "500",
@@ -167,10 +164,7 @@ async def create_topic(bootstrap: str, topic: str, partitions: int = 2) -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def worker(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerProcess]:
     """The worker the tests share."""
-    plugins = tmp_path_factory.mktemp("plugins")
-    for version, tinylib in (("1.0", "1"), ("2.0", "2")):
-        plugin_environments.greet(plugins / version, version, tinylib)
-    running = WorkerProcess(kafka_bootstrap, tmp_path_factory.mktemp("worker"), str(plugins))
+    running = WorkerProcess(kafka_bootstrap, tmp_path_factory.mktemp("worker"))
     try:
         await running.start()
         yield running
@@ -207,29 +201,6 @@ async def test_a_sink_runs_goes_idle_and_is_woken(worker: WorkerProcess, tmp_top
     progress = await worker.until_activity("one", IDLE)
     assert progress.run_count == 2
     assert len(worker.herder.reports()) == 1, "it was RUNNING all the time"
-
-
-async def test_versions_of_a_plugin_run_side_by_side_each_with_its_own_libraries(
-    worker: WorkerProcess, tmp_topic: Callable[..., str]
-) -> None:
-    """Two folders, two versions of the connector, two of the library it needs; Herdmesh's own stay the worker's."""
-    versions = [one.version for one in worker.herder.hellos[-1].plugins if one.class_name == plugin_environments.GREET]
-    assert versions == ["1.0", "2.0"]
-    topic = await create_topic(worker.bootstrap, tmp_topic())
-    await produce(worker.bootstrap, topic, ["a", "b"])
-    for name, wanted in (("greet-1", "1.0"), ("greet-2", "")):
-        config = {**worker.sink(name, topic), "connector.class": "Greet"}
-        if wanted:
-            config["connector.plugin.version"] = wanted
-        worker.herder.send(start_task(name, config, {"file": config["file"]}))
-    for name, version, tinylib in (("greet-1", "1.0", "1"), ("greet-2", "2.0", "2")):
-        await worker.until(name, lambda name=name: len(worker.lines(name)) == 2, "written")
-        said = [line.split(" ") for line in worker.lines(name)]
-        assert {(one[0], one[1]) for one in said} == {(version, tinylib)}
-        assert sorted(one[4] for one in said) == ["a", "b"]
-        assert all(f"/{version}/lib/" in one[2] and f"/{version}/lib/" not in one[3] for one in said)
-        statuses = await worker.until(name, lambda name=name: worker.store.of(name), "its status")
-        assert statuses[-1].version == version
 
 
 async def test_a_run_stays_warm_until_another_wants_its_place(
