@@ -195,7 +195,7 @@ def _fetch(wanted: Wanted) -> None:
     try:
         ensure_jars(wanted.jars)
         if wanted.tables:
-            ensure_jars(plugins.JDBC_JARS)
+            plugins.debezium()
     except JarsUnavailable as error:
         raise SystemExit(f"{error}\nWithout them: --only file-sink,file-source,{_sdk_names()}") from error
 

@@ -7,14 +7,14 @@ bench's own.
 from __future__ import annotations
 
 import os
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from bench.connectors import lines
-from herdmesh.devstack.jars import ensure_jars
+from tests.support.maven_archive import maven_archive
 
-JDBC_JARS = "jdbc-sink"
-"""Debezium's sink with PostgreSQL's driver: a plugin, not a class path."""
+_DEBEZIUM = "io.debezium:debezium-connector-jdbc:3.6.0.Final:tar.gz:plugin"
 CONNECTORS = (
     lines.BatchLinesSource, lines.RecordLinesSource, lines.BatchLinesSink, lines.RecordLinesSink,
 )  # fmt: skip
@@ -32,11 +32,15 @@ def our_environment(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([str(folder), str(_ROOT), *([before] if before else [])])}
 
 
+def debezium() -> Path:
+    """Its archive. Raises JarsUnavailable."""
+    return maven_archive("debezium-jdbc", _DEBEZIUM)
+
+
 def java_settings(folder: Path) -> Mapping[str, str]:
-    """Of a worker that is to find the sink for databases, as its users install it: a folder of jars in the plugin path,
-    apart from the class path. Makes the folder, fetches the jars. Raises JarsUnavailable."""
-    place = folder / JDBC_JARS
-    place.mkdir(parents=True)
-    for jar in map(Path, ensure_jars(JDBC_JARS).split(os.pathsep)):
-        (place / jar.name).symlink_to(jar)
+    """Of a worker that is to find the sink for databases, as its users install it: unpacked into a folder of the plugin
+    path. Makes the folder. Raises JarsUnavailable."""
+    folder.mkdir(parents=True)
+    with tarfile.open(debezium()) as archive:
+        archive.extractall(folder, filter="data")
     return {"plugin.path": str(folder)}
