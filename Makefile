@@ -83,6 +83,11 @@ bench-records: setup ## Records through Herdmesh and Java Connect on one broker,
 	@$(BIN)/python -m herdmesh.devstack.jars connect
 	@$(BIN)/python -m bench.records $(ARGS)
 
+.PHONY: bench-connectors
+bench-connectors: setup ## Connectors and the SDK beside Java's on one broker and one PostgreSQL server (ARGS="--only postgres")
+	@$(BIN)/python -m herdmesh.devstack.postgres_server
+	@$(BIN)/python -m bench.connectors $(ARGS)
+
 .PHONY: bench-stores
 bench-stores: setup ## The two stores against Java Connect's backing stores on one broker, side by side
 	@$(BIN)/python -m herdmesh.devstack.jars connect

@@ -75,12 +75,18 @@ class Side(Protocol):
 
 
 class OurSide:
-    """Two stores, a herder and workers with Spark."""
+    """Two stores, a herder and workers with Spark. `environment`: what all of them have besides."""
 
     name = "herdmesh"
 
-    def __init__(self, broker: Broker, folder: Path, workers: int) -> None:
-        env = {"HERDMESH_SESSION_TIMEOUT_MS": str(SESSION_MS), "HERDMESH_GROUP_ID": "bench"}
+    def __init__(
+        self, broker: Broker, folder: Path, workers: int, environment: Mapping[str, str] | None = None
+    ) -> None:
+        env = {
+            "HERDMESH_SESSION_TIMEOUT_MS": str(SESSION_MS),
+            "HERDMESH_GROUP_ID": "bench",
+            **(environment or {}),
+        }
         self._stack = Stack(
             StackSettings(folder, workers=workers, usual_ports=False, restart=False, service_env=env, broker=broker)
         )
@@ -170,16 +176,25 @@ class OurSide:
 
 
 class JavaSide:
-    """Java Connect workers, each store, herder and tasks in one, on the class path of that group of jars."""
+    """Java Connect workers, each store, herder and tasks in one, on the class path of that group of jars.
+    `more`: settings of theirs besides."""
 
     name = "Java Connect"
 
-    def __init__(self, broker: Broker, folder: Path, workers: int, jars: str = CONNECT_JARS) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        folder: Path,
+        workers: int,
+        jars: str = CONNECT_JARS,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         settings = {
             "session.timeout.ms": str(SESSION_MS),
             "heartbeat.interval.ms": "1000",
             # the default is five minutes of idle tasks
             "scheduled.rebalance.max.delay.ms": "0",
+            **(more or {}),
         }
         self._workers = [
             JavaConnect(broker.bootstrap, folder / f"java-{number}", settings=settings, jvm=JAVA_JVM, jars=jars)

@@ -21,16 +21,28 @@ Rounds = Sequence[tuple[Moved, Moved]]
 
 def moved_rows(job: Job, tasks: int, rounds: Rounds) -> list[Row]:
     """Of one job with so many tasks."""
-    figure = f"{job.figure}, {tasks} task{'s' if tasks > 1 else ''}"
-    rows = [_rates(f"{figure}: total", rounds, lambda one: one.total, job.goal)]
-    if isinstance(job, Sink):  # a source's first transaction is seen whole
+    # a source's first transaction is seen whole
+    return rate_rows(of_tasks(job.figure, tasks), job.goal, rounds, steady=isinstance(job, Sink))
+
+
+def of_tasks(figure: str, tasks: int) -> str:
+    """The figure with so many tasks."""
+    return f"{figure}, {tasks} task{'s' if tasks > 1 else ''}"
+
+
+def rate_rows(figure: str, goal: float, rounds: Rounds, *, steady: bool) -> list[Row]:
+    """Records per second and processor time. `goal` 0 = told for comparison only; `steady`: also from the first record
+    on."""
+    rows = [_rates(f"{figure}: total", rounds, lambda one: one.total, goal)]
+    if steady:
         rows.append(_rates(f"{figure}: from the first record on", rounds, lambda one: one.steady, 0.0))
     ours, java = [one.cpu_per_million_s for one, _ in rounds], [one.cpu_per_million_s for _, one in rounds]
     ratios = [mine / theirs for mine, theirs in zip(ours, java, strict=True)]
     ratio = statistics.median(ratios)
     cells = f"{statistics.median(ours):.2f} s", f"{statistics.median(java):.2f} s"
     spread = min(ratios), max(ratios)
-    rows.append(Row(f"{figure}: processor time a million", *cells, ratio, "< 1x", ratio < 1, spread))
+    wanted = ("< 1x", ratio < 1) if goal else ("", None)
+    rows.append(Row(f"{figure}: processor time a million", *cells, ratio, *wanted, spread))
     return rows
 
 

@@ -88,7 +88,7 @@ async def move(side: Side, job: Job, tasks: int, name: str, place: Place) -> Mov
 async def _sink(side: Side, job: Sink, tasks: int, name: str, place: Place) -> Moved:
     file = place.folder / f"{name}.txt"
     config = job.config(file, tasks, java=isinstance(side, JavaSide))
-    moved = await _timed(side, name, config, place, lambda begun_s: _lines(file, place, begun_s))
+    moved = await timed(side, name, config, place, lambda begun_s: _lines(file, place, begun_s))
     await asyncio.to_thread(workload.check_file, file, place.records, job.expected)
     await asyncio.to_thread(file.unlink)
     return moved
@@ -99,7 +99,7 @@ async def _source(side: Side, job: Source, name: str, place: Place) -> Moved:
     await asyncio.to_thread(workload.create_topic, place.bootstrap, topic, 1)
     expected = await asyncio.to_thread(workload.digest_of_file, place.input_file, job.form)
     last = job.form(workload.text(place.records - 1))
-    moved = await _timed(
+    moved = await timed(
         side, name, job.config(place.input_file, topic), place,
         lambda begun_s: _committed(topic, [(place.records, last)], place, begun_s),
     )  # fmt: skip
@@ -112,7 +112,7 @@ async def _mirror(side: Side, job: Mirror, tasks: int, name: str, place: Place) 
     copy = job.copy_of(job.topic, name)
     expected = await asyncio.to_thread(workload.contents, place.bootstrap, job.topic)
     lasts = [(one.records, one.last) for one in expected]
-    moved = await _timed(
+    moved = await timed(
         side, name, job.config(place.bootstrap, name, tasks), place,
         lambda begun_s: _committed(copy, lasts, place, begun_s),
     )  # fmt: skip
@@ -122,9 +122,11 @@ async def _mirror(side: Side, job: Mirror, tasks: int, name: str, place: Place) 
     return moved
 
 
-async def _timed(
+async def timed(
     side: Side, name: str, config: dict[str, str], place: Place, look: Callable[[float], tuple[float, float]]
 ) -> Moved:
+    """Create the connector, wait for what `look` tells (the times of the first and the last record; it blocks, and is
+    given when the create call began), and delete it."""
     used_s = cpu_s(side.everything())
     begun_s = time.monotonic()
     looking = asyncio.create_task(asyncio.to_thread(look, begun_s))
@@ -140,7 +142,7 @@ def _lines(file: Path, place: Place, begun_s: float) -> tuple[float, float]:
     """Count lines as the file grows. Blocking."""
     first_s, found = 0.0, 0
     while not file.exists():
-        _check_time(begun_s, found, place)
+        check_time(begun_s, found, place)
         time.sleep(0.005)
     with file.open("rb") as reader:
         while found < place.records:
@@ -149,7 +151,7 @@ def _lines(file: Path, place: Place, begun_s: float) -> tuple[float, float]:
                 first_s = first_s or time.monotonic() - begun_s
                 found += chunk.count(b"\n")
             else:
-                _check_time(begun_s, found, place)
+                check_time(begun_s, found, place)
                 time.sleep(_FILE_PAUSE_S)
     return first_s, time.monotonic() - begun_s
 
@@ -176,7 +178,7 @@ def _committed(topic: str, lasts: Sequence[tuple[int, bytes]], place: Place, beg
         if not waiting:
             return first_s, now_s
         before = found
-        _check_time(begun_s, sum(found), place)
+        check_time(begun_s, sum(found), place)
         time.sleep(_TOPIC_PAUSE_S)
 
 
@@ -192,6 +194,7 @@ def ends(admin: Any, topic: str, partitions: int) -> list[int]:
         raise
 
 
-def _check_time(begun_s: float, found: int, place: Place) -> None:
+def check_time(begun_s: float, found: int, place: Place) -> None:
+    """Raises TimeoutError when a look lasts too long."""
     if time.monotonic() - begun_s > _TIMEOUT_S:
         raise TimeoutError(f"{found} of {place.records} records after {_TIMEOUT_S:g} s")

@@ -8,7 +8,6 @@ the last release that Java 17 runs.
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import tarfile
@@ -20,13 +19,10 @@ from pathlib import Path
 
 import httpx
 
-from herdmesh.devstack.errors import JarsUnavailable
-from herdmesh.devstack.jars import ensure_jars
 from herdmesh.devstack.java import find_java
+from tests.support.maven_archive import maven_archive
 
-_NAME, _VERSION = "apicurio-registry-app", "3.0.9"
-_ARTIFACT = f"io.apicurio:{_NAME}:{_VERSION}:tar.gz:all"
-_FETCH_S = 600.0
+_ARTIFACT = "io.apicurio:apicurio-registry-app:3.0.9:tar.gz:all"
 _STARTS_S = 90.0
 
 
@@ -35,7 +31,7 @@ def real_registry() -> Generator[str]:
     """The address of its Confluent-compatible API. Raises JarsUnavailable when it is not in the cache and cannot be
     fetched, and TimeoutError, with its log, when it does not come up."""
     with tempfile.TemporaryDirectory(prefix="herdmesh-registry-") as folder:
-        with tarfile.open(ensure_jars("registry", fetch=_fetch)) as archive:
+        with tarfile.open(maven_archive("registry", _ARTIFACT)) as archive:
             archive.extractall(folder, filter="data")
         (jar,) = Path(folder).glob("*-runner.jar")
         ports, log = _free_ports(2), Path(folder, "log")
@@ -52,21 +48,6 @@ def real_registry() -> Generator[str]:
         finally:
             process.terminate()
             process.wait(timeout=30)
-
-
-def _fetch(group: str, folder: Path) -> None:
-    if shutil.which("mvn") is None:
-        raise JarsUnavailable("a real registry is fetched with Maven (mvn), which is not installed: install it")
-    folder.mkdir(parents=True)
-    maven = ["mvn", "-q", "-B", "dependency:get"]
-    done = subprocess.run(
-        [*maven, f"-Dartifact={_ARTIFACT}", "-Dtransitive=false"],
-        cwd=folder.parent, capture_output=True, text=True, errors="replace", timeout=_FETCH_S, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise JarsUnavailable(f"Maven could not fetch {_ARTIFACT} ({group}): {done.stdout[-1_000:]}")
-    kept = Path.home() / ".m2" / "repository" / "io" / "apicurio" / _NAME / _VERSION / f"{_NAME}-{_VERSION}-all.tar.gz"
-    shutil.copy(kept, folder)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,0 +1,43 @@
+"""The rows of the table that come of one row's runs.
+
+Owns which of Java's ways is the one to compare with: the fastest, by the median of its rounds; the others are told for
+comparison. Ratios are of one round each, as in `bench.records`.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from bench.connectors.postgres import Loaded
+from bench.records.figures import Rounds, rate_rows
+from bench.records.moving import Moved
+from bench.table import Row
+
+
+def rows_of(
+    figure: str, goal: float, ours: Sequence[Moved], javas: Mapping[str, Sequence[Moved]], *, steady: bool
+) -> list[Row]:
+    """Of ours against each of Java's ways, by its label, the fastest first; all of as many rounds, in their order."""
+    if not javas:
+        return []
+    order = sorted(javas, key=lambda label: statistics.median(one.total for one in javas[label]), reverse=True)
+    found: list[Row] = []
+    for label in order:
+        against = figure if len(order) == 1 else f"{figure}, against {label}"
+        rounds = list(zip(ours, javas[label], strict=True))
+        found += rate_rows(against, goal if label == order[0] else 0.0, rounds, steady=steady)
+        found += _server_rows(against, rounds)
+    return found
+
+
+def _server_rows(figure: str, rounds: Rounds) -> list[Row]:
+    """What the database's server took, where there is one."""
+    pairs = [(mine, theirs) for mine, theirs in rounds if isinstance(mine, Loaded) and isinstance(theirs, Loaded)]
+    if not pairs:
+        return []
+    ours, java = ([one[side].server_per_million_s for one in pairs] for side in (0, 1))
+    ratios = [mine / theirs for mine, theirs in zip(ours, java, strict=True)]
+    cells = f"{statistics.median(ours):.2f} s", f"{statistics.median(java):.2f} s"
+    spread = min(ratios), max(ratios)
+    return [Row(f"{figure}: the server's of it a million", *cells, statistics.median(ratios), spread=spread)]
