@@ -33,7 +33,7 @@ from herdmesh.topicstore import (
 from herdmesh.topicstore.core import MayWrite, always
 from tests.support.side_by_side import SideBySideTest
 
-WAIT_S = 20.0
+WAIT_S = 45.0
 MEMORY, KAFKA = "memory", "kafka"
 
 
@@ -270,6 +270,7 @@ def suite_settings(topic: str, bootstrap_servers: str = "") -> TopicSettings:
         bootstrap_servers=bootstrap_servers,
         audit_topic=f"{topic}-audit",
         heartbeat_interval_ms=100,
+        start_timeout_ms=20_000,
     )
 
 

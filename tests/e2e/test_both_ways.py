@@ -130,7 +130,7 @@ async def test_source_resumes_where_it_was(mesh: Mesh, tmp_path: Path, tmp_topic
 async def _until_topics(mesh: Mesh, name: str, topics: list[str]) -> None:
     """Until these are the topics that the connector is known to use (KIP-558)."""
     request = admin_messages.ListTopicsRequest(name=name)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         found = await mesh.client.call(lambda stub: stub.ListTopics, request)
         while list(found.topics) != topics:
             await asyncio.sleep(0.2)

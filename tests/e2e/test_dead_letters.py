@@ -15,7 +15,7 @@ from tests.support.mesh import Mesh
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session")]
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 
 
 def lines_of(file: Path) -> list[str]:

@@ -196,7 +196,7 @@ def _pages(mesh: Mesh) -> dict[str, str]:
     for service in mesh.stack.state.services:
         host, _, port = service.address.rpartition(":")
         if role_of(service.name) != "broker":
-            with urllib.request.urlopen(f"http://{host}:{int(port) + 1000}/metrics", timeout=5) as page:
+            with urllib.request.urlopen(f"http://{host}:{int(port) + 1000}/metrics", timeout=30) as page:
                 found[f"metrics of {service.name}"] = page.read().decode()
     return found
 

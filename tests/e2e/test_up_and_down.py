@@ -64,4 +64,6 @@ async def test_a_second_up_continues_where_a_killed_one_was(tmp_path: Path) -> N
     assert (code, stopped["result"]) == (0, "stopped")
     state = StackLayout(tmp_path / ".herd").read_state()
     assert state is not None
-    assert not [one.name for one in state.services if one.mark is not None and psutil.pid_exists(one.mark.pid)]
+    left = [process for one in state.services if one.mark is not None and (process := one.mark.alive()) is not None]
+    _, alive = await asyncio.to_thread(psutil.wait_procs, left, 30)
+    assert not alive

@@ -80,12 +80,12 @@ def abort(kafka: Kafka) -> None:
     kafka.create_topic(ABORTED_OFFSETS, 1)
     config = {"bootstrap.servers": kafka.bootstrap, "transactional.id": f"test-cluster-{ABORTED}-0"}
     producer = Producer(config)
-    producer.init_transactions(10)
+    producer.init_transactions(60)
     producer.begin_transaction()
     key, value = offsets_topic.encode(OffsetRecord(ABORTED, {"counter": "a"}, {"next": RECORDS}))
     producer.produce(ABORTED_OFFSETS, value, key)
-    assert producer.flush(10) == 0
-    producer.abort_transaction(10)
+    assert producer.flush(60) == 0
+    producer.abort_transaction(60)
 
 
 @pytest.fixture(scope="module")
@@ -112,20 +112,20 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kafka, Path
         asyncio.run(broker.stop())
 
 
-def _committed(kafka: Kafka, group: str) -> int:
+def _committed(kafka: Kafka, group: str, timeout_s: float = 60.0) -> int:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": group})
     try:
-        return consumer.committed([TopicPartition(TOPIC, 0)], timeout=1)[0].offset
+        return consumer.committed([TopicPartition(TOPIC, 0)], timeout=timeout_s)[0].offset
     finally:
         consumer.close()
 
 
 def _refusal(kafka: Kafka, group: str) -> int:
     """Why the group's offsets cannot be read, once the broker has loaded them."""
-    deadline_s = time.monotonic() + 10
+    deadline_s = time.monotonic() + 60
     while True:
         with pytest.raises(KafkaException) as refused:
-            _committed(kafka, group)
+            _committed(kafka, group, 1.0)  # the client asks again until then, when the offsets are not stable
         code = refused.value.args[0].code()
         if code not in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS):
             return code

@@ -95,7 +95,7 @@ async def test_worker(
         for task in after["tasks"]:
             if task["id"] in kept:
                 assert task["generation"] == kept[task["id"]], "a task of the living worker was touched"
-        gone, alive = await asyncio.to_thread(psutil.wait_procs, left_behind, 15)
+        gone, alive = await asyncio.to_thread(psutil.wait_procs, left_behind, 60)
         assert not alive, f"left behind by the dead worker: {alive} (gone: {len(gone)})"
 
     await _run_case(mesh, tmp_topic(), tmp_path / "out", harm)

@@ -16,9 +16,9 @@ COUNTING = "libs.core.tests.engine.sinks:CountingSource"
 
 @pytest.fixture(autouse=True)
 def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A minute of trying is what users get; what is told at its end is the same after two seconds."""
-    monkeypatch.setattr(clients, "RETRY_TIMEOUT_S", 2.0)
-    monkeypatch.setattr(fence, "RETRY_TIMEOUT_S", 2.0)
+    """A minute of trying is what users get; what is told at its end is the same after six seconds."""
+    monkeypatch.setattr(clients, "RETRY_TIMEOUT_S", 6.0)
+    monkeypatch.setattr(fence, "RETRY_TIMEOUT_S", 6.0)
 
 
 async def outcome(bootstrap: str, name: str, topic: str, login: Mapping[str, str]) -> tuple[str, ErrorClass]:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceAsyncStub
     from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import WorkerSessionServiceAsyncStub
 
-WAIT_S = 20.0
+WAIT_S = 45.0
 
 
 def free_address() -> str:
@@ -101,8 +101,8 @@ class Mesh:
             metrics=False,
             config_store=self.config_store,
             status_store=self.status_store,
-            session_timeout_ms=2_000,
-            stream_grace_ms=500,
+            session_timeout_ms=6_000,
+            stream_grace_ms=2_000,
         )
         self.herders[address] = Service(lambda stop: serve_herder(settings, stop))
 
@@ -169,6 +169,16 @@ def create(name: str, tasks: int = 2, **more: str) -> pb.CreateConnectorRequest:
     return pb.CreateConnectorRequest(name=name, config=properties.to_proto(config), request_id=f"create-{name}")
 
 
+async def until_workers(client: ConnectorServiceAsyncStub, count: int) -> None:
+    """Wait until the herder has so many: one that dials in after a connector was made takes tasks over."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            found = await retrying(lambda: client.ListWorkers(admin_pb.ListWorkersRequest()), WAIT_S)
+            if len(found.workers) >= count:
+                return
+            await asyncio.sleep(0.05)
+
+
 @pytest_asyncio.fixture
 async def mesh() -> AsyncIterator[Mesh]:
     made = Mesh()
@@ -180,6 +190,7 @@ async def mesh() -> AsyncIterator[Mesh]:
 
 async def test_a_connectors_life(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1") as worker, mesh.worker("w2"):
+        await until_workers(client, 2)
         created = await retrying(lambda: client.CreateConnector(create("a", 4)), WAIT_S)
         assert created.connector.incarnation
         assert created.connector.type == common.CONNECTOR_TYPE_SINK
@@ -313,6 +324,7 @@ async def test_lists_and_pages(mesh: Mesh) -> None:
 async def test_a_restarted_herder_restarts_no_task(mesh: Mesh) -> None:
     async with mesh.worker("w1") as one, mesh.worker("w2") as two:
         async with mesh.client() as client:
+            await until_workers(client, 2)
             await retrying(lambda: client.CreateConnector(create("a", 4)), WAIT_S)
             await until(mesh, all_running("a", 4))
         await mesh.stop_herder(mesh.herder)
@@ -327,7 +339,7 @@ async def test_a_restarted_herder_restarts_no_task(mesh: Mesh) -> None:
 async def test_a_dead_workers_tasks_move_and_know_that_they_committed(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1") as left:
         async with mesh.worker("w2") as dead:
-            await retrying(lambda: client.ListWorkers(admin_pb.ListWorkersRequest()), WAIT_S)
+            await until_workers(client, 2)
             await retrying(lambda: client.CreateConnector(create("a", 4)), WAIT_S)
             await until(mesh, all_running("a", 4))
             had = set(dead.held)
@@ -343,6 +355,7 @@ async def test_a_dead_workers_tasks_move_and_know_that_they_committed(mesh: Mesh
 
 async def test_a_leaving_worker_hands_everything_over(mesh: Mesh) -> None:
     async with mesh.client() as client, mesh.worker("w1") as stays, mesh.worker("w2") as leaves:
+        await until_workers(client, 2)
         await retrying(lambda: client.CreateConnector(create("a", 4)), WAIT_S)
         await until(mesh, all_running("a", 4))
         async with asyncio.timeout(WAIT_S):
@@ -435,6 +448,7 @@ async def test_what_one_herder_was_asked_another_knows_again(mesh: Mesh) -> None
     undrain = admin_pb.UndrainWorkerRequest(worker_id="w2:1", request_id="undrain")
     async with mesh.worker("w1") as one, mesh.worker("w2") as two:
         async with mesh.client() as client:
+            await until_workers(client, 2)
             await retrying(lambda: client.CreateConnector(create("gone", 1)), WAIT_S)
             await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
             await until(mesh, all_running("a", 2))

@@ -142,7 +142,7 @@ class Scene:
 async def scene(bootstrap: str, folder: Path, topic: str, exactly_once: bool) -> AsyncGenerator[Scene]:
     """Java first, so that our config store finds a live cluster."""
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(10)
+    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(45)
     settings = {
         **QUICK_CLIENTS,
         "offset.flush.interval.ms": "500",

@@ -126,7 +126,7 @@ class Way:
     def create_topic(self) -> None:
         admin: Any = AdminClient({"bootstrap.servers": self._bootstrap})
         for made in admin.create_topics([NewTopic(one, 1, 1) for one in (self.topic, self.own_topic)]).values():
-            made.result(10)
+            made.result(45)
 
     def arrived(self) -> list[str]:
         """The lines of the sink's file."""
@@ -150,7 +150,7 @@ class Way:
         group = f"connect-{self.sink}"
 
         def members() -> int:
-            return len(admin.describe_consumer_groups([group], request_timeout=10)[group].result().members or ())
+            return len(admin.describe_consumer_groups([group], request_timeout=45)[group].result().members or ())
 
         async with asyncio.timeout(45):
             left = await asyncio.to_thread(members)
@@ -192,7 +192,7 @@ class Way:
                 if found.startswith(key) and value is not None:
                     position = json.loads(value)["position"]
         consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": f"connect-{self.sink}"})
-        (committed,) = consumer.committed([TopicPartition(self.topic, 0)], 10)
+        (committed,) = consumer.committed([TopicPartition(self.topic, 0)], 45)
         consumer.close()
         return Cut(position // WIDTH, max(0, committed.offset))
 

@@ -235,7 +235,7 @@ async def test_java_runs_what_we_stored_and_we_take_it_back(
     topics again: what Java touched is foreign, and the next write of ours adopts it."""
     group = tmp_topic("back")
     admin: Any = AdminClient({"bootstrap.servers": kafka_bootstrap})
-    admin.create_topics([NewTopic(group, 2, 1)])[group].result(10)
+    admin.create_topics([NewTopic(group, 2, 1)])[group].result(45)
     settings = {
         **QUICK_CLIENTS,
         "offset.flush.interval.ms": "500",

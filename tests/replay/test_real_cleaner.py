@@ -132,6 +132,8 @@ def _left(bootstrap: str, topic: str) -> list[StoredRecord]:
             message: Message | None = consumer.poll(_WAIT_S)
             assert message is not None
             if message.error() is not None:
+                if message.partition() is None:
+                    continue  # it tells of a broker, which it asks again
                 return found
             offset = message.offset()
             assert offset is not None

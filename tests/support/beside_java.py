@@ -98,7 +98,7 @@ class RawTopics:
                 "fetch.wait.max.ms": 20,  # how long the client waits for more before it tells the end: 500 by default
             }
         )
-        topics = self._consumer.list_topics(timeout=10).topics
+        topics = self._consumer.list_topics(timeout=45).topics
         wanted = (self.config_topic, self.status_topic)
         self._places = [(topic, number) for topic in wanted for number in topics[topic].partitions]
         self._consumer.assign([TopicPartition(topic, number, 0) for topic, number in self._places])
@@ -112,7 +112,7 @@ class RawTopics:
         """Read to the ends as they are now."""
         # one question for all of them, by a client that does not wait in a fetch
         asked: Any = {TopicPartition(*place): OffsetSpec.latest() for place in self._places}
-        answers = self._admin.list_offsets(asked, request_timeout=10)
+        answers = self._admin.list_offsets(asked, request_timeout=45)
         ends = {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
         self.end = ends[self.config_topic, 0]
         while any(self._reached[place] < end for place, end in ends.items()):

@@ -37,7 +37,7 @@ from herdmesh.rpc.client import connect
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.topicstore import MemoryBroker, MemoryTopicStore, StoreTuning
 
-WAIT_S = 10.0
+WAIT_S = 45.0
 SETTINGS = ConfigStoreSettings(memory=True)
 _Read, _Write, _Lead = config_read_service_pb2, config_write_service_pb2, leadership_service_pb2
 _SERVING = health_pb2.HealthCheckResponse.SERVING

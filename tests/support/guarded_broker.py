@@ -34,7 +34,7 @@ from confluent_kafka.admin import (
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 
 _USERS = 16
-_TIMEOUT_S = 10.0
+_TIMEOUT_S = 45.0
 
 
 class GuardedBroker:

@@ -197,7 +197,11 @@ class Mesh:
     def jvm_of(self, worker: str) -> psutil.Process:
         """The JVM of a worker's Spark."""
         children = psutil.Process(self.pid(worker)).children(recursive=True)
-        return next(one for one in children if one.name() == "java")
+        for one in children:
+            with contextlib.suppress(psutil.NoSuchProcess):  # others come and go
+                if one.name() == "java":
+                    return one
+        raise AssertionError(f"{worker} has no JVM")
 
     def descendants(self, worker: str) -> list[psutil.Process]:
         return psutil.Process(self.pid(worker)).children(recursive=True)
@@ -219,7 +223,7 @@ class Mesh:
             assert time.monotonic() < deadline_s, f"never reached their failpoints: {wanted - pids.keys()}"
             await asyncio.sleep(0.05)
 
-    async def until_published(self, folder: Path, rows: int, timeout_s: float = 20.0) -> None:
+    async def until_published(self, folder: Path, rows: int, timeout_s: float = WAIT_S) -> None:
         """Wait until a folder holds at least so many published rows."""
         deadline_s = time.monotonic() + timeout_s
         while (found := (await asyncio.to_thread(parquet_ids, folder)).total()) < rows:

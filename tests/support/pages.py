@@ -19,7 +19,7 @@ def series(mesh: Mesh, connector: str) -> dict[str, list[float]]:
         if role_of(one.name) != "worker":
             continue
         host, _, port = one.address.rpartition(":")
-        with urllib.request.urlopen(f"http://{host}:{int(port) + 1000}/metrics", timeout=5) as page:
+        with urllib.request.urlopen(f"http://{host}:{int(port) + 1000}/metrics", timeout=30) as page:
             families = list(text_string_to_metric_families(page.read().decode()))
         for sample in (sample for family in families for sample in family.samples):
             if sample.labels.get("connector") == connector:

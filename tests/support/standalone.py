@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,7 @@ class HerdRun:
             self.process.kill()
             self.process.wait(WAIT_S)
             for one in left:
-                if one.is_running():
+                with suppress(psutil.NoSuchProcess):  # it went with its parent
                     one.kill()
         self._reader.join(WAIT_S)
         self._log.close()

@@ -63,7 +63,7 @@ class Client:
     async def serving(self, service: str) -> None:
         """Wait until health says SERVING."""
         stub: Any = health_pb2_grpc.HealthStub(self.channel)
-        async for reply in stub.Watch(health_pb2.HealthCheckRequest(service=service), timeout=10, wait_for_ready=True):
+        async for reply in stub.Watch(health_pb2.HealthCheckRequest(service=service), timeout=60, wait_for_ready=True):
             if reply.status == health_pb2.HealthCheckResponse.SERVING:
                 return
 
@@ -88,7 +88,7 @@ async def running(
         await client.serving(wait_for)
         yield client, store, port.result()
     stop.set()
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, 60)
 
 
 def put(
@@ -108,7 +108,7 @@ class Watch:
     """A watch read event by event."""
 
     def __init__(self, client: Client, **request: Any) -> None:
-        self.call = client.read.WatchStatuses(read_pb2.WatchStatusesRequest(**request), timeout=20)
+        self.call = client.read.WatchStatuses(read_pb2.WatchStatusesRequest(**request), timeout=60)
         self._events = aiter(self.call)
         self.revision: Any = None
 

@@ -88,7 +88,7 @@ def _pytest(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
     environment = {name: text for name, text in os.environ.items() if not name.startswith("PYTEST_")}
     environment["PYTHONPATH"] = str(_ROOT)
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=99, check=False)
 
 
 def _run(folder: Path, *arguments: str) -> tuple[str, list[list[str]]]:

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from herdmesh.devstack.broker import Broker
 
-TIMEOUT_S = 10.0
+TIMEOUT_S = 45.0
 
 
 def test_session_broker_serves(kafka: Broker, kafka_bootstrap: str) -> None:

@@ -137,12 +137,12 @@ def test_two_set_ups_at_once_fetch_once() -> None:
     source = Source(whole, no_more)
 
     def set_up() -> str:
-        both_started.wait(5)
+        both_started.wait(60)
         return ensure_jars("tiny", fetch=source)
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.submit(set_up), pool.submit(set_up)
-        assert first.result(10) == second.result(10)
+        assert first.result(60) == second.result(60)
     assert source.fetches == 1
 
 
@@ -172,7 +172,7 @@ def test_ivy_that_cannot_resolve_is_reported_with_its_words(checkout: Path) -> N
         env={**os.environ, "HERDMESH_IVY_SETTINGS": str(settings)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=110,
         check=False,
     )
     assert done.returncode == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -37,13 +38,13 @@ class Watched:
 
     async def until(self, what: str) -> None:
         """Wait until a change satisfies an expression over `p`."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not eval(what, {"p": self.process}):
                 self.changed.clear()
                 await self.changed.wait()
 
     async def child_pid(self) -> int:
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + 60
         while (found := re.search(r"child (\d+)\n", self._written())) is None:
             assert time.monotonic() < deadline_s, "no child was announced"
             await asyncio.sleep(0.02)
@@ -81,8 +82,17 @@ async def test_stop_ends_the_whole_tree_of_one_that_ignores_it(tmp_path: Path) -
     await watched.process.start()
     child = psutil.Process(await watched.child_pid())
     await watched.process.stop(0.3)
-    _, alive = await asyncio.to_thread(psutil.wait_procs, [child], 5)
-    assert not alive
+    await until_gone(child)
+
+
+async def until_gone(process: psutil.Process) -> None:
+    """Dead; what is left of it may be for another to reap, at any moment."""
+    async with asyncio.timeout(20):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            while True:
+                if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+                    return
+                await asyncio.sleep(0.02)
 
 
 async def test_what_a_killed_process_leaves_is_ended_before_the_next_life(tmp_path: Path) -> None:
@@ -93,7 +103,7 @@ async def test_what_a_killed_process_leaves_is_ended_before_the_next_life(tmp_pa
         assert watched.process.mark is not None
         os.kill(watched.process.mark.pid, signal.SIGKILL)
         await watched.until("p.restarts == 1")
-        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+        await until_gone(child)  # it was killed by then; a busy machine takes a moment to end it
     finally:
         await watched.process.stop(0.3)
 

@@ -29,8 +29,8 @@ def login(password: str) -> str:
 async def test_a_refused_login_is_told_in_the_brokers_words(
     guarded: GuardedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "PATIENCE_S", 0.0)
     await run.until_kafka_serves(plan(guarded.guarded, login("secret-0")), asyncio.Event())
+    monkeypatch.setattr(run, "PATIENCE_S", 5.0)
     with pytest.raises(CommandError) as refused:
         await run.until_kafka_serves(plan(guarded.guarded, login("wrong")), asyncio.Event())
     assert refused.value.exit_code == EXIT_UNAVAILABLE

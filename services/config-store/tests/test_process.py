@@ -106,13 +106,13 @@ async def test_a_live_member_of_connects_group_keeps_the_store_from_writing(
 ) -> None:
     name = tmp_topic("cluster")
     admin: Any = AdminClient({"bootstrap.servers": kafka_bootstrap})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result(10)
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result(60)
     group = ConnectGroup(TopicSettings("", "", "", bootstrap_servers=kafka_bootstrap), name)
     assert await group.is_empty()
     member = Consumer({"bootstrap.servers": kafka_bootstrap, "group.id": name, "client.id": "java-worker"})
     with contextlib.closing(member):
         member.subscribe([name])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not (members := await group.members()):
                 await asyncio.to_thread(member.poll, 0.1)
         assert members == ["java-worker (/127.0.0.1)"]

@@ -208,7 +208,7 @@ async def test_put_connector_state_retriable_failure(sent: bool) -> None:
             with pytest.raises(errors.WriterFenced):
                 await client.put(put("conn"))
             assert not (await client.get("conn")).HasField("connector")
-        again = await retrying(lambda: client.put(put("conn")), deadline_s=10)
+        again = await retrying(lambda: client.put(put("conn")), deadline_s=60)
         assert again.outcomes[0].result == APPLIED
         assert (await client.get("conn")).connector.worker_id == W1.worker_id
 
@@ -244,7 +244,7 @@ async def test_put_topic_state_retriable_failure() -> None:
         with pytest.raises(errors.WriterFenced):
             await client.write.PutTopics(_topics("foo"))
         assert not (await client.read.ListTopics(read_pb2.ListTopicsRequest(connector="conn"))).topics
-        await retrying(lambda: client.write.PutTopics(_topics("foo"), timeout=5), deadline_s=10)
+        await retrying(lambda: client.write.PutTopics(_topics("foo"), timeout=30), deadline_s=60)
         assert (await client.read.ListTopics(read_pb2.ListTopicsRequest(connector="conn"))).topics
 
 

@@ -90,7 +90,7 @@ async def _until(what: str, condition: Callable[[], Awaitable[bool]], within_s: 
 
 
 async def _task(store: StatusStoreProcess, connector: str) -> status_pb2.Status:
-    answer = await store.read.GetStatus(read_pb2.GetStatusRequest(connector=connector), timeout=2)
+    answer = await store.read.GetStatus(read_pb2.GetStatusRequest(connector=connector), timeout=10)
     return answer.tasks[0]
 
 
@@ -112,7 +112,7 @@ async def _next_writer(stores: list[StatusStoreProcess]) -> StatusStoreProcess:
 
 
 async def _beat(store: StatusStoreProcess, worker: identity_pb2.WorkerIdentity) -> bool:
-    await store.write.Heartbeat(write_pb2.HeartbeatRequest(worker=worker), timeout=2)
+    await store.write.Heartbeat(write_pb2.HeartbeatRequest(worker=worker), timeout=10)
     return True
 
 
@@ -194,5 +194,6 @@ async def _shown(store: StatusStoreProcess, connector: str, state: connector_pb2
 
 async def _keep_beating(store: StatusStoreProcess, worker: identity_pb2.WorkerIdentity) -> None:
     while True:
-        await _beat(store, worker)
+        with suppress(HerdmeshError):  # the next one tells it
+            await _beat(store, worker)
         await asyncio.sleep(0.25)

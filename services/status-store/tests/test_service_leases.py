@@ -54,18 +54,19 @@ def _beating_s(workers: int) -> float:
 
 async def test_a_thousand_workers_that_start_together_are_a_few_tables() -> None:
     async with running(MemoryBroker()) as (client, _, _):
-        watch = Watch(client)
+        watch, loop = Watch(client), asyncio.get_running_loop()
+        begun_s = loop.time()
         await watch.until("leases")
         workers = [identity_pb2.WorkerIdentity(worker_id=f"w{number:04}", incarnation="a") for number in range(200)]
         await asyncio.gather(*(client.beat(worker) for worker in workers))
         tables: list[int] = []
         while not tables or tables[-1] < len(workers):
             tables.append(len((await watch.until("leases"))[-1].leases.leases))
-        assert len(tables) < 50
+        assert len(tables) < 2 + (loop.time() - begun_s) / effects.PUBLISH_EVERY_S
         await asyncio.gather(*(client.beat(worker) for worker in workers))
         await client.put(put("c", 0))
         seen = kinds(await watch.until("status_put"))
-        assert seen.count("leases") <= 1  # the one of the worker that wrote
+        assert seen.count("leases") <= 2  # one that was due already, and the one of the worker that wrote
         watch.call.cancel()
 
 
@@ -82,7 +83,8 @@ async def test_the_whole_table_follows_the_snapshot_every_resume_and_every_chang
         assert [lease.worker_id for lease in again.leases.leases] == [W1.worker_id]
         await client.beat(W2)
         for one in (watch, resumed):
-            table = (await one.until("leases"))[-1].leases
+            while len((table := (await one.until("leases"))[-1].leases).leases) < 2:
+                pass  # W1's own lease, told a moment late
             assert [(lease.worker_id, lease.live) for lease in table.leases] == [
                 (W1.worker_id, True),
                 (W2.worker_id, True),
@@ -97,10 +99,10 @@ async def test_a_writer_repeats_its_table_and_a_replica_does_not() -> None:
         running(broker, f"127.0.0.1:{port}", READ_SERVICE) as (replica, _, _),
     ):
         await _told(replica, W1, live=None)
-        silent = aiter(replica.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=20))
+        silent = aiter(replica.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=60))
         assert not (await anext(silent)).leases.leases
         more = asyncio.ensure_future(anext(silent))
-        repeated = aiter(writer.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=20))
+        repeated = aiter(writer.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=60))
         assert [(await anext(repeated)).leases for _ in range(2)] == [read_pb2.LeaseTable()] * 2
         assert not more.done()
         await writer.beat(W1)
@@ -116,7 +118,7 @@ async def test_a_dead_workers_running_ends_by_itself() -> None:
         await client.beat(W1, lease_ms=500)
         dead = put("c", 0, worker_id=W1.worker_id, worker_incarnation=W1.incarnation)
         await client.put(dead, writer=None)  # by the leader: no sign of life of the worker
-        leases = aiter(client.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=20))
+        leases = aiter(client.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=60))
         async for event in leases:
             if [lease.live for lease in event.leases.leases] == [False]:
                 break
@@ -135,7 +137,7 @@ async def test_a_jump_of_the_wall_clock_ends_no_lease_and_saves_none(
     assert shown.live
     assert shown.expire_time_ms > time.time_ns() // 1_000_000 + 3_600_000  # by the clock as it is now
     while [lease.live for lease in keeper.shown()] != [True, False]:
-        await asyncio.wait_for(keeper.changed(keeper.version), 5)
+        await asyncio.wait_for(keeper.changed(keeper.version), 60)
     keeper.close()
 
 
@@ -155,6 +157,7 @@ async def test_a_relay_finds_the_next_writer_when_the_first_is_deposed() -> None
     broker = MemoryBroker()
     async with running(broker) as (first, first_store, first_port):
         await first.put(put("c", 0))
+        await first.beat(W1, lease_ms=60_000)  # it says goodbye before that is over, however long replicas take
         async with running(broker, wait_for=READ_SERVICE) as (second, _, second_port):
             peers = f"127.0.0.1:{first_port}, 127.0.0.1:{second_port}"
             async with running(broker, peers, READ_SERVICE) as (third, _, _):
@@ -171,6 +174,6 @@ async def test_a_relay_finds_the_next_writer_when_the_first_is_deposed() -> None
 
 async def _told(client: Client, worker: identity_pb2.WorkerIdentity, live: bool | None) -> None:
     """Wait until this replica shows that lease so; None = shows a table without it."""
-    async for event in client.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=20):
+    async for event in client.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=60):
         if {lease.worker_id: lease.live for lease in event.leases.leases}.get(worker.worker_id) is live:
             return

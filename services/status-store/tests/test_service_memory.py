@@ -223,14 +223,16 @@ async def test_a_running_status_under_a_dead_lease_reads_as_unassigned(client: C
 
 
 async def test_leases_are_watched_to_their_end(client: Client) -> None:
-    tables = aiter(client.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=20))
+    tables = aiter(client.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=60))
     seen: list[tuple[str, str, bool]] = []
     assert not (await anext(tables)).leases.leases
-    await client.beat(W1, lease_ms=500)
-    while (W1.worker_id, "a", False) not in seen:  # the writer repeats its table
-        [lease] = (await anext(tables)).leases.leases
-        seen.append((lease.worker_id, lease.incarnation, lease.live))
-    assert dict.fromkeys(seen) == dict.fromkeys([(W1.worker_id, "a", True), (W1.worker_id, "a", False)])
+    live, ended = (W1.worker_id, "a", True), (W1.worker_id, "a", False)
+    while live not in seen:  # it may be over before a busy machine tells it
+        await client.beat(W1, lease_ms=500)
+        seen += [(one.worker_id, one.incarnation, one.live) for one in (await anext(tables)).leases.leases]
+    while seen[-1] != ended:  # the writer repeats its table
+        seen += [(one.worker_id, one.incarnation, one.live) for one in (await anext(tables)).leases.leases]
+    assert set(seen) == {live, ended}
 
 
 # -- watch
@@ -251,8 +253,8 @@ async def test_a_watch_is_snapshot_leases_changes(client: Client) -> None:
     assert event.status_put.state == connector_pb2.RUN_STATE_PAUSED
 
     await client.beat(W2)
-    leases = await watch.until("leases")
-    assert len(leases[-1].leases.leases) == 2
+    while len((await watch.until("leases"))[-1].leases.leases) < 2:
+        pass  # W1's own lease, told a moment late
 
     await client.put(put("c", state=connector_pb2.RUN_STATE_DESTROYED))
     first, second = await watch.change(), await watch.change()
@@ -344,6 +346,7 @@ async def test_replicas_read_and_relay_and_take_over() -> None:
     broker = MemoryBroker()
     async with running(broker) as (writer, writer_store, port):
         await writer.put(put("c", 0))
+        await writer.beat(W1, lease_ms=60_000)  # it says goodbye before that is over, however long replicas take
         async with running(broker, f"127.0.0.1:{port}", READ_SERVICE) as (replica, _, _):
             assert not await replica.health(WRITE_SERVICE)
             with pytest.raises(errors.NotWriter):
@@ -354,7 +357,7 @@ async def test_replicas_read_and_relay_and_take_over() -> None:
                 await replica.write.DeleteTopics(write_pb2.DeleteTopicsRequest(connector="c"))
             assert (await replica.get("c")).tasks[0].effective_state == RUNNING
 
-            leases = aiter(replica.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=20))
+            leases = aiter(replica.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=60))
             assert [lease.live for lease in (await anext(leases)).leases.leases] == [True]
             await writer.beat(W1, leaving=True)
             assert [lease.live for lease in (await anext(leases)).leases.leases] == [False]
@@ -381,7 +384,7 @@ async def test_a_new_writer_grants_one_full_lease() -> None:
     async with running(broker) as (second, _, _):
         task = (await second.get("c")).tasks[0]
         assert (task.effective_state, task.effective_reason) == (RUNNING, "")
-        leases = aiter(second.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=10))
+        leases = aiter(second.read.WatchLeases(read_pb2.WatchLeasesRequest(), timeout=60))
         [lease] = (await anext(leases)).leases.leases
         assert (lease.worker_id, lease.incarnation, lease.live) == (W1.worker_id, "a", True)
 

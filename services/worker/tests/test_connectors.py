@@ -13,7 +13,7 @@ from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 
 
 class Eager(SourceConnector):

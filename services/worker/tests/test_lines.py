@@ -33,7 +33,7 @@ def status(state: RunState, unit: UnitId = UNIT, generation: int = 1) -> WriteSt
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it never came"
         await asyncio.sleep(0.01)
@@ -59,9 +59,9 @@ async def test_statuses_wait_for_the_store_and_the_latest_wins(emitted: asyncio.
         await until(lambda: len(store.puts) == 2)
         assert [one.state for one in store.of("c", 0)] == [connector_pb2.RUN_STATE_PAUSED]
         assert store.of("c", 0)[0].worker_incarnation == "life"
-        assert store.leases
+        await until(lambda: store.leases)
     finally:
-        await client.close(1)
+        await client.close(30)
         await server.stop(0)
     assert store.leases[-1].leaving
 
@@ -86,7 +86,7 @@ async def test_what_runs_waits_for_company_and_what_does_not_for_nothing(
         assert store.sequences == [1], "in one write"
         client.write(status(RunState.RUNNING, UnitId("c", 3)))
     finally:
-        await client.close(1)
+        await client.close(30)
         await server.stop(0)
     assert store.of("c", 3), "and who closes waits no longer than it must"
 
@@ -101,14 +101,14 @@ async def test_each_request_has_a_higher_sequence_also_after_one_that_failed(
     client.start()
     try:
         client.write(status(RunState.RUNNING))
-        await until(lambda: len(store.sequences) == 2)
+        await until(lambda: len(store.sequences) >= 2)
         store.away = False
         await until(lambda: store.puts)
         client.write(status(RunState.PAUSED))
         await until(lambda: len(store.puts) == 2)
         assert store.sequences == list(range(1, len(store.sequences) + 1))
     finally:
-        await client.close(1)
+        await client.close(30)
         await server.stop(0)
 
 
@@ -126,7 +126,7 @@ async def test_a_status_that_is_invalid_holds_up_no_other(emitted: asyncio.Queue
         await until(lambda: len(store.of("a")) == 2)
         assert not store.of("bad")
     finally:
-        await client.close(1)
+        await client.close(30)
         await server.stop(0)
 
 
@@ -138,10 +138,10 @@ async def test_a_stale_status_is_told(emitted: asyncio.Queue[events.Event]) -> N
     client.start()
     try:
         client.write(status(RunState.RUNNING, generation=7))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await emitted.get() == events.StatusStale(UNIT, 7)
     finally:
-        await client.close(1)
+        await client.close(30)
         await server.stop(0)
 
 
@@ -173,7 +173,7 @@ async def test_the_session_follows_the_leader_and_comes_back(emitted: asyncio.Qu
 
 
 async def _event(emitted: asyncio.Queue[events.Event], kind: type) -> events.Event:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             event = await emitted.get()
             if isinstance(event, kind):

@@ -107,7 +107,7 @@ def test_a_seed_tells_one_story(side: str) -> None:
     assert once.trace == again.trace
     environment = {**os.environ, "PYTHONHASHSEED": "12345", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, __file__, side, "7"]
-    elsewhere = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    elsewhere = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110, check=True)
     assert elsewhere.stdout.strip() == _fingerprint(once)
 
 

@@ -102,12 +102,16 @@ class Process:
     log: Path
 
     def until_frozen(self) -> None:
-        """Wait until the process has stopped itself."""
+        """Wait until the process has stopped itself. (It says so a moment before: who continues it in between continues
+        nothing.)"""
         deadline_s = time.monotonic() + WAIT_S
-        while not (self.log.exists() and self.log.read_text()):
+        while not (self.log.exists() and self.log.read_text() and self._is_stopped()):
             assert self.child.poll() is None, self.out.read_text() if self.out.exists() else "ended without a word"
             assert time.monotonic() < deadline_s, "the failpoint was not reached"
             time.sleep(0.02)
+
+    def _is_stopped(self) -> bool:
+        return Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
 
     def kill(self) -> None:
         self.child.kill()
@@ -204,7 +208,7 @@ class Kafka:
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
 
     def partition_count(self, topic: str) -> int:
-        return len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions)
+        return len(self.admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions)
 
     def topic_config(self, topic: str, name: str) -> str:
         resource = ConfigResource(ResourceType.TOPIC, topic)
@@ -214,7 +218,8 @@ class Kafka:
         """Committed offsets, -1001 = none."""
         consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
         try:
-            return [found.offset for found in consumer.committed([TopicPartition(*p) for p in partitions], timeout=10)]
+            asked = [TopicPartition(*one) for one in partitions]
+            return [found.offset for found in consumer.committed(asked, timeout=WAIT_S)]
         finally:
             consumer.close()
 
@@ -263,7 +268,7 @@ class Kafka:
                 assert message is not None, "the topic does not end"
                 if message.error() is None:
                     found.append(message)
-                else:
+                elif message.partition() is not None:  # else it tells of a broker, which it asks again
                     ended.add(message.partition())
         finally:
             consumer.close()
@@ -278,12 +283,12 @@ def write(bootstrap: str, topic: str, *records: ConfigRecord) -> None:
     """One transaction, as the config store writes the config topic; returns when it can be read, as the store does. (A
     commit is answered before its marker is in the topic.)"""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
-    producer.init_transactions(20)
+    producer.init_transactions(WAIT_S)
     producer.begin_transaction()
     for record in records:
         key, value = config_topic.encode(record)
         producer.produce(topic, key=key, value=value)
-    producer.commit_transaction(20)
+    producer.commit_transaction(WAIT_S)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     while _end(admin, topic, IsolationLevel.READ_COMMITTED) < _end(admin, topic, IsolationLevel.READ_UNCOMMITTED):
         time.sleep(0.01)

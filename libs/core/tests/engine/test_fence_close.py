@@ -57,17 +57,17 @@ def test_a_record_that_is_refused_because_of_the_fence_says_fenced(
     owner.take_over()
     owner.begin()
     owner.producer.produce(topic, b"sent in time")
-    owner.producer.flush(10.0)
+    owner.producer.flush(60.0)
     next_owner = Fence(clients.producer(spec, {}), spec.transactional_id)
     next_owner.take_over()
     owner.producer.produce(topic, b"sent too late")
 
     def run() -> None:
         if by == "poll":
-            owner.producer.flush(10.0)
+            owner.producer.flush(60.0)
         if by == "produce":
             with suppress(KafkaException):  # what it is told of the record before
-                owner.producer.flush(10.0)
+                owner.producer.flush(60.0)
             with pytest.raises(KafkaException, match="_FATAL") as fatal:
                 owner.producer.produce(topic, b"later still")
             owner.raise_fatal(fatal.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -293,8 +294,11 @@ def test_a_source_with_nothing_to_commit_hears_so_at_each_flush_interval(
         kafka_topics.bootstrap, name, f"{__name__}:Idle", {}, kind=TaskKind.SOURCE, linger_ms=1_000,
         offset_storage_topic=f"{name}-offsets", worker_config=worker,
     )  # fmt: skip
-    assert run_here(spec).progress.commit_time_ms is None
-    assert 2 <= Idle.commits <= 6
+    begun_s = time.monotonic()
+    heard = Link(lambda _progress: [Stop()] if Idle.commits >= 3 else [])
+    waits = replace(spec, linger_ms=int(WAIT_S * 1_000))
+    assert run_here(waits, heard).progress.commit_time_ms is None
+    assert 3 <= Idle.commits <= 2 + (time.monotonic() - begun_s) / 0.15
     assert kafka_topics.messages(f"{name}-offsets", 2) == []
     run_here(replace(spec, worker_config={"offset.storage.partitions": "2"}))
     assert Idle.commits == 0, "a minute by default"

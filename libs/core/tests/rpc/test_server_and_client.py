@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -88,16 +89,25 @@ async def test_a_taken_port_is_an_os_error(server: tuple[Server, int]) -> None:
         await _server(listen=f"127.0.0.1:{server[1]}").start()
 
 
+def _free_pair() -> int:
+    """A port that is free, and the one 1,000 above it too."""
+    while True:
+        with socket.socket() as probe, socket.socket() as above:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+            with contextlib.suppress(OSError, OverflowError):
+                above.bind(("127.0.0.1", port + 1000))
+                return port
+
+
 async def test_metrics_on_port_plus_1000() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = 20_000 + probe.getsockname()[1] % 20_000
+    port = _free_pair()
     made = _server(listen=f"127.0.0.1:{port}", metrics=True)
     await made.start()
     async with connect(f"127.0.0.1:{port}") as channel:
         await read_grpc.StatusReadServiceStub(channel).GetStatus(read_pb2.GetStatusRequest())
     page = await asyncio.to_thread(
-        lambda: urllib.request.urlopen(f"http://127.0.0.1:{port + 1000}/metrics", timeout=5).read().decode()
+        lambda: urllib.request.urlopen(f"http://127.0.0.1:{port + 1000}/metrics", timeout=30).read().decode()
     )
     await made.stop(0)
     assert "herdmesh_rpc_server_duration_ms" in page
@@ -111,7 +121,7 @@ async def test_calls_find_the_healthy_replica() -> None:
         await second.set_serving(READ, True)
         async with connect([f"127.0.0.1:{port}" for port in ports], health_service=READ) as channel:
             stub = read_grpc.StatusReadServiceStub(channel)
-            replies = [await stub.GetStatus(read_pb2.GetStatusRequest(), wait_for_ready=True, timeout=10) for _ in "ab"]
+            replies = [await stub.GetStatus(read_pb2.GetStatusRequest(), wait_for_ready=True, timeout=60) for _ in "ab"]
         assert [reply.tasks[0].generation for reply in replies] == [2, 2]
     finally:
         await first.stop(0)
@@ -135,7 +145,7 @@ async def test_retrying_until_it_works() -> None:
             raise outcome
         return "done"
 
-    assert await retrying(call, deadline_s=5, on_retry=lambda error: retried.append(error.reason)) == "done"
+    assert await retrying(call, deadline_s=60, on_retry=lambda error: retried.append(error.reason)) == "done"
     assert retried == ["STORE_REPLAYING", "QUEUE_FULL"]
 
 
@@ -149,7 +159,7 @@ async def test_retrying_gives_up_with_the_last_error() -> None:
     with pytest.raises(errors.NotWriter):
         await retrying(refused, deadline_s=0.05)
     with pytest.raises(errors.ConnectorNotFound):
-        await retrying(wrong, deadline_s=5)
+        await retrying(wrong, deadline_s=60)
     with pytest.raises(errors.Timeout):
         await retrying(asyncio.Event().wait, deadline_s=0.02)
 

@@ -1,7 +1,7 @@
 """The Kafka engine when things die: the broker under load, and a writer stopped in its tracks.
 
 A broker of this module's own (it is killed), which allows short sessions so that a silent writer is replaced in a
-second, and forgets a transactional id that was not used for one.
+second, and forgets a transactional id that was not used for five.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _ROOT = Path(__file__).parents[4]
 def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     settings = {
         "group.min.session.timeout.ms": "500",
-        "transactional.id.expiration.ms": "1000",
+        "transactional.id.expiration.ms": "5000",
         "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
     }
     broker = Broker(tmp_path_factory.mktemp("fragile-kafka"), port=0, settings=settings, jvm=QUICK_JVM)
@@ -152,12 +152,12 @@ async def test_an_identity_the_broker_forgot_is_taken_anew_and_keep_alives_preve
     clusters = [KafkaCluster(suite_settings(tmp_topic(purpose), fragile.bootstrap)) for purpose in ("idle", "kept")]
     try:
         idle = await clusters[0].open()
-        kept = await clusters[1].open(tuning=StoreTuning(keep_alive_ms=200))
+        kept = await clusters[1].open(tuning=StoreTuning(keep_alive_ms=250))
         for store in (idle, kept):
             await until_role(store, Role.WRITER)
             await store.write(put(b"a", b"1"))
         watcher = Watcher(kept)
-        await watcher.until(lambda me: len(me.changes) == 10)  # keep-alives of 2 s: twice what the broker remembers
+        await watcher.until(lambda me: len(me.changes) >= 40)  # keep-alives of 10 s: twice what the broker remembers
         await watcher.stop()
         await kept.write(put(b"a", b"2"))
         with pytest.raises(NotApplied):  # INVALID_PRODUCER_ID_MAPPING
@@ -273,8 +273,9 @@ async def test_a_writer_that_is_killed_is_replaced_after_its_session(fragile: Br
         begun_s = asyncio.get_running_loop().time()
         first.signal(signal.SIGKILL)
         await until_role(second, Role.WRITER)
-        # Session timeout, and at most a heartbeat and a take-over on top; three times that on a busy machine.
-        assert asyncio.get_running_loop().time() - begun_s < 3 * (_SESSION_TIMEOUT_MS / 1000 + 1)
+        # Session timeout, and at most a heartbeat and a take-over on top: 2 s. A busy machine takes ten times that, and
+        # Kafka's own session more than twenty.
+        assert asyncio.get_running_loop().time() - begun_s < 10 * (_SESSION_TIMEOUT_MS / 1000 + 1)
         await second.write(put(b"b", b"1"))
         assert second.state.values() == {b"a": b"1", b"b": b"1"}
     finally:

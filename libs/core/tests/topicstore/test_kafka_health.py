@@ -225,7 +225,7 @@ async def test_losing_the_right_to_read_closes_the_store(
 @together
 async def test_a_wrong_password_is_not_an_unreachable_broker(clerk: Clerk) -> None:
     configs = {**clerk.settings.client_configs, "sasl.password": "wrong"}
-    clerk.settings = replace(clerk.settings, client_configs=configs, start_timeout_ms=2_000)
+    clerk.settings = replace(clerk.settings, client_configs=configs, start_timeout_ms=6_000)
     store = clerk.store()
     await refused_start(store, f"log in to Kafka at {clerk.guarded.guarded}", "kafka_client_configs")
     assert "wrong" not in store.health.message.replace("wrong credentials", "")

@@ -27,6 +27,8 @@ from tests.contract.topicstore_harness import (
 )
 
 _QUICK = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5, outcome_timeout_ms=50)
+#: For an outcome that the log tells sooner or later.
+_CERTAIN = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5)
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ async def cluster() -> AsyncIterator[MemoryCluster]:
 
 
 async def test_a_lost_answer_of_an_applied_commit_is_found_in_the_log(cluster: MemoryCluster) -> None:
-    store = await cluster.open(tuning=_QUICK)
+    store = await cluster.open(tuning=_CERTAIN)
     await until_role(store, Role.WRITER)
     store.lose_next_answer(applied=True)
     written = await store.write(create(b"a", b"1"))
@@ -49,7 +51,7 @@ async def test_a_lost_answer_of_an_applied_commit_is_found_in_the_log(cluster: M
 
 
 async def test_a_lost_answer_of_an_aborted_commit_is_told_as_not_applied(cluster: MemoryCluster) -> None:
-    store = await cluster.open(tuning=_QUICK)
+    store = await cluster.open(tuning=_CERTAIN)
     await until_role(store, Role.WRITER)
     store.lose_next_answer(applied=False)
     results = await asyncio.gather(
@@ -80,12 +82,12 @@ async def test_an_outcome_that_cannot_be_learned_is_said_to_be_unknown(cluster: 
 
 
 async def test_a_frozen_writer_answers_nothing_from_the_past(cluster: MemoryCluster) -> None:
-    first = await cluster.open(tuning=_QUICK)
+    first = await cluster.open(tuning=_CERTAIN)
     await until_role(first, Role.WRITER)
     a = (await first.write(put(b"a", b"1"))).entry
     await first.write(put(b"same", b"1"))
     assert a is not None
-    second = await cluster.open(tuning=_QUICK)
+    second = await cluster.open(tuning=_CERTAIN)
     first.freeze()
     await until_role(second, Role.WRITER)
     await second.write(replace_at(b"a", b"2", a.offset))
@@ -123,10 +125,10 @@ async def test_a_frozen_writer_answers_nothing_from_the_past(cluster: MemoryClus
 
 
 async def test_a_replica_takes_over_what_was_written_while_it_lagged(cluster: MemoryCluster) -> None:
-    first = await cluster.open(tuning=_QUICK)
+    first = await cluster.open(tuning=_CERTAIN)
     await until_role(first, Role.WRITER)
     await asyncio.gather(*(first.write(put(b"%d" % i, b"v")) for i in range(1200)))
-    second = await cluster.open(tuning=_QUICK)
+    second = await cluster.open(tuning=_CERTAIN)
     await asyncio.gather(first.close(), until_role(second, Role.WRITER))
     assert second.state == first.state
     with pytest.raises(Conflict):

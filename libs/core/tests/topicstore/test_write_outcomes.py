@@ -24,8 +24,8 @@ from herdmesh.topicstore.log import LogBlocked
 from tests.contract.topicstore_harness import WAIT_S, KeyValues, MemoryCluster, Store, suite_settings, until_role
 
 OWN, AUDIT = "topic", "topic-audit"
-_TUNING = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5, read_back_ms=30, outcome_timeout_ms=5_000)
-_IMPATIENT = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5, read_back_ms=30, outcome_timeout_ms=30)
+_TUNING = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5, read_back_ms=300, outcome_timeout_ms=5_000)
+_IMPATIENT = StoreTuning(take_over_backoff_ms=1, take_over_backoff_ms_max=5, read_back_ms=300, outcome_timeout_ms=300)
 
 
 class LosingBroker(MemoryBroker):
@@ -163,7 +163,7 @@ async def test_a_confirmed_write_that_hung_and_was_not_committed_is_of_unknown_o
     store = await scene.writer()
     scene.after_the_next_commit(lambda: scene.broker.hang(ends))
     said = await _told(store.write(once(b"gone")))
-    assert said == f"a confirmed transaction was not read back within 0.03 s{part}"
+    assert said == f"a confirmed transaction was not read back within 0.3 s{part}"
     await until_role(store, Role.WRITER)
     other = await scene.cluster.open()
     assert other.state == store.state
@@ -176,7 +176,7 @@ async def test_a_retry_of_a_write_whose_outcome_was_unknown_and_is_committed_lat
     store = await scene.writer(_IMPATIENT)
     scene.broker.blocked = True
     scene.after_the_next_commit(lambda: scene.broker.hang({OWN: True, AUDIT: True}))
-    assert await _told(store.write(once(b"late"))) == "a confirmed transaction was not read back within 0.03 s"
+    assert await _told(store.write(once(b"late"))) == "a confirmed transaction was not read back within 0.3 s"
     async with asyncio.timeout(WAIT_S):
         while store.health.condition is not Condition.TAKE_OVER_BLOCKED:  # noqa: ASYNC110  # nobody tells of it
             await asyncio.sleep(0.01)

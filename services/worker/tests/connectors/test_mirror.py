@@ -111,7 +111,7 @@ def test_every_byte_of_every_record_is_copied_to_the_same_partition(
         copied = seen(broker, f"a.{topic}")
         assert len(copied) == RECORDS
         assert copied == seen(broker, topic)
-    assert f"a.{back}" not in broker.admin.list_topics(timeout=10).topics
+    assert f"a.{back}" not in broker.admin.list_topics(timeout=60).topics
     assert broker.topic_config(f"a.{one}", "retention.ms") == "99999999999"
     assert broker.topic_config(f"a.{two}", "retention.ms") == broker.topic_config(two, "retention.ms") != "99999999999"
 
@@ -297,7 +297,7 @@ def test_a_topic_whose_state_the_source_does_not_know_is_not_taken_for_deleted(
 ) -> None:
     topic = broker.create_topic(tmp_topic(), 1)
     source = settings_of(config_of(broker, topic)).source
-    topics = dict(broker.admin.list_topics(timeout=10).topics)
+    topics = dict(broker.admin.list_topics(timeout=60).topics)
     told = SimpleNamespace(error=None, partitions={})
 
     def told_of(_self: object) -> dict[str, Any]:
@@ -339,6 +339,6 @@ def test_looking_for_new_topics_outlives_whatever_a_look_raises(
     monkeypatch.setattr(source_cluster.SourceCluster, "partition_counts", odd)
     broker.create_topic(f"{topic}-more", 1)
     try:
-        assert asked.wait(20)
+        assert asked.wait(60)
     finally:
         connector.stop()

@@ -16,7 +16,7 @@ from herdmesh.connect.errors import RetriableError
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
 from herdmesh.worker.connectors.postgres.source_task import PostgresSourceTask
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def config_of(dsn: str, **more: str) -> dict[str, str]:

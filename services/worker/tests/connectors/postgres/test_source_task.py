@@ -431,7 +431,7 @@ def test_a_table_that_is_made_later_is_noticed(admin: Connection, tmp_database: 
     try:
         assert connector.task_configs(3) == []
         admin.execute("CREATE SCHEMA shop CREATE TABLE things (id serial PRIMARY KEY)")
-        assert asked.wait(20)
+        assert asked.wait(60)
         (task,) = connector.task_configs(3)
         assert task["tables"] == f'[["{admin.info.dbname}","shop","things"]]'
     finally:
