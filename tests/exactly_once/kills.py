@@ -15,12 +15,12 @@ KILLS = 20
 AIMED = "worker, aimed"
 """A worker, while every path is held between its write and its commit; the runs that are held die with it."""
 _ROLES = (
-    *["worker"] * 5,
-    *["leader"] * 3,
-    "follower",
-    *["config-store"] * 3,
-    *["status-store"] * 3,
-    *["broker"] * 3,
+    *["worker"] * 2,
+    *["leader"] * 4,
+    *["follower"] * 2,
+    *["config-store"] * 4,
+    *["status-store"] * 4,
+    *["broker"] * 2,
     AIMED,
 )
 

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.timeout(soak_or(600, 7_200)),
 ]
 
-SEED = 4
+SEED = 25
 RECORDS = soak_or(100_000, 1_000_000)
 
 
