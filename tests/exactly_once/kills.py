@@ -15,8 +15,8 @@ KILLS = 20
 AIMED = "worker, aimed"
 """A worker, while every path is held between its write and its commit; the runs that are held die with it."""
 _ROLES = (
-    *["worker"] * 2,
-    *["leader"] * 4,
+    "worker",
+    *["leader"] * 5,
     *["follower"] * 2,
     *["config-store"] * 4,
     *["status-store"] * 4,

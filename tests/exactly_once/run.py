@@ -19,18 +19,16 @@ Invariant: a run in which nothing moves for `STALL_S` fails, and says where each
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
-
 from herdmesh.devstack.postgres import Postgres
 from tests.chaos.faults import Fault
 from tests.chaos.harm import Harm
+from tests.exactly_once.holds import Holds
 from tests.exactly_once.kills import AIMED, KILLS, kills
 from tests.exactly_once.paths import CONTROL, INPUT, OUTPUTS, POINTS, TASKS, Origins, Progress, configs
 from tests.exactly_once.truth import Result, open_transaction, results
@@ -70,15 +68,15 @@ class Outcome:
 class _Run:
     """A run under way."""
 
-    def __init__(self, mesh: Mesh, origins: Origins, progress: Progress, outcome: Outcome) -> None:
+    def __init__(self, mesh: Mesh, origins: Origins, progress: Progress, holds: Holds, outcome: Outcome) -> None:
         self._mesh = mesh
+        self._holds = holds
         self._origins = origins
         self._progress = progress
         self._outcome = outcome
         self._harm = Harm(mesh)
         self._lead = int(outcome.records * _LEAD)
         self._grown_max = outcome.records - int(outcome.records * _KEPT_BACK)
-        self._ended: set[int] = set()
         self._seen: dict[str, int] = {}
         self._moved_s = time.monotonic()
         outcome.timeline = self._harm.timeline
@@ -90,7 +88,7 @@ class _Run:
             await self._until(number * records // KILLS)
             if role == AIMED:
                 if self._outcome.kills:  # the first time all runs are armed already
-                    self._mesh.rearm()
+                    self._holds.again()
                 await self._hold_all()
             await self._kill(role, fault)
         self._grown_max = records
@@ -106,7 +104,7 @@ class _Run:
         while self._harm.count == before:  # there was none
             await asyncio.sleep(0.25)
             await self._harm.do(fault)
-        self._end_held()
+        self._holds.end()
         self._outcome.kills[role] += 1
         self._outcome.left.append(left)
 
@@ -114,7 +112,7 @@ class _Run:
         """Until each path and the control have written something that is not committed."""
         # More for each path, also for one that has brought out all there is.
         await asyncio.to_thread(self._origins.grow, min(self._origins.grown + self._lead, self._grown_max))
-        while not (set(POINTS) <= {connector for _, connector in self._mesh.hits()}):
+        while not set(POINTS) <= self._holds.held():
             self._raise_if_stalled()
             await asyncio.sleep(0.05)
         for topic in OUTPUTS.values():
@@ -126,7 +124,7 @@ class _Run:
     async def _until(self, count: int) -> None:
         """Until every path has brought out so many records. Lets the origins grow."""
         while min((await self._look()).values()) < count:
-            self._end_held()
+            self._holds.end()
             self._raise_if_stalled()
             await asyncio.sleep(0.05)
 
@@ -137,14 +135,6 @@ class _Run:
         assert max(seen.values()) <= self._origins.grown, f"more came out than went in ({self._origins.grown}): {seen}"
         await asyncio.to_thread(self._origins.grow, min(self._grown_max, min(seen.values()) + self._lead))
         return seen
-
-    def _end_held(self) -> None:
-        """End the runs that are held; called again and again, because two runs of a connector may come to their point
-        at the same time, and one of them be told of only after the kill."""
-        for pid in {pid for pid, _ in self._mesh.hits()} - self._ended:
-            self._ended.add(pid)
-            with contextlib.suppress(psutil.NoSuchProcess):
-                psutil.Process(pid).kill()
 
     def _raise_if_stalled(self) -> None:
         if time.monotonic() - self._moved_s < STALL_S:
@@ -183,9 +173,9 @@ async def _through(mesh: Mesh, folder: Path, dsn: str, outcome: Outcome) -> Mapp
     origins = await asyncio.to_thread(Origins, mesh, folder, dsn)
     progress = Progress(mesh, folder, dsn)
     try:
-        mesh.arm(POINTS, "hold")  # before there are runs: they read it when they begin
+        holds = Holds(mesh, POINTS)  # before there are runs: they read it when they begin
         await asyncio.gather(*(mesh.apply(name, config) for name, config in configs(mesh, folder, dsn).items()))
-        await _Run(mesh, origins, progress, outcome).drive()
+        await _Run(mesh, origins, progress, holds, outcome).drive()
     finally:
         progress.close()
         origins.close()

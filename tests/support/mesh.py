@@ -202,26 +202,18 @@ class Mesh:
     def descendants(self, worker: str) -> list[psutil.Process]:
         return psutil.Process(self.pid(worker)).children(recursive=True)
 
-    def arm(self, points: dict[str, str], deed: str = "stop") -> None:
-        """Let the next run of each connector stop itself (or what else it is to do) at its failpoint, once."""
-        self.rearm()
-        self._failpoints.write_text("".join(f"{connector}/{point}={deed}\n" for connector, point in points.items()))
-
-    def rearm(self) -> None:
-        """Let the runs that were armed when they began do it once more."""
+    def arm(self, points: dict[str, str]) -> None:
+        """Let the next run of each connector stop itself at its failpoint, once."""
         self._failpoint_log.unlink(missing_ok=True)
-
-    def hits(self) -> list[tuple[int, str]]:
-        """Process and connector of every failpoint that was reached since."""
-        lines = self._failpoint_log.read_text().splitlines() if self._failpoint_log.exists() else []
-        return [(int(pid), connector) for _point, pid, connector in (line.split(" ", 2) for line in lines)]
+        self._failpoints.write_text("".join(f"{connector}/{point}=stop\n" for connector, point in points.items()))
 
     async def until_frozen(self, connectors: Iterable[str], timeout_s: float = WAIT_S) -> dict[str, int]:
         """Wait until these connectors stand at their failpoints; their pids."""
         wanted = set(connectors)
         deadline_s = time.monotonic() + timeout_s
         while True:
-            pids = {connector: pid for pid, connector in self.hits()}
+            lines = self._failpoint_log.read_text().splitlines() if self._failpoint_log.exists() else []
+            pids = {connector: int(pid) for _point, pid, connector in (line.split(" ", 2) for line in lines)}
             if wanted <= pids.keys():
                 return pids
             assert time.monotonic() < deadline_s, f"never reached their failpoints: {wanted - pids.keys()}"
