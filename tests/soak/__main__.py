@@ -90,6 +90,11 @@ PARTS = {
         ("tests/faults/test_kills.py", "tests/faults/test_failpoints.py"),
         rounds=10,
     ),
+    "exactly-once": Part(
+        "1,000,000 records file to topic, PostgreSQL to topic, topic to topic, to PostgreSQL and to Parquet, under 20 "
+        "kill -9 of workers, herders, stores and broker",
+        ("tests/exactly_once",),
+    ),
     "tasks": Part(
         "20,000 records a partition handed to sinks; rate limits over ten seconds; fair slots of 300 mixes of tasks",
         (

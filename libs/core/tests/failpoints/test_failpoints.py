@@ -7,10 +7,12 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from herdmesh.failpoints import LOG_VARIABLE, VARIABLE, Failpoints
@@ -132,6 +134,20 @@ def test_a_process_dies_at_its_point_and_its_successor_lives(start: Start) -> No
     assert successor.said() == "passed first"
 
 
+def test_a_held_thread_goes_no_further_while_its_process_lives_on(start: Start) -> None:
+    child = start("first=hold")
+    child.hit("first")
+    assert child.process.stdout is not None
+    while not child.lines():
+        assert child.process.poll() is None
+        time.sleep(0.01)
+    assert child.lines() == [f"first {child.process.pid} me"]
+    # The child hits its points one after the other: its main thread runs, and waits for the one that is held.
+    child.hit("second")
+    assert not select.select([child.process.stdout.fileno()], [], [], 0.2)[0]
+    assert psutil.Process(child.process.pid).status() != psutil.STATUS_STOPPED
+
+
 def test_a_running_process_can_be_armed(start: Start, tmp_path: Path) -> None:
     child = start(f"@{tmp_path / 'armed'}")
     child.hit("first")
@@ -150,7 +166,16 @@ def test_a_running_process_can_be_armed(start: Start, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "entries",
-    ["lunch=stop", "first", "first=sleep", "first=stop:twice", "first=kill:always", "first=stop,second=", "=stop"],
+    [
+        "lunch=stop",
+        "first",
+        "first=sleep",
+        "first=stop:twice",
+        "first=kill:always",
+        "first=hold:always",
+        "first=stop,second=",
+        "=stop",
+    ],
 )
 def test_a_mistyped_entry_is_an_error(entries: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, entries)

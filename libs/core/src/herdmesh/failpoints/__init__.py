@@ -4,11 +4,13 @@ Owns the parsing of HERDMESH_FAILPOINTS and the deed itself; which points there 
 armed belongs to the part that has them (`herdmesh.engine.failpoints`, `herdmesh.topicstore.stages`). Does nothing at
 all unless that variable is set.
 
-The variable holds entries `[OWNER/]NAME=stop[:always]` or `[OWNER/]NAME=kill`, separated by commas or lines, or `@FILE`
-with such entries. OWNER is a connector or a store's topic; without it the entry means every owner. Reaching an armed
-point writes one line `<name> <pid> <owner>` to the file HERDMESH_FAILPOINT_LOG and sends SIGSTOP or SIGKILL to the own
-process: once per log and owner, whichever process gets there first, or every time with `:always`. The test sees the
-line, does its harm, and sends SIGCONT or SIGKILL.
+The variable holds entries `[OWNER/]NAME=stop[:always]`, `[OWNER/]NAME=kill` or `[OWNER/]NAME=hold`, separated by
+commas or lines, or `@FILE` with such entries. OWNER is a connector or a store's topic; without it the entry means every
+owner. Reaching an armed point writes one line `<name> <pid> <owner>` to the file HERDMESH_FAILPOINT_LOG and sends
+SIGSTOP or SIGKILL to the own process: once per log and owner, whichever process gets there first, or every time with
+`:always`.
+With `hold` the thread stays there for ever and the process lives on, so that what its other threads have under way
+(records that a client sends) gets done. The test sees the line, does its harm, and sends SIGCONT or SIGKILL.
 
 Invariant: the line is on disk before the process stands still, and the thread that hit the point goes no further.
 """
@@ -26,12 +28,13 @@ from typing import Final
 VARIABLE: Final = "HERDMESH_FAILPOINTS"
 LOG_VARIABLE: Final = "HERDMESH_FAILPOINT_LOG"
 
-_ACTIONS: Final = {"stop": signal.SIGSTOP, "kill": signal.SIGKILL}
+_ACTIONS: Final = {"stop": signal.SIGSTOP, "kill": signal.SIGKILL, "hold": None}
 
 
 @dataclass(frozen=True, slots=True)
 class _Deed:
-    signal: signal.Signals
+    signal: signal.Signals | None
+    """None = hold."""
     always: bool
 
 
@@ -72,8 +75,11 @@ class Failpoints:
             lines.write(f"{name} {os.getpid()} {self._owner}\n")
             lines.flush()
             os.fsync(lines.fileno())
-        # To the own thread: a signal to the process is taken by any thread, and this one would run on for a moment.
-        signal.pthread_kill(threading.get_ident(), deed.signal)
+        if deed.signal is None:
+            threading.Event().wait()
+        else:
+            # To the own thread: a signal to the process is taken by any thread, and this one would run on for a moment.
+            signal.pthread_kill(threading.get_ident(), deed.signal)
 
     def _parse(self, text: str) -> dict[str, _Deed]:
         armed: dict[str, _Deed] = {}
@@ -82,9 +88,9 @@ class Failpoints:
             wanted, _, name = point.rpartition("/")
             action, _, often = what.partition(":")
             known = name in self._names and action in _ACTIONS and often in ("", "always")
-            if not known or (action == "kill" and often):
+            if not known or (action != "stop" and often):
                 raise ValueError(
-                    f"{VARIABLE}: '{item}' is not [OWNER/]<name>=stop[:always] or [OWNER/]<name>=kill of {self._names}"
+                    f"{VARIABLE}: '{item}' is not [OWNER/]<name>=stop[:always], =kill or =hold of {self._names}"
                 )
             if wanted in ("", self._owner):
                 armed[name] = _Deed(_ACTIONS[action], often == "always")

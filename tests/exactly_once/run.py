@@ -1,0 +1,187 @@
+"""One run: five exactly-once paths through one mesh under the same twenty kills, and an at-least-once control beside
+them.
+
+2 workers, 2 herders, 2 replicas of each store, a broker, and a real PostgreSQL, origin of one path and target of
+another, which is not killed. Owns the order of a run: what to kill is `kills`', the data are `paths`', the counting is
+`truth`'s.
+
+All waits on progress, nothing on time. The origins grow only a little ahead of the slowest path, and have their last
+hundredth only after the last kill, so that each kill falls while every path has work left. Kill k is done when the
+slowest path has passed (k - 1) / 20 of its records.
+
+Two kills are *aimed*, the first among them: every path is held right after its next write (failpoints, `hold`), the
+sources' transactions are seen to be open at the broker, and then a worker is killed, and the runs that are held. So
+each path has for certain sent what it must send again, whatever the other kills hit.
+
+Invariant: a run in which nothing moves for `STALL_S` fails, and says where each path and each connector is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from herdmesh.devstack.postgres import Postgres
+from tests.chaos.faults import Fault
+from tests.chaos.harm import Harm
+from tests.exactly_once.holds import Holds
+from tests.exactly_once.kills import AIMED, KILLS, kills
+from tests.exactly_once.paths import CONTROL, INPUT, OUTPUTS, POINTS, TASKS, Origins, Progress, configs
+from tests.exactly_once.truth import Result, open_transaction, results
+from tests.support.mesh import Mesh, running_mesh
+
+WORKERS, HERDERS, REPLICAS = 2, 2, 2
+#: All tasks fit on one worker, should the other be dead.
+SLOTS = 20
+STALL_S = 150.0
+#: How far the origins are ahead of the slowest path, at most, and what they lack until the last kill: parts of all.
+_LEAD = 1 / 30
+_KEPT_BACK = 1 / 100
+
+
+@dataclass
+class Outcome:
+    """What a run did and found."""
+
+    seed: int
+    records: int
+    kills: Counter[str] = field(default_factory=Counter[str])
+    """By role."""
+    left: list[int] = field(default_factory=list[int])
+    """Of each kill: records that the path which was furthest had not brought out yet."""
+    results: Mapping[str, Result] = field(default_factory=dict[str, Result])
+    timeline: list[str] = field(default_factory=list[str])
+    seconds: float = 0.0
+
+    def summary(self) -> str:
+        """For the test's output."""
+        roles = ", ".join(f"{role} {times}" for role, times in sorted(self.kills.items()))
+        lines = [f"{path}: {result}" for path, result in self.results.items()]
+        head = f"seed {self.seed}, {self.records} records, {self.kills.total()} kills ({roles}), {self.seconds:.0f} s"
+        return "\n".join([head, *lines])
+
+
+class _Run:
+    """A run under way."""
+
+    def __init__(self, mesh: Mesh, origins: Origins, progress: Progress, holds: Holds, outcome: Outcome) -> None:
+        self._mesh = mesh
+        self._holds = holds
+        self._origins = origins
+        self._progress = progress
+        self._outcome = outcome
+        self._harm = Harm(mesh)
+        self._lead = int(outcome.records * _LEAD)
+        self._grown_max = outcome.records - int(outcome.records * _KEPT_BACK)
+        self._seen: dict[str, int] = {}
+        self._moved_s = time.monotonic()
+        outcome.timeline = self._harm.timeline
+
+    async def drive(self) -> None:
+        """All data through, and all kills."""
+        records = self._outcome.records
+        for number, (role, fault) in enumerate(kills(self._outcome.seed)):
+            await self._until(number * records // KILLS)
+            if role == AIMED:
+                if self._outcome.kills:  # the first time all runs are armed already
+                    self._holds.again()
+                await self._hold_all()
+            await self._kill(role, fault)
+        self._grown_max = records
+        await self._until(records)
+        await self._harm.over()
+        await self._mesh.until_committed(CONTROL, INPUT, STALL_S)
+        self._harm.note("all is through")
+
+    async def _kill(self, role: str, fault: Fault) -> None:
+        left = self._outcome.records - max((await self._look()).values())
+        before = self._harm.count
+        await self._harm.do(fault)
+        while self._harm.count == before:  # there was none
+            await asyncio.sleep(0.25)
+            await self._harm.do(fault)
+        self._holds.end()
+        self._outcome.kills[role] += 1
+        self._outcome.left.append(left)
+
+    async def _hold_all(self) -> None:
+        """Until each path and the control have written something that is not committed."""
+        # More for each path, also for one that has brought out all there is.
+        await asyncio.to_thread(self._origins.grow, min(self._origins.grown + self._lead, self._grown_max))
+        while not set(POINTS) <= self._holds.held():
+            self._raise_if_stalled()
+            await asyncio.sleep(0.05)
+        for topic in OUTPUTS.values():
+            while not await asyncio.to_thread(open_transaction, self._mesh, topic):
+                self._raise_if_stalled()
+                await asyncio.sleep(0.05)
+        self._harm.note("all paths are held between a write and its commit")
+
+    async def _until(self, count: int) -> None:
+        """Until every path has brought out so many records. Lets the origins grow."""
+        while min((await self._look()).values()) < count:
+            self._holds.end()
+            self._raise_if_stalled()
+            await asyncio.sleep(0.05)
+
+    async def _look(self) -> dict[str, int]:
+        seen = await self._progress.look()
+        if seen != self._seen:
+            self._seen, self._moved_s = seen, time.monotonic()
+        assert max(seen.values()) <= self._origins.grown, f"more came out than went in ({self._origins.grown}): {seen}"
+        await asyncio.to_thread(self._origins.grow, min(self._grown_max, min(seen.values()) + self._lead))
+        return seen
+
+    def _raise_if_stalled(self) -> None:
+        if time.monotonic() - self._moved_s < STALL_S:
+            return
+        states = {
+            name: [(task["state"], task.get("error")) for task in shown["tasks"]]
+            for name, shown in self._mesh.board.connectors.items()
+        }
+        raise AssertionError(f"nothing moves for {STALL_S:g} s: {self._seen}; tasks: {states}")
+
+
+async def run_exactly_once(folder: Path, seed: int, records: int) -> Outcome:
+    """A whole run in this folder: mesh and PostgreSQL up, data and kills, all counted, all down. Logs of all processes
+    stay in `folder`/stack/logs.
+    """
+    print(f"exactly once: seed {seed}, {records} records, logs in {folder / 'stack' / 'logs'}", flush=True)
+    begun_s = time.monotonic()
+    outcome = Outcome(seed, records)
+    # Nobody kills it, so it need not sync.
+    postgres = Postgres(folder / "postgres", settings={"fsync": "off"})
+    await postgres.start()
+    mesh_of = running_mesh(
+        folder / "stack", None, WORKERS, "exactly-once", herders=HERDERS, store_replicas=REPLICAS, slots=SLOTS
+    )
+    try:
+        async with mesh_of as mesh:
+            print(f"the mesh serves after {time.monotonic() - begun_s:.1f} s", flush=True)
+            outcome.results = await _through(mesh, folder, postgres.dsn, outcome)
+    finally:
+        await postgres.stop()
+    outcome.seconds = time.monotonic() - begun_s
+    return outcome
+
+
+async def _through(mesh: Mesh, folder: Path, dsn: str, outcome: Outcome) -> Mapping[str, Result]:
+    origins = await asyncio.to_thread(Origins, mesh, folder, dsn)
+    progress = Progress(mesh, folder, dsn)
+    try:
+        holds = Holds(mesh, POINTS)  # before there are runs: they read it when they begin
+        await asyncio.gather(*(mesh.apply(name, config) for name, config in configs(mesh, folder, dsn).items()))
+        await _Run(mesh, origins, progress, holds, outcome).drive()
+    finally:
+        progress.close()
+        origins.close()
+    # Nobody writes while it is counted, and nobody who woke up late can write after it.
+    await asyncio.gather(*(mesh.lifecycle("StopConnector", name) for name in TASKS))
+    await asyncio.gather(
+        *(mesh.until(name, lambda one: one["connector"]["state"] == "STOPPED", "STOPPED") for name in TASKS)
+    )
+    return await asyncio.to_thread(results, mesh, folder, dsn, outcome.records)

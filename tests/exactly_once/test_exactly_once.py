@@ -1,0 +1,53 @@
+"""Exactly once, shown: five paths, each under the same twenty kill -9 of workers, herders, stores and broker.
+
+One run (`tests.exactly_once.run`) makes what all tests here look at. Each test first asserts that the kills would have
+doubled records: the control wrote lines again, the source's aborted attempts lie in the topic. Then it counts what
+there is, record by record. The seed is fixed, so that a failure in `make test` is one that others can have too;
+`python -m tests.exactly_once` draws a fresh one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.exactly_once.kills import KILLS
+from tests.exactly_once.paths import PATHS
+from tests.exactly_once.run import Outcome, run_exactly_once
+from tests.support.sizes import soak_or
+from tests.support.tally import note
+
+pytestmark = [
+    pytest.mark.own_broker,
+    pytest.mark.postgres,
+    pytest.mark.spark,
+    pytest.mark.timeout(soak_or(600, 7_200)),
+]
+
+SEED = 25
+RECORDS = soak_or(100_000, 1_000_000)
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """What the one run did and found."""
+    outcome = asyncio.run(run_exactly_once(tmp_path_factory.mktemp("exactly-once"), SEED, RECORDS))
+    print(outcome.summary())
+    violations = sum(one.lost + one.doubled + one.foreign for one in outcome.results.values())
+    note("exactly once", runs=1, operations=len(PATHS) * RECORDS, faults=outcome.kills, violations=violations)
+    return outcome
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_each_record_comes_out_once(outcome: Outcome, path: str) -> None:
+    result = outcome.results[path]
+    assert result.delivered_again > 0, f"these kills show nothing: {outcome.summary()}"
+    assert (result.lost, result.doubled, result.foreign) == (0, 0, 0), outcome.summary()
+    assert result.count == RECORDS
+
+
+def test_every_kill_fell_while_every_path_had_work_left(outcome: Outcome) -> None:
+    assert outcome.kills.total() == KILLS
+    assert len(outcome.left) == KILLS
+    assert min(outcome.left) > 0
