@@ -14,7 +14,7 @@ GREET = "org.example.Greet"
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
 
 _CONNECTOR = """
-import os, threading
+import os
 import tinylib
 from herdmesh.sdk import (
     ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Recommender, RetriableError, SinkConnector, SinkTask,
@@ -53,7 +53,7 @@ class Greet(SinkConnector):
     def start(self, config):
         super().start(config)
         if config.get("file") == "asks":
-            threading.Timer(0.01, self.context.request_task_reconfiguration).start()
+            self.context.request_task_reconfiguration()
 
     def task_class(self):
         return "greet:GreetTask"

@@ -90,10 +90,14 @@ class RemoteConnector(Connector):
     def start(self, config: Config) -> None:
         self.config = dict(config)
         line, instance = self.remote.process.line(), uuid.uuid4().hex
-        line.call("start", self.remote.entry, dict(config), instance=instance)
-        self._started = line, instance
-        if self.context is not None:
+        if self.context is not None:  # before: it may ask while it starts
             line.on_outdated(instance, self.context.request_task_reconfiguration)
+        try:
+            line.call("start", self.remote.entry, dict(config), instance=instance)
+        except BaseException:
+            line.on_outdated(instance, None)
+            raise
+        self._started = line, instance
 
     def task_class(self) -> str:
         return str(self._ask("task_class"))
