@@ -63,7 +63,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]
 @pytest.fixture(scope="session")
 def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     """The session's PostgreSQL server. Never stop or kill this one: it would forget, for it does not sync."""
-    server = Postgres(tmp_path_factory.mktemp("postgres"), settings={"fsync": "off", "max_prepared_transactions": "4"})
+    settings = {"fsync": "off", "max_prepared_transactions": "4", "max_replication_slots": "64"}
+    server = Postgres(tmp_path_factory.mktemp("postgres"), settings=settings)
     asyncio.run(server.start())
     try:
         yield server

@@ -25,6 +25,17 @@ class TestLinesSource(SourceSuite):
     world = examples.LinesWorld
 
 
+class TestCountedSource(SourceSuite):
+    """With a world that is made with something from outside."""
+
+    connector = examples.CountedSource
+    world = examples.CountedWorld
+
+    @pytest.fixture
+    def outside(self) -> dict[bytes, int]:
+        return {str(number).encode(): number for number in range(100)}
+
+
 class TestLinesSink(SinkSuite):
     connector = examples.LinesSink
     world = examples.LinesSinkWorld
@@ -68,8 +79,8 @@ def failing(suite: Any, folder: Path) -> dict[str, str]:
     return found
 
 
-def source_suite(connector: type[SourceConnector]) -> type[Any]:
-    return type("Suite", (SourceSuite,), {"connector": connector, "world": examples.LinesWorld})
+def source_suite(connector: type[SourceConnector], world: type[Any] = examples.LinesWorld) -> type[Any]:
+    return type("Suite", (SourceSuite,), {"connector": connector, "world": world})
 
 
 def sink_suite(connector: type[SinkConnector], world: type[Any]) -> type[Any]:
@@ -100,6 +111,22 @@ def with_task(connector: type[Any], task: type[Any]) -> Any:
 )
 def test_a_source_task_that_breaks_a_promise_is_caught(tmp_path: Path, task: type[Any], caught: str, says: str) -> None:
     found = failing(source_suite(with_task(examples.LinesSource, task)), tmp_path)
+    assert says in found.get(caught, "it passed"), found
+
+
+@pytest.mark.parametrize(
+    ("task", "caught", "says"),
+    [
+        (examples.OnlyTheFirst, ALL_SENT, "3 tasks sent 1 source partitions"),
+        (examples.OnePartition, ALL_SENT, "3 tasks sent 1 source partitions"),
+        (examples.OneMore, LIFECYCLE, "records came from a source that has [0]"),
+        (examples.OneMore, ALL_SENT, "records [7] were never written"),
+    ],
+)
+def test_a_task_that_makes_records_up_and_breaks_a_promise_is_caught(
+    tmp_path: Path, task: type[Any], caught: str, says: str
+) -> None:
+    found = failing(source_suite(with_task(examples.CountedSource, task), examples.CountedWorld), tmp_path)
     assert says in found.get(caught, "it passed"), found
 
 
@@ -157,6 +184,7 @@ def test_a_sink_task_that_breaks_a_promise_is_caught(
 def test_a_suite_has_no_test_that_only_good_connectors_reach(tmp_path: Path) -> None:
     """The good ones pass when they are driven as the broken ones are."""
     assert failing(source_suite(examples.LinesSource), tmp_path / "source") == {}
+    assert failing(source_suite(examples.CountedSource, examples.CountedWorld), tmp_path / "counted") == {}
     assert failing(sink_suite(examples.LinesSink, examples.LinesSinkWorld), tmp_path / "sink") == {}
     assert failing(sink_suite(examples.LedgerSink, examples.LedgerWorld), tmp_path / "ledger") == {}
     assert failing(sink_suite(examples.StagedSink, examples.StagedWorld), tmp_path / "staged") == {}

@@ -1,16 +1,12 @@
-"""The standard suite that authors are given, applied to the connectors that are shipped."""
+"""The standard suite that authors are given, applied to connectors that need no server. Every connector that is shipped
+has such tests (`test_shipped_suites`)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
-import pytest
-from confluent_kafka import Producer
 
 from herdmesh.sdk.testing import (
     BadConfig,
@@ -24,9 +20,7 @@ from herdmesh.sdk.testing import (
     json_number,
 )
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
-from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.connectors.parquet import ParquetSink
-from libs.core.tests.engine.harness import Kafka
 
 pq: Any = pyarrow.parquet
 
@@ -111,55 +105,6 @@ class TestParquetSink(SinkSuite):
     world = ParquetWorld
 
 
-class TopicWorld(SourceWorld):
-    """A topic of one partition, which is the mirror's source; the broker is its target too."""
-
-    patience_s = 10.0
-
-    def __init__(self, folder: Path, broker: Kafka) -> None:
-        super().__init__(folder)
-        self._broker = broker
-        broker.create_topic(self.name, 1)
-
-    def config(self) -> dict[str, str]:
-        return {
-            "source.cluster.alias": "a",
-            "target.cluster.alias": "b",
-            "source.cluster.bootstrap.servers": self._broker.bootstrap,
-            "topics": self.name,
-            "replication.factor": "1",
-            "refresh.topics.enabled": "false",
-        }
-
-    def write(self, numbers: range) -> None:
-        producer = Producer({"bootstrap.servers": self._broker.bootstrap, "linger.ms": 0})
-        for number in numbers:
-            producer.produce(self.name, b"%d" % number)
-        assert not producer.flush(20)
-
-    def number_of(self, value: bytes) -> int:
-        return int(value)
-
-    def topics(self) -> list[str]:
-        return [f"a.{self.name}"]
-
-
-class TestMirror(SourceSuite):
-    """As far as it is cheap: each run takes clients of its own, and patience to see that there is nothing. Runs
-    that are killed are in `test_mirror`."""
-
-    connector = MirrorSourceConnector
-    test_lifecycle = None  # pyright: ignore[reportAssignmentType]
-    test_all_records_come_once_and_in_order = None  # pyright: ignore[reportAssignmentType]
-    test_resume_after_a_kill_at_every_point = None  # pyright: ignore[reportAssignmentType]
-
-    @pytest.fixture
-    def new_world(self, tmp_path: Path, kafka_bootstrap: str) -> Callable[[], TopicWorld]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        numbers, broker = count(), Kafka(kafka_bootstrap)
-
-        def make() -> TopicWorld:
-            folder = tmp_path / f"world-{next(numbers)}"
-            folder.mkdir()
-            return TopicWorld(folder, broker)
-
-        return make
+class TestParquetSinkRuns(SinkRunSuite):
+    connector = ParquetSink
+    world = ParquetWorld

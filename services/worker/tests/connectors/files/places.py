@@ -16,7 +16,7 @@ from pyarrow import fs
 from herdmesh.engine.files import Files, LocalFiles
 from herdmesh.worker.connectors.files.locations import Access, opener
 from herdmesh.worker.connectors.files.remote import RemoteFiles
-from services.worker.tests.connectors.files.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, client
+from services.worker.tests.connectors.files.s3_server import BUCKET, client, keys_for
 
 _fs: Any = fs
 KINDS = ("local", "copying", "renaming", "s3")
@@ -65,10 +65,7 @@ def local_place(folder: Path, kind: str = "local") -> Place:
 def s3_place(endpoint: str) -> Place:
     """A folder of the bucket."""
     root = f"{BUCKET}/{uuid.uuid4().hex}"
-    config = {
-        "s3.endpoint": endpoint, "s3.region": "us-east-1",
-        "aws.access.key.id": ACCESS_KEY, "aws.secret.access.key": SECRET_KEY,
-    }  # fmt: skip
+    config = {**keys_for(endpoint), "s3.region": "us-east-1"}
 
     def look() -> dict[str, bytes]:
         system = client(endpoint)

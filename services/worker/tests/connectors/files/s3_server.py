@@ -44,6 +44,11 @@ def s3_server() -> Generator[str]:
         process.communicate()
 
 
+def keys_for(endpoint: str) -> dict[str, str]:
+    """What `FileSink` needs to reach the server."""
+    return {"s3.endpoint": endpoint, "aws.access.key.id": ACCESS_KEY, "aws.secret.access.key": SECRET_KEY}
+
+
 def client(endpoint: str, **more: Any) -> Any:
     """A file system of the test's own."""
     scheme, _, address = endpoint.partition("://")

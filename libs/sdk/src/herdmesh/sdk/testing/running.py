@@ -63,11 +63,12 @@ class SourceRunSuite(Worlds[SourceWorld]):
 
     def test_runs_that_are_killed(self, new_world: NewWorld[SourceWorld], kafka_bootstrap: str, tmp_path: Path) -> None:
         """For each point of the loop: a process dies there, the next run goes on; each record is in Kafka once."""
-        points = [point for point in NAMES if point != _PUBLISH]
-        cases = [_case(self.connector, new_world(), kafka_bootstrap, TaskKind.SOURCE, point) for point in points]
-        for case in cases:
-            _create_topics(kafka_bootstrap, case.world.topics())
-            case.world.write(range(RECORDS))
+        cases: list[_Case] = []
+        for point in [point for point in NAMES if point != _PUBLISH]:
+            world = new_world()
+            _create_topics(kafka_bootstrap, world.topics())
+            world.write(range(RECORDS))
+            cases.append(_case(self.connector, world, kafka_bootstrap, TaskKind.SOURCE, point))
         killed(cases, tmp_path)
         for case in cases:
             run(replace(case.spec, run_id=uuid.uuid4().hex), QuietLink())
@@ -84,12 +85,14 @@ class SinkRunSuite(Worlds[SinkWorld]):
     """Subclass it in a test module, with `connector` and `world`."""
 
     connector: ClassVar[type[SinkConnector]]  # pyright: ignore[reportIncompatibleVariableOverride]
+    own_points: ClassVar[tuple[str, ...]] = ()
+    """Failpoints that the task has besides the loop's: of a `LedgerSinkTask`, those of `LEDGER_NAMES` that it hits."""
 
     def test_runs_that_are_killed(self, new_world: NewWorld[SinkWorld], kafka_bootstrap: str, tmp_path: Path) -> None:
         """For each point of the loop: a process dies there, the next run goes on; each record is outside."""
         task = new_task(self.connector)
         stages, keeps_ledger = isinstance(task, StagingSinkTask), isinstance(task, LedgerSinkTask)
-        points = [point for point in NAMES if stages or point != _PUBLISH]
+        points = [point for point in (*NAMES, *self.own_points) if stages or point != _PUBLISH]
         cases = [_case(self.connector, new_world(), kafka_bootstrap, TaskKind.SINK, point) for point in points]
         for case in cases:
             _write(kafka_bootstrap, case.world)

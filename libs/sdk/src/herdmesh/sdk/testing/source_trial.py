@@ -50,11 +50,12 @@ class SourceTrial:
     def __init__(self, connector: type[SourceConnector], world: SourceWorld) -> None:
         self._connector = connector
         self._world = world
-        self._config = full_config(connector, world, NAME)
         self.offsets = SourceOffsets(NAME)
         self.partitions: dict[bytes, tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] = {}
         """Source partitions and offsets as the task gave them, by key in the offsets topic."""
         self.sent: list[Sent] = []
+        self.task_count = 0
+        """Of the last run."""
         self._dead: list[SourceTask] = []
 
     @property
@@ -70,11 +71,13 @@ class SourceTrial:
         Args:
             deadly: the point at which everything dies.
             every: polls to a transaction.
-            wanted: records that are to be in Kafka then; a patient world is waited for until they are.
+            wanted: records that are to be in Kafka then; a patient world is waited for until they are. 0 = no more
+                than there are.
             fails_at: the poll after which the run ends with an error, 0 = none does.
         """
         points = Points(deadly)
-        configs = task_configs_of(self._connector, self._config, tasks_max)
+        configs = task_configs_of(self._connector, full_config(self._connector, self._world, NAME), tasks_max)
+        self.task_count = len(configs)
         for number, config in enumerate(configs):
             task = cast("SourceTask", new_task(self._connector))
             run = _Run(self, self._world, task, points, every, wanted, fails_at)
@@ -99,7 +102,7 @@ class SourceTrial:
     def numbers_in(self, batch: SourceBatch) -> list[int]:
         """The numbers of the records a batch becomes."""
         converters = {**JSON_WITHOUT_SCHEMAS, **self._connector.default_converters}
-        chain = chain_config.source_chain(self._config, worker=converters)
+        chain = chain_config.source_chain(full_config(self._connector, self._world, NAME), worker=converters)
         given = Batch(
             batch.topic, batch.partition, batch.keys, batch.values, timestamps_ms=batch.timestamps_ms,
             key_schema=batch.key_schema, value_schema=batch.value_schema, headers=batch.headers,
@@ -157,7 +160,9 @@ class _Run:
 
     def _next(self) -> SourceBatch | None:
         """The next batch, None = there is nothing more. What is there is committed before the loop waits."""
-        deadline_s = time.monotonic() + self._world.patience_s
+        world = self._world
+        wait_s = world.quiet_s if not self._wanted and world.quiet_s is not None else world.patience_s
+        deadline_s = time.monotonic() + wait_s
         while True:
             batch = self._poll()
             if batch is not None and (len(batch) or self._moves(batch)):

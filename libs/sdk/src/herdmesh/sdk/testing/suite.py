@@ -37,11 +37,17 @@ class Worlds(Generic[W]):
 
     connector: ClassVar[type[Connector]]
     """The class under test."""
-    world: ClassVar[Callable[[Path], World]]
-    """Its world; a suite that needs more than a folder for it has its own `new_world`."""
+    world: ClassVar[Callable[..., World]]
+    """Its world, made with a folder, and with what the fixture `outside` gives unless that is None."""
 
     @pytest.fixture
-    def new_world(self, tmp_path: Path) -> Iterator[NewWorld[W]]:
+    def outside(self) -> Any:
+        """What worlds need besides a folder, as the address of a server. A suite whose world does has its own fixture
+        of this name, which may take others."""
+        return None
+
+    @pytest.fixture
+    def new_world(self, tmp_path: Path, outside: Any) -> Iterator[NewWorld[W]]:
         """Makes worlds that know nothing of each other; they are closed after the test."""
         made: list[Any] = []
         numbers = count()
@@ -49,7 +55,7 @@ class Worlds(Generic[W]):
         def make() -> Any:
             folder = tmp_path / f"world-{next(numbers)}"
             folder.mkdir()
-            made.append(type(self).world(folder))
+            made.append(type(self).world(folder) if outside is None else type(self).world(folder, outside))
             return made[-1]
 
         yield make

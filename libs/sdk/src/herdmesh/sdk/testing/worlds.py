@@ -37,7 +37,7 @@ class World(ABC):
 
     @abstractmethod
     def config(self) -> dict[str, str]:
-        """A config that works, with the connector's own keys."""
+        """A config that works, with the connector's own keys. It is asked for before each run."""
 
     def bad_configs(self) -> Sequence[BadConfig]:
         """Configs that validation must refuse. Required keys that are missing and numbers that are none are tried
@@ -54,6 +54,13 @@ class SourceWorld(World):
 
     patience_s: ClassVar[float] = 0.0
     """How long a task may say that there is nothing, though there is: 0 = what was written is there at once."""
+    quiet_s: ClassVar[float | None] = None
+    """How long to look for records that must not come: of a patient world, which would cost its whole patience each
+    time. None = `patience_s`."""
+    records_min: ClassVar[int] = 0
+    """A source that makes its records up may always have one: the fewest that can be written into it."""
+    each_task_has_all: ClassVar[bool] = False
+    """True = tasks do not share what was written: each sends all of it, in a source partition of its own."""
     in_order: ClassVar[bool] = True
     """Records of one source partition come in the order in which they were written."""
 

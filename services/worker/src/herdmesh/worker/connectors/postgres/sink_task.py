@@ -53,13 +53,14 @@ _Group = tuple[Rows, list[Texts]]
 class PostgresSinkTask(LedgerSinkTask):
     """One task, one session."""
 
+    _connection: Connection | None = None
+
     def start(self, config: Config, context: TaskContext) -> None:
         self._settings = sink_settings(config)
         self._where = connection_settings(config)
         self._run_id = context.run_id
         self._reporter = context.reporter
         self._reader = Reader(self._settings)
-        self._connection: Connection | None = None
         self._ledger = ledger_of(self._current, self._settings.ledger, context.connector, context.run_id)
         self._failures = 0
 

@@ -1,0 +1,143 @@
+"""The standard suite that authors are given, applied to `FileSink`, on a local disk and on S3, and to `S3Sink`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import fs
+
+from herdmesh.sdk.testing import BadConfig, Form, SinkRunSuite, SinkSuite, SinkWorld
+from herdmesh.worker.connectors.files.file_sink import FileSink
+from herdmesh.worker.connectors.files.s3_sink import S3SinkConnector
+from services.worker.tests.connectors.files.s3_server import BUCKET, client, keys_for
+
+_fs: Any = fs
+
+
+class Folder(SinkWorld):
+    """A folder of the local disk."""
+
+    forms = (Form.MAP, Form.STRUCT, Form.TEXT)
+
+    def config(self) -> dict[str, str]:
+        return {"directory": str(self.folder / "out"), "format": "json"}
+
+    def bad_configs(self) -> list[BadConfig]:
+        (self.folder / "file").touch()
+        return [
+            ({"directory": str(self.folder / "file")}, "directory"),
+            ({"format": "xml"}, "format"),
+            ({"partitioner": "field"}, "partition.fields"),
+            ({"compression": "rar"}, "compression"),
+        ]
+
+    def found(self) -> list[int]:
+        return [number for text in self.texts() for number in _numbers(text)]
+
+    def texts(self) -> list[bytes]:
+        """What is in each file that others see."""
+        files = (self.folder / "out").glob("*.json")
+        return [path.read_bytes() for path in files if not path.name.startswith(".")]
+
+
+class Objects(Folder):
+    """A folder of a bucket."""
+
+    def __init__(self, folder: Path, endpoint: str) -> None:
+        super().__init__(folder)
+        self._endpoint = endpoint
+        self._system = client(endpoint)
+        self._read: dict[tuple[str, int, int], bytes] = {}
+
+    def config(self) -> dict[str, str]:
+        return {
+            "directory": f"s3://{BUCKET}/{self.name}", "format": "json", **keys_for(self._endpoint),
+        }  # fmt: skip
+
+    def bad_configs(self) -> list[BadConfig]:
+        return [
+            ({"directory": f"s3://{BUCKET}-that-is-not-there/a"}, "directory"),
+            ({"s3.endpoint": "no address"}, "s3.endpoint"),
+            ({"aws.secret.access.key": None}, "aws.secret.access.key"),
+        ]
+
+    def texts(self) -> list[bytes]:
+        listed = self._system.get_file_info(
+            _fs.FileSelector(f"{BUCKET}/{self.name}", recursive=True, allow_not_found=True)
+        )
+        seen = [
+            (one.path, one.size, one.mtime_ns)
+            for one in listed
+            if one.type == _fs.FileType.File and "/.staged/" not in one.path
+        ]
+        for one in seen:
+            if one not in self._read:
+                with self._system.open_input_stream(one[0], compression=None) as stream:
+                    self._read[one] = stream.read()
+        return [self._read[one] for one in seen]
+
+
+class ConfluentsObjects(Objects):
+    """The same in the words of Confluent's connector."""
+
+    def config(self) -> dict[str, str]:
+        return {
+            "s3.bucket.name": BUCKET, "s3.region": "us-east-1", "store.url": self._endpoint, "topics.dir": self.name,
+            "format.class": "io.confluent.connect.s3.format.json.JsonFormat", "flush.size": "100",
+            **{key: value for key, value in keys_for(self._endpoint).items() if key.startswith("aws.")},
+        }  # fmt: skip
+
+    def bad_configs(self) -> list[BadConfig]:
+        return [
+            ({"s3.bucket.name": f"{BUCKET}-that-is-not-there"}, "s3.bucket.name"),
+            ({"flush.size": "0"}, "flush.size"),
+            ({"format.class": "io.confluent.connect.s3.format.avro.AvroFormat"}, "format.class"),
+            ({"partitioner.class": "io.confluent.connect.storage.partitioner.FieldPartitioner"},
+             "partition.field.name"),
+        ]  # fmt: skip
+
+
+def _numbers(text: bytes) -> list[int]:
+    """Of the records of a file. A tombstone has none."""
+    values: list[Any] = [json.loads(line) for line in text.splitlines()]
+    fields: list[Any] = [value["id"] if isinstance(value, dict) else value for value in values]
+    return [int(number) for number in fields if number is not None]
+
+
+class OnS3:
+    """The session's S3 server."""
+
+    @pytest.fixture
+    def outside(self, s3: str) -> str:
+        return s3
+
+
+class TestFolder(SinkSuite):
+    connector = FileSink
+    world = Folder
+
+
+class TestFolderRuns(SinkRunSuite):
+    connector = FileSink
+    world = Folder
+
+
+class TestObjects(OnS3, SinkSuite):
+    """Kills of the task on S3 are `TestConfluentsObjects`'s: it is the same task."""
+
+    connector = FileSink
+    world = Objects
+    test_resume_after_a_kill_at_every_point = None  # pyright: ignore[reportAssignmentType]
+
+
+class TestConfluentsObjects(OnS3, SinkSuite):
+    connector = S3SinkConnector
+    world = ConfluentsObjects
+
+
+class TestConfluentsObjectsRuns(OnS3, SinkRunSuite):
+    connector = S3SinkConnector
+    world = ConfluentsObjects
