@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -141,3 +141,32 @@ def test_flush_waits_for_what_put_began_and_raises_what_failed() -> None:
         task.flush()
     task.stop()
     assert "lines-0" not in threads()
+
+
+class LaterSink(WritingSink):
+    """Waits for nothing: what is not written yet is not to be committed."""
+
+    async def pre_commit_async(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
+        return offsets if all(one.done() for one in self.writing) else {}
+
+    async def close_async(self, partitions: Sequence[PartitionId]) -> None:
+        await self.flush_async()
+        self.opened = [one for one in self.opened if one not in partitions]
+
+
+def test_what_is_still_on_its_way_is_held_back_and_closing_waits_for_it() -> None:
+    given = {("t", 0): 2}
+    plain, task = WritingSink(), LaterSink()
+    for one in (plain, task):
+        one.start({}, TaskContext("lines", 0, 1, "connect-lines", "run"))
+        one.open(list(given))
+        one.put(SinkBatch("t", 0, 0, 1, ["a", "b"], [], [0, 1], [None, None]))
+    assert (plain.pre_commit(given), plain.written) == (given, ["a", "b"]), "it was flushed"
+    while not task.pre_commit(given):
+        assert "lines-0" in threads()
+    assert task.written == ["a", "b"]
+    task.put(SinkBatch("t", 0, 2, 2, ["c"], [], [2], [None]))
+    task.close(list(given))
+    assert (task.written, task.opened) == (["a", "b", "c"], [])
+    for one in (plain, task):
+        one.stop()

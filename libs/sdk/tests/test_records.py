@@ -13,6 +13,7 @@ from herdmesh.sdk import (
     Config,
     ConnectRecord,
     Header,
+    RecordMetadata,
     RecordSinkTask,
     RecordSourceTask,
     RetriableError,
@@ -140,6 +141,36 @@ def test_only_what_was_handed_on_is_said_to_be_committed() -> None:
     task.commit()
     task.commit()
     assert task.committed == [1, 2]
+
+
+class PlacingTask(ScriptedTask):
+    """Wants to hear where each record is; fails to hear of the second."""
+
+    def start(self, config: Config, context: SourceTaskContext) -> None:
+        super().start(config, context)
+        self.places: list[tuple[Any, RecordMetadata | None]] = []
+
+    def commit_record(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:
+        self.places.append((record.value, metadata))
+        if len(self.places) == 2:
+            raise ValueError("in commit_record")
+
+
+def test_a_task_that_wants_to_hears_where_each_record_is_in_order(caplog: pytest.LogCaptureFixture) -> None:
+    """Of batches whose parts are told apart, as where a transaction ends within one. Others are not asked for it."""
+    assert not started([]).wants_metadata()
+    task = PlacingTask([record(1), record(2), record(3), record(4, partition=1)])
+    task.start({}, context(10))
+    assert task.wants_metadata()
+    first, second = polled(task)
+    places = [RecordMetadata("t", 0, at, 0) for at in range(2)]
+    task.commit_batch(first, places)
+    task.commit_batch(first, [None])
+    task.commit_batch(second, places[:1])
+    assert task.places == [(1, places[0]), (2, places[1]), (3, None), (4, places[0])]
+    assert "the task failed in commit_record" in caplog.text
+    task.commit()
+    assert task.committed == [1, 2, 3, 4]
 
 
 def test_an_endless_generator_is_taken_from_as_records_are_needed() -> None:

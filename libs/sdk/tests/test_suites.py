@@ -41,6 +41,11 @@ class TestLinesSink(SinkSuite):
     world = examples.LinesSinkWorld
 
 
+class TestHoldsBackSink(SinkSuite):
+    connector = examples.HoldsBackSink
+    world = examples.LinesSinkWorld
+
+
 class TestStagedSink(SinkSuite):
     connector = examples.StagedSink
     world = examples.StagedWorld
@@ -153,6 +158,9 @@ def test_a_connector_that_breaks_a_promise_is_caught_by_one_test(
     [
         (examples.LosesOnFlush, examples.LinesSinkWorld, KILLS, "flush() returned, and records [0, 2] that were put"),
         (examples.FlushesHalf, examples.LinesSinkWorld, ALL_WRITTEN, "flush() returned, and records"),
+        (examples.AllowsTooMuch, examples.LinesSinkWorld, KILLS, "flush() returned, and records"),
+        (examples.AllowsMoreThanThereIs, examples.LinesSinkWorld, ALL_WRITTEN, "pre_commit() allows offsets"),
+        (examples.GoesBackTwice, examples.IdempotentWorld, ALL_WRITTEN, "are there more than once"),
         (examples.FlushNeedsRecords, examples.LinesSinkWorld, LIFECYCLE, "IndexError"),
         (examples.NoTombstones, examples.LinesSinkWorld, "test_tombstones", "TypeError"),
         (examples.LinesSinkTask, examples.PickyWorld, "test_tombstones", "DID NOT RAISE"),

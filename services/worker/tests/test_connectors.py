@@ -9,6 +9,7 @@ from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.connector import Config, SourceConnector
 from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.worker.effects.connectors import ConnectorHost
+from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state import events, instructions
@@ -66,7 +67,8 @@ class Told:
 
 async def test_a_connector_that_asks_for_its_tasks_in_a_loop_has_one_question_waiting() -> None:
     told = Told()
-    host = ConnectorHost(RunSpecs(WorkerSettings(), PluginRegistry([describe(Eager)])), told.emit)
+    specs = RunSpecs(WorkerSettings(), PluginRegistry([describe(Eager)]))
+    host = ConnectorHost(specs, Offsets(specs, None), told.emit)
     host.start(instructions.StartConnector("c", 1, {"connector.class": "Eager"}))
     started = await told.next()
     assert isinstance(started, events.ConnectorStarted)

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.errors import RecordError
-from herdmesh.engine import Progress, RunEnd, Stop, batches, clients, failure, partitions, sink
+from herdmesh.engine import Progress, RunEnd, Stop, batches, clients, failure, partitions, sink_commits
 from herdmesh.engine.contract import Command, ErrorClass, ErrorCounts, Share
 from herdmesh.engine.errors import ForeignMembers, OffsetsLost, TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
@@ -353,7 +353,7 @@ def test_offsets_are_not_forgotten_while_a_batch_is_tried_for_days(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker forgets those of a group without members: here at once. The other side, which is away, is not asked."""
-    monkeypatch.setattr(sink, "RECOMMIT_INTERVAL_S", 0.05)
+    monkeypatch.setattr(sink_commits, "RECOMMIT_INTERVAL_S", 0.05)
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     group = f"connect-{name}"
     kafka_topics.produce_ids(topic, range(10))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from herdmesh.engine import Progress, Rest, RunEnd, RunSpec, TaskKind, partitions, sink
+from herdmesh.engine import Progress, Rest, RunEnd, RunSpec, TaskKind, partitions, sink_assignment
 from herdmesh.engine.contract import Command, Stop
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH, CountingSource, ListSink
@@ -79,7 +79,7 @@ def test_a_warm_sink_reads_what_comes_to_a_partition_that_is_new(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As soon as an idle one would, not when its metadata is old."""
-    monkeypatch.setattr(sink, "WARM_REFRESH_INTERVAL_S", 0.1)
+    monkeypatch.setattr(sink_assignment, "WARM_REFRESH_INTERVAL_S", 0.1)
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     begun_s = time.monotonic()
 
@@ -101,7 +101,7 @@ def test_a_warm_sink_reads_what_comes_to_a_partition_that_is_new(
 def test_a_warm_sink_stays_while_its_brokers_do_not_tell_what_is_new(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "WARM_REFRESH_INTERVAL_S", 0.1)
+    monkeypatch.setattr(sink_assignment, "WARM_REFRESH_INTERVAL_S", 0.1)
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     owned, asked = partitions.owned_partitions, list[float]()
 

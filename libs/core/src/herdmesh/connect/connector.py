@@ -20,13 +20,14 @@ from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.data import ConnectRecord, Header
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.schemas import Schema
+from herdmesh.connect.sink_reading import NO_READING, PartitionId, SinkReading
 from herdmesh.connect.source_transactions import RecordMetadata, TransactionContext
 
 Config = Mapping[str, str | None]
 TASK_CLASS = "task.class"
 """In every stored task config, as Connect has it; added by the worker, not by the author."""
-PartitionId = tuple[str, int]
-"""Topic and partition number."""
+OffsetMap = Mapping[str, Any]
+"""A source partition, or an offset in one."""
 
 
 class ConnectorKind(StrEnum):
@@ -36,13 +37,29 @@ class ConnectorKind(StrEnum):
     SINK = "sink"
 
 
+def _no_error(error: Exception) -> None:
+    raise RuntimeError("no worker runs this connector") from error
+
+
+def _no_offsets(_partitions: Sequence[OffsetMap | None]) -> list[OffsetMap | None]:
+    raise RuntimeError("no worker reads offsets for this connector")
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectorContext:
-    """What a connector may ask of the worker that runs it."""
+    """What a connector may ask of the worker that runs it; from any thread."""
 
     request_task_reconfiguration: Callable[[], None]
-    """Have `task_configs` asked again, because the source is another than when it last was. For any thread; returns at
-    once."""
+    """Have `task_configs` asked again, because the source is another than when it last was. Returns at once."""
+    raise_error: Callable[[Exception], None] = _no_error
+    """End the connector as FAILED with this error, which is what its own threads cannot do by raising; its `stop` is
+    called, its tasks run on. Returns at once. Of an instance that was stopped, or failed before, it is only logged."""
+    committed_offsets: Callable[[Sequence[OffsetMap | None]], list[OffsetMap | None]] = _no_offsets
+    """Of a source connector: the committed offset of each of these source partitions, None = none (Java:
+    `offsetStorageReader`). One call reads all that the connector has, and may take seconds; it has what is committed by
+    then, but not what its tasks have in open transactions.
+
+    Raises TaskFailed: Kafka does not answer, or a stored value is no offset; ConnectError: of a sink."""
 
 
 class Connector(ABC):
@@ -183,6 +200,8 @@ class TaskContext:
     """Unique among all runs ever."""
     reporter: ErrantRecordReporter | None = None
     """Of sink tasks, when the connector has a dead letter queue or logs its errors; None = raise what is wrong."""
+    reading: SinkReading = NO_READING
+    """To seek, pause and resume partitions, and ask for a commit; with `start` no partition is owned yet."""
 
 
 @dataclass(slots=True)
@@ -252,6 +271,26 @@ class SinkTask(ABC):
     @abstractmethod
     def flush(self) -> None:
         """Return when everything put is durable outside. Offsets are committed next."""
+
+    def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
+        """Say how far offsets may be committed now (Java: `preCommit`); `flush` is called from here only.
+
+        A run whose task holds something back does not rest: it asks again at each flush interval, or when the task
+        wants it (`context.reading.request_commit`). What is held back when it ends, or dies, is given to the next run.
+
+        Args:
+            offsets: of each partition the next one to read: everything before was put, or left out.
+
+        Returns: of each partition the first offset that is not safe outside; at most what was given. A partition that
+        is missing, or has more, keeps what was committed before.
+        """
+        self.flush()
+        return offsets
+
+    def close(self, partitions: Sequence[PartitionId]) -> None:
+        """These partitions are the task's no more: all of them at the end of a run, after its last commit (or without
+        one, after an error), and those of a topic that was deleted."""
+        return
 
     def stop(self) -> None:
         """Release everything; called once, also after an error."""
@@ -375,6 +414,10 @@ class SourceTask(ABC):
                 or its transaction was aborted.
         """
         return
+
+    def wants_metadata(self) -> bool:
+        """True = `commit_batch` is called. Asked before `start`."""
+        return type(self).commit_batch is not SourceTask.commit_batch
 
     def commit(self) -> None:
         """Everything polled so far is in Kafka and its offset is committed. What it raises is logged, and changes

@@ -27,11 +27,6 @@ Report = Callable[[KafkaError | None, Message], None]
 _log = logging.getLogger(__name__)
 
 
-def wanted(task: SourceTask) -> bool:
-    """True for a task with a `commit_batch` of its own."""
-    return type(task).commit_batch is not SourceTask.commit_batch
-
-
 class DeliveryFailures:
     """The first message Kafka did not take: why the open transaction cannot commit."""
 

@@ -16,12 +16,13 @@ from typing import TypeVar
 from herdmesh.connect import chain_config, plugin_imports
 from herdmesh.connect.connector import SinkTask, SourceTask, TaskContext
 from herdmesh.connect.redaction import keep_secret
-from herdmesh.engine import clients, failpoints, receipts
+from herdmesh.engine import clients, failpoints
 from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpans, RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import watch_brokers
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
+from herdmesh.engine.reading import Reading
 from herdmesh.engine.receipts import DeliveryFailures
 from herdmesh.engine.record_errors import SinkErrors, SourceErrors
 from herdmesh.engine.settings import sink_settings, source_settings
@@ -66,6 +67,7 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
         exits.callback(clients.give_up, consumer)
         admin = clients.admin(spec, settings.access)
         task = _new(spec.task_class, SinkTask)
+        reading = Reading(task)
         chain = chain_config.sink_chain(spec.connector_config, worker=spec.worker_config, keys=task.uses_keys)
         errors = SinkErrors(spec, admin)
         exits.callback(errors.close)
@@ -76,13 +78,14 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
             group=settings.group,
             run_id=spec.run_id,
             reporter=errors.reporter,
+            reading=reading,
         )
         exits.callback(task.stop)
         # Before the take-over: what was staged by then is of earlier owners, and of them alone (`staging`).
         task.start(spec.task_config, context)
         loop = SinkLoop(
             spec, settings, link, task=task, chain=chain, fence=fence, consumer=consumer, contact=contact, admin=admin,
-            errors=errors, spans=spans,
+            errors=errors, reading=reading, spans=spans,
         )  # fmt: skip
         return _to_its_end(loop, link)
 
@@ -93,7 +96,7 @@ def _run_source(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutc
     failures = DeliveryFailures()
     with ExitStack() as exits:
         task = _new(spec.task_class, SourceTask)
-        producer = clients.producer(spec, settings.producer, failures.add, reports=receipts.wanted(task))
+        producer = clients.producer(spec, settings.producer, failures.add, reports=task.wants_metadata())
         fence = Fence(producer, spec.transactional_id)
         exits.callback(fence.close)
         admin = clients.admin(spec, settings.admin)

@@ -33,7 +33,6 @@ from herdmesh.engine import (
     clients,
     failpoints,
     log_context,
-    receipts,
     source_offsets,
     stored_offsets,
     topics,
@@ -102,7 +101,7 @@ class SourceLoop:
         errors.tolerance.pause = self._pause
         #: None = transactions end when the loop finds it right, else only when the task asks for it.
         self._boundaries = Boundaries() if settings.connector_boundaries else None
-        heard = Receipts(task, failures.add) if receipts.wanted(task) else None
+        heard = Receipts(task, failures.add) if task.wants_metadata() else None
         self._transaction = SourceTransaction(spec, settings, link, fence, failures, heard)
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)

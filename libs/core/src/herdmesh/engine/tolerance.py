@@ -155,6 +155,8 @@ class Tolerance:
         """The loop's way to wait so many seconds; why the run is to end instead, None = it waited. With True also when
         its share of the slot is used: tries that have no end would keep the slot from others for ever. Tries that have
         one would begin anew in the next run, so that the record might never be given up."""
+        self.asked_delay_ms: Callable[[], int | None] = lambda: None
+        """What a sink's task that cannot take a batch wants to be waited for; None = it did not say."""
         self._settings = settings
         self._reporters = reporters
         self._clock = clock
@@ -205,7 +207,8 @@ class Tolerance:
             try:
                 return put()
             except RetriableError as error:
-                delay_ms = self._delay_ms(tries)
+                asked_ms = self.asked_delay_ms()
+                delay_ms = self._delay_ms(tries) if asked_ms is None else asked_ms
                 _log.warning("the task cannot take a batch now; it is given it again in %.0f ms: %s", delay_ms, error)
                 if (end := self.pause(delay_ms / 1000, True)) is not None:
                     raise RetryStopped(end) from error

@@ -37,6 +37,7 @@ from herdmesh.connect.connector import (
 from herdmesh.connect.data import ConnectRecord, Header, JavaDate, Schema, Struct
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
 from herdmesh.connect.schemas import SchemaBuilder, date_schema, decimal_schema, time_schema, timestamp_schema
+from herdmesh.connect.sink_reading import SinkReading
 from herdmesh.connect.source_transactions import RecordMetadata, TransactionContext
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import LedgerTaken, OffsetsLost, TaskFailed
@@ -85,6 +86,7 @@ __all__ = [
     "Settings",
     "SinkBatch",
     "SinkConnector",
+    "SinkReading",
     "SinkTask",
     "SourceBatch",
     "SourceConnector",

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import threading
 from abc import abstractmethod
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar, final
 
@@ -146,6 +146,15 @@ class AsyncSinkTask(SinkTask):
     async def flush_async(self) -> None:
         """As `SinkTask.flush`."""
 
+    async def pre_commit_async(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
+        """As `SinkTask.pre_commit`: `flush_async` is called from here only."""
+        await self.flush_async()
+        return offsets
+
+    async def close_async(self, partitions: Sequence[PartitionId]) -> None:
+        """As `SinkTask.close`."""
+        return
+
     async def stop_async(self) -> None:
         """Release everything; called once, also after an error. What still runs is cancelled next."""
         return
@@ -172,6 +181,16 @@ class AsyncSinkTask(SinkTask):
         self._run(self.flush_async())
 
     @final
+    def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
+        """Told on to `pre_commit_async`."""
+        return self._run(self.pre_commit_async(offsets))
+
+    @final
+    def close(self, partitions: Sequence[PartitionId]) -> None:
+        """Told on to `close_async`."""
+        self._run(self.close_async(partitions))
+
+    @final
     def stop(self) -> None:
         """Told on to `stop_async` where `start_async` was called."""
         loop, self._loop = self._loop, None
@@ -181,6 +200,6 @@ class AsyncSinkTask(SinkTask):
             finally:
                 loop.close()
 
-    def _run(self, wanted: Coroutine[Any, Any, None]) -> None:
+    def _run(self, wanted: Coroutine[Any, Any, T]) -> T:
         assert self._loop is not None, "called before it was started"
-        self._loop.run(wanted)
+        return self._loop.run(wanted)

@@ -8,6 +8,7 @@ before an error leaves before the error is raised.
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,9 @@ from herdmesh.connect.connector import (
 )
 from herdmesh.connect.data import ConnectRecord, Header
 from herdmesh.connect.schemas import Schema
+from herdmesh.connect.source_transactions import RecordMetadata
+
+_log = logging.getLogger(__name__)
 
 OffsetMap = Mapping[str, Any]
 
@@ -51,9 +55,11 @@ class SourceRecord:
 class RecordQueue:
     """Records on their way to the loop: taken and not handed on, handed on and not yet said to be committed."""
 
-    def __init__(self, *, remembers: bool) -> None:
-        """`remembers`: somebody wants to know what was committed."""
+    def __init__(self, *, remembers: bool, places: bool = False) -> None:
+        """`remembers`: somebody wants to know what was committed; `places`: and where each record is."""
         self._remembers = remembers
+        self._places = places
+        self._unplaced: deque[SourceRecord] = deque()
         self._ready: deque[list[SourceRecord]] = deque()
         self._handed: list[SourceRecord] = []
 
@@ -68,12 +74,18 @@ class RecordQueue:
         records = self._ready.popleft()
         if self._remembers:
             self._handed += records
+        if self._places:
+            self._unplaced.extend(records)
         return _batch(records)
 
     def committed(self) -> list[SourceRecord]:
         """What was handed on since the last call."""
         handed, self._handed = self._handed, []
         return handed
+
+    def placed(self, count: int) -> list[SourceRecord]:
+        """The next so many of which it was not yet said where they are."""
+        return [self._unplaced.popleft() for _ in range(count)]
 
 
 class RecordSourceTask(SourceTask):
@@ -89,7 +101,8 @@ class RecordSourceTask(SourceTask):
     def start(self, config: Config, context: SourceTaskContext) -> None:
         """Take the config and find the place to go on from. Raises ConfigError."""
         self.context = context
-        self._queue = RecordQueue(remembers=type(self).commit_records is not RecordSourceTask.commit_records)
+        remembers = type(self).commit_records is not RecordSourceTask.commit_records
+        self._queue = RecordQueue(remembers=remembers, places=self.wants_metadata())
         self._records: Iterator[SourceRecord] | None = None
         self._error: Exception | None = None
 
@@ -104,6 +117,26 @@ class RecordSourceTask(SourceTask):
     def commit_records(self, records: Sequence[SourceRecord]) -> None:
         """These records are in Kafka, and their offsets are committed; so is all that was before them."""
         return
+
+    def commit_record(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:
+        """This record is in Kafka, there, and its offset is committed; None = nowhere, as of `SourceTask.commit_batch`.
+        Called for each record, before `commit_records`. A task that has this method has each record reported, which
+        costs some time. What it raises is logged, and changes nothing."""
+        return
+
+    @final
+    def wants_metadata(self) -> bool:
+        """True for a task with a `commit_record` of its own."""
+        return type(self).commit_record is not RecordSourceTask.commit_record
+
+    @final
+    def commit_batch(self, batch: SourceBatch, metadata: Sequence[RecordMetadata | None]) -> None:
+        """Told on to `commit_record`."""
+        for record, place in zip(self._queue.placed(len(metadata)), metadata, strict=True):
+            try:
+                self.commit_record(record, place)
+            except Exception:  # noqa: BLE001 - an author's code may raise anything, and the commit stands
+                _log.exception("the task failed in commit_record; the record is committed all the same")
 
     @final
     def poll(self) -> SourceBatch | None:

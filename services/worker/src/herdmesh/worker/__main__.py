@@ -114,7 +114,8 @@ async def serve_on(
     plugins, loggers = Plugins(specs.plugins), Loggers()
     processes = Processes(spark, settings.standby_count())
     runs = Runs(processes, specs, watch.remember_sign, loggers.changed, loop.emit)
-    commands = Commands(settings, specs, plugins, loggers, Offsets(specs, offsets), DeadLetters(specs, offsets))
+    told = Offsets(specs, offsets)
+    commands = Commands(settings, specs, plugins, loggers, told, DeadLetters(specs, offsets))
     server = _server(
         settings, WorkerServicer(loop, commands, plugins), RunServicer(processes, runs, loop.emit, offsets)
     )
@@ -123,7 +124,7 @@ async def serve_on(
     on_listening(port)
     address = f"{settings.listen.rpartition(':')[0]}:{port}"
     processes.start(address)
-    connectors = ConnectorHost(specs, loop.emit)
+    connectors = ConnectorHost(specs, told, loop.emit)
     worker = identity_pb2.WorkerIdentity(worker_id=settings.worker_id or address, incarnation=incarnation)
 
     def hello() -> session_pb2.WorkerHello:

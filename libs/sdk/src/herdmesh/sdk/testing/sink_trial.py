@@ -14,13 +14,14 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from herdmesh.connect.connector import PartitionId, SinkBatch, SinkConnector, SinkTask, StagingSinkTask, TaskContext
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
 from herdmesh.engine.ledger import LedgerSinkTask
+from herdmesh.engine.reading import Reading
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.points import Died, Points
 from herdmesh.sdk.testing.worlds import Form, SinkWorld
@@ -93,7 +94,7 @@ class SinkTrial:
             owned = [one for one in self.topic if one[1] % len(configs) == number]
             run = _Run(self, task, owned, points, every, fails_at)
             try:
-                run.go(config, context_of(number, len(configs)))
+                run.go(config, replace(context_of(number, len(configs)), reading=run.reading))
             except Died:
                 self.dead.append(task)
                 return points
@@ -163,6 +164,7 @@ class _Run:
         self._every = every
         self._fails_at = fails_at
         self._positions = {one: trial.committed[one] for one in owned}
+        self.reading = Reading(task)
 
     def go(self, config: Mapping[str, str | None], context: TaskContext) -> None:
         """From `start` to the last commit; `stop` is the caller's."""
@@ -171,6 +173,7 @@ class _Run:
         if self._ledger is not None:
             self._positions.update(self._ledger.claim(self._owned))
             self._points.at("claim")
+        self.reading.assign(self._owned)
         self._task.open(self._owned)
         if self._staging is not None:
             self._staging.recover({one: self._trial.manifests[one] for one in self._owned})
@@ -181,7 +184,7 @@ class _Run:
             self._points.at("begin")
             self._commit()
         puts = 0
-        while (batch := self._next()) is not None:
+        while (batch := self._next() or self._next_once_committed()) is not None:
             self._put(batch)
             self._positions[batch.original_topic, batch.partition] = batch.last_offset + 1
             puts += 1
@@ -190,13 +193,31 @@ class _Run:
             self._points.at(f"put {puts}")
             if puts == self._fails_at:
                 return
-            if puts % self._every == 0 or (self._staging is not None and self._staging.commit_due()):
+            is_due = self.reading.wants_commit or (self._staging is not None and self._staging.commit_due())
+            if puts % self._every == 0 or is_due:
                 self._commit()
         self._commit()
+        self._task.close(self._owned)
+
+    def _heed(self) -> None:
+        """As the loop does what the task asked for, before it reads and when it commits."""
+        wishes = self.reading.take()
+        self._positions.update(wishes.seeks)
+        for partition, is_pause in wishes.pauses.items():
+            (self.reading.paused.add if is_pause else self.reading.paused.discard)(partition)
+
+    def _next_once_committed(self) -> SinkBatch | None:
+        """What a task that paused a partition lets come when it was asked what is safe."""
+        if not self.reading.paused:
+            return None
+        self._commit()
+        return self._next()
 
     def _next(self) -> SinkBatch | None:
-        """The next records of the partition that is behind; None = all is read."""
-        behind = [one for one in self._owned if self._positions[one] < len(self._trial.topic[one])]
+        """The next records of the partition that is behind; None = all is read, or the task wants none."""
+        self._heed()
+        ready = [one for one in self._owned if one not in self.reading.paused]
+        behind = [one for one in ready if self._positions[one] < len(self._trial.topic[one])]
         if not behind:
             return None
         partition = min(behind, key=lambda one: self._positions[one])
@@ -238,15 +259,18 @@ class _Run:
 
     def _commit(self) -> None:
         trial = self._trial
+        self._heed()
+        self.reading.wants_commit = False
         if self._staging is None:
+            allowed = dict(self._positions)
             if self._ledger is not None:
                 self._ledger.advance(dict(self._positions))
             else:
-                self._task.flush()
+                allowed = self._allowed()
             what = "flush" if self._ledger is None else "advance"
-            self._check_there(f"{what}()")
+            self._check_there(f"{what}()", allowed)
             self._points.at(what)
-            trial.committed.update(self._positions)
+            trial.committed.update(allowed)
             self._points.at(f"the commit after {what}")
             return
         before = Counter(trial.world.found())
@@ -260,8 +284,18 @@ class _Run:
             self._staging.publish(manifests)
             self._points.at("publish")
 
-    def _check_there(self, what: str) -> None:
-        missing = sorted(self._trial.numbers(self._positions) - set(self._trial.world.found()))
+    def _allowed(self) -> dict[PartitionId, int]:
+        """As far as the task has offsets committed, of what it was asked."""
+        asked = dict(self._positions)
+        allowed = self._task.pre_commit(dict(asked))
+        self._heed()
+        wrong = {one: offset for one, offset in allowed.items() if not 0 <= offset <= asked.get(one, -1)}
+        assert not wrong, f"pre_commit() allows offsets {wrong}, and was given {asked}"
+        return {one: min(offset, self._positions[one]) for one, offset in allowed.items()}
+
+    def _check_there(self, what: str, positions: Mapping[PartitionId, int] | None = None) -> None:
+        allowed = self._positions if positions is None else positions
+        missing = sorted(self._trial.numbers(allowed) - set(self._trial.world.found()))
         assert not missing, f"{what} returned, and records {missing} that were put are not there"
 
     def _check_staged(self, before: Counter[int], manifests: Mapping[PartitionId, str]) -> None:

@@ -22,7 +22,6 @@ from herdmesh.connect.connector import SourceBatch, SourceConnector, SourceTask,
 from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.errors import RetriableError
 from herdmesh.connect.source_transactions import RecordMetadata
-from herdmesh.engine import receipts
 from herdmesh.engine.source_offsets import SourceOffsets
 from herdmesh.sdk.testing.configs import full_config, new_task, task_configs_of
 from herdmesh.sdk.testing.points import Died, Points
@@ -195,7 +194,7 @@ class _Run:
             self._trial.partitions[key] = (batch.source_partition, batch.source_offset)
             self._trial.sent += [Sent(key, number) for number in self._trial.numbers_in(batch)]
         self._points.at(f"the transaction of poll {self._polls}, before commit()")
-        if receipts.wanted(self._task):
+        if self._task.wants_metadata():
             for batch in self._pending:
                 self._task.commit_batch(batch, [RecordMetadata(batch.topic, 0, 0, 0)] * len(batch))
         self._pending.clear()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -17,6 +17,7 @@ import structlog
 from herdmesh.connect.connector import ConnectorContext
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.failure import classify
+from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plan import Started, planned_task_configs, started, task_configs
 from herdmesh.worker.effects.reloads import Values
 from herdmesh.worker.effects.specs import RunSpecs
@@ -30,8 +31,9 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 class ConnectorHost:
     """Runs the connectors of this worker."""
 
-    def __init__(self, specs: RunSpecs, emit: Callable[[events.Event], Awaitable[None]]) -> None:
+    def __init__(self, specs: RunSpecs, offsets: Offsets, emit: Callable[[events.Event], Awaitable[None]]) -> None:
         self._specs = specs
+        self._offsets = offsets
         self._emit = emit
         self._instances: dict[str, Started] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -72,7 +74,8 @@ class ConnectorHost:
     async def _start(self, instruction: instructions.StartConnector) -> None:
         name = instruction.connector
         failure: Failure | None = None
-        context = self._context(instruction)
+        begun = asyncio.Event()
+        context = self._context(instruction, begun)
         try:
             self._instances[name] = await in_thread(
                 f"start of {name}", lambda: started(self._specs, instruction.config, context)
@@ -83,13 +86,17 @@ class ConnectorHost:
         if failure is None and values is not None and values.ttl_ms is not None:
             await self._emit(events.ValuesResolved(UnitId(name), str(instruction.op_id), values.ttl_ms))
         await self._emit(events.ConnectorStarted(name, instruction.op_id, failure))
+        begun.set()
 
-    def _context(self, instruction: instructions.StartConnector) -> ConnectorContext:
-        """Of an instance that calls from its own threads, also after this worker is done with it."""
-        loop = asyncio.get_running_loop()
+    def _context(self, instruction: instructions.StartConnector, begun: asyncio.Event) -> ConnectorContext:
+        """Of an instance that calls from its own threads, also after this worker is done with it. `begun`: the state
+        knows that it was started."""
+        name, loop = instruction.connector, asyncio.get_running_loop()
         outdated = events.TasksOutdated(instruction.connector, instruction.op_id)
         #: held until the event is queued, which serves whoever asks meanwhile.
         pending = threading.Lock()
+        #: held from its first error on: an instance fails once.
+        failed = threading.Lock()
 
         async def tell() -> None:
             try:
@@ -103,7 +110,20 @@ class ConnectorHost:
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody wants tasks any more
                 loop.call_soon_threadsafe(lambda: self._spawn(tell()))
 
-        return ConnectorContext(request)
+        async def tell_error(error: Exception) -> None:
+            await begun.wait()  # it may have come of `start`
+            await self._emit(events.ConnectorRaised(name, instruction.op_id, _failure(error)))
+
+        def fail(error: Exception) -> None:
+            _log.error("connector_raised", unit=f"[{name}|worker]", error=str(error))
+            if failed.acquire(blocking=False):
+                with contextlib.suppress(RuntimeError):  # as above
+                    loop.call_soon_threadsafe(lambda: self._spawn(tell_error(error)))
+
+        def committed(partitions: Sequence[Mapping[str, Any] | None]) -> list[Mapping[str, Any] | None]:
+            return self._offsets.committed(name, instruction.config, partitions)
+
+        return ConnectorContext(request, fail, committed)
 
     async def _stop(self, instruction: instructions.StopConnector) -> None:
         name = instruction.connector

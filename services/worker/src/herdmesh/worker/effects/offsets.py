@@ -8,15 +8,15 @@ offsets topic in Connect's bytes (`connect.offsets_topic`), or to the offsets fi
 Once the id is taken over the config topic is asked whether the connector still has no tasks, or is not there, as runs
 ask for their task set: a worker that was frozen when it was asked would else write under tasks that came meanwhile.
 
-Blocks and calls authors' code, so all but `told` and `alter` runs in threads. Invariant: nothing is written before the
-connector's own `alter_offsets` has agreed, and nothing at all in a dry run; of a sink, which may change offsets
-elsewhere in it, `alter_offsets` is not asked in a dry run either.
+Blocks and calls authors' code, so all but `told` and `alter` runs in threads; `committed` is called by a connector, in
+a thread of its own. Invariant: nothing is written before the connector's own `alter_offsets` has agreed, and nothing at
+all in a dry run; of a sink, which may change offsets elsewhere in it, `alter_offsets` is not asked in a dry run either.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,13 +24,14 @@ from confluent_kafka import KafkaException
 
 from herdmesh.connect import jackson, offsets_topic
 from herdmesh.connect.connector import PartitionId, SinkConnector, SourceConnector
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.errors import ConfigError, ConnectError
 from herdmesh.engine import claims, clients, producing, stored_offsets
 from herdmesh.engine.contract import ErrorClass, RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.receipts import DeliveryFailures
 from herdmesh.engine.settings import source_settings
+from herdmesh.engine.source_offsets import SourceOffsets
 from herdmesh.worker.effects import sink_offsets
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offset_forms import (
@@ -101,6 +102,25 @@ class Offsets:
             await self._offset_file.store(change.records)
         return bounded(change.told(agreed=agreed))
 
+    def committed(
+        self, connector: str, config: Config, partitions: Sequence[Mapping[str, Any] | None]
+    ) -> list[Mapping[str, Any] | None]:
+        """A source connector's committed offsets of these source partitions, None = none. Blocks.
+
+        Raises:
+            ConnectError: of a sink, or a config that cannot be used.
+            TaskFailed: Kafka does not answer, or what is stored is no offset.
+        """
+        if self._is_sink(config):
+            raise ConnectError("a sink connector has no source offsets: those of its records are its consumer group's")
+        if self._offset_file is not None:
+            found = SourceOffsets(connector)
+            for key, value in self._offset_file.of(connector).items():
+                found.apply(key, value)
+        else:
+            found = self._read(self._spec_of(connector, config))
+        return [found.committed_offset(partition) for partition in partitions]
+
     def _is_sink(self, config: Config) -> bool:
         return self._specs.plugin(config).connector.kind == TaskKind.SINK.value
 
@@ -110,13 +130,17 @@ class Offsets:
         spec = self._spec(question)
         if spec.kind is TaskKind.SINK:
             return sink_offsets.told(spec)
+        return OffsetsTold(source_told(self._read(spec).items()))
+
+    def _read(self, spec: RunSpec) -> SourceOffsets:
         settings = source_settings(spec)
-        found = stored_offsets.read(spec, settings, clients.admin(spec, settings.admin, for_worker=True), None)
-        return OffsetsTold(source_told(found.items()))
+        return stored_offsets.read(spec, settings, clients.admin(spec, settings.admin, for_worker=True), None)
 
     def _spec(self, question: AlterOffsets | ReadOffsets) -> RunSpec:
-        task = TaskSpec(question.config, question.config, 1)
-        return self._specs.without_class(UnitId(question.connector, 0), task)
+        return self._spec_of(question.connector, question.config)
+
+    def _spec_of(self, connector: str, config: Config) -> RunSpec:
+        return self._specs.without_class(UnitId(connector, 0), TaskSpec(config, config, 1))
 
     def _alter_sink(self, question: AlterOffsets, given_up_s: float) -> OffsetsTold:
         named = sink_offsets.parsed(question)

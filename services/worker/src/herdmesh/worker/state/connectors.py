@@ -185,6 +185,14 @@ class Connectors:
             return []
         return self._offer(self._connectors[name], now)
 
+    def raised(self, name: str, started_by: int, failure: Failure, now: float) -> list[Instruction]:
+        """The connector says that it cannot go on (Java: `raiseError`): it is FAILED, and its instance is stopped. Its
+        tasks are others' to judge."""
+        connector = self._connectors.get(name)
+        if connector is None or not self.is_started_by(name, str(started_by)) or connector.failure is not None:
+            return []
+        return [*self._failed(connector, failure), *self._drive(connector, now)]
+
     # --- what the author's code answered
 
     def started(self, name: str, op_id: int, failure: Failure | None, now: float) -> list[Instruction]:
@@ -209,7 +217,9 @@ class Connectors:
         if connector is None:
             return []
         connector.started = False
-        resting = _RESTING.get(connector.target)
+        if connector.target is TargetState.STOPPED:
+            connector.failure = None
+        resting = None if connector.failure is not None else _RESTING.get(connector.target)
         out = self._say(connector, resting) if resting is not None and not connector.giving_up else []
         return [*out, *self._drive(connector, now)]
 
@@ -250,7 +260,8 @@ class Connectors:
             return self._given_up(connector, now)
         if connector.target is TargetState.STARTED and not connector.started and connector.failure is None:
             return [instructions.StartConnector(name, self._call(connector, Call.START), connector.spec.config)]
-        if connector.started and (connector.stale or connector.target is not TargetState.STARTED):
+        is_over = connector.failure is not None or connector.target is not TargetState.STARTED
+        if connector.started and (connector.stale or is_over):
             return [instructions.StopConnector(name, self._call(connector, Call.STOP))]
         if connector.configs_wanted is not None:
             tasks_max, connector.configs_wanted = connector.configs_wanted, None

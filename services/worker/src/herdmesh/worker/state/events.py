@@ -217,6 +217,15 @@ class TasksOutdated:
 
 
 @dataclass(frozen=True, slots=True)
+class ConnectorRaised:
+    """The connector that was started under `op_id` says that it cannot go on."""
+
+    connector: str
+    op_id: int
+    failure: Failure
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectorStopped:
     """`stop` of the author's class returned; errors of it are only logged."""
 
@@ -316,6 +325,7 @@ Event = (
     | TaskHasWork
     | ConnectorStarted
     | TasksOutdated
+    | ConnectorRaised
     | ConnectorStopped
     | TaskConfigsMade
     | ValuesResolved

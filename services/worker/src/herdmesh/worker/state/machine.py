@@ -148,6 +148,8 @@ class WorkerState:
                 return self.connectors.started(name, op_id, failure, now)
             case events.TasksOutdated(connector=name, op_id=op_id):
                 return self.connectors.outdated(name, op_id, now)
+            case events.ConnectorRaised(connector=name, op_id=op_id, failure=failure):
+                return self.connectors.raised(name, op_id, failure, now)
             case events.ConnectorStopped(connector=name, op_id=op_id):
                 return self.connectors.stopped(name, op_id, now)
             case events.TaskConfigsMade(connector=name, op_id=op_id, tasks=tasks, failure=failure):

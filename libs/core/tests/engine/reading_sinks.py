@@ -1,0 +1,144 @@
+"""Sink tasks that say how they are read for and what may be committed, for `test_sink_reading.py`."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from herdmesh.connect.connector import Config, PartitionId, SinkBatch, TaskContext
+from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.sink_reading import NO_READING, SinkReading
+from libs.core.tests.engine.sinks import ListSink
+
+PATH = __name__
+
+
+class ReadingSink(ListSink):
+    """Remembers what else it was told, and keeps what it may ask."""
+
+    reading: ClassVar[SinkReading] = NO_READING
+    asked: ClassVar[list[dict[PartitionId, int]]] = []
+    """What `pre_commit` was asked."""
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        super().start(config, context)
+        ReadingSink.reading = context.reading
+        ReadingSink.asked.clear()
+
+    def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
+        ReadingSink.asked.append(dict(offsets))
+        return super().pre_commit(offsets)
+
+    def close(self, partitions: Sequence[PartitionId]) -> None:
+        ListSink.calls.append(f"close {len(partitions)}")
+
+    def ids(self) -> list[int]:
+        return [value["id"] for value in ListSink.values]
+
+
+class BrokenReadingSink(ReadingSink):
+    """Fails at the first record, and when it is closed."""
+
+    def put(self, batch: SinkBatch) -> None:
+        raise OSError("no space left")
+
+    def close(self, partitions: Sequence[PartitionId]) -> None:
+        super().close(partitions)
+        raise ValueError("still no space left")
+
+
+class HoldingSink(ReadingSink):
+    """Has all before offset `hold` committed once it has `all` records, and nothing until then; dies when it is asked
+    once more."""
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        super().start(config, context)
+        self._hold, self._all = int(str(config["hold"])), int(str(config["all"]))
+        self._times = 0
+
+    def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
+        if sum(offsets.values()) < self._all:
+            return {}
+        self._times += 1
+        if self._times == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return dict.fromkeys(offsets, self._hold)
+
+
+class LateSink(ReadingSink):
+    """Has nothing committed before it was asked `LateSink.times` times with all records; says much that is wrong until
+    then."""
+
+    times: ClassVar[int] = 3
+
+    def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
+        super().pre_commit(offsets)
+        if sum(one == offsets for one in ReadingSink.asked) >= self.times and sum(offsets.values()) == 10:
+            return offsets
+        return {partition: offset + 1 for partition, offset in offsets.items()} | {("another", 0): 1}
+
+
+class SeekingSink(ReadingSink):
+    """Goes back to `back` when it has ten records, once; begins at `begin` where it is told to."""
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        super().start(config, context)
+        self._back, self._begin = int(str(config["back"])), int(str(config["begin"]))
+        self._is_back = False
+
+    def open(self, partitions: Sequence[PartitionId]) -> None:
+        super().open(partitions)
+        assert ReadingSink.reading.assignment() == set(partitions)
+        if self._begin > 0:
+            ReadingSink.reading.seek(dict.fromkeys(partitions, self._begin))
+
+    def put(self, batch: SinkBatch) -> None:
+        super().put(batch)
+        if batch.last_offset == 9 and not self._is_back:
+            self._is_back = True
+            ListSink.calls.append("seek")
+            ReadingSink.reading.seek({(batch.original_topic, batch.partition): self._back})
+
+
+class SeekingInFlushSink(SeekingSink):
+    """Finds out when it flushes that it has to go back."""
+
+    def put(self, batch: SinkBatch) -> None:
+        ReadingSink.put(self, batch)
+
+    def flush(self) -> None:
+        super().flush()
+        if len(ListSink.values) == 10 and not self._is_back:
+            self._is_back = True
+            (partition,) = ReadingSink.reading.assignment()
+            ReadingSink.reading.seek({partition: self._back})
+
+
+class PausingSink(ReadingSink):
+    """Wants nothing of partition 1."""
+
+    def open(self, partitions: Sequence[PartitionId]) -> None:
+        super().open(partitions)
+        ReadingSink.reading.pause([one for one in partitions if one[1] == 1])
+
+
+class CommittingSink(ReadingSink):
+    """Wants a commit after each batch."""
+
+    def put(self, batch: SinkBatch) -> None:
+        super().put(batch)
+        ReadingSink.reading.request_commit()
+
+
+class ImpatientSink(ReadingSink):
+    """Cannot take a batch at first, and says for how long: 7 ms, then nothing."""
+
+    def put(self, batch: SinkBatch) -> None:
+        ListSink.calls.append("put")
+        if ListSink.calls.count("put") == 1:
+            ReadingSink.reading.retry_after(7)
+        if ListSink.calls.count("put") < 3:
+            raise RetriableError("the other side is away")
+        super().put(batch)

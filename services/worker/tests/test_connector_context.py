@@ -1,0 +1,192 @@
+"""What a connector may ask of its worker beside new task configs: to be FAILED, and what its tasks committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from herdmesh.connect.config import ConfigDef
+from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.errors import ConnectError, RetriableError
+from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.worker.connectors.file_stream import FileStreamSource
+from herdmesh.worker.effects.connectors import ConnectorHost
+from herdmesh.worker.effects.offset_file import OffsetFile
+from herdmesh.worker.effects.offsets import Offsets
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.state import events, instructions
+from herdmesh.worker.state.model import Failure, PutMode, RunState, TargetState
+from libs.core.tests.engine.harness import Kafka
+from services.worker.tests.test_offsets import NOWHERE, Bench, bench, sink, source
+from services.worker.tests.test_state_machine import CONNECTOR, generate, machine, only, start_connector
+
+WAIT_S = 20.0
+FAILURE = Failure("the source is gone", error_class=ErrorClass.RETRIABLE)
+
+
+class Failing(SourceConnector):
+    """Says in `start`, and as often as it is told to later, that it cannot go on."""
+
+    class_name = "Failing"
+    aliases = ()
+    version = "1"
+    running: ClassVar[list[Failing]] = []
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return ConfigDef()
+
+    def start(self, config: Config) -> None:
+        super().start(config)
+        self.running.append(self)
+        if config.get("when") == "start":
+            self.fail("the source is gone")
+
+    def fail(self, text: str) -> None:
+        assert self.context is not None
+        self.context.raise_error(RetriableError(text))
+
+    def task_class(self) -> str:
+        return "none"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        return []
+
+
+class Asking(FileStreamSource):
+    """Looks at what its tasks committed when it is started."""
+
+    class_name = "example.Asking"
+    aliases = ("Asking",)
+    found: ClassVar[list[list[Mapping[str, Any] | None]]] = []
+
+    def start(self, config: Config) -> None:
+        super().start(config)
+        if self.context is not None:
+            self.found.append(self.context.committed_offsets([{"filename": config["file"]}, None, {"filename": "b"}]))
+
+
+class Host:
+    """A host of one connector class, and what it says."""
+
+    def __init__(self, here: Bench) -> None:
+        self._said: asyncio.Queue[events.Event] = asyncio.Queue(10)
+        self.host = ConnectorHost(here.specs, Offsets(here.specs, here.offset_file), self._said.put)
+
+    async def next(self) -> events.Event:
+        async with asyncio.timeout(WAIT_S):
+            return await self._said.get()
+
+    def is_silent(self) -> bool:
+        return self._said.empty()
+
+
+def having(kind: type[FileStreamSource | Failing], bootstrap: str = NOWHERE, offsets: str = "connect-offsets") -> Bench:
+    settings = WorkerSettings(
+        bootstrap_servers=bootstrap, offset_storage_topic=offsets, offset_storage_partitions=2,
+        offset_storage_replication_factor=1,
+    )  # fmt: skip
+    return Bench(RunSpecs(settings, PluginRegistry([describe(kind)])))
+
+
+@pytest.mark.parametrize("when", ["start", "later"])
+async def test_a_connector_that_raises_an_error_is_failed_with_its_text_and_stopped(when: str) -> None:
+    """Also from within `start`, of which the state hears afterwards."""
+    said, state = Host(having(Failing)), machine()
+    call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
+    said.host.start(instructions.StartConnector("c", call.op_id, {"connector.class": "Failing", "when": when}))
+    started = await said.next()
+    assert isinstance(started, events.ConnectorStarted)
+    state.handle(started, 0.1)
+    connector = Failing.running.pop()
+    if when == "later":
+        await asyncio.to_thread(connector.fail, "the source is gone")
+    raised = await said.next()
+    out = state.handle(raised, 0.2)
+    status = only(instructions.WriteStatus, out)
+    assert (status.state, status.mode) == (RunState.FAILED, PutMode.PUT_SAFE)
+    assert status.failure is not None
+    assert status.failure.message == "RetriableError: the source is gone"
+    assert status.failure.error_class is ErrorClass.RETRIABLE
+    assert only(instructions.SendReport, out).state is RunState.FAILED
+    assert only(instructions.StopConnector, out).connector == "c"
+    await asyncio.to_thread(connector.fail, "it is gone still")
+    said.host.stop(instructions.StopConnector("c", 2))
+    assert await said.next() == events.ConnectorStopped("c", 2), "an instance fails once"
+    await said.host.close()
+    assert said.is_silent()
+
+
+def test_a_failed_connector_makes_no_tasks_and_stays_until_it_is_stopped_or_given_anew() -> None:
+    state = machine()
+    call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
+    state.handle(events.ConnectorStarted("c", call.op_id), 0.1)
+    assert state.handle(events.ConnectorRaised("c", call.op_id + 1, FAILURE), 0.2) == [], "of another instance"
+    stop = only(instructions.StopConnector, state.handle(events.ConnectorRaised("c", call.op_id, FAILURE), 0.3))
+    assert state.handle(events.ConnectorRaised("c", call.op_id, FAILURE), 0.3) == []
+    assert state.handle(events.TasksOutdated("c", call.op_id), 0.3) == []
+    state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.PAUSED), 0.4)
+    assert state.handle(events.ConnectorStopped("c", stop.op_id), 0.5) == [], "FAILED it is, and not PAUSED"
+    assert only(instructions.SendTaskConfigs, state.handle(generate(), 0.6)).failure == FAILURE
+    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 0.7)
+    assert not any(isinstance(one, instructions.StartConnector) for one in out)
+    out = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STOPPED), 0.8)
+    assert only(instructions.WriteStatus, out).state is RunState.STOPPED
+    again = state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 0.9)
+    assert only(instructions.StartConnector, again).op_id > stop.op_id
+
+
+def test_a_connector_that_is_stopped_while_its_failed_instance_ends_starts_again() -> None:
+    state = machine()
+    call = only(instructions.StartConnector, state.handle(start_connector(), 0.0))
+    state.handle(events.ConnectorStarted("c", call.op_id), 0.1)
+    stop = only(instructions.StopConnector, state.handle(events.ConnectorRaised("c", call.op_id, FAILURE), 0.2))
+    state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STOPPED), 0.3)
+    out = state.handle(events.ConnectorStopped("c", stop.op_id), 0.4)
+    assert only(instructions.WriteStatus, out).state is RunState.STOPPED
+    assert only(
+        instructions.StartConnector, state.handle(events.SetUnitTargetState(1, CONNECTOR, TargetState.STARTED), 0.5)
+    )
+
+
+@pytest.mark.kafka
+async def test_a_source_connector_reads_what_its_tasks_committed(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    here = having(Asking, kafka_bootstrap, tmp_topic("offsets"))
+    file, topic = tmp_path / "in.txt", tmp_topic()
+    file.write_text("first\nsecond\n")
+    config = {**source(file, topic), "connector.class": "Asking"}
+    said = Host(here)
+    started = instructions.StartConnector(str(config["name"]), 1, config)
+    for position in (None, {"position": 13}):
+        Asking.found.clear()
+        said.host.start(started)
+        assert await said.next() == events.ConnectorStarted(started.connector, 1), "without a failure"
+        assert Asking.found == [[position, None, None]]
+        if position is None:
+            await asyncio.to_thread(here.run, config)
+    await said.host.close()
+    assert len(Kafka(kafka_bootstrap).records(topic)) == 2
+
+
+def test_a_standalone_workers_connector_reads_them_in_its_file_and_a_sink_has_none(tmp_path: Path) -> None:
+    file = OffsetFile(str(tmp_path / "offsets"))
+    file.open()
+    try:
+        here, config = bench(NOWHERE), source(tmp_path / "a")
+        here.offset_file = file
+        here.alter(config, ({"filename": "a"}, {"position": 3}))
+        offsets = Offsets(here.specs, file)
+        assert offsets.committed("src-t", config, [{"filename": "b"}, {"filename": "a"}]) == [None, {"position": 3}]
+        assert offsets.committed("another", config, [{"filename": "a"}]) == [None]
+        with pytest.raises(ConnectError, match="a sink connector has no source offsets"):
+            offsets.committed("snk-t", sink(tmp_path / "b", "t"), [None])
+    finally:
+        file.close()
