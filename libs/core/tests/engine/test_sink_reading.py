@@ -63,7 +63,7 @@ def test_a_run_whose_task_holds_back_goes_on_and_what_is_wrong_of_its_word_is_pa
     told = [part.committed_offset for one in link.reports for part in one.partitions]
     assert set(told) <= {-1, 0, 10}, "of partitions that miss or have too much nothing new is committed"
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [10]
-    assert f"{(topic, 0)}: the task allows 11, and was given 10: passed over" in caplog.text
+    assert f"{(topic, 0)}: the task allows 11 of 10: passed over" in caplog.text
     assert "offsets of partitions that the task does not own are passed over: [('another', 0)]" in caplog.text
 
 

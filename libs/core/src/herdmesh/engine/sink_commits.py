@@ -213,9 +213,9 @@ class SinkCommits:
             self._errors.settle()
             self._ledger.advance(self.positions)
         else:
-            allowed = self._task.pre_commit(offsets)
+            allowed = self._task.pre_commit(dict(offsets))
             self._heed()
-            offsets = self._kept_to(allowed)
+            offsets = self._kept_to(allowed, offsets)
         if self._meter.records_in > 0:  # the commit of the starting positions is not what a fault test means
             failpoints.hit("after-write")
         self._errors.settle()
@@ -232,19 +232,19 @@ class SinkCommits:
         self.holds_back = self.committed != self.positions
         return manifests
 
-    def _kept_to(self, allowed: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
-        """The positions, or less where the task allows less; as in Connect what it says of other partitions, or beyond
-        a position, is passed over (reference offsets-topic 8)."""
-        if allowed == self.positions:
-            return dict(self.positions)
+    def _kept_to(self, allowed: Mapping[PartitionId, int], asked: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
+        """What was asked for, or less where the task allows less, or has just asked to go back; as in Connect what it
+        says of other partitions, or beyond what was asked, is passed over (reference offsets-topic 8)."""
+        if allowed == asked == self.positions:
+            return dict(asked)
         before = self._starts | self.committed
         found: dict[PartitionId, int] = {}
         for partition, position in self.positions.items():
             offset = allowed.get(partition)
-            if offset is not None and not 0 <= offset <= position:
-                _log.warning("%s: the task allows %d, and was given %d: passed over", partition, offset, position)
+            if offset is not None and not 0 <= offset <= asked[partition]:
+                _log.warning("%s: the task allows %d of %d: passed over", partition, offset, asked[partition])
                 offset = None
-            found[partition] = before.get(partition, position) if offset is None else offset
+            found[partition] = before.get(partition, position) if offset is None else min(offset, position)
         if foreign := sorted(set(allowed) - set(found)):
             _log.warning("offsets of partitions that the task does not own are passed over: %s", foreign)
         return found
