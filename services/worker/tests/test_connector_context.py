@@ -112,7 +112,7 @@ async def test_a_connector_that_raises_an_error_is_failed_with_its_text_and_stop
     status = only(instructions.WriteStatus, out)
     assert (status.state, status.mode) == (RunState.FAILED, PutMode.PUT_SAFE)
     assert status.failure is not None
-    assert status.failure.message == "RetriableError: the source is gone"
+    assert status.failure.message == "the source is gone"
     assert status.failure.error_class is ErrorClass.RETRIABLE
     assert only(instructions.SendReport, out).state is RunState.FAILED
     assert only(instructions.StopConnector, out).connector == "c"

@@ -12,7 +12,6 @@ import pytest
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.source_transactions import RecordMetadata
 from herdmesh.engine import ErrorClass, RunSpec, TaskFailed, TaskKind
-from herdmesh.engine.receipts import wanted
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
 from libs.core.tests.engine.sinks import CountingSource
 
@@ -160,9 +159,9 @@ def test_an_owner_that_was_fenced_hears_nothing_and_says_why(
 
 
 def test_only_a_task_that_wants_to_hear_has_its_records_reported() -> None:
-    assert wanted(HearingSource())
-    assert not wanted(CountingSource())
-    assert not wanted(_Plain())
+    assert HearingSource().wants_metadata()
+    assert not CountingSource().wants_metadata()
+    assert not _Plain().wants_metadata()
 
 
 class _Plain(SourceTask):

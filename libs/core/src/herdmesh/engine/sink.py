@@ -217,7 +217,7 @@ class SinkLoop:
         if not self._is_quiet(now_s):
             self._warm = False
             return False
-        if not self._commits.commit_to_rest():
+        if not (self._commits.commit_to_rest() and self._assignment.is_all_read):  # it may have asked to go back
             return False
         if not self._control.stays_warm or not self._positions:
             return True

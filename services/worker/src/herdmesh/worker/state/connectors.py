@@ -100,6 +100,7 @@ class Connectors:
             and connector.started
             and str(connector.started_by) == made_by
             and connector.target is TargetState.STARTED
+            and connector.failure is None
             and not connector.giving_up
         )
 
@@ -188,9 +189,9 @@ class Connectors:
     def raised(self, name: str, started_by: int, failure: Failure, now: float) -> list[Instruction]:
         """The connector says that it cannot go on (Java: `raiseError`): it is FAILED, and its instance is stopped. Its
         tasks are others' to judge."""
-        connector = self._connectors.get(name)
-        if connector is None or not self.is_started_by(name, str(started_by)) or connector.failure is not None:
+        if not self.is_started_by(name, str(started_by)):
             return []
+        connector = self._connectors[name]
         return [*self._failed(connector, failure), *self._drive(connector, now)]
 
     # --- what the author's code answered
