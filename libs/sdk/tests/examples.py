@@ -429,67 +429,6 @@ class FlushNeedsRecords(LinesSinkTask):
         self.lines = []
 
 
-class HoldsBack(LinesSinkTask):
-    """Writes a line when the next has come: pauses the one partition while the other waits, and holds back what it has
-    not written."""
-
-    def start(self, config: Config, context: TaskContext) -> None:
-        super().start(config, context)
-        self.reading = context.reading
-        self.waiting: dict[PartitionId, tuple[int, list[bytes]]] = {}
-
-    def put(self, batch: SinkBatch) -> None:
-        partition = batch.original_topic, batch.partition
-        self.append(self.waiting.pop(partition, (0, []))[1])
-        self.waiting[partition] = batch.first_offset, [line_of(value) for value in batch.values]
-        self.reading.pause([partition])
-        self.reading.request_commit()
-
-    def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
-        self.reading.resume(offsets)
-        return {one: self.waiting.get(one, (offset, []))[0] for one, offset in offsets.items()}
-
-    def close(self, partitions: Sequence[PartitionId]) -> None:
-        for partition in partitions:
-            self.append(self.waiting.pop(partition, (0, []))[1])
-
-
-class HoldsBackSink(LinesSink):
-    """Keeps every promise, and says what may be committed."""
-
-    class_name = "test.HoldsBackSink"
-    task = "HoldsBack"
-
-
-class AllowsTooMuch(HoldsBack):
-    """Has committed what it has not written."""
-
-    def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
-        self.reading.resume(offsets)
-        return offsets
-
-
-class AllowsMoreThanThereIs(LinesSinkTask):
-    def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
-        self.flush()
-        return {one: offset + 1 for one, offset in offsets.items()}
-
-
-class GoesBackTwice(LinesSinkTask):
-    """Is given its first record again, which it wrote before."""
-
-    def start(self, config: Config, context: TaskContext) -> None:
-        super().start(config, context)
-        self.reading = context.reading
-        self.is_back = False
-
-    def put(self, batch: SinkBatch) -> None:
-        super().put(batch)
-        if not self.is_back:
-            self.is_back = True
-            self.reading.seek({(batch.original_topic, batch.partition): batch.first_offset})
-
-
 class NoTombstones(LinesSinkTask):
     def put(self, batch: SinkBatch) -> None:
         self.lines += [
