@@ -38,11 +38,11 @@ class ConnectorKind(StrEnum):
 
 
 def _no_error(error: Exception) -> None:
-    raise RuntimeError("no worker runs this connector") from error
+    raise RuntimeError("raise_error is not to be had where this connector runs") from error
 
 
 def _no_offsets(_partitions: Sequence[OffsetMap | None]) -> list[OffsetMap | None]:
-    raise RuntimeError("no worker reads offsets for this connector")
+    raise RuntimeError("committed_offsets are not to be had where this connector runs")
 
 
 @dataclass(frozen=True, slots=True)
