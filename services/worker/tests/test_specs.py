@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
@@ -52,6 +53,45 @@ def test_a_run_may_stay_warm_unless_the_worker_wants_none_or_its_connector_says_
 ) -> None:
     specs = RunSpecs(WorkerSettings.model_validate(settings), PluginRegistry.discover())
     assert specs.without_class(UnitId("c", 0), TaskSpec(dict(config), dict(config), 1)).stays_warm is stays
+
+
+@pytest.mark.parametrize(
+    ("settings", "config", "bound"),
+    [
+        ({}, SINK, 0),
+        ({"memory_max": "1GB"}, SINK, 1 << 30),
+        ({"memory_max": "1GB"}, {**SINK, "herdmesh.memory.max": "256m"}, 256 << 20),
+        ({"spark_master": "local[4]"}, {**SINK, "herdmesh.memory.max": "256m"}, 256 << 20),
+        ({"spark_master": "spark://cluster:7077"}, SINK, 0),
+    ],
+)
+def test_a_connectors_memory_bound_goes_before_its_workers(
+    settings: dict[str, object], config: dict[str, str], bound: int
+) -> None:
+    specs = RunSpecs(WorkerSettings.model_validate(settings), PluginRegistry.discover())
+    assert specs.without_class(UnitId("c", 0), TaskSpec(dict(config), dict(config), 1)).memory_max_bytes == bound
+
+
+@pytest.mark.parametrize(
+    ("master", "written", "says"),
+    [
+        ("", "lots", "must be a size such as 512MB"),
+        ("", "1MB", "128MB or more"),
+        ("spark://cluster:7077", "1GB", "runs are on the machines of spark://cluster:7077"),
+    ],
+)
+def test_a_memory_bound_that_cannot_be_kept_is_refused(master: str, written: str, says: str) -> None:
+    specs = RunSpecs(WorkerSettings(spark_master=master), PluginRegistry.discover())
+    config = {**SINK, "herdmesh.memory.max": written}
+    with pytest.raises(ConfigError, match=says) as refused:
+        specs.without_class(UnitId("c", 0), TaskSpec(dict(config), dict(config), 1))
+    assert refused.value.field == "herdmesh.memory.max"
+
+
+@pytest.mark.parametrize("settings", [{"memory_max": "lots"}, {"memory_max": "1GB", "spark_master": "yarn"}])
+def test_a_workers_memory_bound_that_cannot_be_kept_is_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="memory"):
+        WorkerSettings.model_validate(settings)
 
 
 def test_half_of_the_slots_may_be_warm_and_four_at_the_most() -> None:

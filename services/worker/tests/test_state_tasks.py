@@ -273,6 +273,27 @@ def test_a_lost_run_is_run_again_at_once_then_later_then_fails() -> None:
     assert "4 times in a row: killed" in report.failure.message
 
 
+def test_a_run_that_moves_some_records_before_each_loss_is_not_run_again_for_ever() -> None:
+    state = machine()
+    run_id, now = running(state), 0.0
+    for _ in range(3):
+        now += 1.0
+        out = state.handle(events.RunEnded(run_id, "killed"), now)
+        now = state.next_deadline() or now
+        run_id = only(instructions.SubmitRun, [*out, *state.handle(events.Tick(), now)]).run_id
+        state.handle(events.RunProgress(run_id, MOVED), now)
+    out = state.handle(events.RunEnded(run_id, "killed"), now + 1.0)
+    assert only(instructions.SendReport, out).state is RunState.FAILED
+
+
+def test_a_run_that_lasted_is_the_first_of_its_row_again() -> None:
+    state = machine()
+    run_id, now = running(state), 0.0
+    for _ in range(10):
+        now += 60.0
+        run_id = only(instructions.SubmitRun, state.handle(events.RunEnded(run_id, "killed"), now)).run_id
+
+
 def test_the_same_start_twice_only_reports_again() -> None:
     state = machine()
     running(state)

@@ -46,6 +46,7 @@ def refused(change: dict[str, Any]) -> list[tuple[str, str]]:
         {"errors.tolerance": "all", "errors.retry.timeout": "-1", "errors.log.enable": "true"},
         {"errors.deadletterqueue.topic.name": "d", "errors.deadletterqueue.context.headers.enable": "true"},
         {"herdmesh.restart.backoff.ms": "10", "herdmesh.restart.backoff.max.ms": "10"},
+        {"herdmesh.memory.max": "128MB"},
         {"producer.override.security.protocol": "SSL", "producer.override.ssl.truststore.location": "a sink has none"},
     ],
 )
@@ -62,6 +63,8 @@ def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
         ({"herdmesh.rate.bytes.per.second": "-1"}, "herdmesh.rate.bytes.per.second", "Value must be at least 1"),
         ({"herdmesh.rate.bytes.per.second": "1MB"}, "herdmesh.rate.bytes.per.second", "Not a number of type LONG"),
         ({"herdmesh.transaction.max.bytes": "0"}, "herdmesh.transaction.max.bytes", "Value must be at least 1"),
+        ({"herdmesh.memory.max": "much"}, "herdmesh.memory.max", "Not a size such as 512MB or 2GB"),
+        ({"herdmesh.memory.max": "512"}, "herdmesh.memory.max", "Size must be at least 128MB"),
         ({"herdmesh.trigger": "sometimes"}, "herdmesh.trigger", "String must be one of: available, continuous"),
         (
             {"consumer.override.bootstrap.servers": "elsewhere:9092"},

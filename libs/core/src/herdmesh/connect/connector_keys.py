@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from herdmesh.connect.config import (
     REQUIRED,
@@ -31,6 +31,7 @@ from herdmesh.connect.validators import (
     one_of_ignoring_case,
     optional_at_least,
     optional_between,
+    optional_size,
     plugin_version,
     positive_or_broker_default,
     regex,
@@ -73,6 +74,8 @@ class _Group:
         return replace(key, recommender=versions_of(named, lambda _class_name: ()))
 
 
+MEMORY_MIN_BYTES: Final = 128 << 20
+"""Less than that the process of a task has at once, with what it imports."""
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _common, _errors = _Group("Common"), _Group("Error Handling")
 _creation, _once = _Group("Topic Creation"), _Group("Exactly Once Support")
@@ -293,5 +296,8 @@ HERDMESH = ConfigDef(
     _herdmesh.key(11, "herdmesh.transaction.max.bytes", Type.LONG, None, _LOW, "SHORT", "Bytes of a transaction",
                   "A source task commits its transaction once keys and values in it have so many bytes, even before "
                   "its time; what one poll returned stays together. Default: no limit.", optional_at_least(1)),
+    _herdmesh.key(12, "herdmesh.memory.max", Type.STRING, None, _LOW, "SHORT", "Memory of a task",
+                  "The most memory the process of a task may have, such as 512MB; one that has more is ended and its "
+                  "task FAILED. Default: the worker's setting.", optional_size(MEMORY_MIN_BYTES)),
 )  # fmt: skip
 """Keys of our own."""

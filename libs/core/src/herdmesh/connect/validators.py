@@ -12,6 +12,7 @@ from typing import Any
 
 from herdmesh.connect.config import Validator
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.sizes import bytes_of, text_of_bytes
 
 
 def at_least(minimum: int) -> Validator:
@@ -62,6 +63,22 @@ def optional_between(minimum: int, maximum: int) -> Validator:
             raise ConfigError.for_value(field, value, message, fix=f"write {maximum} or less")
 
     return Validator(f"[{minimum},...,{maximum}]", check)
+
+
+def optional_size(minimum_bytes: int) -> Validator:
+    """A size in bytes, with or without a unit (`sizes`), not below the minimum; null passes."""
+    least = text_of_bytes(minimum_bytes)
+
+    def check(field: str, value: Any) -> None:
+        if value is None:
+            return
+        found = bytes_of(value)
+        if found is None:
+            raise ConfigError.for_value(field, value, "Not a size such as 512MB or 2GB", fix=f"write {least} or more")
+        if found < minimum_bytes:
+            raise ConfigError.for_value(field, value, f"Size must be at least {least}", fix=f"write {least} or more")
+
+    return Validator(f"[{least},...]", check)
 
 
 def one_of(*choices: str) -> Validator:

@@ -98,6 +98,8 @@ class RunSpec:
     """True = a quiet run goes on, having committed all it read, until it is told to rest (ADR 0009)."""
     poll_interval_max_ms: int = 300_000
     """A run whose loop stands still for so long is killed (`max.poll.interval.ms`)."""
+    memory_max_bytes: int = 0
+    """A run whose process has more memory than that is killed (`herdmesh.memory.max`); 0 = no bound."""
     continuous: bool = False
     """True = a run is never quiet (`herdmesh.trigger=continuous`)."""
     commit_scope: CommitScope | None = None

@@ -2,7 +2,8 @@
 
     WorkerError
     ├── SparkUnavailable   Spark did not start, or its JVM is gone; the process ends and its supervisor starts it anew
-    ├── RunLost            a run's process ended without a word (crash, kill -9, Spark failure); the task is run again
+    ├── RunLost            a run's process ended without a word (crash, kill -9, Spark failure): FAILED if it was its
+    │                      own doing, else the task is run again
     ├── OffsetFileUnusable the file that keeps source offsets is locked, unreadable, or no offsets file
     └── PluginUnusable     a connector class was found but cannot be loaded or asked for its task class
 
@@ -21,7 +22,13 @@ class SparkUnavailable(WorkerError):
 
 
 class RunLost(WorkerError):
-    """A run ended without finishing or failing."""
+    """A run ended without finishing or failing. `own_doing`: its code crashed the process or ended it, so that the
+    task is FAILED with that; `trace`: where it stood, as far as known."""
+
+    def __init__(self, message: str, *, own_doing: bool = False, trace: str = "") -> None:
+        super().__init__(message)
+        self.own_doing = own_doing
+        self.trace = trace
 
 
 class OffsetFileUnusable(WorkerError):

@@ -13,7 +13,9 @@ from herdmesh.connect.client_security import client_access
 from herdmesh.connect.client_settings import client_settings, worker_warnings
 from herdmesh.connect.config import FieldViolation
 from herdmesh.connect.config_providers.resolver import ConfigProviders, Resolved
+from herdmesh.connect.connector_keys import MEMORY_MIN_BYTES
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.sizes import bytes_of, text_of_bytes
 from herdmesh.rpc.settings import ServiceSettings, name_value_pairs
 
 _CLIENTS = ("admin", "consumer", "producer")
@@ -102,6 +104,11 @@ class WorkerSettings(ServiceSettings):
     )
     leave_timeout_ms: int = Field(default=10_000, ge=0, description="how long the herder may take to move all away")
     watch_interval_ms: int = Field(default=150, ge=10, description="how often idle sinks' partitions are looked at")
+    memory_max: str = Field(
+        default="",
+        description="the most memory a run's process may have, such as 512MB; empty = no bound; a connector's "
+        "herdmesh.memory.max goes before it",
+    )
     spark_master: str = Field(default="", description="empty = local[slots]")
     spark_driver_memory: str = Field(default="512m", description="heap of the JVM; no record passes through it")
 
@@ -111,8 +118,17 @@ class WorkerSettings(ServiceSettings):
         name_value_pairs(value.get_secret_value())
         return value
 
+    @field_validator("memory_max")
+    @classmethod
+    def _size(cls, value: str) -> str:
+        if value and (bytes_of(value) or 0) < MEMORY_MIN_BYTES:
+            raise ValueError(f"{value} is no size of {text_of_bytes(MEMORY_MIN_BYTES)} or more, such as 512MB")
+        return value
+
     @model_validator(mode="after")
     def _can_be_used(self) -> Self:
+        if self.memory_max and not self.sees_runs:
+            raise ValueError("memory_max bounds runs on this machine; with spark_master bound the executors' memory")
         try:
             policy_of(self.worker_config())
             for client in _CLIENTS:
@@ -120,6 +136,16 @@ class WorkerSettings(ServiceSettings):
         except ConfigError as error:
             raise ValueError(f"{error} ({error.fix})") from error
         return self
+
+    @property
+    def memory_max_bytes(self) -> int:
+        """Of runs of connectors that say nothing; 0 = no bound."""
+        return bytes_of(self.memory_max) or 0
+
+    @property
+    def sees_runs(self) -> bool:
+        """True when runs are processes of this machine."""
+        return not self.spark_master or self.spark_master.startswith("local")
 
     def access(self) -> dict[str, str]:
         """How the worker's own Kafka clients log in and encrypt, in librdkafka's words: as admin clients in Connect, or

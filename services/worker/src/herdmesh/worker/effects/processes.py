@@ -26,6 +26,7 @@ from herdmesh.api.worker.v1 import run_service_pb2
 from herdmesh.rpc.errors import StaleGeneration
 from herdmesh.worker.effects.run_link import Launch, RunOrder
 from herdmesh.worker.errors import RunLost
+from herdmesh.worker.state.model import Failure
 
 _COMMANDS_MAX: Final = 100
 #: A launch takes 100 ms of processor time. The run that begins has it to itself for so long, unless nobody waits.
@@ -66,6 +67,8 @@ class RunLine:
         self.opened = False
         self.last_word: LastWord | None = None
         """None until it was heard."""
+        self.ended_for: Failure | None = None
+        """Why the worker killed it, when that is the task's fault."""
         self.closed = asyncio.Event()
         self._commands: asyncio.Queue[run_service_pb2.RunResponse | None] = asyncio.Queue(_COMMANDS_MAX)
 
@@ -100,7 +103,7 @@ class RunProcess:
         self.process_id = process_id
         self.token = secrets.token_hex(16)
         self.given: asyncio.Future[Given | None] = asyncio.get_running_loop().create_future()
-        self.over: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self.over: asyncio.Future[RunLost | None] = asyncio.get_running_loop().create_future()
         """What was wrong with its end, None = nothing."""
         self.leaving: asyncio.TimerHandle | None = None
         """Kills it, should it not go once its run is over."""
@@ -154,9 +157,9 @@ class Processes:
             self._see_off(process)
             if line.last_word is LastWord.FINISHED:
                 return
-        error = await asyncio.shield(process.over)
-        if error is not None and line.last_word is None:
-            raise RunLost(error)
+        lost = await asyncio.shield(process.over)
+        if lost is not None and line.last_word is None:
+            raise lost
 
     def cancel(self, run_id: str) -> None:
         """Kill the process of a run, or have no process begin it. Never blocks."""
@@ -239,17 +242,18 @@ class Processes:
         task.add_done_callback(self._tasks.discard)
 
     async def _live(self, process: RunProcess) -> None:
-        error: str | None = None
+        lost: RunLost | None = None
         try:
             await self._jobs.run_job(Launch(process.process_id, self._address, process.token))
-        except RunLost as lost:
-            error = str(lost)
+        except RunLost as found:
+            lost = found
         finally:
-            self._ended(process, error)
+            self._ended(process, lost)
 
-    def _ended(self, process: RunProcess, error: str | None) -> None:
+    def _ended(self, process: RunProcess, lost: RunLost | None) -> None:
+        error = None if lost is None else str(lost)
         self.left(process)
-        process.over.set_result(error)
+        process.over.set_result(lost)
         if process.leaving is not None:
             process.leaving.cancel()
         given = process.given.result() if process.given.done() else None

@@ -128,6 +128,9 @@ class Runs:
             await self._processes.execute(line, RunOrder(spec, self._log_levels(), self._specs.stalled_ms))
         except RunLost as lost:
             error = str(lost)
+            failure = line.ended_for or _own_doing(lost)
+            if failure is not None:
+                await self._emit(events.RunFailed(run_id, failure))
         except Exception as raised:  # noqa: BLE001 - an author's task_class may raise anything
             await self._emit(events.RunFailed(run_id, _failure(raised)))
         if line.opened:
@@ -142,6 +145,11 @@ class Runs:
         if error is not None:
             _log.warning("run_lost", unit=str(unit), run_id=run_id, error=error)
         await self._emit(events.RunEnded(run_id, error))
+
+
+def _own_doing(lost: RunLost) -> Failure | None:
+    """A process that crashed will again: the task is FAILED with it, so that its restarts are counted and wait."""
+    return Failure(str(lost), lost.trace, ErrorClass.RETRIABLE) if lost.own_doing else None
 
 
 def _failure(raised: Exception) -> Failure:

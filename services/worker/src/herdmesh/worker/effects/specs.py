@@ -20,10 +20,13 @@ from herdmesh.connect.client_settings import client_settings
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.connector import Connector, ConnectorKind, SourceConnector
+from herdmesh.connect.connector_keys import MEMORY_MIN_BYTES
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.plugins import PLUGIN_VERSION, PluginDescriptor, PluginRegistry
 from herdmesh.connect.redaction import keep_secret
+from herdmesh.connect.sizes import bytes_of, text_of_bytes
 from herdmesh.engine.contract import Properties, RunSpec, TaskKind, TaskSetClaim
+from herdmesh.worker.effects.memory_watch import MEMORY_MAX
 from herdmesh.worker.effects.reloads import Values
 from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.model import Assignment, TaskSpec, UnitId
@@ -169,6 +172,7 @@ class RunSpecs:
             linger_ms=self._linger_ms(config),
             stays_warm=self._settings.warm_count() > 0 and not _own_linger(config),
             poll_interval_max_ms=_poll_interval_max_ms(config, worker),
+            memory_max_bytes=self._memory_max_bytes(config),
             # Whom the idle watch cannot ask about, as it has the worker's login, looks for records itself.
             continuous=_continuous(config) or not watched,
             secrets=tuple(sorted(known.values.secrets | settings.worker_secrets())),
@@ -219,6 +223,23 @@ class RunSpecs:
     def _resolved(self, spec: TaskSpec) -> Values:
         """Asks providers. Raises ConfigError."""
         return Values((self.providers.resolve(spec.connector_config), self.providers.resolve(spec.task_config)))
+
+    def _memory_max_bytes(self, config: Properties) -> int:
+        text = (config.get(MEMORY_MAX) or "").strip()
+        if not text:
+            return self._settings.memory_max_bytes
+        found = bytes_of(text)
+        if found is None or found < MEMORY_MIN_BYTES:
+            least = text_of_bytes(MEMORY_MIN_BYTES)
+            raise ConfigError.for_value(MEMORY_MAX, text, f"must be a size such as 512MB, {least} or more", fix="512MB")
+        if not self._settings.sees_runs:
+            raise ConfigError.for_value(
+                MEMORY_MAX,
+                text,
+                f"the worker cannot bound it: its runs are on the machines of {self._settings.spark_master}",
+                fix="leave it out and bound the executors' memory there",
+            )
+        return found
 
     def _linger_ms(self, config: Properties) -> int:
         text = _own_linger(config)

@@ -15,6 +15,7 @@ import grpc.aio
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker import wire
+from herdmesh.worker.effects.memory_watch import MemoryWatch
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.processes import LastWord, Processes, RunLine
 from herdmesh.worker.effects.runs import Runs
@@ -41,6 +42,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         self._runs = runs
         self._emit = emit
         self._offsets = offsets
+        self._memory = MemoryWatch()
 
     async def Run(
         self, request_iterator: AsyncIterator[run_service_pb2.RunRequest], context: grpc.aio.ServicerContext[Any, Any]
@@ -64,9 +66,10 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
         try:
             end_ms = given.order.spec.poll_interval_max_ms
             await self._emit(events.RunHello(line.run_id, first.hello.pid, end_ms))
-            yield given.order.to_wire()
-            while (command := await line.next()) is not None:
-                yield command
+            with self._memory.bounding(line, first.hello.pid, given.order.spec.memory_max_bytes):
+                yield given.order.to_wire()
+                while (command := await line.next()) is not None:
+                    yield command
         finally:
             reader.cancel()
             line.closed.set()

@@ -135,6 +135,9 @@ def main() -> None:
     collect_seldom()
     from pyspark.daemon import manager  # only now: from the environment, not from a zip
 
+    from herdmesh.worker.spark import deaths
+
+    deaths.watch_children()
     manager()
 
 

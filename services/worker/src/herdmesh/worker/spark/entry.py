@@ -29,6 +29,7 @@ from herdmesh.worker import wire
 from herdmesh.worker.effects import loggers
 from herdmesh.worker.effects.run_link import Launch, RunOrder, WorkerLink
 from herdmesh.worker.effects.run_spans import RunSpans
+from herdmesh.worker.spark.deaths import say_begun
 from herdmesh.worker.state.model import Failure
 
 #: Where a job says what its process is launched with (`Launch.to_text`).
@@ -36,6 +37,9 @@ LAUNCH_PROPERTY: Final = "herdmesh.launch"
 #: What `ps` and `top` call a process that waits for its order, and one that has it.
 STANDBY_NAME: Final = "herd-standby"
 RUN_NAME: Final = "herd-run"
+#: Of 1000: so much of the machine's memory it is counted to have besides its own, when the kernel looks for a victim.
+OOM_SCORE: Final = 500
+_OOM_SCORE: Final = Path("/proc/self/oom_score_adj")
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -44,7 +48,9 @@ def execute_in_partition(_rows: Any) -> Iterator[None]:
     context = TaskContext.get()
     launch = None if context is None else context.getLocalProperty(LAUNCH_PROPERTY)
     if launch is not None:
-        execute(Launch.from_text(launch))
+        order = Launch.from_text(launch)
+        say_begun(order.process_id)
+        execute(order)
     return iter(())
 
 
@@ -61,6 +67,7 @@ def execute(launch: Launch) -> None:
         if order is None:
             return
         _show_as(RUN_NAME)
+        _go_first()
         loggers.apply(order.log_levels)
         log_with(unit=log_context.unit_of(order.spec), run_id=order.spec.run_id)
         spans = RunSpans(order.spec) if tracing.wanted() else None
@@ -73,6 +80,14 @@ def execute(launch: Launch) -> None:
 def _show_as(name: str) -> None:
     with contextlib.suppress(OSError):  # not Linux
         Path("/proc/self/comm").write_text(name, encoding="ascii")
+
+
+def _go_first() -> None:
+    """Where the machine's memory ends, the kernel kills this process, and not the JVM that is under all runs, or the
+    worker."""
+    with contextlib.suppress(OSError, ValueError):  # not Linux
+        if int(_OOM_SCORE.read_text(encoding="ascii")) < OOM_SCORE:
+            _OOM_SCORE.write_text(str(OOM_SCORE), encoding="ascii")
 
 
 def _last_word(order: RunOrder, link: WorkerLink, spans: RunSpans | None) -> run_service_pb2.RunRequest:

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Mapping
 from importlib import resources
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from pyspark import RDD, SparkConf
@@ -24,9 +24,11 @@ from pyspark.sql import SparkSession
 from herdmesh.worker.effects.run_link import Launch
 from herdmesh.worker.effects.threads import in_thread
 from herdmesh.worker.errors import RunLost, SparkUnavailable
-from herdmesh.worker.spark import class_archive
+from herdmesh.worker.spark import class_archive, deaths
 from herdmesh.worker.spark.entry import LAUNCH_PROPERTY, execute_in_partition
 
+#: How Spark says that a process is gone whose last word it did not hear.
+_CRASHED: Final = "Python worker exited unexpectedly"
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
@@ -69,6 +71,8 @@ def spark_conf(master: str, processes: int, driver_memory: str, jvm_options: str
         "spark.python.task.killTimeout": "200ms",
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.memory": "512m",
+        # A crash leaves its Python stacks, which Spark then tells.
+        "spark.python.worker.faulthandler.enabled": "true",
     }
 
 
@@ -81,9 +85,11 @@ class SparkHost:
         self._exit_timeout_s = exit_timeout_s
         self._session: SparkSession | None = None
         self._one: RDD[None] | None = None
-        """One partition that executes what the job's properties say: every job is one over it."""
+        """One partition that executes what the job's properties say: every job is one over an RDD of its own, made of
+        this one."""
         self._jvm: subprocess.Popen[bytes] | None = None
         self._stopping = False
+        self._deaths = deaths.Deaths()
         self._watch: asyncio.Task[None] | None = None
         self.lost = asyncio.Event()
 
@@ -101,6 +107,7 @@ class SparkHost:
         """Start the JVM and the session and run a first job. Raises SparkUnavailable."""
         begun = time.monotonic()
         try:
+            self._conf = {**self._conf, f"spark.executorEnv.{deaths.SOCKET_VARIABLE}": await self._deaths.start()}
             await in_thread("spark start", self._start)
         except Exception as error:
             raise SparkUnavailable(f"Spark did not start: {error}") from error
@@ -112,8 +119,9 @@ class SparkHost:
         try:
             await in_thread(f"process {launch.process_id}", lambda: self._run_job(launch))
         except Exception as error:
-            # Py4J raises many types, and a dead JVM is one more of them.
-            raise RunLost(_cause(error)) from error
+            # Py4J raises many types, and a dead JVM is one more of them. It asks the JVM for the text.
+            said = await in_thread(f"end of {launch.process_id}", lambda error=error: str(error))
+            raise await self._lost(launch, said.strip() or type(error).__name__) from error
 
     def cancel(self, process_id: str) -> None:
         """Have Spark kill the process: half a second after it was asked. Never blocks."""
@@ -123,6 +131,7 @@ class SparkHost:
     async def stop(self, timeout_s: float) -> None:
         """Stop the session, then the JVM. Bounded: the JVM is killed when it takes longer."""
         self._stopping = True
+        self._deaths.close()
         if self._watch is not None:
             self._watch.cancel()
         if self._jvm is None or self._jvm.poll() is not None:
@@ -134,6 +143,17 @@ class SparkHost:
             _log.warning("spark_stop_failed", error=str(error) or f"not done in {timeout_s:g} s")
         if self._jvm.poll() is None:
             self._jvm.kill()
+
+    async def _lost(self, launch: Launch, said: str) -> RunLost:
+        """What is known of the end of a process that Spark missed."""
+        _, crashed, rest = said.partition(_CRASHED)
+        status = await self._deaths.status_of(launch.process_id) if crashed else None
+        if status is None:
+            return RunLost(_cause(said))
+        # Spark adds where it stood, which Python says of signals such as SIGSEGV, and then frames of the JVM.
+        stacks = rest.partition("Fatal Python error")
+        trace = (stacks[1] + stacks[2]).partition("\n\tat ")[0].strip()
+        return RunLost(deaths.words_for(status), own_doing=deaths.is_own_doing(status), trace=trace)
 
     # --- in threads
 
@@ -191,19 +211,22 @@ class SparkHost:
 def _count(rdd: RDD[None]) -> None:
     """Execute it, counted in the JVM: nothing comes back, so no result is served to this Python. Not by `count()`: that
     has Spark read the classes SparkContext and RDD byte by byte for what its functions refer to, at each call; a third
-    of a launch's processor time in the JVM."""
+    of a launch's processor time in the JVM.
+
+    Through an RDD that no other job has: when a job fails, Spark fails every other one over the same RDD too, and kills
+    their processes, so that one run that crashed took all runs of its worker with it."""
     job: Any = rdd
-    job._jrdd.countAsync().get()  # the only way to it
+    job._jrdd.coalesce(1).countAsync().get()  # the only way to it
 
 
-def _cause(error: Exception) -> str:
+def _cause(said: str) -> str:
     """Spark's own reason, out of pages of Java frames."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     for line in lines:
         for mark in ("SparkException: ", "PythonException: ", "RunLost: "):
             if mark in line:
                 return line.partition(mark)[2] or line
-    return lines[0] if lines else type(error).__name__
+    return lines[0]
 
 
 def _log_failed_cancel(task: asyncio.Task[None]) -> None:

@@ -45,6 +45,9 @@ class TaskLimits:
     """So many runs in a row may be lost without a word before the task is FAILED."""
     lost_backoff_ms: int = 500
     """Wait before the second try after a lost run; doubles. The first try comes at once."""
+    lost_forget_ms: int = 60_000
+    """A run that lasted so long before it was lost is the first of its row, whatever those before it came to: one that
+    dies of its records soon after it began counts, though it moves some each time."""
 
 
 @dataclass(slots=True)

@@ -166,8 +166,6 @@ class Tasks:
         task, run = found
         if task.phase is Phase.STARTING:
             task.phase = Phase.RUNNING
-        if progress.records_in > 0:
-            task.lost_runs = 0
         rated = [] if run.took_over else self._running.tell_rate(task, run)
         run.took_over = True
         run.hear(progress, now)
@@ -366,12 +364,14 @@ class Tasks:
         if run.stop_by is not None:
             # Told to stop for a pause that was taken back, and cancelled or lost on the way: not the task's fault.
             return self._to_queued(task, now)
-        return self._lost(task, error or "its process ended without a word", now)
+        return self._lost(task, run, error or "its process ended without a word", now)
 
     def _may_rest(self, outcome: events.RunFinished) -> bool:
         return self._running.has_waiting() and caught_up(outcome.progress)
 
-    def _lost(self, task: Task, error: str, now: float) -> list[Instruction]:
+    def _lost(self, task: Task, run: Run, error: str, now: float) -> list[Instruction]:
+        if now - run.since >= self._limits.lost_forget_ms / 1000:
+            task.lost_runs = 0
         task.lost_runs += 1
         if task.lost_runs > self._limits.lost_runs_max:
             times = task.lost_runs

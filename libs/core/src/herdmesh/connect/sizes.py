@@ -1,0 +1,27 @@
+"""Sizes in bytes as people write them: `512MB`, `2g`, `1.5 GiB`, `1073741824`.
+
+Owns the notation, both ways. Units are powers of 1024, whether written `MB`, `MiB` or `m`: as the JVM, Spark and
+container engines count memory.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+
+
+def bytes_of(text: str) -> int | None:
+    """The size in bytes, None when the text is none."""
+    found = _SIZE.fullmatch(text.strip())
+    return None if found is None else int(float(found[1]) * _UNITS[found[2].lower()])
+
+
+def text_of_bytes(size_bytes: int) -> str:
+    """As people write it: exact where it is whole in a unit, else in MB."""
+    for unit, factor in reversed(_UNITS.items()):
+        if unit and size_bytes >= factor and size_bytes % factor == 0:
+            return f"{size_bytes // factor}{unit.upper()}B"
+    return f"{size_bytes / _UNITS['m']:.0f}MB"

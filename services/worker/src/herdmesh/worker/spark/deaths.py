@@ -1,0 +1,151 @@
+"""How the processes of runs ended: told by Spark's daemon, which is their parent, to the worker, which is not.
+
+Spark itself only sees that a process is gone. Owns a datagram socket of the worker's, in a folder that only its user
+can enter: a process says who it is when it begins, the daemon how each of its children ended, in that order. Owns no
+meaning beyond the words for an operator. Invariants: nobody waits for this longer than `_TELL_S`, and a run is over
+without it; on another machine, where the socket is not, nothing is told; only the daemon's own children are reaped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import tempfile
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Final
+
+#: Where the worker listens, for the daemon and its children; unset where nobody does.
+SOCKET_VARIABLE: Final = "HERDMESH_DEATHS_SOCKET"
+_TELL_S: Final = 1.0
+_KEPT_MAX: Final = 1_000
+#: Sent by somebody, or by the kernel for want of memory: not what the process did itself.
+_FROM_OUTSIDE: Final = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
+
+
+# --- in the daemon and its children
+
+
+def say_begun(process_id: str) -> None:
+    """In a child: whose end it is that the daemon will tell."""
+    _say("begun", os.getpid(), process_id)
+
+
+def watch_children() -> None:
+    """In the daemon, before it forks: tell how each child ends. Spark's daemon ignores its children's ends, and says so
+    when it begins; so this is set up with its first fork."""
+    daemon = os.getpid()
+
+    def reap_from_now_on() -> None:
+        # A child that forks has this hook too, and its children are its own.
+        if os.getpid() == daemon and signal.getsignal(signal.SIGCHLD) is not _reap:
+            signal.signal(signal.SIGCHLD, _reap)
+
+    if SOCKET_VARIABLE in os.environ:
+        os.register_at_fork(after_in_parent=reap_from_now_on)
+
+
+def _reap(_number: int, _frame: Any) -> None:
+    with contextlib.suppress(ChildProcessError):  # no child is left
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            _say("ended", *found)
+
+
+def _say(*words: object) -> None:
+    path = os.environ.get(SOCKET_VARIABLE)
+    if not path:
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.setblocking(False)
+        line.sendto(" ".join(map(str, words)).encode(), path)
+
+
+# --- in the worker
+
+
+class Deaths(asyncio.DatagramProtocol):
+    """What was told. Use `start` first, on the loop."""
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._transport: asyncio.BaseTransport | None = None
+        self._processes: dict[int, str] = {}
+        """Those alive, by pid."""
+        self._ended: OrderedDict[str, int] = OrderedDict()
+        self._waiting: dict[str, asyncio.Future[int]] = {}
+
+    async def start(self) -> str:
+        """Listen; returns the path of the socket. Raises OSError."""
+        self._folder = Path(tempfile.mkdtemp(prefix="herd-"))
+        path = str(self._folder / "deaths")
+        loop = asyncio.get_running_loop()
+        self._transport, _ = await loop.create_datagram_endpoint(lambda: self, path, family=socket.AF_UNIX)
+        return path
+
+    def close(self) -> None:
+        """Listen no more."""
+        if self._transport is not None:
+            self._transport.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def datagram_received(self, data: bytes, addr: Any) -> None:
+        """A line of a child or of the daemon."""
+        match data.decode(errors="replace").split():
+            case ["begun", pid, process_id] if pid.isdecimal():
+                self._processes[int(pid)] = process_id
+            case ["ended", pid, status] if pid.isdecimal() and status.isdecimal():
+                self._note(self._processes.pop(int(pid), None), int(status))
+            case _:
+                return
+
+    def kept(self) -> list[str]:
+        """The processes of whose end nobody has asked so far."""
+        return list(self._ended)
+
+    async def status_of(self, process_id: str) -> int | None:
+        """How the process ended, as `os.waitpid` says it; None when that is not heard soon."""
+        if (status := self._ended.pop(process_id, None)) is not None:
+            return status
+        waiting = self._waiting[process_id] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(_TELL_S):
+                return await waiting
+        except TimeoutError:
+            return None
+        finally:
+            del self._waiting[process_id]
+
+    def _note(self, process_id: str | None, status: int) -> None:
+        if process_id is None:
+            return
+        waiting = self._waiting.get(process_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(status)
+        else:
+            self._ended[process_id] = status
+            if len(self._ended) > _KEPT_MAX:
+                self._ended.popitem(last=False)
+
+
+def words_for(status: int) -> str:
+    """What an operator is told of a process that ended without its last word."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"its process ended itself with exit code {code}, without a word"
+    number = -code
+    known = number in signal.valid_signals()
+    name = signal.Signals(number).name if known and number < signal.SIGRTMIN else f"signal {number}"
+    what = signal.strsignal(number) if known else None
+    text = f"its process was killed by {name}" + (f" ({what})" if what else "")
+    return f"{text}: by the kernel for want of memory, or by somebody" if number == signal.SIGKILL else text
+
+
+def is_own_doing(status: int) -> bool:
+    """True when it crashed or ended itself, so that nobody but its own code is to blame."""
+    code = os.waitstatus_to_exitcode(status)
+    return code >= 0 or -code not in _FROM_OUTSIDE

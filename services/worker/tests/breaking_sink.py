@@ -1,0 +1,66 @@
+"""A connector that ends its process in every way there is; a test's worker finds it by `install`.
+
+Owns no assertion. `how` says in which way, at the first record.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from pathlib import Path
+
+from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
+from herdmesh.connect.connector import Config, SinkBatch, SinkConnector, SinkTask, TaskContext
+
+STEP_BYTES = 16 << 20
+
+
+def install(folder: Path) -> None:
+    """Make a folder that, on the path of a process, has it find the connector."""
+    info = folder / "breaking_sink-0.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: breaking-sink\nVersion: 0.0\n")
+    (info / "entry_points.txt").write_text(f"[herdmesh.connectors]\nBreaks = {__name__}:Breaks\n")
+
+
+class Breaks(SinkConnector):
+    """Its task does as its class says."""
+
+    class_name = "Breaks"
+    version = "0.0"
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return ConfigDef(ConfigKey("how", Type.STRING, REQUIRED, Importance.HIGH, "How its process is to end"))
+
+    def task_class(self) -> str:
+        return f"{__name__}:BreaksTask"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        return [dict(self.config)] * max_tasks
+
+
+class BreaksTask(SinkTask):
+    """Ends its process at the first record."""
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        self._how = config["how"]
+
+    def put(self, batch: SinkBatch) -> None:
+        match self._how:
+            case "segv":
+                ctypes.string_at(0)
+            case "abort":
+                os.abort()
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "exit":
+                os._exit(3)
+            case _:
+                taken: list[bytes] = []
+                while True:
+                    taken.append(bytes([len(taken) % 256]) * STEP_BYTES)
+
+    def flush(self) -> None:
+        return

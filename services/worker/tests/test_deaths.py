@@ -1,0 +1,132 @@
+"""How a process ended, told by the one that forked it: real forks, real signals, and Spark's own daemon loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from herdmesh.worker.spark import deaths
+from herdmesh.worker.spark.deaths import Deaths, is_own_doing, words_for
+
+#: As Spark's daemon: ignores its children's ends when it begins, and then forks one for each way to end.
+PROGRAM = """
+import ctypes, os, signal, subprocess, sys
+from herdmesh.worker.spark import deaths
+
+def own_child():
+    pid = os.fork()  # not the daemon's: its end is this process' to ask for
+    if pid == 0:
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+    assert subprocess.run(["false"]).returncode == 1
+    os._exit(5)
+
+ENDS = {
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "crashed": lambda: ctypes.string_at(0),
+    "aborted": os.abort,
+    "exited": lambda: os._exit(3),
+    "left": lambda: os._exit(0),
+    "parent": own_child,
+}
+deaths.watch_children()
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+if os.fork() == 0:  # Spark's first fork is nobody's run
+    os._exit(0)
+for name, end in ENDS.items():
+    if os.fork() == 0:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        deaths.say_begun(name)
+        end()
+        os._exit(1)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+async def heard() -> AsyncIterator[tuple[Deaths, str]]:
+    listening = Deaths()
+    path = await listening.start()
+    yield listening, path
+    listening.close()
+    assert not Path(path).parent.exists()
+
+
+async def test_the_end_of_each_child_is_told_by_its_own_name(heard: tuple[Deaths, str]) -> None:
+    listening, path = heard
+    env = {**os.environ, deaths.SOCKET_VARIABLE: path}
+    daemon = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM, env=env, stdin=asyncio.subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    try:
+        names = ("killed", "crashed", "aborted", "exited", "left", "parent")
+        found = await asyncio.gather(*(_until_known(listening, name) for name in names))
+    finally:
+        await daemon.communicate(b"")
+    assert [os.waitstatus_to_exitcode(one) for one in found] == [
+        -signal.SIGKILL,
+        -signal.SIGSEGV,
+        -signal.SIGABRT,
+        3,
+        0,
+        5,
+    ]
+    assert await listening.status_of("killed") is None, "told once"
+
+
+async def _until_known(listening: Deaths, name: str) -> int:
+    """However long the machine takes to begin a Python."""
+    for _ in range(20):
+        if (status := await listening.status_of(name)) is not None:
+            return status
+    raise AssertionError(f"nothing heard of {name}")
+
+
+def test_a_child_that_nobody_listens_to_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(deaths.SOCKET_VARIABLE, str(tmp_path / "nobody"))
+    deaths.say_begun("p")
+    monkeypatch.delenv(deaths.SOCKET_VARIABLE)
+    deaths.say_begun("p")
+
+
+def test_a_number_that_is_used_again_is_the_later_process_only() -> None:
+    listening = Deaths()
+    for line in (b"begun 7 first", b"begun 7 second", b"ended 7 9", b"ended 7 11", b"ended x", b"\xff", b"begun"):
+        listening.datagram_received(line, None)
+    assert asyncio.run(listening.status_of("second")) == signal.SIGKILL
+
+
+def test_what_is_never_asked_for_is_forgotten() -> None:
+    listening = Deaths()
+    for number in range(1_001):
+        listening.datagram_received(f"begun {number} p{number}".encode(), None)
+        listening.datagram_received(f"ended {number} 9".encode(), None)
+    assert asyncio.run(listening.status_of("p1000")) == signal.SIGKILL
+    assert len(listening.kept()) == 999
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "own"),
+    [
+        (signal.SIGSEGV, "its process was killed by SIGSEGV (Segmentation fault)", True),
+        (signal.SIGABRT | 0x80, "its process was killed by SIGABRT (Aborted)", True),
+        (signal.SIGTERM, "its process was killed by SIGTERM (Terminated)", False),
+        (
+            signal.SIGKILL,
+            "its process was killed by SIGKILL (Killed): by the kernel for want of memory, or by somebody",
+            False,
+        ),
+        (3 << 8, "its process ended itself with exit code 3, without a word", True),
+        (0, "its process ended itself with exit code 0, without a word", True),
+    ],
+)
+def test_what_is_said_of_an_end(status: int, words: str, own: bool) -> None:
+    assert words_for(status) == words
+    assert is_own_doing(status) is own

@@ -1,0 +1,101 @@
+"""Runs that end in every bad way beside one that works: a real worker, real Spark, a real broker.
+
+All are processes under one JVM and one daemon. Whatever one does to its own process, its task's status says it, and the
+others do not notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import pytest_asyncio
+
+from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.worker.v1 import worker_service_pb2
+from services.worker.tests import breaking_sink
+from services.worker.tests.test_worker_process import FAILED, RUNNING, WorkerProcess, create_topic, produce
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
+
+#: What its status says, and how often its process had to die for that.
+SAID = {
+    "segv": r"its process was killed by SIGSEGV \(Segmentation fault\)",
+    "abort": r"its process was killed by SIGABRT \(Aborted\)",
+    "exit": "its process ended itself with exit code 3, without a word",
+    "kill": r"the process of the task died 4 times in a row: its process was killed by SIGKILL \(Killed\): by the ",
+    "grow": r"the task used more than herdmesh.memory.max=256MB: its process had (\d+)MB and was killed",
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def worker(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WorkerProcess]:
+    """One that knows the connector which breaks."""
+    folder = tmp_path_factory.mktemp("isolation")
+    breaking_sink.install(folder / "plugins")
+    path = os.pathsep.join((str(folder / "plugins"), os.environ.get("PYTHONPATH", "")))
+    running = WorkerProcess(kafka_bootstrap, folder)
+    try:
+        with pytest.MonkeyPatch.context() as environment:
+            environment.setenv("PYTHONPATH", path)
+            environment.setenv("HERDMESH_SLOTS", "8")
+            await running.start()
+        yield running
+    finally:
+        await running.stop()
+
+
+async def test_a_run_that_dies_takes_no_other_with_it_and_its_status_says_how(
+    worker: WorkerProcess, tmp_topic: Callable[..., str]
+) -> None:
+    steady = await create_topic(worker.bootstrap, tmp_topic("steady"), 1)
+    pid = await _steady(worker, "steady", steady)
+    topic = await create_topic(worker.bootstrap, tmp_topic("broken"), 1)
+    await produce(worker.bootstrap, topic, ["the last straw"])
+    begun = time.monotonic()
+    for how in SAID:
+        more = {"herdmesh.memory.max": "256MB"} if how == "grow" else {}
+        worker.start_sink(how, topic, **{"connector.class": "Breaks", "how": how, **more})
+
+    async def failed(how: str) -> None:
+        report = await worker.herder.until_report(how, FAILED)
+        print(f"{how}: {time.monotonic() - begun:.1f} s: {report.failure.message}")
+        found = re.match(SAID[how], report.failure.message)
+        assert found, report.failure.message
+        assert report.failure.error_class == connector_pb2.ERROR_CLASS_RETRIABLE
+        if how in ("segv", "abort"):
+            assert "breaking_sink.py" in report.failure.trace, "where it stood"
+        if how == "grow":
+            assert 256 < int(found[1]) < 2_048
+
+    await asyncio.gather(*map(failed, SAID))
+    await _goes_on(worker, "steady", steady, pid)
+    runs = {how: (await _held(worker, how)).progress.run_count for how in SAID}
+    assert runs == {"segv": 1, "abort": 1, "exit": 1, "kill": 4, "grow": 1}
+
+
+async def _steady(worker: WorkerProcess, name: str, topic: str, **more: str) -> int:
+    """A sink that works; the pid of its run."""
+    await produce(worker.bootstrap, topic, ["before"])
+    worker.start_sink(name, topic, **{"herdmesh.trigger": "continuous", **more})
+    await worker.herder.until_report(name, RUNNING)
+    await worker.until(name, lambda: worker.lines(name) == ["before"], "writing")
+    pid = (await _held(worker, name)).progress.pid
+    assert pid
+    return pid
+
+
+async def _goes_on(worker: WorkerProcess, name: str, topic: str, pid: int) -> None:
+    """In the run that it had."""
+    await produce(worker.bootstrap, topic, ["after"])
+    await worker.until(name, lambda: worker.lines(name)[-1:] == ["after"], "writing on")
+    held = await _held(worker, name)
+    assert (held.progress.pid, held.progress.run_count) == (pid, 1)
+
+
+async def _held(worker: WorkerProcess, name: str) -> worker_service_pb2.HeldTask:
+    return next(one for one in await worker.tasks() if one.task.connector == name)
