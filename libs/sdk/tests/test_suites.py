@@ -9,7 +9,7 @@ import pytest
 
 from herdmesh.sdk import SinkConnector, SourceConnector
 from herdmesh.sdk.testing import SinkRunSuite, SinkSuite, SourceSuite
-from libs.sdk.tests import examples, reading_examples
+from libs.sdk.tests import counted, examples, reading_examples
 
 KILLS = "test_resume_after_a_kill_at_every_point"
 GOES_ON = "test_a_run_goes_on_where_the_last_one_ended"
@@ -28,8 +28,8 @@ class TestLinesSource(SourceSuite):
 class TestCountedSource(SourceSuite):
     """With a world that is made with something from outside."""
 
-    connector = examples.CountedSource
-    world = examples.CountedWorld
+    connector = counted.CountedSource
+    world = counted.CountedWorld
 
     @pytest.fixture
     def outside(self) -> dict[bytes, int]:
@@ -122,16 +122,16 @@ def test_a_source_task_that_breaks_a_promise_is_caught(tmp_path: Path, task: typ
 @pytest.mark.parametrize(
     ("task", "caught", "says"),
     [
-        (examples.OnlyTheFirst, ALL_SENT, "3 tasks sent 1 source partitions"),
-        (examples.OnePartition, ALL_SENT, "3 tasks sent 1 source partitions"),
-        (examples.OneMore, LIFECYCLE, "records came from a source that has [0]"),
-        (examples.OneMore, ALL_SENT, "records [7] were never written"),
+        (counted.OnlyTheFirst, ALL_SENT, "3 tasks sent 1 source partitions"),
+        (counted.OnePartition, ALL_SENT, "3 tasks sent 1 source partitions"),
+        (counted.OneMore, LIFECYCLE, "records came from a source that has [0]"),
+        (counted.OneMore, ALL_SENT, "records [7] were never written"),
     ],
 )
 def test_a_task_that_makes_records_up_and_breaks_a_promise_is_caught(
     tmp_path: Path, task: type[Any], caught: str, says: str
 ) -> None:
-    found = failing(source_suite(with_task(examples.CountedSource, task), examples.CountedWorld), tmp_path)
+    found = failing(source_suite(with_task(counted.CountedSource, task), counted.CountedWorld), tmp_path)
     assert says in found.get(caught, "it passed"), found
 
 
@@ -193,7 +193,7 @@ def test_a_sink_task_that_breaks_a_promise_is_caught(
 def test_a_suite_has_no_test_that_only_good_connectors_reach(tmp_path: Path) -> None:
     """The good ones pass when they are driven as the broken ones are."""
     assert failing(source_suite(examples.LinesSource), tmp_path / "source") == {}
-    assert failing(source_suite(examples.CountedSource, examples.CountedWorld), tmp_path / "counted") == {}
+    assert failing(source_suite(counted.CountedSource, counted.CountedWorld), tmp_path / "counted") == {}
     assert failing(sink_suite(examples.LinesSink, examples.LinesSinkWorld), tmp_path / "sink") == {}
     assert failing(sink_suite(examples.LedgerSink, examples.LedgerWorld), tmp_path / "ledger") == {}
     assert failing(sink_suite(examples.StagedSink, examples.StagedWorld), tmp_path / "staged") == {}
