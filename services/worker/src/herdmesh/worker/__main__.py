@@ -45,6 +45,7 @@ from herdmesh.worker.metrics.collector import WorkerMetrics
 from herdmesh.worker.service.run_service import RunServicer
 from herdmesh.worker.service.worker_service import WorkerServicer
 from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.spark import task_session
 from herdmesh.worker.spark.session import SparkHost, spark_conf
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events
 from herdmesh.worker.state.model import UnitId
@@ -88,7 +89,8 @@ async def ground(settings: WorkerSettings, stop: asyncio.Event) -> AsyncGenerato
     if offsets is not None:
         offsets.open()
     processes = settings.slots + settings.standby_count()
-    spark = SparkHost(spark_conf(settings.spark_master, processes, settings.spark_driver_memory))
+    conf = spark_conf(settings.spark_master, processes, settings.spark_driver_memory)
+    spark = SparkHost({**conf, **task_session.environment(settings.spark_jars)})
     try:
         await _unless(stop, spark.start())
         yield Ground(spark, offsets)

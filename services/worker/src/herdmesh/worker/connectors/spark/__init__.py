@@ -1,0 +1,1 @@
+"""`SparkSink`: records to whatever Spark can write, by a Spark of the task's own."""

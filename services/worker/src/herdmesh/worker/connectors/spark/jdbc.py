@@ -1,0 +1,233 @@
+"""Databases by Spark's JDBC, each file of rows once.
+
+Owns the ledger: a table `herdmesh_writes` beside the target's, with a row for each writer (connector and partition).
+
+    writer                     last_number | scratch
+    connect-orders/orders-0    17          | s.hm_6f1c...
+
+Spark's writer commits by itself, in a connection of its own, so it can keep no ledger. It therefore writes to a
+scratch table of the target's columns, and one transaction of ours moves its rows: `UPDATE ... SET last_number = 18
+WHERE writer = me AND last_number < 18 AND scratch = mine`, one row or nothing is moved, `INSERT INTO target SELECT ...
+FROM scratch`, commit. The scratch table's name is in the ledger before the table is made, so whoever comes next drops
+it; an owner that stood still meanwhile moves nothing.
+
+Invariant: a number's rows are in the target if and only if the ledger has reached it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.errors import TaskFailed
+from herdmesh.worker.connectors.spark.settings import FORMAT, TABLE, SparkSettings
+from herdmesh.worker.connectors.spark.targets import SparkWriter
+from herdmesh.worker.spark import task_session
+
+LEDGER: Final = "herdmesh_writes"
+_EMPTY_COPIES: Final = (
+    "CREATE TABLE {new} AS SELECT * FROM {old} WHERE 1 = 0",
+    "CREATE TABLE {new} AS SELECT * FROM {old} WITH NO DATA",
+    "SELECT * INTO {new} FROM {old} WHERE 1 = 0",
+)
+"""How databases make an empty table with the columns of another: most; Derby; SQL Server."""
+
+
+class JdbcTarget:
+    """One table of a database."""
+
+    keeps_numbers: ClassVar[bool] = True
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self._spark = SparkWriter(settings)
+        self._options = settings.options
+        self._table = settings.options["dbtable"].strip()
+        schema = self._table.rpartition(".")[0]
+        self._beside = f"{schema}." if schema else ""
+        self._ledger = f"{self._beside}{LEDGER}"
+
+    def begin(self) -> None:
+        self._spark.begin()
+
+    def last_number(self, writer: str) -> int:
+        with self._telling(), self._connection() as database:
+            self._make_ledger(database)
+            found = database.rows(f"SELECT last_number FROM {self._ledger} WHERE writer = ?", writer)
+            if not found:
+                database.run(f"INSERT INTO {self._ledger} (writer, last_number, scratch) VALUES (?, 0, '')", writer)
+            database.commit()
+            return int(found[0][0]) if found else 0
+
+    def write(self, path: Path, writer: str, number: int | None) -> None:
+        assert number is not None
+        if self.last_number(writer) >= number:
+            return
+        with self._telling():
+            rows = self._spark.rows(path)
+            names = self._names_in_target(rows)
+            scratch = self._make_scratch(writer)
+            self._spark.appending(rows, dbtable=scratch).save()
+            self._move(names, scratch, writer, number)
+
+    def _make_scratch(self, writer: str) -> str:
+        """An empty table with the target's columns, named in the ledger before it is there."""
+        scratch = f"{self._beside}hm_{uuid.uuid4().hex[:16]}"
+        with self._connection() as database:
+            left = database.rows(f"SELECT scratch FROM {self._ledger} WHERE writer = ?", writer)
+            database.run(f"UPDATE {self._ledger} SET scratch = ? WHERE writer = ?", scratch, writer)
+            database.commit()
+            if left and left[0][0]:
+                database.drop(str(left[0][0]))
+            database.run_one_of([copy.format(new=scratch, old=self._table) for copy in _EMPTY_COPIES])
+        return scratch
+
+    def _move(self, names: str, scratch: str, writer: str, number: int) -> None:
+        with self._connection() as database:
+            moved = database.run(
+                f"UPDATE {self._ledger} SET last_number = {number:d} "
+                f"WHERE writer = ? AND last_number < {number:d} AND scratch = ?", writer, scratch,
+            )  # fmt: skip
+            if moved == 1:
+                database.run(f"INSERT INTO {self._table} ({names}) SELECT {names} FROM {scratch}")
+                database.commit()
+            else:
+                database.roll_back()
+            database.drop(scratch)
+        if moved != 1 and self.last_number(writer) < number:
+            raise TaskFailed(
+                f"another owner writes to {self._table} for {writer}: this run moved nothing", ErrorClass.RETRIABLE
+            )
+
+    def _names_in_target(self, rows: Any) -> str:
+        """The columns as the target has them, quoted; it is made if it is absent. Raises ConfigError for a column that
+        it does not have."""
+        session = self._spark.session()
+        with self._connection() as database:
+            if not database.has(self._table):
+                database.make(self._table, rows)
+        has = {name.lower(): name for name in session.read.format("jdbc").options(**self._options).load().columns}
+        if missing := [name for name in rows.columns if name.lower() not in has]:
+            raise ConfigError(
+                f"{self._table} has no column {', '.join(missing)}", field=TABLE, fix="add them to the table, or drop "
+                "the fields with a transformation",
+            )  # fmt: skip
+        dialect = session.sparkContext._jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self._options["url"])
+        return ", ".join(dialect.quoteIdentifier(has[name.lower()]) for name in rows.columns)
+
+    def _make_ledger(self, database: _Connection) -> None:
+        if database.has(self._ledger):
+            return
+        columns = "writer VARCHAR(400) NOT NULL PRIMARY KEY, last_number BIGINT NOT NULL, scratch VARCHAR(200) NOT NULL"
+        try:
+            database.run(f"CREATE TABLE {self._ledger} ({columns})")
+        except Exception:
+            database.roll_back()
+            if not database.has(self._ledger):  # else another task has just made it
+                raise
+        database.commit()
+
+    @contextmanager
+    def _telling(self) -> Generator[None]:
+        with task_session.telling(f"{FORMAT}=jdbc, writing {self._table}", TABLE):
+            yield
+
+    @contextmanager
+    def _connection(self) -> Generator[_Connection]:
+        jvm = self._spark.session().sparkContext._jvm
+        of_spark = jvm.org.apache.spark.sql
+        options = of_spark.execution.datasources.jdbc.JdbcOptionsInWrite(jvm.PythonUtils.toScalaMap(self._options))
+        # As Spark connects: its drivers, its providers of logins.
+        opened = of_spark.jdbc.JdbcDialects.get(self._options["url"]).createConnectionFactory(options).apply(-1)
+        try:
+            opened.setAutoCommit(False)
+            yield _Connection(opened, of_spark.execution.datasources.jdbc.JdbcUtils, options)
+        finally:
+            with suppress(Exception):  # what matters was committed, or is told by what is being raised
+                opened.rollback()
+            opened.close()
+
+
+class _Connection:
+    """The few words of `java.sql.Connection` that are used. Begins no transaction by itself: the driver does."""
+
+    def __init__(self, java: Any, of_spark: Any, options: Any) -> None:
+        """`of_spark`: its `JdbcUtils`, which know each database's types. `options`: as those take them."""
+        self._java = java
+        self._of_spark = of_spark
+        self._options = options
+
+    def run(self, statement: str, *texts: str) -> int:
+        """Execute one; how many rows it changed."""
+        prepared = self._prepared(statement, texts)
+        try:
+            return prepared.executeUpdate()
+        finally:
+            prepared.close()
+
+    def rows(self, statement: str, *texts: str) -> list[list[Any]]:
+        """What it finds, one column."""
+        prepared = self._prepared(statement, texts)
+        try:
+            result = prepared.executeQuery()
+            found: list[list[Any]] = []
+            while result.next():
+                found.append([result.getObject(1)])
+            return found
+        finally:
+            prepared.close()
+
+    def has(self, table: str) -> bool:
+        """Whether there is such a table, as this connection sees it."""
+        try:
+            self.rows(f"SELECT 1 FROM {table} WHERE 1 = 0")
+        except Exception:  # noqa: BLE001 - every driver has a class of its own for it; making the table tells the rest
+            self.roll_back()
+            return False
+        return True
+
+    def make(self, table: str, rows: Any) -> None:
+        """Make a table for the columns of a DataFrame, with the types that Spark has for this database. Spark's writer
+        does it too, but for databases it has no dialect of it cannot tell that there is no table."""
+        self._of_spark.createTable(self._java, table, rows._jdf.schema(), False, self._options)
+        self.commit()
+
+    def run_one_of(self, statements: Sequence[str]) -> None:
+        """The first that the database takes. Raises what it says of the first."""
+        first: Exception | None = None
+        for statement in statements:
+            try:
+                self.run(statement)
+            except Exception as error:  # noqa: BLE001 - as in `has`
+                self.roll_back()
+                first = first or error
+            else:
+                self.commit()
+                return
+        assert first is not None
+        raise first
+
+    def drop(self, table: str) -> None:
+        """Drop a table of ours, if it is there."""
+        try:
+            self.run(f"DROP TABLE {table}")
+        except Exception:  # noqa: BLE001 - as in `has`
+            self.roll_back()
+        else:
+            self.commit()
+
+    def commit(self) -> None:
+        self._java.commit()
+
+    def roll_back(self) -> None:
+        self._java.rollback()
+
+    def _prepared(self, statement: str, texts: Sequence[str]) -> Any:
+        prepared = self._java.prepareStatement(statement)
+        for place, text in enumerate(texts, start=1):
+            prepared.setString(place, text)
+        return prepared

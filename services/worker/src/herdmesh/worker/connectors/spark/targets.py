@@ -1,0 +1,100 @@
+"""How Spark writes a file of rows to a target, and what each can promise when it is asked twice.
+
+Owns the writes. A target that keeps numbers writes each number of a writer once, whoever asks and how often; any other
+writes whenever it is asked.
+
+| Format | Numbers |
+|---|---|
+| jdbc | in a table of the database (`jdbc`), moved in the transaction that has the rows |
+| any other | none |
+
+Invariant: `write` returns when Spark says that the target has the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.worker.connectors.spark.settings import FORMAT, SparkSettings
+from herdmesh.worker.spark import task_session
+
+
+class Target(Protocol):
+    """Where the rows go."""
+
+    keeps_numbers: ClassVar[bool]
+    """Whether files are to be numbered."""
+
+    def begin(self) -> None:
+        """There will be something to write: have Spark started meanwhile."""
+        ...
+
+    def last_number(self, writer: str) -> int:
+        """The highest number it has of the writer, 0 = none. Raises as `write`."""
+        ...
+
+    def write(self, path: Path, writer: str, number: int | None) -> None:
+        """Write the rows of a Parquet file. Raises ConfigError, RetriableError, TaskFailed."""
+        ...
+
+
+class SparkWriter:
+    """Spark as a task has it, and its errors."""
+
+    def __init__(self, settings: SparkSettings, conf: Mapping[str, str] | None = None) -> None:
+        self._settings = settings
+        self._conf = conf or {}
+        self._begun: Future[Any] | None = None
+
+    def begin(self) -> None:
+        """Have the session started, unless it is."""
+        if self._begun is None:
+            self._begun = task_session.begin(self._settings.memory, self._conf)
+
+    def session(self) -> Any:
+        """The session, waited for. Raises RetriableError."""
+        self.begin()
+        assert self._begun is not None
+        return task_session.session_of(self._begun)
+
+    def rows(self, path: Path) -> Any:
+        """A DataFrame of one partition: what is written in one transaction, or as one file."""
+        return self.session().read.parquet(str(path)).coalesce(1)
+
+    def appending(self, rows: Any, **more: str) -> Any:
+        """A DataFrameWriter as it is configured."""
+        writer = rows.write.format(self._settings.format).mode("append").options(**{**self._settings.options, **more})
+        return writer.partitionBy(*self._settings.partition_by) if self._settings.partition_by else writer
+
+
+class FormatTarget:
+    """Any format, by its DataFrameWriter and nothing else."""
+
+    keeps_numbers: ClassVar[bool] = False
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self._spark = SparkWriter(settings)
+        self._what = f"{FORMAT}={settings.format}"
+
+    def begin(self) -> None:
+        self._spark.begin()
+
+    def last_number(self, writer: str) -> int:
+        raise ConfigError(f"{self._what} keeps no numbers of {writer}", field=FORMAT)
+
+    def write(self, path: Path, writer: str, number: int | None) -> None:
+        with task_session.telling(f"{self._what}, writing {path.name}", FORMAT):
+            self._spark.appending(self._spark.rows(path)).save()
+
+
+def target_of(settings: SparkSettings) -> Target:
+    """The target of a configuration."""
+    if settings.format == "jdbc":
+        from herdmesh.worker.connectors.spark.jdbc import JdbcTarget
+
+        return JdbcTarget(settings)
+    return FormatTarget(settings)

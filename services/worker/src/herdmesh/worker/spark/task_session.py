@@ -1,0 +1,178 @@
+"""A Spark of a run's own: a JVM beside the run's process, for what only Spark can write.
+
+Owns its start and its settings; the only place that makes a session outside of the worker's own (`session`). One per
+process, since pyspark has room for no more: who asks for the same again gets it, who asks for another ends it.
+
+Invariant: it ends with its process, however that ends: the end of its input is the JVM's sign that its Python is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Generator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from importlib import resources
+from threading import Lock, Thread
+from typing import Any, Final
+
+from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
+from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
+from pyspark.sql import SparkSession
+
+from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.worker.spark import class_archive
+
+#: Jars for these sessions, comma separated: what operators of the worker allow, not what configs say. The worker's
+#: setting of that name, which runs' processes hear of by it.
+JARS_VARIABLE: Final = "HERDMESH_SPARK_JARS"
+_EXIT_TIMEOUT_S: Final = 10.0
+_CONDITION: Final = re.compile(r"\[[A-Z][A-Z_.]+\]")
+"""How Spark begins a text of its own."""
+_NOT_THERE: Final = re.compile(r"\[DATA_SOURCE_NOT_FOUND\]|No suitable driver")
+_launcher: Any = java_gateway
+"""Untyped, as py4j is."""
+_lock = Lock()
+_begun: dict[frozenset[tuple[str, str]], Future[SparkSession]] = {}
+
+
+def environment(jars: str) -> Mapping[str, str]:
+    """The settings of the worker's own Spark by which its runs' processes know the jars."""
+    return {f"spark.executorEnv.{JARS_VARIABLE}": jars} if jars else {}
+
+
+def begin(memory: str, more: Mapping[str, str]) -> Future[SparkSession]:
+    """Have the session with this heap (`512m`) and these further settings of Spark; returns at once."""
+    conf = _conf(memory, more)
+    wanted = frozenset(conf.items())
+    with _lock:
+        found = _begun.get(wanted)
+        if found is not None:
+            return found
+        before = list(_begun.values())
+        _begun.clear()
+        session: Future[SparkSession] = Future()
+        _begun[wanted] = session
+    Thread(target=_begin, args=(conf, before, session), name="start Spark", daemon=True).start()
+    return session
+
+
+def session_of(begun: Future[SparkSession]) -> SparkSession:
+    """The session, waited for. Raises RetriableError: the JVM did not start."""
+    try:
+        return begun.result()
+    except Exception as error:
+        with _lock:
+            _begun.clear()
+        raise RetriableError(f"this task's Spark did not start: {error}") from error
+
+
+def end() -> None:
+    """End the process' session, if there is one, and its JVM."""
+    with _lock:
+        before = list(_begun.values())
+        _begun.clear()
+    for session in before:
+        if session.exception() is None:
+            _end(session.result())
+
+
+@contextmanager
+def telling(what: str, field: str) -> Generator[None]:
+    """Have what Spark raises be ours. Raises ConfigError for what comes again until somebody changes the config or the
+    target (a format that is not there, columns that do not fit), RetriableError for all else."""
+    try:
+        yield
+    except (AnalysisException, IllegalArgumentException) as error:
+        raise ConfigError(f"{what}: {cause_of(error)}", field=field) from error
+    except (PySparkException, Py4JError, OSError) as error:
+        if _NOT_THERE.search(str(error)):
+            fix = "give the worker its jar (setting spark_jars)"
+            raise ConfigError(f"{what}: {cause_of(error)}", field=field, fix=fix) from error
+        raise RetriableError(f"{what}: {cause_of(error)}") from error
+
+
+def cause_of(error: Exception) -> str:
+    """What Spark, or what it called, says is wrong, without pages of Java frames."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, PySparkException):
+        lines = lines[:1]
+    raised = [line.removeprefix(": ") for line in lines if line.startswith(": ")]
+    if raised and _CONDITION.search(raised[0]):
+        return raised[0]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (causes[-1:] or raised[:1] or lines[:1] or [type(error).__name__])[0]
+
+
+def _begin(conf: Mapping[str, str], before: list[Future[SparkSession]], session: Future[SparkSession]) -> None:
+    try:
+        for other in before:
+            if other.exception() is None:
+                _end(other.result())
+        session.set_result(_start(conf))
+    except BaseException as error:  # noqa: BLE001 - raised again by `session_of`
+        session.set_exception(error)
+
+
+def _start(conf: Mapping[str, str]) -> SparkSession:
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    _forget_gateway()
+    settings = SparkConf(loadDefaults=False).setAll(list(conf.items()))
+    gateway = _launcher.launch_gateway(settings)
+    try:
+        return SparkSession(SparkContext(gateway=gateway, conf=settings))
+    except BaseException:
+        _end_jvm(gateway)
+        raise
+
+
+def _end(session: SparkSession) -> None:
+    gateway: Any = session.sparkContext._gateway  # pyright: ignore[reportPrivateUsage] - its only access
+    session.stop()
+    _end_jvm(gateway)
+
+
+def _end_jvm(gateway: Any) -> None:
+    _forget_gateway()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(_EXIT_TIMEOUT_S)
+
+
+def _forget_gateway() -> None:
+    """pyspark keeps one for ever, also when its JVM is gone."""
+    untyped: Any = SparkContext
+    untyped._gateway = untyped._jvm = None
+
+
+def _conf(memory: str, more: Mapping[str, str]) -> dict[str, str]:
+    log_config = resources.files("herdmesh.worker.spark").joinpath("log4j2.properties")
+    jars = os.pathsep.join(filter(None, (jar.strip() for jar in os.environ.get(JARS_VARIABLE, "").split(","))))
+    return {
+        "spark.master": "local[1]",
+        "spark.app.name": "herdmesh-task",
+        "spark.submit.deployMode": "client",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": (
+            f"-XX:+UseSerialGC -Dlog4j2.configurationFile={log_config} {class_archive.use_options()}".rstrip()
+        ),
+        **({"spark.driver.extraClassPath": jars} if jars else {}),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.eventLog.enabled": "false",
+        # A run's process is an executor's, where Spark refuses sessions unless told that it is meant.
+        "spark.executor.allowSparkContext": "true",
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.driver.python": sys.executable,
+        **more,
+    }

@@ -1,0 +1,242 @@
+"""`SparkSink` with a real broker and a real Spark: exact rows in files and a database, whatever happens to an owner."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.orc
+import pyarrow.parquet
+import pytest
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.devstack.jars import ensure_jars
+from herdmesh.engine import RunEnd, RunSpec
+from herdmesh.engine.errors import TaskFailed
+from herdmesh.worker.connectors.spark import jdbc
+from herdmesh.worker.connectors.spark.settings import settings_of
+from herdmesh.worker.spark import task_session
+from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(180)]
+
+TASK = "herdmesh.worker.connectors.spark.task:SparkSinkTask"
+RECORDS = 300
+pa: Any = pyarrow
+pq: Any = pyarrow.parquet
+orc: Any = pyarrow.orc
+
+
+@pytest.fixture(scope="module")
+def kafka_topics(kafka_bootstrap: str) -> Kafka:
+    return Kafka(kafka_bootstrap)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def spark_of_this_module() -> Iterator[None]:
+    """One JVM for all runs in this process, with a database driver, ended with the module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(task_session.JARS_VARIABLE, ",".join(ensure_jars("jdbc-driver").split(":")))
+        yield
+        task_session.end()
+
+
+def sink(kafka: Kafka, name: str, topic: str, folder: Path, kind: str, **more: str) -> RunSpec:
+    config = {"topics": topic, "staging.directory": str(folder / "staging"), "spark.format": kind, **more}
+    return make_spec(kafka.bootstrap, name, TASK, config)
+
+
+def files_sink(kafka: Kafka, name: str, topic: str, folder: Path, kind: str = "parquet", **more: str) -> RunSpec:
+    more = {"spark.option.path": str(folder / "out"), "flush.records": "100", **more}
+    return sink(kafka, name, topic, folder, kind, **more)
+
+
+def rows_of(folder: Path, kind: str) -> list[dict[str, Any]]:
+    """Every row that Spark wrote."""
+    found: list[dict[str, Any]] = []
+    for path in sorted((folder / "out").glob(f"*.{kind}")):
+        if kind == "parquet":
+            found += pq.read_table(path).to_pylist()
+        elif kind == "orc":
+            found += orc.read_table(path).to_pylist()
+        elif kind == "json":
+            found += map(json.loads, path.read_text().splitlines())
+        else:
+            with path.open() as file:
+                found += csv.DictReader(file)
+    return found
+
+
+def ids(folder: Path, kind: str = "parquet") -> list[int]:
+    return sorted(int(row["id"]) for row in rows_of(folder, kind))
+
+
+def waiting(folder: Path) -> list[str]:
+    """Files that were not written yet."""
+    return [path.name for path in (folder / "staging").glob("*/.staged/*")]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv"])
+def test_rows_are_exact_in_every_format_of_files(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, kind: str
+) -> None:
+    topic, name = kafka_topics.create_topic(tmp_topic()), tmp_topic("sink")
+    kafka_topics.produce_ids(topic, range(RECORDS))
+    spec = files_sink(kafka_topics, name, topic, tmp_path, kind, **{"spark.option.header": "true"})
+    assert run_here(spec).reason is RunEnd.QUIET
+    assert ids(tmp_path, kind) == list(range(RECORDS))
+    assert waiting(tmp_path) == []
+    kafka_topics.produce_ids(topic, range(RECORDS, RECORDS + 7))
+    assert run_here(spec).progress.records_in == 7
+    assert ids(tmp_path, kind) == list(range(RECORDS + 7))
+
+
+def test_structs_have_the_types_of_their_schema(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = kafka_topics.create_topic(tmp_topic(), 1)
+    fields = [
+        {"field": "id", "type": "int32"},
+        {"field": "at", "type": "int64", "name": "org.apache.kafka.connect.data.Timestamp"},
+        {"field": "day", "type": "int32", "name": "org.apache.kafka.connect.data.Date"},
+        {"field": "time", "type": "int32", "name": "org.apache.kafka.connect.data.Time", "optional": True},
+        {
+            "field": "price", "type": "bytes", "name": "org.apache.kafka.connect.data.Decimal",
+            "parameters": {"scale": "2"},
+        },
+        {"field": "tags", "type": "array", "items": {"type": "string"}},
+        {"field": "place", "type": "struct", "optional": True, "fields": [{"field": "city", "type": "string"}]},
+    ]  # fmt: skip
+    values: list[dict[str, Any]] = [
+        {"id": 1, "at": 1_700_000_000_123, "day": 19_000, "time": 61_000, "price": "MDk=", "tags": ["a"],
+         "place": {"city": "Ulm"}},
+        {"id": 2, "at": 0, "day": 0, "time": None, "price": "AQ==", "tags": [], "place": None},
+    ]  # fmt: skip
+    schema = {"type": "struct", "fields": fields}
+    kafka_topics.produce(topic, (json.dumps({"schema": schema, "payload": one}).encode() for one in values))
+    run_here(files_sink(kafka_topics, tmp_topic("sink"), topic, tmp_path, **{"value.converter.schemas.enable": "true"}))
+    (path,) = (tmp_path / "out").glob("*.parquet")
+    table = pq.read_table(path)
+    types = {field.name: str(field.type) for field in table.schema}
+    assert types["id"] == "int32"
+    assert types["at"].startswith("timestamp[")
+    assert (types["day"], types["time"], types["price"]) == ("date32[day]", "int32", "decimal128(38, 2)")
+    first, second = table.to_pylist()
+    assert first["at"].timestamp() == 1_700_000_000.123
+    assert (first["id"], first["time"], first["price"]) == (1, 61_000, Decimal("123.45"))
+    assert (first["tags"], first["place"]) == (["a"], {"city": "Ulm"})
+    assert (second["price"], second["tags"], second["place"]) == (Decimal("0.01"), [], None)
+
+
+@pytest.mark.parametrize(
+    ("harm", "points"), [("kill", ["after-write", "before-publish"]), ("wake", ["before-publish"])]
+)
+def test_each_record_is_written_once_whatever_happens_to_an_owner_beside_a_write(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, harm: str, points: list[str]
+) -> None:
+    cases = [(point, kafka_topics.create_topic(tmp_topic()), tmp_topic("sink"), tmp_path / point) for point in points]
+    for _, topic, _, _ in cases:
+        kafka_topics.produce_ids(topic, range(RECORDS))
+    with processes(tmp_path) as start:
+        frozen = [start(files_sink(kafka_topics, name, topic, folder), point) for point, topic, name, folder in cases]
+        for process, (point, topic, name, folder) in zip(frozen, cases, strict=True):
+            process.until_frozen()
+            assert waiting(folder) != [], point
+            if harm == "kill":
+                process.kill()
+            kafka_topics.produce_ids(topic, range(RECORDS, RECORDS + 10))
+            run_here(files_sink(kafka_topics, name, topic, folder))
+            assert ids(folder) == list(range(RECORDS + 10)), point
+            assert waiting(folder) == [], point
+        if harm == "wake":
+            for process, (point, _, _, folder) in zip(frozen, cases, strict=True):
+                assert process.resume().get("error_class") == "FENCED", point
+                assert ids(folder) == list(range(RECORDS + 10)), point
+
+
+def database_config(folder: Path) -> dict[str, str]:
+    return {"spark.option.url": f"jdbc:sqlite:{folder}/db.sqlite", "spark.option.dbtable": "flights"}
+
+
+def table(folder: Path, query: str = "SELECT id, name FROM flights ORDER BY id") -> list[tuple[Any, ...]]:
+    with sqlite3.connect(folder / "db.sqlite", timeout=20) as database:
+        return database.execute(query).fetchall()
+
+
+def tables(folder: Path) -> set[str]:
+    return {name for (name,) in table(folder, "SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+
+def test_a_database_has_each_record_once_and_no_table_is_left(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic, name = kafka_topics.create_topic(tmp_topic()), tmp_topic("sink")
+    kafka_topics.produce_ids(topic, range(RECORDS))
+    spec = sink(kafka_topics, name, topic, tmp_path, "jdbc", **database_config(tmp_path))
+    with processes(tmp_path) as start:
+        process = start(spec, "before-publish")
+        process.until_frozen()
+        process.kill()
+    run_here(spec)
+    assert table(tmp_path) == [(number, f"n{number}") for number in range(RECORDS)]
+    assert tables(tmp_path) == {"flights", jdbc.LEDGER}
+    numbers = table(tmp_path, f"SELECT writer, last_number, scratch FROM {jdbc.LEDGER} ORDER BY writer")
+    assert [(writer, last) for writer, last, _ in numbers] == [(f"connect-{name}/{topic}-{n}", 1) for n in (0, 1)]
+
+
+def test_a_write_that_is_repeated_and_an_owner_that_stood_still_in_it_change_nothing(tmp_path: Path) -> None:
+    """The moment that no failpoint reaches: Spark wrote to the scratch table, and another owner did everything."""
+    rows = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), rows)
+    config = {"spark.format": "jdbc", "staging.directory": str(tmp_path), **database_config(tmp_path)}
+    slow, quick = (jdbc.JdbcTarget(settings_of(config)) for _ in range(2))
+    assert slow.last_number("w") == 0
+    frame = slow._spark.rows(rows)  # pyright: ignore[reportPrivateUsage]
+    names = slow._names_in_target(frame)  # pyright: ignore[reportPrivateUsage]
+    scratch = slow._make_scratch("w")  # pyright: ignore[reportPrivateUsage]
+    slow._spark.appending(frame, dbtable=scratch).save()  # pyright: ignore[reportPrivateUsage]
+    for _ in range(2):
+        quick.write(rows, "w", 1)
+    assert quick.last_number("w") == 1
+    slow._move(names, scratch, "w", 1)  # pyright: ignore[reportPrivateUsage]
+    assert table(tmp_path) == [(1, "a"), (2, "b")]
+    with pytest.raises(TaskFailed, match="moved nothing"):  # not its scratch table: it must not take the number
+        slow._move(names, scratch, "w", 2)  # pyright: ignore[reportPrivateUsage]
+    assert table(tmp_path) == [(1, "a"), (2, "b")]
+    quick.write(rows, "w", 2)
+    quick.write(rows, "other", 1)
+    assert len(table(tmp_path)) == 6
+    assert tables(tmp_path) == {"flights", jdbc.LEDGER}
+
+
+def test_a_column_that_is_missing_fails_the_task_until_the_table_has_it_and_nothing_is_lost(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = kafka_topics.create_topic(tmp_topic(), 1)
+    kafka_topics.produce_ids(topic, range(3))
+    table(tmp_path, "CREATE TABLE flights (id INTEGER, name TEXT)")
+    spec = sink(kafka_topics, tmp_topic("sink"), topic, tmp_path, "jdbc", **database_config(tmp_path))
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="email") as failed:
+            run_here(spec)
+        assert failed.value.field == "spark.option.dbtable"
+        assert table(tmp_path) == []
+    table(tmp_path, "ALTER TABLE flights ADD COLUMN email TEXT")
+    run_here(spec)
+    assert table(tmp_path, "SELECT * FROM flights ORDER BY id") == [(n, f"n{n}", "e@x") for n in range(3)]
+
+
+def test_a_format_that_is_not_there_is_named(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = kafka_topics.create_topic(tmp_topic(), 1)
+    kafka_topics.produce_ids(topic, range(3))
+    with pytest.raises(ConfigError, match="nonsense") as failed:
+        run_here(sink(kafka_topics, tmp_topic("sink"), topic, tmp_path, "nonsense"))
+    assert failed.value.field == "spark.format"
