@@ -54,6 +54,10 @@ class Greet(SinkConnector):
         super().start(config)
         if config.get("file") == "asks":
             self.context.request_task_reconfiguration()
+        if config.get("file") == "offsets":
+            self.config["word"] = str(self.context.committed_offsets([{{"p": 1}}, None]))
+        if config.get("file") == "fails":
+            self.context.raise_error(ConfigError("the table is gone", field="file", fix="make it"))
 
     def task_class(self):
         return "greet:GreetTask"

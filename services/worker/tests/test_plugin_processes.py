@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import queue
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect.config_providers.resolver import ConfigProviders
-from herdmesh.connect.connector import Config, ConnectorContext, SinkConnector
+from herdmesh.connect.connector import Config, Connector, ConnectorContext, SinkConnector
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.engine.contract import ErrorClass
@@ -26,6 +27,7 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
 from herdmesh.worker.effects import validation
 from herdmesh.worker.effects.connectors import ConnectorHost
+from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plan import planned_task_configs
 from herdmesh.worker.effects.plugins import Found, Plugins, discover
 from herdmesh.worker.effects.specs import RunSpecs
@@ -189,10 +191,40 @@ def test_a_running_connector_asks_for_new_task_configs(registry: PluginRegistry)
         connector.stop()
 
 
+def test_a_running_connector_ends_itself_as_failed_and_reads_committed_offsets(registry: PluginRegistry) -> None:
+    failed: queue.SimpleQueue[Exception] = queue.SimpleQueue()
+    context = ConnectorContext(lambda: None, failed.put, lambda partitions: [{"of": one} for one in partitions])
+
+    def started(file: str) -> Connector:
+        connector = registry.find("Greet", "1.0").load()
+        connector.context = context
+        connector.start({**CONFIG, "file": file})
+        return connector
+
+    connector = started("fails")
+    error = failed.get(timeout=WAIT_S)
+    assert isinstance(error, ConfigError)
+    assert (str(error), error.field, error.fix) == ("the table is gone", "file", "make it")
+    connector.stop()
+    connector = started("offsets")
+    (made,) = connector.task_configs(1)
+    assert made["said"] == "[{'of': {'p': 1}}, {'of': None}] 1"
+    connector.stop()
+
+    def away(_: object) -> list[Mapping[str, Any] | None]:
+        raise TaskFailed("Kafka does not answer", ErrorClass.UNREACHABLE)
+
+    context = ConnectorContext(lambda: None, failed.put, away)
+    with pytest.raises(TaskFailed, match="Kafka does not answer") as caught:
+        started("offsets")
+    assert caught.value.error_class is ErrorClass.UNREACHABLE
+
+
 async def test_a_killed_process_is_told_and_others_and_later_starts_have_another(found: Found) -> None:
     """The other version's process lives on; the connector says what happened until it is started anew."""
     told: asyncio.Queue[events.Event] = asyncio.Queue()
-    host = ConnectorHost(RunSpecs(WorkerSettings(), found.registry), told.put)
+    specs = RunSpecs(WorkerSettings(), found.registry)
+    host = ConnectorHost(specs, Offsets(specs, None), told.put)
 
     async def said(kind: type[Any]) -> Any:
         async with asyncio.timeout(WAIT_S):
@@ -213,9 +245,7 @@ async def test_a_killed_process_is_told_and_others_and_later_starts_have_another
         await start("two", "2.0")
         (killed,) = _processes("1.0")
         os.kill(killed, signal.SIGKILL)
-        await said(events.TasksOutdated)
-        failure = (await configs("one")).failure
-        assert failure is not None
+        failure = (await said(events.ConnectorRaised)).failure
         assert "killed by SIGKILL" in failure.message
         assert failure.error_class is ErrorClass.RETRIABLE
         assert (await configs("two")).failure is None

@@ -10,8 +10,13 @@ from typing import Any
 
 import msgspec
 
+from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.failure import classify
 
-class Call(msgspec.Struct, frozen=True, kw_only=True):
+
+class Call(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """Something to do. Answered by one `Answer` with its number."""
 
     number: int
@@ -48,6 +53,63 @@ class TasksOutdated(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """A started instance wants its `task_configs` asked again."""
 
     instance: str
+
+
+class Raised(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A started instance ends its connector as FAILED."""
+
+    instance: str
+    failure: ToldFailure
+
+
+class OffsetsWanted(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """A started instance wants to know committed offsets. Answered by one `OffsetsTold` with its number."""
+
+    instance: str
+    number: int
+    partitions: tuple[dict[str, Any] | None, ...]
+
+
+class OffsetsTold(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """From the worker: the committed offsets, or why there are none."""
+
+    number: int
+    offsets: tuple[dict[str, Any] | None, ...] = ()
+    failure: ToldFailure | None = None
+
+
+def told_failure(error: Exception) -> ToldFailure:
+    """What was raised, without the secrets of this process."""
+    message, trace, error_class = classify(error)
+    if isinstance(error, ConfigError):
+        return ToldFailure(kind="config", message=str(error), field=error.field, fix=error.fix, trace=trace)
+    kinds = {RetriableError: "retriable", ImportError: "import"}
+    kind = next((kind for cls, kind in kinds.items() if isinstance(error, cls)), "failed")
+    return ToldFailure(kind=kind, message=message, error_class=error_class.value, trace=trace)
+
+
+class TraceOfPlugin(Exception):
+    """The trace of what was raised in the other process: the cause of what is raised here, and shown as such."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+def raised(failure: ToldFailure) -> Exception:
+    """What to raise here for it."""
+    error: Exception
+    match failure.kind:
+        case "config":
+            error = ConfigError(failure.message, field=failure.field, fix=failure.fix)
+        case "retriable":
+            error = RetriableError(failure.message)
+        case "import":
+            error = ImportError(failure.message)
+        case _:
+            error = TaskFailed(failure.message, ErrorClass(failure.error_class))
+    if failure.trace:
+        error.__cause__ = TraceOfPlugin(failure.trace)
+    return error
 
 
 class ToldKey(msgspec.Struct, frozen=True, kw_only=True):

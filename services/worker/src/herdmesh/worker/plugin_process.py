@@ -7,10 +7,12 @@ when the code raises; the process ends with the worker's end of the line.
 
 from __future__ import annotations
 
+import itertools
 import os
+import queue
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,22 +21,36 @@ import msgspec
 
 from herdmesh.connect import plugin_imports
 from herdmesh.connect.config import ConfigKey, Validator
-from herdmesh.connect.connector import Connector, ConnectorContext, SinkConnector, SourceConnector
-from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.connector import Connector, ConnectorContext, OffsetMap, SinkConnector, SourceConnector
 from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.plugins import ENTRY_POINT_GROUP
 from herdmesh.connect.redaction import hide_in_output, keep_secret, secrets_of_one_answer
-from herdmesh.engine.failure import classify
 from herdmesh.rpc.process import configure_logging
-from herdmesh.worker.plugin_messages import Answer, Call, TasksOutdated, ToldConnector, ToldFailure, ToldKey
+from herdmesh.worker.plugin_messages import (
+    Answer,
+    Call,
+    OffsetsTold,
+    OffsetsWanted,
+    Raised,
+    TasksOutdated,
+    ToldConnector,
+    ToldFailure,
+    ToldKey,
+    raised,
+    told_failure,
+)
+
+_ToWorker = Answer | TasksOutdated | Raised | OffsetsWanted
 
 
 class PluginConnectors:
     """The plugin's connector classes and its started instances."""
 
-    def __init__(self, say: Callable[[Answer | TasksOutdated], None]) -> None:
+    def __init__(self, say: Callable[[_ToWorker], None]) -> None:
         self._say = say
         self._started: dict[str, Connector] = {}
+        self._numbers = itertools.count(1)
+        self._asking: dict[int, queue.SimpleQueue[OffsetsTold]] = {}
 
     def answer(self, call: Call) -> None:
         """Do it and say what came of it."""
@@ -45,7 +61,7 @@ class PluginConnectors:
                 keep_secret(call.secrets)
                 value = self._value(call)
         except Exception as error:  # noqa: BLE001 - an author's code may raise anything
-            failure = _failure(error)
+            failure = told_failure(error)
         self._say(Answer(number=call.number, value=value, failure=failure))
 
     def _value(self, call: Call) -> Any:
@@ -75,9 +91,31 @@ class PluginConnectors:
     def _start(self, cls: type[Connector], instance: str, config: dict[str, str | None]) -> None:
         made = cls()
         # without an end: the author's `start` returns or not, and what it started calls for as long as it likes
-        made.context = ConnectorContext(lambda: self._say(TasksOutdated(instance=instance)))
+        made.context = ConnectorContext(
+            lambda: self._say(TasksOutdated(instance=instance)),
+            lambda error: self._say(Raised(instance=instance, failure=told_failure(error))),
+            lambda partitions: self._committed(instance, partitions),
+        )
         made.start(config)
         self._started[instance] = made
+
+    def _committed(self, instance: str, partitions: Sequence[OffsetMap | None]) -> list[OffsetMap | None]:
+        """Blocks until the worker tells."""
+        told: queue.SimpleQueue[OffsetsTold] = queue.SimpleQueue()
+        number = next(self._numbers)
+        self._asking[number] = told
+        named = tuple(None if one is None else dict(one) for one in partitions)
+        self._say(OffsetsWanted(instance=instance, number=number, partitions=named))
+        answer = told.get()
+        if answer.failure is not None:
+            raise raised(answer.failure)
+        return list(answer.offsets)
+
+    def told(self, answer: OffsetsTold) -> None:
+        """What the worker told; whoever asked goes on."""
+        asking = self._asking.pop(answer.number, None)
+        if asking is not None:
+            asking.put(answer)
 
 
 def _asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
@@ -146,20 +184,11 @@ def _key(key: ConfigKey) -> ToldKey:
     )
 
 
-def _failure(error: Exception) -> ToldFailure:
-    message, trace, error_class = classify(error)
-    if isinstance(error, ConfigError):
-        return ToldFailure(kind="config", message=str(error), field=error.field, fix=error.fix, trace=trace)
-    kinds = {RetriableError: "retriable", ImportError: "import"}
-    kind = next((kind for cls, kind in kinds.items() if isinstance(error, cls)), "failed")
-    return ToldFailure(kind=kind, message=message, error_class=error_class.value, trace=trace)
-
-
 def serve(line: Connection) -> None:
     """Answer what comes until the line ends."""
     writing = threading.Lock()
 
-    def say(message: Answer | TasksOutdated) -> None:
+    def say(message: _ToWorker) -> None:
         try:
             packed = msgspec.json.encode(message)
         except (TypeError, ValueError) as error:  # an answer that no message can carry is the author's mistake
@@ -173,9 +202,12 @@ def serve(line: Connection) -> None:
     connectors = PluginConnectors(say)
     while True:
         try:
-            call = msgspec.json.decode(line.recv_bytes(), type=Call)
+            call = msgspec.json.decode(line.recv_bytes(), type=Call | OffsetsTold)
         except (EOFError, OSError):
             return
+        if isinstance(call, OffsetsTold):
+            connectors.told(call)
+            continue
         threading.Thread(target=connectors.answer, args=(call,), name=call.what, daemon=True).start()
 
 

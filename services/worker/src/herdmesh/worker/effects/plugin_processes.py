@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import IO, Any, Final
@@ -21,22 +20,26 @@ from typing import IO, Any, Final
 import msgspec
 import structlog
 
-from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.connector import ConnectorContext
 from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.redaction import redacted, secrets_kept_for_this_answer
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
-from herdmesh.worker.plugin_messages import Answer, Call, TasksOutdated, ToldFailure
+from herdmesh.worker.plugin_messages import (
+    Answer,
+    Call,
+    OffsetsTold,
+    OffsetsWanted,
+    Raised,
+    TasksOutdated,
+    ToldFailure,
+    raised,
+    told_failure,
+)
 
 _OUTPUT_LINE_MAX_BYTES: Final = 65_536
+_FROM_PLUGIN: Final = Answer | TasksOutdated | Raised | OffsetsWanted
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
-
-
-class TraceOfPlugin(Exception):
-    """The trace of what a plugin's code raised in its process: the cause of what is raised here, and shown as such."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
 
 
 @dataclass(slots=True)
@@ -54,7 +57,7 @@ class Line:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._waiting: dict[int, _Waiting] = {}
-        self._instances: dict[str, Callable[[], None]] = {}
+        self._instances: dict[str, ConnectorContext] = {}
         self._number = 0
         self._closed = False
         self._over = ""
@@ -84,17 +87,18 @@ class Line:
         """Of the process."""
         return self._process.pid
 
-    def on_outdated(self, instance: str, tell: Callable[[], None] | None) -> None:
-        """From now on `tell` is called when that instance wants its task configs asked again, and when the process dies
-        with it; None = no more."""
+    def lend(self, instance: str, context: ConnectorContext) -> None:
+        """From now on that instance may use the context; it fails when the process dies."""
         with self._lock:
-            if tell is None:
-                self._instances.pop(instance, None)
-            elif not self._over:
-                self._instances[instance] = tell
+            if not self._over:
+                self._instances[instance] = context
                 return
-        if tell is not None:
-            tell()
+        context.raise_error(self._died())
+
+    def take_back(self, instance: str) -> None:
+        """Nothing that the instance asks for is heard any more."""
+        with self._lock:
+            self._instances.pop(instance, None)
 
     def call(self, what: str, entry: str, *arguments: Any, instance: str = "", timeout_s: float | None = None) -> Any:
         """Have it done, and return what came of it.
@@ -115,8 +119,7 @@ class Line:
             number=number, what=what, entry=entry, instance=instance, arguments=arguments,
             secrets=secrets_kept_for_this_answer(),
         )  # fmt: skip
-        with self._sending, contextlib.suppress(OSError):  # it is dying: the reader says so
-            self._connection.send_bytes(msgspec.json.encode(call))
+        self._send(call)
         if not waiting.done.wait(timeout_s):
             raise TaskFailed(
                 f"the plugin {self._imports.folder} did not answer within {timeout_s:g} s", ErrorClass.RETRIABLE
@@ -124,7 +127,7 @@ class Line:
         if waiting.answer is None:
             raise self._died()
         if waiting.answer.failure is not None:
-            raise _raised(waiting.answer.failure)
+            raise raised(waiting.answer.failure)
         return waiting.answer.value
 
     def close(self) -> None:
@@ -136,18 +139,7 @@ class Line:
     def _read(self) -> None:
         with contextlib.suppress(EOFError, OSError):
             while True:
-                message = msgspec.json.decode(self._connection.recv_bytes(), type=Answer | TasksOutdated)
-                if isinstance(message, TasksOutdated):
-                    with self._lock:
-                        tell = self._instances.get(message.instance)
-                    if tell is not None:
-                        tell()
-                    continue
-                with self._lock:
-                    waiting = self._waiting.pop(message.number, None)
-                if waiting is not None:
-                    waiting.answer = message
-                    waiting.done.set()
+                self._heard(msgspec.json.decode(self._connection.recv_bytes(), type=_FROM_PLUGIN))
         self._process.kill()  # one that only closed its end of the line is of no use any more
         code = self._process.wait()
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
@@ -157,12 +149,47 @@ class Line:
             instances, self._instances = list(self._instances.values()), {}
         with self._sending:  # whoever still sends hears that nobody reads
             self._connection.close()
-        if not self._closed:
-            _log.error("plugin_process_died", folder=self._imports.folder, how=how, connectors=len(instances))
         for waiting in waiting_now:
             waiting.done.set()
-        for tell in instances:
-            tell()
+        if self._closed:
+            return
+        _log.error("plugin_process_died", folder=self._imports.folder, how=how, connectors=len(instances))
+        for context in instances:
+            context.raise_error(self._died())
+
+    def _heard(self, message: Answer | TasksOutdated | Raised | OffsetsWanted) -> None:
+        if isinstance(message, Answer):
+            with self._lock:
+                waiting = self._waiting.pop(message.number, None)
+            if waiting is not None:
+                waiting.answer = message
+                waiting.done.set()
+            return
+        with self._lock:
+            context = self._instances.get(message.instance)
+        match message:
+            case _ if context is None:
+                if isinstance(message, OffsetsWanted):
+                    failure = ToldFailure(kind="failed", message="the connector was stopped", error_class="UNKNOWN")
+                    self._send(OffsetsTold(number=message.number, failure=failure))
+            case TasksOutdated():
+                context.request_task_reconfiguration()
+            case Raised(failure=failure):
+                context.raise_error(raised(failure))
+            case OffsetsWanted():  # asks Kafka: the line goes on meanwhile
+                threading.Thread(target=self._tell_offsets, args=(message, context), daemon=True).start()
+
+    def _tell_offsets(self, wanted: OffsetsWanted, context: ConnectorContext) -> None:
+        try:
+            offsets = tuple(None if one is None else dict(one) for one in context.committed_offsets(wanted.partitions))
+            self._send(OffsetsTold(number=wanted.number, offsets=offsets))
+        except Exception as error:  # noqa: BLE001 - raised where it was asked
+            self._send(OffsetsTold(number=wanted.number, failure=told_failure(error)))
+
+    def _send(self, message: Call | OffsetsTold) -> None:
+        packed = msgspec.json.encode(message)
+        with self._sending, contextlib.suppress(OSError):  # it is dying: the reader says so
+            self._connection.send_bytes(packed)
 
     def _died(self) -> TaskFailed:
         return TaskFailed(
@@ -214,19 +241,3 @@ def _pass_on(output: IO[bytes]) -> None:
     with output:
         while said := output.readline(_OUTPUT_LINE_MAX_BYTES):
             sys.stderr.write(redacted(said.decode(errors="replace")))
-
-
-def _raised(failure: ToldFailure) -> Exception:
-    error: Exception
-    match failure.kind:
-        case "config":
-            error = ConfigError(failure.message, field=failure.field, fix=failure.fix)
-        case "retriable":
-            error = RetriableError(failure.message)
-        case "import":
-            error = ImportError(failure.message)
-        case _:
-            error = TaskFailed(failure.message, ErrorClass(failure.error_class))
-    if failure.trace:
-        error.__cause__ = TraceOfPlugin(failure.trace)
-    return error

@@ -91,11 +91,11 @@ class RemoteConnector(Connector):
         self.config = dict(config)
         line, instance = self.remote.process.line(), uuid.uuid4().hex
         if self.context is not None:  # before: it may ask while it starts
-            line.on_outdated(instance, self.context.request_task_reconfiguration)
+            line.lend(instance, self.context)
         try:
             line.call("start", self.remote.entry, dict(config), instance=instance)
         except BaseException:
-            line.on_outdated(instance, None)
+            line.take_back(instance)
             raise
         self._started = line, instance
 
@@ -109,7 +109,7 @@ class RemoteConnector(Connector):
         """Of an instance whose process died: nothing, it holds nothing any more."""
         assert self._started is not None
         (line, instance), self._started = self._started, None
-        line.on_outdated(instance, None)
+        line.take_back(instance)
         if line.alive:
             line.call("stop", self.remote.entry, instance=instance)
 
