@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from herdmesh.devstack.s3 import S3Server
 from services.worker.tests.connectors.files.places import KINDS, Place, local_place, s3_place
-from services.worker.tests.connectors.files.s3_server import s3_server
+from services.worker.tests.connectors.files.s3_server import BUCKET
 
 
 @pytest.fixture(scope="session")
-def s3() -> Iterator[str]:
-    """`http://127.0.0.1:PORT` of the session's S3 server (moto)."""
-    with s3_server() as address:
-        yield address
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`http://127.0.0.1:PORT` of the session's S3 server, which has the bucket `BUCKET`."""
+    server = S3Server(tmp_path_factory.mktemp("s3"), buckets=[BUCKET])
+    asyncio.run(server.start())
+    try:
+        yield server.endpoint
+    finally:
+        asyncio.run(server.stop())
 
 
 def place_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:

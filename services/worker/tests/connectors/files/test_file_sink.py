@@ -1,4 +1,4 @@
-"""`FileSink` against a real broker, into S3 (moto, see `s3_server`) and a local folder: exact records, whatever is
+"""`FileSink` against a real broker, into S3 (`devstack.s3`) and a local folder: exact records, whatever is
 killed or frozen in between."""
 
 from __future__ import annotations

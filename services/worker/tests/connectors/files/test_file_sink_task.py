@@ -19,6 +19,7 @@ from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.worker.connectors.files.file_sink import FileSink
 from herdmesh.worker.connectors.files.task import FileSinkTask
 from services.worker.tests.connectors.files.places import Place, local_place
+from services.worker.tests.connectors.files.s3_server import BUCKET, keys_for
 
 _csv: Any = pyarrow.csv
 _parquet: Any = pyarrow.parquet
@@ -253,13 +254,23 @@ def test_json_has_one_value_a_line_whatever_it_is(tmp_path: Any) -> None:
 
 
 def test_a_bucket_that_is_not_there_is_named_by_its_field(s3: str) -> None:
-    keys = {"s3.endpoint": s3, "aws.access.key.id": "a", "aws.secret.access.key": "b"}
+    keys = keys_for(s3)
     (problem,) = FileSink().validate({"directory": "s3://nobody-made-this/x", **keys})
     assert (problem.field, "NO_SUCH_BUCKET" in str(problem)) == ("directory", True)
     assert "make the bucket" in problem.fix
     with pytest.raises(ConfigError) as failed:
         FileSinkTask().start({"directory": "s3://nobody-made-this/x", **keys}, TaskContext("s", 0, 1, "g", "r"))
     assert failed.value.field == "directory"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [("aws.access.key.id", "INVALID_ACCESS_KEY_ID"), ("aws.secret.access.key", "SIGNATURE_DOES_NOT_MATCH")],
+)
+def test_keys_that_the_server_refuses_are_named(s3: str, wrong: str, said: str) -> None:
+    (problem,) = FileSink().validate({"directory": f"s3://{BUCKET}/x", **keys_for(s3), wrong: "nobody's"})
+    assert (problem.field, said in str(problem)) == ("aws.access.key.id", True)
+    assert "keys" in problem.fix
 
 
 def test_a_server_that_is_not_there_is_a_problem_of_the_folder() -> None:
