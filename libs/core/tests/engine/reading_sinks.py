@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from herdmesh.connect.connector import Config, PartitionId, SinkBatch, TaskContext
-from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.errors import RecordError, RetriableError
 from herdmesh.connect.sink_reading import NO_READING, SinkReading
 from libs.core.tests.engine.sinks import ListSink
 
@@ -142,3 +142,31 @@ class ImpatientSink(ReadingSink):
         if ListSink.calls.count("put") < 3:
             raise RetriableError("the other side is away")
         super().put(batch)
+
+
+class LateReportingSink(ReadingSink):
+    """Writes when it is flushed, and lets go of what it has before: reports ids below 0 then, and may swallow what that
+    raises (config `swallow`)."""
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        super().start(config, context)
+        self._reporter, self._swallow = context.reporter, config.get("swallow") == "true"
+        self._held: list[SinkBatch] = []
+
+    def put(self, batch: SinkBatch) -> None:
+        self._held.append(batch)
+
+    def flush(self) -> None:
+        super().flush()
+        held, self._held = self._held, []
+        for batch in held:
+            for at, value in enumerate(batch.values):
+                if value["id"] >= 0:
+                    ListSink.values.append(value)
+                    continue
+                assert self._reporter is not None
+                try:
+                    self._reporter.report(batch, at, ValueError(f"no negative id: {value['id']}"))
+                except RecordError:
+                    if not self._swallow:
+                        raise

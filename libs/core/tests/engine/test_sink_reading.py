@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from herdmesh.connect.connector import Config, PartitionId, SinkBatch, StagingSinkTask, TaskContext
-from herdmesh.connect.errors import ConnectError
+from herdmesh.connect.errors import ConnectError, RecordError
 from herdmesh.engine import Progress, RunEnd, Stop
 from herdmesh.engine.contract import Command, ErrorClass
 from herdmesh.engine.errors import TaskFailed
@@ -180,6 +180,19 @@ def test_partitions_are_closed_after_the_last_commit_and_after_an_error(
         run_here(make_spec(kafka_topics.bootstrap, name, f"{PATH}:BrokenReadingSink", {"topics": topic}))
     assert ListSink.calls[-2:] == ["close 2", "stop"]
     assert "the task failed in close, too" in caplog.text
+
+
+@pytest.mark.parametrize("swallow", ["false", "true"])
+def test_what_a_task_reports_when_it_is_flushed_is_not_committed_by_a_second_flush(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], swallow: str
+) -> None:
+    """Errors are not tolerated: the run ends, and what the task let go of is given to the next one."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.produce_ids(topic, [0, -1, 2])
+    config = {"topics": topic, "errors.log.enable": "true", "swallow": swallow}
+    with pytest.raises(RecordError, match="no negative id: -1"):
+        run_here(make_spec(kafka_topics.bootstrap, name, f"{PATH}:LateReportingSink", config))
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) <= [1]
 
 
 class Staged(StagingSinkTask):

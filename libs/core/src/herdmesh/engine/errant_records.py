@@ -3,7 +3,8 @@
 Owns finding the record as it was read, and that a task cannot swallow what ends its run. What is done about it is
 `tolerance`'s.
 
-Invariant: once errors are not tolerated, the run ends when `put` has returned, whatever the task did with the error.
+Invariant: once errors are not tolerated, the run ends when `put` has returned, or before the commit that it was flushed
+for, whatever the task did with the error.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ class ErrantRecords:
         except RecordError as exceeded:
             self._exceeded = exceeded
             raise
+
+    @property
+    def is_ending(self) -> bool:
+        """True once it raised what ends the run."""
+        return self._exceeded is not None
 
     def raise_swallowed(self) -> None:
         """Raise the RecordError that the task caught, if it did."""

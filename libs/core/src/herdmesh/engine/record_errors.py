@@ -64,6 +64,11 @@ class SinkErrors:
         if self._letters is not None:
             self._letters.settle()
 
+    @property
+    def is_ending(self) -> bool:
+        """True once the reporter raised what ends the run."""
+        return self.reporter is not None and self.reporter.is_ending
+
     def raise_swallowed(self) -> None:
         """Raise what the reporter raised and the task caught, when it ends the run."""
         if self.reporter is not None:

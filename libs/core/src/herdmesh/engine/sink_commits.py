@@ -88,6 +88,8 @@ class SinkCommits:
         self._published: Mapping[PartitionId, str] = {}
         #: where partitions begin that were not committed since they did.
         self._starts: dict[PartitionId, int] = {}
+        #: a commit did not succeed, and what the task was asked to make durable by it is not.
+        self._failed = False
         self._commit_s = time.monotonic()
 
     @property
@@ -144,6 +146,7 @@ class SinkCommits:
             with log_context.offsets_of(self._spec):
                 manifests = self._commit_positions()
         except Exception:
+            self._failed = True
             self._meter.commit_failed()
             raise
         if self.positions:
@@ -165,8 +168,11 @@ class SinkCommits:
         return not self.holds_back
 
     def commit_before(self, *, is_putting: bool) -> None:
-        """Commit what came before the batch under way, if there is one."""
-        if self._staging is None or not is_putting:
+        """Commit what came before the batch under way, if there is one; nothing new where the run ends because a commit
+        did not succeed."""
+        if self._failed:  # the task may have let go of what it could not write, and would say yes the second time
+            self.commit_starts()
+        elif self._staging is None or not is_putting:
             self.commit()
         else:  # it holds a part of the batch, whose offsets may not go along
             self.commit_starts()
@@ -207,6 +213,7 @@ class SinkCommits:
         manifests: Mapping[PartitionId, str] = {}
         self._heed()
         offsets: Mapping[PartitionId, int] = dict(self.positions)
+        was_ending = self._errors.is_ending
         if self._staging is not None:
             manifests = self._staging.stage()
         elif self._ledger is not None:
@@ -216,6 +223,8 @@ class SinkCommits:
             allowed = self._task.pre_commit(dict(offsets))
             self._heed()
             offsets = self._kept_to(allowed, offsets)
+        if not was_ending:
+            self._errors.raise_swallowed()  # of a task that reports what it could not write when it is flushed
         if self._meter.records_in > 0:  # the commit of the starting positions is not what a fault test means
             failpoints.hit("after-write")
         self._errors.settle()
