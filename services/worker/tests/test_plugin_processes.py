@@ -15,6 +15,8 @@ from typing import Any
 
 import psutil
 import pytest
+import structlog
+from structlog.testing import capture_logs
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
@@ -25,7 +27,7 @@ from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify
-from herdmesh.worker.effects import validation
+from herdmesh.worker.effects import plugins, validation
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plan import planned_task_configs
@@ -282,19 +284,63 @@ def test_the_process_ends_with_its_worker(tmp_path: Path) -> None:
         assert not alive
 
 
+def test_a_signal_to_all_processes_of_the_worker_ends_no_connector(registry: PluginRegistry) -> None:
+    """Ctrl-C, or `systemctl stop`: the worker hears of it too, and stops its connectors itself."""
+    connector = registry.find("Greet", "1.0").load()
+    connector.start(CONFIG)
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            for pid in _processes("1.0"):
+                os.kill(pid, number)
+            assert connector.task_configs(1) == [{"file": "f", "said": "HELLO 1"}]
+    finally:
+        connector.stop()
+
+
+def test_the_death_of_a_process_is_heard_of_while_one_that_it_forked_lives_on(tmp_path: Path) -> None:
+    module = """
+import os, signal
+from herdmesh.sdk import ConfigDef, SinkConnector
+class Forks(SinkConnector):
+    class_name, aliases, version = "org.example.Forks", (), "1"
+    config_def = classmethod(lambda cls: ConfigDef())
+    def task_class(self):
+        child = os.fork()
+        if not child:
+            signal.pause()
+        with open(os.environ["FORKED"], "w") as file:
+            file.write(str(child))
+        os._exit(3)
+    def task_configs(self, max_tasks): return []
+"""
+    Environment(tmp_path / "forks").install("forks", "1", {"forks.py": module}, connectors=["Forks = forks:Forks"])
+    forked = tmp_path / "forked"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FORKED", str(forked))
+        found = discover(str(tmp_path / "forks"))
+        try:
+            with pytest.raises(TaskFailed, match="exit code 3"):
+                found.processes[0].line().call("task_class", "forks:Forks", timeout_s=WAIT_S)
+        finally:
+            found.close()
+            os.kill(int(forked.read_text()), signal.SIGKILL)
+
+
 def test_what_cannot_be_imported_is_left_out_and_the_log_says_why(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(plugins, "_log", structlog.get_logger())  # another test may have had it keep its processors
     broken = Environment(tmp_path / "broken")
     broken.install("broken", "1", {"broken.py": "import no_such_module\n", "other.py": "Other = dict\n"},
                    connectors=["Broken = broken:Broken", "Other = other:Other"])  # fmt: skip
-    found = discover(f"{tmp_path / 'nothing'},{broken.folder}")
+    with capture_logs() as logs:
+        found = discover(f"{tmp_path / 'nothing'},{broken.folder}")
     try:
         assert [one.class_name for one in found.registry.all() if "roken" in one.class_name] == []
         assert found.registry.find("FileStreamSink").imports is None
     finally:
         found.close()
-    said = "".join(capfd.readouterr())
+    said = str(logs)
     for text in ("no_such_module", "other:Other names no SourceConnector", "there is no such folder"):
         assert text in said
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import queue
+import signal
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -211,11 +212,29 @@ def serve(line: Connection) -> None:
         threading.Thread(target=connectors.answer, args=(call,), name=call.what, daemon=True).start()
 
 
+def _keep(line: Connection) -> None:
+    """This process lives as long as the worker's end of the line, and the line no longer than this process.
+
+    What is sent to all processes of a terminal or a unit (Ctrl-C, `systemctl stop`) is for the worker, which still has
+    the connectors stopped. And while a process that was forked or started here held the line, nobody heard of its end.
+    """
+    ours = {number: signal.signal(number, lambda _number, _frame: None) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def leave() -> None:
+        line.close()
+        for number, handler in ours.items():
+            signal.signal(number, handler)
+
+    os.set_inheritable(line.fileno(), False)
+    os.register_at_fork(after_in_child=leave)
+
+
 def main() -> None:
     """The process, from its arguments to the end of the worker."""
     configure_logging(os.environ.get("HERDMESH_LOG_LEVEL", "info"))
     hide_in_output()
     line = Connection(int(sys.argv[1]))
+    _keep(line)
     plugin_imports.enter(msgspec.json.decode(sys.argv[2], type=PluginImports))
     serve(line)
     os._exit(0)  # threads of the author's may not want to end

@@ -137,9 +137,13 @@ class Line:
         self._process.wait()
 
     def _read(self) -> None:
-        with contextlib.suppress(EOFError, OSError):
+        try:
             while True:
                 self._heard(msgspec.json.decode(self._connection.recv_bytes(), type=_FROM_PLUGIN))
+        except (EOFError, OSError):
+            pass  # it ended
+        except Exception:  # noqa: BLE001 - whoever waits for an answer is to hear that none comes
+            _log.exception("plugin_line_unreadable", folder=self._imports.folder)
         self._process.kill()  # one that only closed its end of the line is of no use any more
         code = self._process.wait()
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
