@@ -170,3 +170,11 @@ class LateReportingSink(ReadingSink):
                 except RecordError:
                     if not self._swallow:
                         raise
+
+
+class ForgetfulSink(ReadingSink):
+    """Its author forgot to return something."""
+
+    def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
+        super().pre_commit(offsets)
+        return None  # pyright: ignore[reportReturnType]

@@ -105,6 +105,33 @@ def test_no_commit_goes_beyond_where_a_task_wants_to_go_back_to(
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [4]
 
 
+def test_a_task_that_goes_back_when_the_run_is_told_to_end_is_heard(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """By a thread of its own, when all it read is committed."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.produce_ids(topic, range(10))
+
+    def say(progress: Progress) -> list[Command]:
+        if [part.committed_offset for part in progress.partitions] != [10]:
+            return []
+        ReadingSink.reading.seek({(topic, 0): 4})
+        return [Stop()]
+
+    config = {"topics": topic}
+    spec = make_spec(kafka_topics.bootstrap, name, f"{PATH}:ReadingSink", config, worker_config=SOON, linger_ms=600_000)
+    assert run_here(spec, Link(say)).reason is RunEnd.STOPPED
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [4]
+
+
+def test_a_pre_commit_that_returns_nothing_is_told_so(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """And where the task began is not forgotten until it is mended."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    with pytest.raises(ConnectError, match=r"ForgetfulSink\.pre_commit returned nothing: return the offsets"):
+        run_here(make_spec(kafka_topics.bootstrap, name, f"{PATH}:ForgetfulSink", {"topics": topic}))
+    assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [0]
+
+
 def test_a_task_that_knows_where_it_was_begins_there(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     """Forward, which nobody but the task can allow, and with its first records committed."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")

@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId, SinkTask, StagingSinkTask
-from herdmesh.connect.errors import RetriableError
+from herdmesh.connect.errors import ConnectError, RetriableError
 from herdmesh.engine import failpoints, log_context, manifest
 from herdmesh.engine.contract import RunSpans, RunSpec
 from herdmesh.engine.fence import Fence
@@ -94,8 +94,8 @@ class SinkCommits:
 
     @property
     def is_settled(self) -> bool:
-        """All that was read is committed, and no more is said with it than its offsets."""
-        return not (self._is_dirty() or self._published)
+        """All that was read is committed, with nothing but its offsets, and the task has asked for nothing since."""
+        return not (self._is_dirty() or self._published or self._reading.asks)
 
     def due(self, now_s: float) -> bool:
         """True when it is time to commit, or the task wants to."""
@@ -220,7 +220,12 @@ class SinkCommits:
             self._errors.settle()
             self._ledger.advance(self.positions)
         else:
-            allowed = self._task.pre_commit(dict(offsets))
+            allowed: Any = self._task.pre_commit(dict(offsets))
+            if allowed is None:
+                raise ConnectError(
+                    f"{type(self._task).__name__}.pre_commit returned nothing: return the offsets that may be "
+                    "committed, those it was given or less; {} for none"
+                )
             self._heed()
             offsets = self._kept_to(allowed, offsets)
         if not was_ending:
