@@ -88,3 +88,25 @@ def test_the_tests_own_plugin_is_one(tmp_path: Path) -> None:
     (found,), refused = plugin_folders.find(str(tmp_path), own_libraries())
     assert refused == []
     assert found.differing[0].startswith("msgspec 0.0.1 (runs with ")
+
+
+def test_what_cannot_be_read_is_refused_and_the_rest_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker with `lost+found` in its plugin folder, or half an installation, starts."""
+    good = Environment(tmp_path / "good").install("boom", "1", BOOM, connectors=ENTRY)
+    half = Environment(tmp_path / "half").install("boom", "1", BOOM, connectors=ENTRY)
+    (half.packages / "~tool-1.dist-info").mkdir()
+    locked = tmp_path / "lost+found"
+    locked.mkdir()
+    is_file = Path.is_file
+
+    def seen(path: Path) -> bool:  # root may look into anything
+        if path.parent == locked:
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", seen)
+    found, refused = plugin_folders.find(str(tmp_path), OWN)
+    assert str(good.folder) in [one.imports.folder for one in found]
+    why = {Path(one.folder).name: one.why for one in refused}
+    assert "Permission denied" in why["lost+found"]
+    assert "cannot be read" in why["half"]

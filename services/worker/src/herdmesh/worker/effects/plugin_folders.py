@@ -94,7 +94,12 @@ def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[
     environments: dict[Path, None] = {}
     for text in filter(None, map(str.strip, plugin_path.split(","))):
         folder = Path(text).absolute()
-        below = list(_environments(folder, _DEPTH_MAX)) if folder.is_dir() else []
+        below: list[Path] = []
+        for one in _environments(folder, _DEPTH_MAX) if folder.is_dir() else ():
+            if isinstance(one, RefusedFolder):
+                refused.append(one)
+            else:
+                below.append(one)
         if not below:
             why = "there is no virtual environment in it" if folder.is_dir() else "there is no such folder"
             refused.append(
@@ -102,7 +107,7 @@ def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[
             )
         environments.update(dict.fromkeys(below))
     for environment in environments:
-        one = _read(environment, own)
+        one = _read_any(environment, own)
         if isinstance(one, PluginFolder):
             found.append(one)
         else:
@@ -110,12 +115,25 @@ def find(plugin_path: str, own: OwnLibraries) -> tuple[list[PluginFolder], list[
     return found, refused
 
 
-def _environments(folder: Path, depth: int) -> Iterator[Path]:
-    if (folder / _MARK).is_file():
-        yield folder
-    elif depth:
-        for below in sorted(one for one in folder.iterdir() if one.is_dir()):
-            yield from _environments(below, depth - 1)
+def _environments(folder: Path, depth: int) -> Iterator[Path | RefusedFolder]:
+    try:
+        if (folder / _MARK).is_file():
+            yield folder
+            return
+        within = sorted(one for one in folder.iterdir() if one.is_dir()) if depth else []
+    except OSError as error:  # such as lost+found, which is root's
+        yield RefusedFolder(str(folder), f"it cannot be looked into: {error}", "let the worker read it, or move it")
+        return
+    for below in within:
+        yield from _environments(below, depth - 1)
+
+
+def _read_any(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedFolder:
+    try:
+        return _read(environment, own)
+    except Exception as error:  # noqa: BLE001 - what an installer left behind half may raise anything
+        why = f"what is installed in it cannot be read: {type(error).__name__}: {error}"
+        return RefusedFolder(str(environment), why, "make the environment anew")
 
 
 def _read(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedFolder:
