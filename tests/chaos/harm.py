@@ -64,6 +64,10 @@ class Harm:
         if service == "broker" and fault.way is not Way.FREEZE:
             self._later(self._until_broker_is_back(process.pid))
 
+    async def has(self, fault: Fault) -> bool:
+        """Whether there is a process now that this fault is for."""
+        return (await self._victim(fault))[1] is not None
+
     async def over(self) -> None:
         """Wait until nothing is frozen any more and the broker is back."""
         while self._waking:

@@ -10,6 +10,7 @@ import random
 from collections.abc import Sequence
 
 from tests.chaos.faults import Fault, Way
+from tests.support.sizes import soak_or
 
 KILLS = 20
 AIMED = "worker, aimed"
@@ -17,10 +18,10 @@ AIMED = "worker, aimed"
 _ROLES = (
     "worker",
     *["leader"] * 5,
-    *["follower"] * 2,
+    *["follower"] * soak_or(3, 2),
     *["config-store"] * 4,
     *["status-store"] * 4,
-    *["broker"] * 2,
+    *["broker"] * soak_or(1, 2),  # everything waits for it: a quarter of the whole run was one of them
     AIMED,
 )
 

@@ -46,7 +46,8 @@ _JSON = {
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
     "value.converter.schemas.enable": "false",
 }
-_FLUSH_S = 120.0
+#: Longer than a broker that was killed may take to serve again (`tests.chaos.harm`).
+_FLUSH_S = 300.0
 _TAKEN_AT_ONCE = 10_000
 
 

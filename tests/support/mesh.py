@@ -33,7 +33,7 @@ from herdmesh.cli import views
 from herdmesh.cli.board import Board
 from herdmesh.cli.client import DEFAULT_HERDER, HerderClient
 from herdmesh.cli.commands.apply import to_properties
-from herdmesh.devstack.broker import Broker
+from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.devstack.stack import Stack, StackSettings, role_of
 from herdmesh.kafka.contact import accepts
 from herdmesh.rpc.client import connect
@@ -431,8 +431,10 @@ async def running_mesh(
     herders: int = 1,
     store_replicas: int = 1,
     slots: int | None = None,
+    is_quick: bool = False,
 ) -> AsyncGenerator[Mesh]:
-    """A mesh of a group (default: its own) on a shared broker, or on one of its own (None); stopped at the end."""
+    """A mesh of a group (default: its own) on a shared broker, or on one of its own (None); stopped at the end.
+    `is_quick`: its own starts and elects as the shared one does."""
     group = group or f"mesh-{data_dir.name}"
     env = {
         "HERDMESH_GROUP_ID": group,
@@ -442,7 +444,7 @@ async def running_mesh(
         "HERDMESH_OFFSET_STORAGE_PARTITIONS": "5",
         "HERDMESH_OFFSET_FLUSH_INTERVAL_MS": "500",
     }
-    if broker is not None:
+    if broker is not None or is_quick:
         # the shared broker allows it, and what stores do while nobody writes is measured elsewhere
         env["HERDMESH_ELECTION_SESSION_TIMEOUT_MS"] = "1500"
     worker_env = {
@@ -461,6 +463,8 @@ async def running_mesh(
         service_env=env,
         worker_env=worker_env | ({} if slots is None else {"HERDMESH_SLOTS": str(slots)}),
         broker=broker,
+        broker_config={"group.min.session.timeout.ms": "1000"} if is_quick else {},
+        broker_jvm=QUICK_JVM if is_quick else (),
     )
     mesh = Mesh(Stack(settings))
     await mesh.start()

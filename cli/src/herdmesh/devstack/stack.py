@@ -69,6 +69,9 @@ class StackSettings:
     worker_env: Mapping[str, str] = field(default_factory=lambda: {})
     broker: Broker | None = None
     """A broker that already runs and belongs to somebody else; None = one of the stack's own."""
+    broker_config: Mapping[str, str] = field(default_factory=lambda: {})
+    broker_jvm: Sequence[str] = ()
+    """Of the stack's own: entries of server.properties, and options of its JVM."""
 
 
 class Stack:
@@ -78,7 +81,12 @@ class Stack:
         self.settings = settings
         self.layout = StackLayout(settings.data_dir)
         self.state = StackState()
-        self.broker = settings.broker or Broker(self.layout.broker_dir, port=9092 if settings.usual_ports else 0)
+        self.broker = settings.broker or Broker(
+            self.layout.broker_dir,
+            port=9092 if settings.usual_ports else 0,
+            settings=settings.broker_config,
+            jvm=settings.broker_jvm,
+        )
         self.processes: dict[str, ManagedProcess] = {}
         self._services: dict[str, ServiceState] = {}
         self._on_change = on_change
