@@ -54,8 +54,8 @@ test: setup ## All tests (real broker, real PostgreSQL, real Spark, real process
 	@$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
 
 .PHONY: test-fast
-test-fast: .venv/.ready ## Only the tests that need neither Kafka, PostgreSQL nor Spark
-	@$(BIN)/pytest -m "not kafka and not postgres and not spark" $(ARGS)
+test-fast: .venv/.ready ## Only the tests that need neither Kafka, PostgreSQL, S3 nor Spark
+	@$(BIN)/pytest -m "not kafka and not postgres and not spark and not s3" $(ARGS)
 
 .PHONY: check
 check: .venv/.check-tools ## ruff, pyright, layers, contracts, generated code (changes nothing)

@@ -2,10 +2,11 @@
 
 Owns which test runs in which of them, and when. The shared lane has everything that needs the session's broker or
 Spark, kills things, or holds a limit of time. The own lane has what needs a broker and not that one (marker
-`own_broker`), and what needs but a broker or PostgreSQL to move records: those have a second one there. The pure lane
-has the rest, which needs nothing but itself, and takes only the processor time that the others leave. In the shared
-lane come last the fault tests, then what holds a limit of time (marker `timed`) and, as the very last, chaos; the last
-two wait until the other lanes are done. This order is the same in one process.
+`own_broker`), and of what needs but a broker to move records as much as makes the two lanes equally long, for which
+there is a second one, and all with PostgreSQL or S3. The pure lane has the rest, which needs nothing but itself, and
+takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
+limit of time (marker `timed`) and, as the very last, chaos; the last two wait until the other lanes are done. This
+order is the same in one process.
 Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
 """
 
@@ -15,7 +16,7 @@ import fcntl
 import json
 import os
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,15 +28,15 @@ from xdist.workermanage import WorkerController  # pyright: ignore[reportMissing
 _SHARED, _OWN, _PURE = "shared", "own", "pure"
 _FOLDER = "lanes_folder"
 _SHARED_MARKERS = {"kafka", "postgres", "spark", "timed"}
-#: What here needs a broker, and neither Spark nor quiet, only moves records in its own process, or waits.
+#: What here needs a broker, and neither Spark nor quiet, only moves records in its own process, or waits. Not all that
+#: could: the own lane would be the longer one.
 _MOVERS = (
-    "libs/core/tests/engine/",
     "libs/core/tests/topicstore/test_kafka_forgotten.py",
     "libs/sdk/tests/",
     "services/worker/tests/connectors/",
 )
 #: The lanes in which a session's broker, or database server, is made.
-_LANES_OF_SERVER = {"kafka": {_SHARED, _OWN}, "guarded": {_OWN}, "postgres": {_SHARED, _OWN}}
+_LANES_OF_SERVER = {"kafka": {_SHARED, _OWN}, "guarded": {_OWN}, "postgres": {_SHARED, _OWN}, "s3": {_OWN}}
 _FAULTS = "tests/faults/"
 _CHAOS = "tests/faults/test_chaos.py"
 #: From this place on a test has no company.
@@ -61,8 +62,16 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.own_broker)
     if "kafka" in fixtures or item.get_closest_marker("own_broker"):
         item.add_marker(pytest.mark.kafka)
+    if "s3" in fixtures or any(isinstance(one, str) and one == "s3" for one in _params(item)):
+        item.add_marker(pytest.mark.s3)
     if "postgres" in fixtures:
         item.add_marker(pytest.mark.postgres)
+
+
+def _params(item: pytest.Item) -> Iterable[Any]:
+    """What the test is given by `parametrize`, or its fixtures by their own: a place of the kind "s3" asks for `s3`."""
+    called: Any = getattr(item, "callspec", None)
+    return () if called is None else called.params.values()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -92,7 +101,7 @@ def lane_of(item: pytest.Item) -> str:
     markers = {mark.name for mark in item.iter_markers()}
     if "own_broker" in markers:
         return _OWN
-    moves = "postgres" in markers or ("kafka" in markers and item.nodeid.startswith(_MOVERS))
+    moves = bool(markers & {"postgres", "s3"}) or ("kafka" in markers and item.nodeid.startswith(_MOVERS))
     if moves and not markers & {"spark", "timed"} and not item.nodeid.startswith(_FAULTS):
         return _OWN
     return _SHARED if item.nodeid.startswith(_FAULTS) or markers & _SHARED_MARKERS else _PURE

@@ -62,7 +62,7 @@ _FILES = {
     "parts/test_topics.py": ("topics", "", "kafka"),
     "parts/test_hung.py": ("hung", "@pytest.mark.own_broker", ""),
     "parts/test_login.py": ("login", "", "guarded"),
-    "libs/core/tests/engine/test_moves.py": ("moves", "", "kafka"),
+    "libs/sdk/tests/test_moves.py": ("moves", "", "kafka"),
     "parts/test_long.py": ("long", "", ""),
     "parts/test_pure.py": ("pure", "", ""),
     "parts/test_state.py": ("state", "", ""),
