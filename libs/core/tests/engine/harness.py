@@ -101,10 +101,10 @@ class Process:
     out: Path
     log: Path
 
-    def until_frozen(self) -> None:
+    def until_frozen(self, wait_s: float = WAIT_S) -> None:
         """Wait until the process has stopped itself. (It says so a moment before: who continues it in between continues
         nothing.)"""
-        deadline_s = time.monotonic() + WAIT_S
+        deadline_s = time.monotonic() + wait_s
         while not (self.log.exists() and self.log.read_text() and self._is_stopped()):
             assert self.child.poll() is None, self.out.read_text() if self.out.exists() else "ended without a word"
             assert time.monotonic() < deadline_s, "the failpoint was not reached"

@@ -182,7 +182,7 @@ def test_a_committed_file_that_vanished_before_it_was_written_is_a_loss(tmp_path
 def test_a_name_tells_its_number_and_its_writer(number: int | None, first: int, again: bool) -> None:
     name = f"a.b-c+12+{first:010d}+{first:010d}{'+2' if again else ''}{handover.suffix_of(number)}"
     assert handover.number_of(name) == number
-    assert handover.writer_of("connect-x", name) == "connect-x/a.b-c-12"
+    assert handover.writer_of("connect-x", name, "id") == "connect-x/a.b-c-12@id"
     assert handover.of_partitions([name], [("a.b-c", 12)]) == [name]
     assert handover.of_partitions([name], [("a.b-c", 1), ("a.b", 12)]) == []
 
@@ -191,3 +191,13 @@ def test_connectors_whose_names_look_alike_have_folders_of_their_own(tmp_path: P
     folders = {handover.folder_of(tmp_path, group) for group in ("connect-a/b", "connect-a_b", "connect-a b")}
     assert len(folders) == 3
     assert {folder.parent for folder in folders} == {tmp_path}
+
+
+def test_a_folder_keeps_its_identity_and_no_other_has_it(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+    one, two = (handover.identity_of(tmp_path / name) for name in ("one", "two"))
+    assert one != two
+    assert handover.identity_of(tmp_path / "one") == one
+    assert [path.name for path in (tmp_path / "one").iterdir()] == [".identity"]
+    assert HandoverFolder(tmp_path / "one", lambda _path, _name: None).written() == []

@@ -145,10 +145,11 @@ def killed(cases: Sequence[_Case], folder: Path) -> None:
     with _children() as children:
         for number, case in enumerate(cases):
             children.append(_child(case, folder / f"run-{number}"))
-        for case, child in zip(cases, children, strict=True):
-            _, said = child.communicate(timeout=WAIT_S)
+        for number, (case, child) in enumerate(zip(cases, children, strict=True)):
+            child.wait(WAIT_S)  # not for the end of what it said: processes that it started may say more
+            said = (folder / f"run-{number}.err").read_text(errors="replace")
             assert child.returncode == -signal.SIGKILL, (
-                f"the run that was to die at {case.point} ended with {child.returncode}: {said.decode()[-2_000:]}"
+                f"the run that was to die at {case.point} ended with {child.returncode}: {said[-2_000:]}"
             )
 
 
@@ -174,7 +175,8 @@ def _child(case: _Case, stem: Path) -> subprocess.Popen[bytes]:
         failpoints.LOG_VARIABLE: str(stem.with_suffix(".log")),
     }
     command = [sys.executable, "-m", "herdmesh.sdk.testing.one_run", str(spec)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    with stem.with_suffix(".err").open("wb") as said:
+        return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=said)
 
 
 def _create_topics(bootstrap: str, topics: Sequence[str]) -> None:

@@ -22,14 +22,15 @@ from herdmesh.sdk.testing.suite import ConnectorSuite, NewWorld
 from herdmesh.sdk.testing.worlds import Form, SinkWorld
 
 RECORDS: Final = 9
-PERIODS: Final = (1, 3)
-"""Batches to a commit: the loop commits by time, so a commit may hold one or several."""
 
 
 class SinkSuite(ConnectorSuite[SinkWorld]):
     """Subclass it in a test module, with `connector` and `world`."""
 
     connector: ClassVar[type[SinkConnector]]  # pyright: ignore[reportIncompatibleVariableOverride]
+    periods: ClassVar[tuple[int, ...]] = (1, 3)
+    """Batches to a commit: the loop commits by time, so a commit may hold one or several. One of them will do where
+    each commit takes long."""
 
     def test_lifecycle(self, new_world: NewWorld[SinkWorld]) -> None:
         """A task may be stopped before it was started; with nothing put there is nothing to flush, or to stage."""
@@ -67,7 +68,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
 
     def test_resume_after_a_kill_at_every_point(self, new_world: NewWorld[SinkWorld]) -> None:
         """A task dies at each point of a run in turn, without a word; the next one makes it whole."""
-        for every in PERIODS:
+        for every in self.periods:
             deadly = 1
             while self._dies_and_resumes(new_world(), deadly, every):
                 deadly += 1
@@ -101,7 +102,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
     def test_a_schema_that_changes(self, new_world: NewWorld[SinkWorld]) -> None:
         """Fields come and go in the midst of each partition, within what one commit holds."""
         for form in new_world().forms:
-            for every in PERIODS:
+            for every in self.periods:
                 trial = self._trial(new_world(), form)
                 trial.write(range(3))
                 trial.write(range(3, 6), changed=True)

@@ -17,18 +17,21 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import uuid
 from collections.abc import Callable, Collection, Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from herdmesh.connect.connector import PartitionId
 from herdmesh.engine import staging
+from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.files import LocalFiles
 
 Write = Callable[[Path, str], None]
 """Has Spark write the rows of a Parquet file, of this name, to the target; must do nothing where the target has them
 and can tell."""
+_IDENTITY = ".identity"
 _NAME = re.compile(r"(?P<topic>[^+]+)\+(?P<partition>\d+)\+\d+\+\d+(\+\d+)?(\+n(?P<number>\d+))?\.parquet")
 
 
@@ -87,10 +90,26 @@ def number_of(name: str) -> int | None:
     return int(found["number"]) if found and found["number"] else None
 
 
-def writer_of(group: str, name: str) -> str:
-    """Whose numbers are in the file's name: one writer for each connector and partition."""
+def identity_of(folder: Path) -> str:
+    """A text that no other folder has, made when it is first asked for. Two clusters may have connectors, topics and
+    folders of the same names, and write to one database: their numbers must not be taken for each other's."""
+    files = LocalFiles(folder)
+    if not files.exists(_IDENTITY):
+        fresh = f"{_IDENTITY}-{uuid.uuid4().hex}"
+        with files.writing(fresh) as stream:
+            stream.write(uuid.uuid4().hex[:12].encode())
+        with suppress(TaskFailed):  # another task was quicker
+            files.publish(fresh, _IDENTITY)
+        files.sync([_IDENTITY])
+        files.delete(fresh)
+    return files.read(_IDENTITY).decode()
+
+
+def writer_of(group: str, name: str, identity: str) -> str:
+    """Whose numbers are in the file's name: one writer for each connector and partition, of the folder with this
+    identity."""
     topic, partition = name.split("+")[:2]
-    return f"{group}/{topic}-{partition}"
+    return f"{group}/{topic}-{partition}@{identity}"
 
 
 def of_partitions(names: Iterable[str], partitions: Collection[PartitionId]) -> list[str]:

@@ -1,9 +1,10 @@
 """Databases by Spark's JDBC, each file of rows once.
 
-Owns the ledger: a table `herdmesh_writes` beside the target's, with a row for each writer (connector and partition).
+Owns the ledger: a table `herdmesh_writes` beside the target's, with a row for each writer (connector, partition and
+staging folder).
 
-    writer                     last_number | scratch
-    connect-orders/orders-0    17          | s.hm_6f1c...
+    writer                          | last_number | scratch
+    connect-orders/orders-0@9c41... | 17          | s.hm_6f1c...
 
 Spark's writer commits by itself, in a connection of its own, so it can keep no ledger. It therefore writes to a
 scratch table of the target's columns, and one transaction of ours moves its rows: `UPDATE ... SET last_number = 18
@@ -23,6 +24,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final
 
 from herdmesh.connect.errors import ConfigError
+from herdmesh.engine import failpoints
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker.connectors.spark.settings import FORMAT, TABLE, SparkSettings
@@ -94,7 +96,9 @@ class JdbcTarget:
             )  # fmt: skip
             if moved == 1:
                 database.run(f"INSERT INTO {self._table} ({names}) SELECT {names} FROM {scratch}")
+                failpoints.hit("before-target-commit")
                 database.commit()
+                failpoints.hit("after-target-commit")
             else:
                 database.roll_back()
             database.drop(scratch)

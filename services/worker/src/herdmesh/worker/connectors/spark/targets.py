@@ -13,14 +13,19 @@ Invariant: `write` returns when Spark says that the target has the rows.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.worker.connectors.spark.settings import FORMAT, SparkSettings
+from herdmesh.worker.connectors.spark.settings import FILE_FORMATS, FORMAT, SparkSettings
 from herdmesh.worker.spark import task_session
+
+_ATTEMPT: Final = "mapreduce.job.application.attempt.id"
+_LEAVE_OTHERS: Final = "mapreduce.fileoutputcommitter.cleanup.skipped"
 
 
 class Target(Protocol):
@@ -79,6 +84,7 @@ class FormatTarget:
     def __init__(self, settings: SparkSettings) -> None:
         self._spark = SparkWriter(settings)
         self._what = f"{FORMAT}={settings.format}"
+        self._folder = settings.options["path"] if settings.format in FILE_FORMATS else ""
 
     def begin(self) -> None:
         self._spark.begin()
@@ -88,7 +94,28 @@ class FormatTarget:
 
     def write(self, path: Path, writer: str, number: int | None) -> None:
         with task_session.telling(f"{self._what}, writing {path.name}", FORMAT):
-            self._spark.appending(self._spark.rows(path)).save()
+            rows = self._spark.rows(path)
+            if self._folder:
+                self._write_beside_others(rows)
+            else:
+                self._spark.appending(rows).save()
+
+    def _write_beside_others(self, rows: Any) -> None:
+        """Into the folder that other tasks write to as well. By itself Spark has all jobs write below `_temporary/0` of
+        it, and the first to end moves what others have there and deletes `_temporary`: they fail, write twice, or do
+        not notice that their files are gone."""
+        attempt = str(1 + secrets.randbelow(1 << 30))
+        try:
+            self._spark.appending(rows, **{_ATTEMPT: attempt, _LEAVE_OTHERS: "true"}).save()
+        finally:
+            with suppress(Exception):  # what is left there nobody reads
+                self._delete_attempt(attempt)
+
+    def _delete_attempt(self, attempt: str) -> None:
+        context: Any = self._spark.session().sparkContext
+        of_hadoop = context._jvm.org.apache.hadoop.fs
+        folder = of_hadoop.Path(self._folder, f"_temporary/{attempt}")
+        folder.getFileSystem(context._jsc.hadoopConfiguration()).delete(folder, True)
 
 
 def target_of(settings: SparkSettings) -> Target:

@@ -48,6 +48,7 @@ class SparkSinkTask(StagingSinkTask):
         folder = handover.folder_of(self._settings.staging, context.group)
         make_folder(Location.parse(str(folder)))
         self._folder = HandoverFolder(folder, self._write)
+        self._identity = handover.identity_of(folder)
         #: Before the fence is taken: what may be cleaned is what is there now.
         self._found = self._folder.written()
         self._staging = StagingFolder(self._folder, context.group, context.run_id, self._open_files)
@@ -131,7 +132,7 @@ class SparkSinkTask(StagingSinkTask):
         if not self._target.keeps_numbers:
             return None
         topic, number = partition
-        writer = handover.writer_of(self._group, f"{staging.short_topic(topic)}+{number}")
+        writer = handover.writer_of(self._group, f"{staging.short_topic(topic)}+{number}", self._identity)
         last = self._numbers.get(writer)
         self._numbers[writer] = (self._target.last_number(writer) if last is None else last) + 1
         return self._numbers[writer]
@@ -141,7 +142,8 @@ class SparkSinkTask(StagingSinkTask):
         return () if full is None else full.names
 
     def _write(self, path: Path, name: str) -> None:
-        self._target.write(path, handover.writer_of(self._group, name), handover.number_of(name))
+        identity = handover.identity_of(path.parents[1])  # it may be the folder of an earlier config
+        self._target.write(path, handover.writer_of(self._group, name, identity), handover.number_of(name))
 
     def _open_files(self, location: str) -> Files:
         return HandoverFolder(location, self._write)

@@ -1,0 +1,31 @@
+"""The JVM that the tests of `SparkSink` share.
+
+Owns its jars and its end. Invariant: one is started in this process for all of them, and no other test hears of its
+jars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from herdmesh.devstack.broker import QUICK_JVM
+from herdmesh.devstack.jars import ensure_jars
+from herdmesh.worker.spark import task_session
+
+
+@pytest.fixture(scope="session")
+def spark_of_this_process() -> Iterator[None]:
+    """Begun by the first run that writes; ended with the session, for a module has no next one to leave it to."""
+    yield
+    task_session.end()
+
+
+@pytest.fixture(scope="module")
+def spark(spark_of_this_process: None) -> Iterator[None]:
+    """Runs in this process have the one JVM, with a database driver."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(task_session.JARS_VARIABLE, ",".join(ensure_jars("jdbc-driver").split(":")))
+        patch.setenv("JDK_JAVA_OPTIONS", " ".join(QUICK_JVM))
+        yield
