@@ -42,7 +42,7 @@ class JsonFiles(SinkWorld):
 class TestSparkSink(SinkSuite):
     connector = SparkSink
     world = JsonFiles
-    periods = (1, 3) if SOAKING else (3,)
+    periods = (1, 3) if SOAKING else (6,)
 
 
 class TestSparkSinkRuns(SinkRunSuite):
