@@ -106,7 +106,7 @@ def test_a_write_leaves_alone_what_another_task_is_writing(
         one.write_bytes(b"{}")
     topic = kafka_topics.create_topic(tmp_topic(), 1)
     kafka_topics.produce_ids(topic, range(RECORDS))
-    run_here(files_sink(kafka_topics, tmp_topic("sink"), topic, tmp_path, kind))
+    run_here(files_sink(kafka_topics, tmp_topic("sink"), topic, tmp_path, kind, **{"spark.option.header": "true"}))
     assert ids(tmp_path, kind) == list(range(RECORDS))
     assert half.exists()
     assert whole.exists()
