@@ -414,6 +414,8 @@ def test_a_wait_ends_for_a_share_where_the_run_yields_and_for_a_stop_always() ->
         (KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE)), ErrorClass.FATAL),
         (KafkaException(KafkaError(KafkaError._TRANSPORT)), ErrorClass.UNREACHABLE),
         (KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN)), ErrorClass.UNREACHABLE),
+        (KafkaException(KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)), ErrorClass.UNREACHABLE),
+        (KafkaException(KafkaError(KafkaError.COORDINATOR_NOT_AVAILABLE)), ErrorClass.UNREACHABLE),
         (KafkaException(KafkaError(KafkaError._TIMED_OUT)), ErrorClass.RETRIABLE),
         (ConfigError("bad", field="f"), ErrorClass.BAD_CONFIG),
         (RecordError("VALUE_CONVERTER", "s", "t", 0, 1, DataError("x")), ErrorClass.FATAL),

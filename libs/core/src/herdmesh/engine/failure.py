@@ -40,8 +40,17 @@ _BAD_CONFIG_CODES = frozenset(
 )
 _LOGIN_CODES = frozenset((KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED))
 _FATAL_CODES = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD))
-#: No connection to a broker, for whatever call.
-_AWAY_CODES = frozenset((KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE))
+#: No connection to a broker, for whatever call; or to one that has just begun and does not know its groups and
+#: transactions yet, with which each outage ends.
+_AWAY_CODES = frozenset(
+    (
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+    )
+)
 #: No answer in time: of brokers that are away, or of one that is busy.
 _LATE_CODES = frozenset((KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._MSG_TIMED_OUT))
 
