@@ -273,9 +273,8 @@ async def test_a_writer_that_is_killed_is_replaced_after_its_session(fragile: Br
         begun_s = asyncio.get_running_loop().time()
         first.signal(signal.SIGKILL)
         await until_role(second, Role.WRITER)
-        # Session timeout, and at most a heartbeat and a take-over on top: 2 s. A busy machine takes ten times that, and
-        # Kafka's own session more than twenty.
-        assert asyncio.get_running_loop().time() - begun_s < 10 * (_SESSION_TIMEOUT_MS / 1000 + 1)
+        # Session timeout, and at most a heartbeat and a take-over on top; three times that on a busy machine.
+        assert asyncio.get_running_loop().time() - begun_s < 3 * (_SESSION_TIMEOUT_MS / 1000 + 1)
         await second.write(put(b"b", b"1"))
         assert second.state.values() == {b"a": b"1", b"b": b"1"}
     finally:

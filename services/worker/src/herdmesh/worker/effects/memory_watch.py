@@ -2,7 +2,8 @@
 
 Owns the looking. What counts is what the kernel says the process has, in memory and swapped out, whoever allocated it:
 Python, Arrow, Kafka's client, a library. It is looked at from the worker, because a process that allocates may keep its
-interpreter's lock (ADR 0010). Owns no process: a run's line is open while it is looked at, so its pid is its own.
+interpreter's lock (ADR 0010). Owns no process. A run is looked at while its line is open; a worker that stood still may
+hear late that it is closed, and if its pid is another process' by then, that one is taken for it.
 
 Invariants: a run is killed for its memory only before its last word; its line says why before it is killed; without
 such runs nothing wakes.
