@@ -256,7 +256,8 @@ def test_a_topic_grows_under_three_tasks_and_no_run_ends(kafka_topics: Kafka, tm
     assert sorted(TimedSink.starts) == [0, 1, 2], "no run ended"
     late = [(at_s, parts) for opened in TimedSink.opened.values() for at_s, parts in opened[1:]]
     assert sorted(part for _, parts in late for part in parts) == [(topic, number) for number in range(3, 7)]
-    assert max(at_s for at_s, _ in late) - grown_s[0] <= max_age_s + 0.5
+    # Three times the promise: what it must find is a run that looks only when it ends, or at librdkafka's five minutes.
+    assert max(at_s for at_s, _ in late) - grown_s[0] <= 3 * max_age_s
     assert sorted({topic for topic, _, _ in TimedSink.places}) == [topic]
     assert set(TimedSink.places.values()) == {1}, "none doubled"
     counts = Counter(number for _, number, _ in TimedSink.places)

@@ -15,8 +15,10 @@ The rule:
 - Budget: at most attempts_max restarts within any window_ms. It counts restarts, whether the unit ran well in between
   or not. Once it is spent the unit stays FAILED until somebody acts, also after the window: whatever fails so often
   needs a human. A restart after UNREACHABLE is not counted: all tasks share that cause, no restart of one makes it
-  better or worse, and once it is over nobody is needed; for that it waits OUTAGE_BACKOFF_MAX_MS at most. Where the
-  leader changes meanwhile, one may be counted.
+  better or worse, and once it is over nobody is needed. It has a row of its own, which ends when the unit was RUNNING
+  for OUTAGE_OVER_MS or failed of something else, and waits OUTAGE_BACKOFF_MAX_MS at most: a second outage within
+  minutes is another one, and a unit that failed for other reasons waits no longer for it. Where the leader changes
+  meanwhile, one may be counted.
 - What gives a new account: a restart that somebody asks for, a changed config, stop and resume. What costs nothing: a
   worker that dies, leaves or is drained, a move, a pause, another leader. While its connector is paused a unit waits.
 
@@ -54,6 +56,8 @@ FENCED_BACKOFF_MS = 1_000
 FENCED_PAUSE_MS = 60_000
 #: An attempt without a broker costs little, and how long this is, is how long everything stands still after an outage.
 OUTAGE_BACKOFF_MAX_MS = 30_000
+#: A unit that was RUNNING for so long had reached the cluster, and not only begun to.
+OUTAGE_OVER_MS = 3_000
 
 _BY_ITSELF = frozenset({ErrorClass.RETRIABLE, ErrorClass.UNKNOWN, ErrorClass.FENCED, ErrorClass.UNREACHABLE})
 _DOUBLINGS_MAX = 40
@@ -80,8 +84,10 @@ class Account:
     tag: str = ""
     #: when its restarts were begun, oldest first; older ones than the window are dropped at the next failure.
     attempts_ms: list[int] = field(default_factory=list[int])
-    #: restarts since it last stayed up.
+    #: restarts since it last stayed up, but for those after UNREACHABLE.
     in_a_row: int = 0
+    #: restarts after UNREACHABLE since it last reached the cluster.
+    outages_in_a_row: int = 0
     #: the generation whose failure was decided last, and what was decided.
     generation: int = 0
     verdict: Verdict = Verdict.RESTART
@@ -105,10 +111,13 @@ class Account:
         self.next_ms, self.counted = None, False
         if ran_ms is not None and ran_ms >= policy.backoff_max_ms:
             self.in_a_row = 0
+        if not self.is_free or (ran_ms is not None and ran_ms >= OUTAGE_OVER_MS):
+            self.outages_in_a_row = 0
         self.verdict = self._verdict(policy, failure)
         if self.verdict is not Verdict.RESTART:
             return
-        wait_ms = backoff_ms(policy, self.in_a_row + 1, chance(len(self.attempts_ms) + 1))
+        row = self.outages_in_a_row if self.is_free else self.in_a_row
+        wait_ms = backoff_ms(policy, row + 1, chance(len(self.attempts_ms) + 1))
         if self.is_free:
             wait_ms = min(wait_ms, OUTAGE_BACKOFF_MAX_MS)
         self.next_ms = now + wait_ms
@@ -118,10 +127,11 @@ class Account:
 
     def begin(self, now: int) -> None:
         """The restart that was due is carried out."""
-        if not self.counted:
+        if not self.counted and self.is_free:
+            self.outages_in_a_row += 1
+        elif not self.counted:
             self.in_a_row += 1
-            if not self.is_free:
-                self.attempts_ms.append(now)
+            self.attempts_ms.append(now)
         self.next_ms, self.counted, self.begun = None, False, self.generation
         if self.failure is not None and self.failure.error_class is ErrorClass.FENCED:
             self.fenced_ms = now
