@@ -49,6 +49,11 @@ class Source:
         """The syntax tree (only asked of Python files)."""
         return ast.parse(self.text, self.path)
 
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree, walked once for all rules."""
+        return list(ast.walk(self.tree))
+
     @property
     def is_python(self) -> bool:
         return self.path.endswith(".py")
@@ -69,7 +74,7 @@ class Source:
 
     def imports(self) -> Iterator[tuple[int, str]]:
         """Line and absolute dotted name of everything imported, at any depth; `from a import b` gives `a.b`."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from ((node.lineno, alias.name) for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -90,7 +95,7 @@ def function_length(source: Source) -> Iterator[str]:
     """Functions people can read at a glance."""
     if not (source.is_python and source.is_shipped):
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_LINES_MAX:
@@ -130,7 +135,7 @@ def servicers_only_in_service(source: Source) -> Iterator[str]:
     """Wire in, wire out: only `service` implements servicers; clients of others' stubs live in `effects`."""
     if not (source.is_python and source.path.startswith("services/") and source.is_shipped):
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef) and not source.is_module("service"):
             bases = [ast.unparse(base) for base in node.bases]
             if any(base.endswith("Servicer") for base in bases):
@@ -154,10 +159,10 @@ def no_sleeping_tests(source: Source) -> Iterator[str]:
     """A test waits for what it needs, not for time to pass: it sleeps only between two looks at a condition."""
     if not (source.is_python and source.is_test):
         return
-    loops = [node for node in ast.walk(source.tree) if isinstance(node, ast.While)]
+    loops = [node for node in source.nodes if isinstance(node, ast.While)]
     polls = {id(node) for loop in loops for statement in loop.body for node in ast.walk(statement)}
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"time.sleep", "asyncio.sleep", "sleep"}:
+    for node in source.nodes:
+        if isinstance(node, ast.Call) and _dotted(node.func) in {"time.sleep", "asyncio.sleep", "sleep"}:
             pause = node.args[0] if node.args else None
             seconds = pause.value if isinstance(pause, ast.Constant) else None
             short = isinstance(seconds, int | float) and seconds <= POLL_S_MAX
@@ -176,7 +181,7 @@ def no_loose_ends(source: Source) -> Iterator[str]:
 def no_bare_except(source: Source) -> Iterator[str]:
     """A bare except swallows cancellation and Ctrl-C."""
     if source.is_python:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.ExceptHandler) and node.type is None:
                 yield f"line {node.lineno}: bare except; name what is expected"
 
@@ -204,9 +209,16 @@ def no_registry_addresses(source: Source) -> Iterator[str]:
 
 
 def _calls(source: Source) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call):
-            yield node.lineno, ast.unparse(node.func)
+            yield node.lineno, _dotted(node.func)
+
+
+def _dotted(node: ast.expr) -> str:
+    """What is called, as written: `ast.unparse` where it is more than names and dots, which is rare and dear."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{_dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ast.unparse(node)
 
 
 RULES: tuple[Rule, ...] = (
