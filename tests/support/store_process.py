@@ -147,7 +147,7 @@ class StoreProcess:
     async def _read_log(self, address: asyncio.Future[str]) -> None:
         assert self._process is not None
         assert self._process.stderr is not None
-        with self.log_path.open("ab") as log:
+        with self.log_path.open("ab", buffering=0) as log:  # tests look into it meanwhile
             while line := await self._process.stderr.readline():
                 log.write(line)
                 if b'"listening"' in line and not address.done():
