@@ -92,7 +92,7 @@ class Pair:
     async def until_resigned(self) -> None:
         """The store that elects has heard a leader resign."""
         async with asyncio.timeout(WAIT_S):
-            while b'"resigned"' not in self._election_log.read_bytes():
+            while b'"resigned"' not in self._election_log.read_bytes():  # noqa: ASYNC110  # only its log tells
                 await asyncio.sleep(0.02)
 
     async def until_taken_over(self) -> admin.GetClusterResponse:
