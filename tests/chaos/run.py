@@ -45,8 +45,8 @@ SETTLE_S = 10.0
 _QUICK_RECONNECT = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")]
 #: All look RUNNING for so long before it counts: a leader may not have noticed yet.
 STEADY_S = 1.5
-#: A lease, and some.
-AGREE_S = 10.0
+#: Three times a lease, and some: only to tell late from never.
+AGREE_S = 20.0
 #: How long a run waits, beyond the promise, before it gives up on a task; only to tell late from never.
 GIVEN_UP_S = 60.0
 

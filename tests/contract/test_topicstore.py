@@ -310,8 +310,8 @@ async def test_another_replica_takes_over_at_once_from_one_that_closes(cluster: 
     loop = asyncio.get_running_loop()
     begun_s = loop.time()
     await asyncio.gather(store.close(), until_role(replica, Role.WRITER))
-    # The goal is 1 s; three times that on a busy machine.
-    assert loop.time() - begun_s < 3.0
+    # The goal is 1 s; four times that on a busy machine, and less than the session that it would wait for otherwise.
+    assert loop.time() - begun_s < 4.0
     assert store.role is Role.CLOSED
     await replica.write(put(b"b", b"1"))
     assert replica.state.values() == {b"a": b"1", b"b": b"1"}

@@ -44,9 +44,9 @@ def _beating_s(workers: int) -> float:
     beats = [Heartbeat(f"w{number}", "a", 6000) for number in range(workers)]
     assert all(Publish() in table.handle(beat, 0) for beat in beats)
     times = range(1, 2 * WORKERS // workers + 1)
-    begun = time.perf_counter()
+    begun = time.thread_time()  # its own processor time: others may have the machine meanwhile
     told = [table.handle(beat, moment) for moment in times for beat in beats]
-    took_s = time.perf_counter() - begun
+    took_s = time.thread_time() - begun
     assert not any(told)
     assert Publish() in table.handle(Heartbeat("w0", "a", 6000, leaving=True), 5000)
     return took_s / len(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -12,13 +13,13 @@ from herdmesh.worker.effects.run_watch import STUCK_S, RunWatch
 
 pytestmark = pytest.mark.timed
 
-#: The main thread hangs and keeps the interpreter's lock, so that no other thread of Python can run.
+#: The main thread hangs until its input ends and keeps the interpreter's lock, so no other thread of Python can run.
 HANGS = """
 import ctypes, time
 from herdmesh.worker.effects.run_watch import RunWatch
 
 def a_call_that_does_not_return():
-    ctypes.PyDLL(None).usleep(900_000)
+    ctypes.PyDLL(None).read(0, ctypes.create_string_buffer(1), 1)
 
 watch = RunWatch(400, 10_000, time.monotonic())
 a_call_that_does_not_return()
@@ -90,5 +91,14 @@ def test_the_timer_of_a_run_that_was_told_to_stop_is_not_put_off() -> None:
 
 
 def test_a_hang_that_keeps_the_interpreters_lock_leaves_its_stacks_too() -> None:
-    ended = subprocess.run([sys.executable, "-c", HANGS], capture_output=True, text=True, timeout=30, check=True)
-    assert "in a_call_that_does_not_return" in ended.stderr
+    with subprocess.Popen([sys.executable, "-c", HANGS], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+        assert child.stdin is not None
+        assert child.stderr is not None
+        never = threading.Timer(60, child.kill)
+        never.start()
+        try:
+            assert any(b"in a_call_that_does_not_return" in line for line in child.stderr), "it hangs without a word"
+        finally:
+            never.cancel()
+            child.stdin.close()
+    assert child.returncode == 0

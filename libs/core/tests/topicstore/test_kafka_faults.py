@@ -1,7 +1,7 @@
 """The Kafka engine when things die: the broker under load, and a writer stopped in its tracks.
 
-A broker of this module's own (it is killed), which allows short sessions so that a silent writer is replaced in a
-second, and forgets a transactional id that was not used for five.
+A broker of this module's own (it is killed), which allows short sessions so that a silent writer is replaced in three
+seconds, and forgets a transactional id that was not used for five.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from tests.support.side_by_side import SideBySide
 
 pytestmark = pytest.mark.own_broker
 
-_SESSION_TIMEOUT_MS = 1000
+#: Long enough that the machine may stand still for a moment and nobody loses the pen by it.
+_SESSION_TIMEOUT_MS = 3000
 _ROOT = Path(__file__).parents[4]
 
 
