@@ -1,16 +1,22 @@
-"""The `herd` command against a real mesh, as a script would use it: JSON out, exit codes in."""
+"""The `herd` command against a real mesh, as a script would use it: JSON out, exit codes in.
+
+Most are called in this process: the start of one takes longer than what it does. As processes of their own run those
+that end with a code and words for people, one of each code; and others in test_up_and_down.py and test_tutorial.py.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from herdmesh.cli.app import app
 from tests.support.mesh import Mesh, parquet_sink
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session")]
@@ -18,17 +24,26 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_sco
 
 async def herd(mesh: Mesh, *arguments: str, stdin: str = "") -> tuple[int, Any, str]:
     """(exit code, parsed standard output or its text, standard error)."""
-    herder = () if arguments[0] == "history" else ("--herder", mesh.stack.state.herder)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "herdmesh.cli", *arguments, *herder),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
+    # in a thread: the command runs an event loop of its own
+    done = await asyncio.to_thread(
+        CliRunner().invoke, app, _with_herder(mesh, arguments), input=stdin, catch_exceptions=False
     )
-    stdout, stderr = await process.communicate(stdin.encode())
-    text = stdout.decode()
+    return done.exit_code, json.loads(done.stdout) if "json" in arguments else done.stdout, done.stderr
+
+
+async def herd_process(mesh: Mesh, *arguments: str) -> tuple[int, str]:
+    """(exit code, standard error)."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "herdmesh.cli", *_with_herder(mesh, arguments)), stderr=asyncio.subprocess.PIPE
+    )
+    _, stderr = await process.communicate()
     assert process.returncode is not None
-    return process.returncode, json.loads(text) if "json" in arguments else text, stderr.decode()
+    return process.returncode, stderr.decode()
+
+
+def _with_herder(mesh: Mesh, arguments: Sequence[str]) -> list[str]:
+    herder = () if arguments[0] == "history" else ("--herder", mesh.stack.state.herder)
+    return [*arguments, *herder]
 
 
 async def test_life_of_a_connector(mesh: Mesh, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
@@ -88,13 +103,13 @@ async def test_life_of_a_connector(mesh: Mesh, tmp_path: Path, tmp_topic: Callab
 
 async def test_errors_name_cause_and_next_step(mesh: Mesh, tmp_path: Path) -> None:
     """Exit codes follow the reason; not found says what exists; a bad config names its fields."""
-    code, _, stderr = await herd(mesh, "describe", "connector", "nobody")
+    code, stderr = await herd_process(mesh, "describe", "connector", "nobody")
     assert code == 3
     assert "nobody" in stderr
     assert "there are:" in stderr
     bad = tmp_path / "bad.json"
     bad.write_text(json.dumps({"name": "bad", "config": {**parquet_sink("t", tmp_path), "tasks.max": "0"}}))
-    code, _, stderr = await herd(mesh, "apply", "-f", str(bad))
+    code, stderr = await herd_process(mesh, "apply", "-f", str(bad))
     assert code == 5
     assert "connector bad: the config was refused" in stderr
     assert "tasks.max" in stderr
@@ -102,7 +117,7 @@ async def test_errors_name_cause_and_next_step(mesh: Mesh, tmp_path: Path) -> No
     assert (code, result["error_count"]) == (5, 1)
     wrong = {one["value"]["name"]: one["value"]["errors"] for one in result["configs"] if one["value"]["errors"]}
     assert wrong == {"tasks.max": ["Invalid value 0 for configuration tasks.max: Value must be at least 1"]}
-    code, _, stderr = await herd(mesh, "apply", "-f", str(tmp_path / "missing.json"))
+    code, stderr = await herd_process(mesh, "apply", "-f", str(tmp_path / "missing.json"))
     assert code == 2
     assert "missing.json" in stderr
     code, document, _ = await herd(mesh, "restart", "nobody", "-o", "json")

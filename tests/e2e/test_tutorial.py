@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from herdmesh.devstack.broker import QUICK_JVM
 from herdmesh.devstack.layout import StackLayout
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,6 +67,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PIP_NO_BUILD_ISOLATION": "0",  # as pip reads it: build isolation is off
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PYTEST_ADDOPTS": "-p no:cacheprovider",
+        "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM),
     }
 
 

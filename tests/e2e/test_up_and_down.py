@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from herdmesh.devstack.broker import QUICK_JVM
 from herdmesh.devstack.layout import StackLayout
 from tests.support.mesh import parquet_sink
 
@@ -23,6 +24,7 @@ async def _herd(folder: Path, *arguments: str) -> tuple[int, Any]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "herdmesh.cli", *arguments, "-o", "json"),
         cwd=folder,
+        env={**os.environ, "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

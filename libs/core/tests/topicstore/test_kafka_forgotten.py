@@ -7,7 +7,8 @@ told so several times over; told twenty times, none of the three got over it wit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,7 @@ from herdmesh.topicstore.log import LogUnavailable, Positions
 from herdmesh.topicstore.settings import TopicSettings
 from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, suite_settings
 from tests.support.forgetful_proxy import ForgetfulProxy, forgetful_proxy
+from tests.support.side_by_side import SideBySide
 from tests.support.sizes import soak_or
 
 pytestmark = pytest.mark.timeout(240)
@@ -69,7 +71,10 @@ class Forgotten:
         self.direct = KafkaCluster(direct)
         often = {"topic.metadata.refresh.interval.ms": "100"}
         self.settings = replace(
-            direct, bootstrap_servers=proxy.bootstrap, client_configs={**direct.client_configs, **often}
+            direct,
+            bootstrap_servers=proxy.bootstrap,
+            client_configs={**direct.client_configs, **often},
+            start_timeout_ms=2_000,  # so long a deaf client is waited for: else 5 s
         )
 
     async def forget(self) -> None:
@@ -78,14 +83,21 @@ class Forgotten:
             await self._proxy.forget()
 
 
-@pytest.fixture
-async def forgotten(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> AsyncIterator[Forgotten]:
-    async with forgetful_proxy(int(kafka_bootstrap.rpartition(":")[2])) as proxy:
-        found = Forgotten(proxy, suite_settings(tmp_topic(), kafka_bootstrap))
+@asynccontextmanager
+async def _forgotten(bootstrap: str, topic: str) -> AsyncGenerator[Forgotten]:
+    async with forgetful_proxy(int(bootstrap.rpartition(":")[2])) as proxy:
+        found = Forgotten(proxy, suite_settings(topic, bootstrap))
         await (await found.direct.open()).close()  # the topics are made
         yield found
 
 
+#: Each behind a proxy of its own. A client that is deaf is found by waiting for its answer.
+together = SideBySide(
+    "kafka_bootstrap", forgotten=lambda test: _forgotten(test.fixture("kafka_bootstrap"), test.topic())
+)
+
+
+@together
 async def test_the_reader_reads_on(forgotten: Forgotten) -> None:
     told, topic = _Told(), forgotten.settings.topic
     reader = Reader(forgotten.settings, [(topic, 0)], (0,))
@@ -102,6 +114,7 @@ async def test_the_reader_reads_on(forgotten: Forgotten) -> None:
     assert len(told.records) == TIMES + 1, "none twice"
 
 
+@together
 async def test_a_member_is_elected_again(forgotten: Forgotten) -> None:
     told, election = _Told(), Election(forgotten.settings)
     election.join(told)
@@ -126,6 +139,7 @@ async def _proved(election: Election) -> None:
             await asyncio.sleep(0.05)
 
 
+@together
 async def test_the_end_of_the_log_is_told_again(forgotten: Forgotten) -> None:
     shard, admin = (forgotten.settings.topic, 0), TopicAdmin(forgotten.settings)
     try:
