@@ -166,7 +166,7 @@ async def run_exactly_once(folder: Path, seed: int, records: int) -> Outcome:
     outcome = Outcome(seed, records)
     # Nobody kills it, so it need not sync.
     postgres = Postgres(folder / "postgres", settings={"fsync": "off"})
-    await postgres.start()
+    starting = asyncio.create_task(postgres.start())  # beside the mesh
     mesh_of = running_mesh(
         folder / "stack",
         None,
@@ -179,9 +179,11 @@ async def run_exactly_once(folder: Path, seed: int, records: int) -> Outcome:
     )
     try:
         async with mesh_of as mesh:
+            await starting
             print(f"the mesh serves after {time.monotonic() - begun_s:.1f} s", flush=True)
             outcome.results = await _through(mesh, folder, postgres.dsn, outcome)
     finally:
+        await asyncio.wait([starting])
         await postgres.stop()
     outcome.seconds = time.monotonic() - begun_s
     return outcome

@@ -54,6 +54,8 @@ async def _run_case(mesh: Mesh, topic: str, folder: Path, harm: Callable[[str], 
             await mesh.until_committed_at_least(name, topic, reached)
             loaded = await asyncio.to_thread(loader.finish)
         await mesh.until_committed(name, topic, timeout_s=90)
+    # the last committed files are published right after the commit
+    await mesh.until_published(folder, loaded)
     assert_exact(folder, loaded)
     await control.assert_nothing_lost()
 
