@@ -174,11 +174,12 @@ class ReceiverProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self.port = 0
 
-    def start(self) -> None:
-        """Begin, on the port of before if there was one; returns when it listens."""
+    def start(self, most: int = sys.maxsize) -> None:
+        """Begin, on the port of before if there was one; returns when it listens. It takes so many requests, says
+        nothing to the last of them, and hears no more."""
         ready = self._file.with_suffix(".port")
         ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", __name__, str(self._file), str(self.port)]
+        command = [sys.executable, "-m", __name__, str(self._file), str(self.port), str(most)]
         self._child = subprocess.Popen(command, cwd=Path(__file__).parents[4])
         deadline_s = time.monotonic() + WAIT_S
         while not (ready.exists() and ready.read_text()):
@@ -209,22 +210,28 @@ class ReceiverProcess:
         return found
 
 
-def main(file: Path, port: int) -> None:
-    """Take requests until killed."""
-    lock = threading.Lock()
+def main(file: Path, port: int, most: int) -> None:
+    """Take so many requests, until killed."""
+    lock, left = threading.Lock(), most
     with file.open("a") as out:
 
         def write(request: Received) -> Answer:
+            nonlocal left
             one = {
                 "method": request.method, "path": request.path, "headers": dict(request.headers),
                 "body": request.body.decode(),
             }  # fmt: skip
             with lock:
+                if not left:
+                    threading.Event().wait()
                 if file.stat().st_size and not file.read_bytes().endswith(b"\n"):
                     out.write("\n")
                 out.write(json.dumps(one) + "\n")
                 out.flush()
                 os.fsync(out.fileno())
+                left -= 1
+                if not left:
+                    threading.Event().wait()
             return Answer()
 
         server = ThreadingHTTPServer(("127.0.0.1", port), _handler(write))
@@ -234,4 +241,4 @@ def main(file: Path, port: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
