@@ -50,8 +50,7 @@ async def test_tasks_on_two_workers_share_the_limit(mesh: Mesh, tmp_path: Path, 
     """Three tasks, and only one has records: it takes what the limit is, not a third. Then all have some (soak)."""
     topic = mesh.create_topic(tmp_topic(), partitions=3)
     name, length_s = f"out-{topic}", soak_or(2, 10)
-    close = 0.05 if length_s >= 10 else 0.2
-    await asyncio.to_thread(_produce, mesh.bootstrap, topic, 0, LIMIT * (length_s + 8))
+    await asyncio.to_thread(_produce, mesh.bootstrap, topic, 0, LIMIT * (length_s + 40))  # more than it gets to
     config = {
         "connector.class": "FileStreamSink",
         "tasks.max": "3",
@@ -68,10 +67,13 @@ async def test_tasks_on_two_workers_share_the_limit(mesh: Mesh, tmp_path: Path, 
     hot = owner(topic, 0, 3)
     await mesh.until(name, lambda one: _moved(one)[hot] >= LIMIT * 2, "on its way")
     rates = await _rates(mesh, name, length_s)
+    if not SOAKING:  # what is told comes late on a busy machine; a third of the limit is found, and no limit
+        assert LIMIT / 2 < rates[hot] <= sum(rates) < LIMIT * 2, rates
+        await mesh.delete(name)
+        return
+    close = 0.05
     assert sum(rates) == pytest.approx(LIMIT, rel=close), rates
     assert rates[hot] == pytest.approx(LIMIT, rel=close), rates
-    if not SOAKING:
-        return
     for partition in range(3):
         await asyncio.to_thread(_produce, mesh.bootstrap, topic, partition, LIMIT * length_s)
     await mesh.until(name, lambda one: min(_moved(one)) >= LIMIT, "on their way")

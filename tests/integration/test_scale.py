@@ -47,7 +47,8 @@ WORKERS = 20
 IDLE_S = soak_or(2, 20)
 WAIT_S = soak_or(60, 300)
 LIST_MS_MAX = 200
-STREAM_GRACE_MS = 500
+#: As by default: a machine that stands still for a moment loses no worker by it.
+STREAM_GRACE_MS = 2_000
 
 
 def free_address() -> str:
