@@ -130,6 +130,14 @@ class WorkerProcess:
             return (await stub.ListTasks(worker_service_pb2.ListTasksRequest())).tasks
 
 
+@dataclass(frozen=True)
+class Stuck:
+    """A task whose file is a pipe that nobody empties, and its record more than a pipe takes."""
+
+    path: Path
+    topic: str
+
+
 def is_java(process: psutil.Process) -> bool:
     """Of a process that may end meanwhile."""
     try:
@@ -272,33 +280,82 @@ async def test_a_failing_task_is_failed_with_its_trace_while_others_run(
     assert (held["bad"], held["one"]) == (FAILED, RUNNING)
 
 
-async def test_a_task_whose_put_does_not_return_is_shown_killed_and_starts_anew(
-    worker: WorkerProcess, tmp_topic: Callable[..., str]
-) -> None:
-    """Its file is a pipe that nobody empties, and its record more than a pipe takes. The time it has is long enough to
-    begin in, for the start of a run counts: a task that is ended before it is RUNNING is never shown."""
-    path, topic = worker.folder / "stuck", await create_topic(worker.bootstrap, tmp_topic())
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stuck(worker: WorkerProcess) -> AsyncIterator[Stuck]:
+    """Begun with the first test that looks at it; most of its time passes while another test runs. Long enough to begin
+    in, for the start of a run counts: a task that is ended before it is RUNNING is never shown."""
+    path, topic = worker.folder / "stuck", await create_topic(worker.bootstrap, "worker-process-stuck")
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         await produce(worker.bootstrap, topic, ["x" * 200_000])
         worker.start_sink("stuck", topic, **{"consumer.override.max.poll.interval.ms": "15000"})
-        begun = time.monotonic()
-        stalled = await worker.until(
-            "stuck", lambda: [s for s in worker.store.of("stuck") if s.conditions], "shown as STALLED"
-        )
-        assert (stalled[0].state, stalled[0].conditions[0].type) == (RUNNING, "STALLED")
-        assert "15 s" in stalled[0].conditions[0].message
-        report = await worker.herder.until_report("stuck", FAILED)
-        print(f"killed {time.monotonic() - begun:.2f} s after StartUnit")
+        yield Stuck(path, topic)
     finally:
         os.close(reader)
+
+
+async def test_a_task_whose_put_does_not_return_is_shown(worker: WorkerProcess, stuck: Stuck) -> None:
+    stalled = await worker.until(
+        "stuck", lambda: [s for s in worker.store.of("stuck") if s.conditions], "shown as STALLED"
+    )
+    assert (stalled[0].state, stalled[0].conditions[0].type) == (RUNNING, "STALLED")
+    assert "15 s" in stalled[0].conditions[0].message
+
+
+async def _start_busy(worker: WorkerProcess, topic: str) -> None:
+    """A worker with a run that does not end by itself."""
+    worker.folder.mkdir()
+    await worker.start()
+    await produce(
+        worker.bootstrap, await create_topic(worker.bootstrap, topic), [json.dumps({"id": i}) for i in range(100)]
+    )
+    worker.start_sink(topic, topic, **{"herdmesh.trigger": "continuous"})
+    await worker.herder.until_report(topic, RUNNING)
+
+
+async def test_kills(kafka_bootstrap: str, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
+    """SIGKILL of the Python alone and of the JVM alone: nothing is left running, and the herder hears of it."""
+    by_python, by_jvm = (WorkerProcess(kafka_bootstrap, tmp_path / part) for part in ("python", "jvm"))
+    try:
+        await asyncio.gather(*(_start_busy(one, tmp_topic()) for one in (by_python, by_jvm)))
+        family = psutil.Process(by_python.pid).children(recursive=True)
+        assert len(family) >= 3, "the JVM, the daemon and the run"
+        begun = time.monotonic()
+        os.kill(by_python.pid, signal.SIGKILL)
+        _, alive = await asyncio.to_thread(psutil.wait_procs, family, 30)
+        assert not alive, f"left behind: {alive}"
+        print(f"after kill of Python all were gone in {time.monotonic() - begun:.2f} s")
+
+        family = psutil.Process(by_jvm.pid).children(recursive=True)
+        begun = time.monotonic()
+        next(one for one in family if is_java(one)).kill()
+        await by_jvm.herder.until(
+            lambda: any(one.WhichOneof("message") == "leaving" for one in by_jvm.herder.said), "told that it leaves"
+        )
+        print(f"after kill of the JVM the herder knew in {time.monotonic() - begun:.2f} s")
+        by_jvm.herder.send(session_pb2.SessionResponse(epoch=1, released=session_pb2.SessionReleased()))
+        assert by_jvm.process is not None
+        async with asyncio.timeout(60):
+            assert await by_jvm.process.wait() == 1
+        # its last words may still be on their way to the herder when the process is gone
+        await by_jvm.herder.until(lambda: by_jvm.herder.reports()[-1].state == UNASSIGNED, "given up")
+        _, alive = await asyncio.to_thread(psutil.wait_procs, family, 30)
+        assert not alive, f"left behind: {alive}"
+        print(f"after kill of the JVM the worker had ended in {time.monotonic() - begun:.2f} s")
+    finally:
+        await by_python.stop()
+        await by_jvm.stop()
+
+
+async def test_a_task_whose_put_does_not_return_is_killed_and_starts_anew(worker: WorkerProcess, stuck: Stuck) -> None:
+    report = await worker.herder.until_report("stuck", FAILED)
     assert report.failure.error_class == connector_pb2.ERROR_CLASS_RETRIABLE
     assert "15 s (max.poll.interval.ms)" in report.failure.message
     failed = await until(lambda: [s for s in worker.store.of("stuck") if s.state == FAILED], "written as FAILED")
     assert not failed[0].conditions
-    path.unlink()
-    config = worker.sink("stuck", topic)
+    stuck.path.unlink()
+    config = worker.sink("stuck", stuck.topic)
     worker.herder.send(start_task("stuck", config, config, generation=2))
     await worker.until(
         "stuck", lambda: worker.lines("stuck") == ["x" * 200_000], "past the record it was stuck with", generation=2
@@ -427,48 +484,3 @@ async def test_sigterm_leaves_in_order(worker: WorkerProcess) -> None:
     assert worker.store.leases[-1].leaving
     _, alive = await asyncio.to_thread(psutil.wait_procs, family, 30)
     assert not alive
-
-
-async def test_kills(kafka_bootstrap: str, tmp_path: Path, tmp_topic: Callable[..., str]) -> None:
-    """SIGKILL of the Python alone and of the JVM alone: nothing is left running, and the herder hears of it."""
-    by_python, by_jvm = (WorkerProcess(kafka_bootstrap, tmp_path / part) for part in ("python", "jvm"))
-    try:
-        await asyncio.gather(*(_start_busy(one, tmp_topic()) for one in (by_python, by_jvm)))
-        family = psutil.Process(by_python.pid).children(recursive=True)
-        assert len(family) >= 3, "the JVM, the daemon and the run"
-        begun = time.monotonic()
-        os.kill(by_python.pid, signal.SIGKILL)
-        _, alive = await asyncio.to_thread(psutil.wait_procs, family, 30)
-        assert not alive, f"left behind: {alive}"
-        print(f"after kill of Python all were gone in {time.monotonic() - begun:.2f} s")
-
-        family = psutil.Process(by_jvm.pid).children(recursive=True)
-        begun = time.monotonic()
-        next(one for one in family if is_java(one)).kill()
-        await by_jvm.herder.until(
-            lambda: any(one.WhichOneof("message") == "leaving" for one in by_jvm.herder.said), "told that it leaves"
-        )
-        print(f"after kill of the JVM the herder knew in {time.monotonic() - begun:.2f} s")
-        by_jvm.herder.send(session_pb2.SessionResponse(epoch=1, released=session_pb2.SessionReleased()))
-        assert by_jvm.process is not None
-        async with asyncio.timeout(60):
-            assert await by_jvm.process.wait() == 1
-        # its last words may still be on their way to the herder when the process is gone
-        await by_jvm.herder.until(lambda: by_jvm.herder.reports()[-1].state == UNASSIGNED, "given up")
-        _, alive = await asyncio.to_thread(psutil.wait_procs, family, 30)
-        assert not alive, f"left behind: {alive}"
-        print(f"after kill of the JVM the worker had ended in {time.monotonic() - begun:.2f} s")
-    finally:
-        await by_python.stop()
-        await by_jvm.stop()
-
-
-async def _start_busy(worker: WorkerProcess, topic: str) -> None:
-    """A worker with a run that does not end by itself."""
-    worker.folder.mkdir()
-    await worker.start()
-    await produce(
-        worker.bootstrap, await create_topic(worker.bootstrap, topic), [json.dumps({"id": i}) for i in range(100)]
-    )
-    worker.start_sink(topic, topic, **{"herdmesh.trigger": "continuous"})
-    await worker.herder.until_report(topic, RUNNING)
