@@ -223,13 +223,13 @@ def _topics(mesh: Mesh) -> dict[str, str]:
 
 
 def _bytes(consumer: Consumer, topic: str) -> Iterator[bytes]:
-    known = consumer.list_topics(topic, 10).topics[topic].partitions
+    known = consumer.list_topics(topic, 60).topics[topic].partitions
     partitions = [TopicPartition(topic, number, 0) for number in known]
     consumer.assign(partitions)
     unread = {one.partition for one in partitions}
-    deadline_s = time.monotonic() + 20.0
+    deadline_s = time.monotonic() + 60.0
     while unread:
-        assert time.monotonic() < deadline_s, f"{topic}: partitions {unread} were not read to their ends in 20 s"
+        assert time.monotonic() < deadline_s, f"{topic}: partitions {unread} were not read to their ends in 60 s"
         for message in consumer.consume(1_000, 0.1):
             if message.error() is not None:
                 unread.discard(message.partition())

@@ -50,7 +50,7 @@ EXACTLY_ONCE = {"exactly.once.source.support": "enabled"}
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 15.0
-_REBALANCE_TIMEOUT_S = 20.0
+_REBALANCE_TIMEOUT_S = 60.0
 #: what Connect's 409 and 500 say when the same call will do in a moment (reference/rest-api.md 1.2)
 _REBALANCING = ("rebalance", "stale configuration", "no known leader")
 

@@ -290,8 +290,9 @@ async def test_an_incumbent_keeps_its_epoch_when_the_store_fails_over(writer: Re
         await campaign.until("lost")
     await replica.until_serving(LEADERSHIP_SERVICE)
     other = Campaign(replica, "b")
-    assert (await other.next()).following.leadership == leadership
+    # not after the other was answered: what it is given to come back in is over soon on a busy machine
     again = Campaign(replica, "a", identity_pb2.LeaderToken(epoch=leadership.epoch, leader_id="a"))
+    assert (await other.next()).following.leadership == leadership
     assert (await again.next()).granted.leadership == leadership
 
 

@@ -368,7 +368,7 @@ def test_offsets_are_not_forgotten_while_a_batch_is_tried_for_days(
             kafka_topics.admin.delete_consumer_groups([group])[group].result()
         if tries > 2:
             committed.extend(kafka_topics.committed(group, (topic, 0)))
-        return [Stop()] if tries > 100 or 10 in committed else []
+        return [Stop()] if tries > 1_000 or 10 in committed else []
 
     run_here(make_spec(kafka_topics.bootstrap, name, BUSY_SINK, {**config, "refusals": "1000000000"}), Link(say))
     assert committed[-1] == 10, "where the batch begins"

@@ -59,7 +59,7 @@ class Clerk:
     def __init__(self, guarded: GuardedBroker, topic: str) -> None:
         self.guarded = guarded
         self.name, configs = guarded.new_user()
-        self.settings = replace(suite_settings(topic, guarded.guarded), client_configs=configs, session_timeout_ms=1000)
+        self.settings = replace(suite_settings(topic, guarded.guarded), client_configs=configs, session_timeout_ms=3000)
         self.stores: list[Store] = []
 
     async def allow_all(self) -> None:

@@ -289,6 +289,7 @@ def test_a_run_waits_for_a_source_that_is_away(
     assert run_here(away, Link(say)).reason is RunEnd.STOPPED
     with pytest.raises(RetriableError, match="the source cluster a"):
         MirrorSourceConnector().sign(away.task_config)
+    monkeypatch.undo()
     assert run_here(spec).progress.records_in == 5
 
 
