@@ -40,7 +40,7 @@ SESSION_TIMEOUT_MS = 1_500
 BROKER_SETTINGS = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
 _CLIENTS = 4
 _STEP_S = 60.0
-_END_S = 30.0
+_END_S = 60.0
 _ACKNOWLEDGED_BETWEEN = 4
 _FAR_BEHIND = soak_or(12, 40)
 #: Clients think a sixth of the time they do in the simulator, where waiting costs nothing.
