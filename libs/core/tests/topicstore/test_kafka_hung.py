@@ -38,8 +38,8 @@ pytestmark = pytest.mark.own_broker
 
 #: Their decisions may not be read: what hangs is committed, since its audit record is visible.
 SECRETIVE, HASTY = "secretive", "hasty"
-#: Writes wait for a broker that takes its time.
-_TUNING = StoreTuning(read_back_ms=500, outcome_timeout_ms=60_000)
+#: Writes wait for a broker that takes its time; also the one before the harm, or its writer would lose the pen.
+_TUNING = StoreTuning(read_back_ms=5_000, outcome_timeout_ms=60_000)
 #: Its caller is told that nobody knows, before the broker is back.
 _IMPATIENT = StoreTuning(read_back_ms=5_000, outcome_timeout_ms=1)
 
