@@ -46,6 +46,8 @@ _CARDS: Sequence[tuple[Way, str, tuple[float, float]]] = (
     *((Way.FREEZE, target, _BLINK_S) for target in ("worker", "jvm", "run", "leader", "config-store", "broker")),
     *((Way.FREEZE, target, _LONG_S) for target in ("worker", "run", "leader", "config-store", "status-store")),
     (Way.FREEZE, "broker", _BLINK_S),
+    (Way.STOP, "follower", (0, 0)),
+    (Way.FREEZE, "follower", _LONG_S),
 )
 _SIZES = (1, 1, 2, 2, 3)
 _GAP_S_MAX = 3.0

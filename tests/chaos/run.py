@@ -19,7 +19,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -169,7 +169,7 @@ class Chaos:
     async def _settled(self) -> dict[Unit, Place] | None:
         """Wait until everything runs, and goes on to; notes how long it took. While no leader answers, nothing counts
         as running. A unit that is moved later on, because one more worker became ready, has its own time."""
-        since_s = self._since_s
+        since_s, ready_s = self._since_s, self._workers.ready_s.values
         down: dict[Unit, float] = {}
         slowest = (0.0, "")
         good_s: float | None = None
@@ -187,7 +187,7 @@ class Chaos:
                 if place is None or place.state != "RUNNING":
                     down.setdefault(unit, now_s)
                 elif (fell_s := down.pop(unit, None)) is not None:
-                    slowest = max(slowest, (now_s - max(fell_s, since_s()), named(unit)))
+                    slowest = max(slowest, (now_s - due_since_s(since_s(), fell_s, ready_s()), named(unit)))
             good_s = (good_s or now_s) if not trouble else None
             if trouble and (now_s - since_s() > GIVEN_UP_S or now_s - self.harm.last_s > 2 * GIVEN_UP_S):
                 self._violated(f"never RUNNING again within {GIVEN_UP_S:g} s: {trouble}")
@@ -277,6 +277,12 @@ class Chaos:
         while time.monotonic() < until_s:
             self._traffic.check()
             await asyncio.sleep(0.05)
+
+
+def due_since_s(harmed_s: float, fell_s: float, ready_s: Iterable[float]) -> float:
+    """From when a unit's time to be RUNNING again counts: from the end of the harm, also where the harm was noticed
+    late; or, of one that was moved for balance, from when the last worker before that was ready."""
+    return max([harmed_s, *(at_s for at_s in ready_s if at_s <= fell_s)])
 
 
 async def run_chaos(folder: Path, seed: int, seconds: float, settle_s: float = SETTLE_S) -> Outcome:

@@ -24,6 +24,11 @@ from tests.support.standalone import WAIT_S, herd_run, until_lines, write_sample
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
 SOURCE, SINK = "local-file-source", "local-file-sink"
+LATER = {
+    "name": "later",
+    "config": {"connector.class": "FileStreamSource", "file": "none", "topic": "none"},
+    "initial_state": "PAUSED",
+}
 KEY = b'["local-file-source",{"filename":"test.txt"}]'
 
 
@@ -118,10 +123,14 @@ def test_connects_samples_run_and_go_on_after_a_kill(
     with source.open("a") as more:
         more.writelines(f"line {number}\n" for number in range(200, 300))
     _log_in(guarded, topic, tmp_path / files[0])
-    with herd_run(tmp_path, files, HERDMESH_LINGER_MS="100", HERDMESH_WARM_RUNS_MAX="0") as second:
+    (tmp_path / "later.json").write_bytes(msgspec.json.encode(LATER))
+    more = [*files, "later.json"]
+    with herd_run(tmp_path, more, HERDMESH_LINGER_MS="100", HERDMESH_WARM_RUNS_MAX="0") as second:
         second.until_running(SOURCE, SINK)
+        later = {"event": "connector", "name": LATER["name"], "state": "PAUSED", "tasks": list[str]()}
+        second.until("paused, as its file says", lambda said: later in said)
         lines = until_lines(sink, 300)
-        assert asyncio.run(_names(second.address)) == [SINK, SOURCE], "nothing but offsets survives"
+        assert asyncio.run(_names(second.address)) == ["later", SINK, SOURCE], "nothing but offsets survives"
         with herd_run(tmp_path, files[:1]) as third:
             assert third.process.wait(WAIT_S) == 1
             third.until("said to be refused", lambda said: bool(said))  # it may have ended before that was read here

@@ -1,4 +1,4 @@
-"""A whole mesh under random harm: `make chaos` for two minutes instead of fifteen (see `tests.chaos.run`).
+"""A whole mesh under random harm: `make chaos` for 75 s instead of fifteen minutes (see `tests.chaos.run`).
 
 The seed is fixed, so that a failure in `make test` is one that others can have too; `make chaos` draws a fresh one.
 """

@@ -1,10 +1,13 @@
-"""What the chaos run reads of herders' logs: who had a unit between two looks."""
+"""What the chaos run judges by: who had a unit between two looks, as herders log it, and from when its time counts."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.moves import owners, starts
+from tests.chaos.run import due_since_s
 
 
 def test_a_unit_that_was_on_a_worker_for_a_moment_is_found_there(tmp_path: Path) -> None:
@@ -31,3 +34,19 @@ def test_a_unit_that_was_on_a_worker_for_a_moment_is_found_there(tmp_path: Path)
     assert owners(found, task, 21, 40) == ["c:1"]
     assert owners(found, ("with|bar", None), 0, 12) == ["b:1"]
     assert owners(found, ("other", 0), 0, 40) == []
+
+
+@pytest.mark.parametrize(
+    ("fell_s", "ready_s", "expected"),
+    [
+        (100.1, [], 100.0),
+        (106.0, [20.0, 30.0], 100.0),  # noticed late: the harm began its time all the same
+        (99.0, [20.0, 99.5], 100.0),
+        (104.0, [20.0, 103.0], 103.0),  # moved to a worker that came back
+        (104.0, [20.0, 105.0], 100.0),  # it fell before that one was there
+    ],
+)
+def test_a_units_time_counts_from_the_harm_or_from_the_worker_it_was_moved_for(
+    fell_s: float, ready_s: list[float], expected: float
+) -> None:
+    assert due_since_s(100.0, fell_s, ready_s) == expected

@@ -64,8 +64,13 @@ PARTS = {
     ),
     "fuzz": Part("random raw records into both topics", ("tests/replay/test_fuzz*.py",)),
     "records": Part(
-        "100,000 random byte strings, and as many random values, through every converter",
-        ("tests/replay/test_records_fuzz.py", "libs/core/tests/connect/registry/test_registry_fuzz.py"),
+        "100,000 random byte strings, and as many random values, through every converter; 3,000 random chains by the "
+        "compiled loop and step by step",
+        (
+            "tests/replay/test_records_fuzz.py",
+            "libs/core/tests/connect/registry/test_registry_fuzz.py",
+            "libs/core/tests/connect/test_chain_properties.py",
+        ),
     ),
     "java": Part(
         "a live Java Connect worker on the same topics, in both directions; 20,000 properties files read by both",

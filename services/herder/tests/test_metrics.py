@@ -31,7 +31,7 @@ def start(session: int) -> ins.Send:
 
 def test_requests_moves_epochs_and_rebalances_are_counted() -> None:
     metrics = HerderMetrics()
-    rebalance = "kafka_connect_worker_rebalance_metrics_"
+    rebalance = "kafka_connect_connect_worker_rebalance_metrics_"
     metrics.passed(ev.LeadershipGranted(3, 1, 1000, 9, "h", "h:1"), [], 1.0)
     assert value("herdmesh_herder_epochs_total") == 1
     assert value(f"{rebalance}epoch", leader_name="h:1") == 3

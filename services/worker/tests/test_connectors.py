@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import ClassVar
 
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.connector import Config, SourceConnector
 from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.engine.contract import ErrorClass
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.specs import RunSpecs
@@ -79,4 +81,33 @@ async def test_a_connector_that_asks_for_its_tasks_in_a_loop_has_one_question_wa
     await asyncio.to_thread(Eager.running.pop().ask, 1)
     assert await told.next() == events.TasksOutdated("c", 1)
     assert told.outdated == 2
+    await host.close()
+
+
+async def test_a_connector_whose_reference_stands_for_nothing_any_more_fails_to_start_again(tmp_path: Path) -> None:
+    """Its config is updated, or its worker lost, after the file that it refers to is gone."""
+    told = Told()
+    told.gate.set()
+    properties = "config.providers=file,config.providers.file.class=File"
+    settings = WorkerSettings(worker_properties=properties)  # pyright: ignore[reportArgumentType] - as text
+    specs = RunSpecs(settings, PluginRegistry([describe(Eager)]))
+    host = ConnectorHost(specs, Offsets(specs, None), told.emit)
+    secrets = tmp_path / "s.properties"
+    secrets.write_text("pw=there\n")
+    config: dict[str, str | None] = {"connector.class": "Eager", "password": f"${{file:{secrets}:pw}}"}
+    host.start(instructions.StartConnector("c", 1, config))
+    while not isinstance(begun := await told.next(), events.ConnectorStarted):
+        pass
+    assert (begun.op_id, begun.failure, Eager.running.pop().config["password"]) == (1, None, "there")
+    host.stop(instructions.StopConnector("c", 2))
+    while not isinstance(await told.next(), events.ConnectorStopped):
+        pass
+    secrets.unlink()
+    host.start(instructions.StartConnector("c", 3, config))
+    failed = await told.next()
+    assert isinstance(failed, events.ConnectorStarted)
+    assert failed.failure is not None
+    assert failed.failure.error_class is ErrorClass.BAD_CONFIG
+    assert failed.failure.message.startswith("password: ")
+    assert Eager.running == [], "the author's code was not asked"
     await host.close()

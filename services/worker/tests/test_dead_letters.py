@@ -384,7 +384,8 @@ def test_a_standalone_worker_remembers_in_its_offsets_file(here: Here, tmp_path:
 
 
 def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> None:
-    """Letters as a source's run writes them (`engine.dead_letters`), of three records; two are good by now."""
+    """Letters as a source's run writes them (`engine.dead_letters`), of three records; two are good by now, and the
+    third once it is mended."""
     config: Config = {
         "name": "a", "connector.class": "FileStreamSource", "topic": here.topic, "file": "/nowhere",
         "key.converter": TEXT, "value.converter": JSON, "value.converter.schemas.enable": "false",
@@ -414,3 +415,10 @@ def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> Non
     assert first.timestamp()[1] == 1_700_000_000_000
     assert headers_of(first) == [("h", b"7"), (REPLAYED, f"{here.queue}-0@0".encode())]
     assert here.places() == ["0:1"]
+    mended = here.list().letters[0]
+    mended.value, mended.mended = b'{"schema":null,"payload":18}', True
+    request = pb.ReplayDeadLettersRequest(name="a", letters=[mended])
+    reply = asyncio.run(DeadLetters(here.specs, None).replayed(ReplayDeadLetters(config, request)))
+    assert (reply.replayed_count, list(reply.refused)) == (1, [])
+    assert [message.value() for message in here.put_back()][-1] == b"18"
+    assert here.places() == [], "none left"

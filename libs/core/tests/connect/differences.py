@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from libs.core.tests.connect.golden_vectors import Vector, python_text, vectors
-from tests.support import golden, mirror_differences
+from tests.support import golden, mirror_differences, validation_differences
 
 PAGE = Path(__file__).parents[4] / "docs" / "differences.md"
 _SPEC = "org.apache.kafka.connect.transforms.InsertField$InsertionSpec@<hash>"
@@ -116,7 +116,7 @@ def page() -> str:
     ]
     for kind, ids in zip(KINDS, found, strict=True):
         lines += _section(kind.title, kind.why, ids)
-    lines += [*_mirror(), "", *_UNSEEN, ""]
+    lines += [*_mirror(), *_validation(), "", *_UNSEEN, ""]
     return "\n".join(lines)
 
 
@@ -132,6 +132,17 @@ def _mirror() -> list[str]:
         lines += _section(kind.title, kind.why, [one["id"] for one in definitions if kind.meets(one)])
     answers = [one["id"] for one in golden.own_lines("validate.jsonl") if mirror_differences.is_asked_for(one)]
     return lines + _section("Validation of a mirror", mirror_differences.ANSWERS_WHY, answers)
+
+
+def _validation() -> list[str]:
+    """The definitions that have no counterpart here, and the requests that are not answered as Connect answers them."""
+    definitions, lines = golden.own_lines("configdef.jsonl"), list[str]()
+    for title, why, owners in validation_differences.WITHOUT_COUNTERPART:
+        lines += _section(title, why, [one["id"] for one in definitions if one["owner"] in owners])
+    requests = golden.own_lines("validate.jsonl")
+    for title, why, meets in validation_differences.REQUESTS:
+        lines += _section(title, why, [one["id"] for one in requests if meets(one)])
+    return lines
 
 
 _UNSEEN = """\
@@ -154,10 +165,6 @@ _UNSEEN = """\
 - `converter.encoding`: characters which the encoding lacks, and malformed bytes, are replaced as Python does, which is
   as Java does for UTF-8, ISO-8859-1 and US-ASCII. Names that only Python knows are taken, names that only Java
   knows are refused; UTF-32 has a mark.
-- The definitions of Connect's own workers (`DistributedConfig`, `StandaloneConfig` in the configdef vectors) have no
-  counterpart: ours are settings of four services. Where one has a property's name, default and kind are compared;
-  importance, group, width and order have no meaning here. MirrorMaker's heartbeat and checkpoint connectors do not
-  exist here: stand-ins with their recorded definitions answer `plain/validate/mir-heartbeat`.
 - JSON nested deeper than about 3,000 levels cannot be written.
 - Bytes that nobody reads or edits are not decoded, so malformed schemaless JSON that nobody reads passes where Java
   fails the record, whatever the tolerance: what a record costs is what its chain needs. A transformation that reads the

@@ -42,6 +42,13 @@ JDK_MADE = {
     "java.lang.IndexOutOfBoundsException",
     "java.lang.IllegalArgumentException",
 }
+_CONNECTS = ("Unknown field: ",)
+
+
+def is_jdk_made(error: Vector) -> bool:
+    """Whether an error's text is the JDK's. Connect's own code raises IllegalArgumentException as well."""
+    message: str = error["message"] or ""
+    return error["class"] in JDK_MADE and not message.startswith(_CONNECTS)
 
 
 def same_json(found: Any, wanted: Any) -> bool:

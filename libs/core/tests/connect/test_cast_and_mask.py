@@ -210,6 +210,10 @@ class TestReading:
         assert str(read_decimal("1.50")) == "1.50"
         assert str(read_decimal("-0.0")) == "0.0"
         assert read_decimal("1e0000000000001") == 10
+        assert str(read_decimal("0.1e2147483647")) == "1E+2147483646"
+        for text in ("1e2147483648", "0.1e2147483648", "0e2147483648", "1.5e-2147483647"):
+            with pytest.raises(ValueError, match=text):  # an exponent beyond an int, whatever the scale comes to
+                read_decimal(text)
 
     @given(st.fractions(max_denominator=1 << 60))
     @example(Fraction((1 << 24) + 1) + Fraction(1, 1 << 40))

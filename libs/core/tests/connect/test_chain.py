@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from herdmesh.connect import chain_config, jackson
+from herdmesh.connect import chain_config, chain_steps, jackson
+from herdmesh.connect.attempts import STRICT
 from herdmesh.connect.chain import SinkChain, SourceChain
-from herdmesh.connect.data import Batch
+from herdmesh.connect.chain_steps import Steps
+from herdmesh.connect.data import Batch, Struct
 from herdmesh.connect.errors import ConfigError, DataError, RecordError
-from herdmesh.connect.schemas import OPTIONAL_STRING
+from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
 from herdmesh.connect.struct_column import StructColumn
+from herdmesh.connect.transforms.base import Shape
 
 JSON_SINK = {
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -227,3 +230,22 @@ def test_a_good_config_has_no_violations_and_the_workers_converters_fill_in() ->
     assert chain_config.violations({}, worker=JSON_SINK) == []
     found = chain_config.converters({"value.converter": "ByteArray"}, worker=JSON_SINK)
     assert [type(one).__name__ for one in found] == ["StringConverter", "ByteArrayConverter", "SimpleHeaderConverter"]
+
+
+def test_what_is_compiled_is_bounded_however_many_schemas_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A topic may have a schema for each record: what was compiled for the oldest is forgotten, and made again."""
+    monkeypatch.setattr(chain_steps, "SHAPES_MAX", 3)
+    steps = Steps(chain_config.transformations({**THREE_STEPS, "transforms": "mask,rename"}), owned=True)
+    found: list[int | None] = []
+    for number in (*range(9), 0):
+        schema = Schema("STRUCT", version=number, fields=[("email", OPTIONAL_STRING)])
+        shape, struct = Shape(None, schema), Struct(schema, ["x"])
+        steps.loop(shape)
+        after = steps.one((None, struct, "t", []), shape, batch(None), 0, STRICT)
+        assert after is not None
+        assert after[0][1].get("email") == ""
+        found.append(after[0][1].schema.version)
+    assert found == [*range(9), 0]
+    kept = [steps.loops, *steps._singles]  # pyright: ignore[reportPrivateUsage]
+    versions = [[shape.value.version for shape in one if shape.value is not None] for one in kept]
+    assert versions == [[7, 8, 0]] * 3

@@ -24,12 +24,15 @@ from herdmesh.connect.schemas import Schema, SchemaBuilder, date_schema, decimal
 from herdmesh.connect.struct_column import StructColumn
 from herdmesh.connect.transforms import make_transformation
 from herdmesh.connect.transforms.base import Shape
+from tests.support.sizes import soak_or
 
 NAMES = ("a", "b", "c", "d.e", "s")
 FIELD = st.sampled_from(NAMES)
 FIELDS = st.lists(FIELD, min_size=1, max_size=3).map(",".join)
 MANY = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+    max_examples=soak_or(150, 3_000),
+    deadline=None,
+    suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 
 Config = dict[str, str]
@@ -405,7 +408,7 @@ def test_a_map_that_is_the_chains_own_gives_the_same(chain: list[Step], maps: li
     assert found == wanted
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=soak_or(60, 2_000), deadline=None)
 @given(chains(), batches())
 def test_a_source_chain_names_the_first_record_that_fails(chain: list[Step], given_batch: tuple[Batch, bool]) -> None:
     batch = replace(given_batch[0], partition=None, offsets=())
@@ -454,7 +457,7 @@ def strings(made: StringConverter, role: Literal["key", "value"]) -> StringConve
     return made
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=soak_or(60, 2_000), deadline=None)
 @given(chains("DropHeaders", "RegexRouter", "TimestampRouter", "InsertHeader", "Filter"))
 def test_values_no_step_looks_at_are_not_decoded(chain: list[Step]) -> None:
     assume(not any("value" in step.touches for step in chain))
@@ -492,7 +495,7 @@ def test_json_with_schemas_is_not_copied_as_bytes_for_java_writes_others(data: b
     assert converter.write(value, schema) == written
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=soak_or(60, 2_000), deadline=None)
 @given(
     chains("DropHeaders", "RegexRouter", "TimestampRouter", "InsertHeader", "Filter"),
     st.lists(

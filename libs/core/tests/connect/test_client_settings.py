@@ -106,7 +106,8 @@ def test_what_has_no_effect_is_told_once_with_its_full_name_and_why() -> None:
     assert all(name in message for name, message in told.items())
     assert "read_committed" in told["consumer.override.isolation.level"]
     assert "300000 is used" in told["consumer.override.fetch.max.wait.ms"]
-    assert [one.field for one in worker_warnings({"consumer.bad": "1", "group.id": "g"})] == ["consumer.bad"]
+    worker = {"consumer.bad": "1", "consumer.override.fetch.min.bytes": "1", "group.id": "g"}
+    assert [one.field for one in worker_warnings(worker)] == ["consumer.bad", "consumer.override.fetch.min.bytes"]
 
 
 def test_what_asks_for_what_is_done_anyway_is_no_warning() -> None:

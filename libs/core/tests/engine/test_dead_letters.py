@@ -418,6 +418,23 @@ def test_a_sources_record_with_a_schema_is_a_letter_with_that_schema(
     assert told(letter.headers())["partition"] == b"3"
 
 
+def test_a_record_for_a_partition_there_is_not_is_a_letter(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """KAFKA_PRODUCE, of a record that the queue does take."""
+    topic, name = tmp_topic(), tmp_topic("source")
+    lost = SourceBatch(topic, [{"id": -1}], None, None, partition=7)
+    spec = source_spec(kafka_topics, name, {"errors.tolerance": "all"}, given(topic, 5), lost, given(topic, 5, 5))
+    outcome = run_here(spec)
+    ids = [json.loads(value or b"")["id"] for _, value in kafka_topics.records(topic, 1)]
+    assert ids == list(range(10))
+    errors = outcome.progress.errors
+    assert (errors.failures, errors.dead_letters, errors.dead_letters_failed) == (1, 1, 0)
+    [letter] = letters_of(kafka_topics, f"{name}-dlq")
+    assert letter.value() == b'{"schema":null,"payload":{"id":-1}}'
+    found = told(letter.headers())
+    assert (found["stage"], found["partition"]) == (b"KAFKA_PRODUCE", b"7")
+    assert found["class.name"] == b"org.apache.kafka.clients.producer.KafkaProducer"
+
+
 def test_a_source_without_errors_waits_for_nobody(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     """No `errors.*`: no queue's topic is made, and counts are zero."""
     topic, name = tmp_topic(), tmp_topic("source")

@@ -46,7 +46,7 @@ def page() -> str:
     for title, labels, definitions in ON_THE_WORKER:
         lines += ["", f"### {title}", "", f"Labels: {labels}.", "", *_table(definitions)]
     lines += ["", *_HERDER_TEXT.splitlines(), ""]
-    lines += [f"- `kafka_connect_worker_rebalance_metrics_{name.replace('-', '_')}`" for name in HERDER]
+    lines += [f"- `kafka_connect_connect_worker_rebalance_metrics_{name.replace('-', '_')}`" for name in HERDER]
     lines += ["", *_ABSENT_TEXT.splitlines(), "", "| Group | Attribute | Why |", "|---|---|---|"]
     for (group, attribute), why in ABSENT.items():
         lines.append(f"| `{group}` | {'all' if attribute == '*' else f'`{attribute}`'} | {why} |")

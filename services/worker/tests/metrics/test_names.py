@@ -29,6 +29,11 @@ CONNECTS = {
     "total-errors-logged deadletterqueue-produce-requests deadletterqueue-produce-failures last-error-timestamp",
     "app-info": "version commit-id start-time-ms",
 }
+REBALANCES = "connect-worker-rebalance-metrics"
+REBALANCE_ATTRIBUTES = (
+    "connect-protocol leader-name epoch completed-rebalances-total rebalancing rebalance-max-time-ms "
+    "rebalance-avg-time-ms time-since-last-rebalance-ms"
+)
 
 
 def test_every_attribute_of_connect_is_served_or_has_a_reason() -> None:
@@ -56,3 +61,5 @@ def test_the_herders_are_what_it_serves() -> None:
     from herdmesh.herder import metrics
 
     assert tuple(name.replace("_", "-") for name in metrics.GAUGES) == HERDER
+    assert f"kafka_connect_{REBALANCES.replace('-', '_')}_" == metrics.REBALANCE, "the rule of docs/metrics.md"
+    assert {*HERDER, "connect-protocol", "leader-name"} == set(REBALANCE_ATTRIBUTES.split())

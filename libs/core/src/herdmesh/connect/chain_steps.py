@@ -2,13 +2,15 @@
 
 Owns the compiled loops, and how records go through them: together, or one by one and step by step. Converts nothing.
 
-Invariant: both ways give the same; what cannot be compiled together goes one by one, where each record says why.
+Invariant: both ways give the same; what cannot be compiled together goes one by one, where each record says why. What
+is compiled is bounded, however many shapes come along.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Final, TypeVar
 
 from herdmesh.connect.attempts import TRANSFORMATION, Attempts
 from herdmesh.connect.collected import part_of
@@ -16,6 +18,11 @@ from herdmesh.connect.data import Batch
 from herdmesh.connect.pieces import SHORT_RECORDS
 from herdmesh.connect.program import Cells, Diverged, Halted, Loop, Single, Step
 from herdmesh.connect.transforms.base import Column, Shape
+
+SHAPES_MAX: Final = 1_000
+"""As many as converters remember schemas by default: a topic whose records have each a schema of their own fills the
+memory of neither."""
+_V = TypeVar("_V")
 
 
 class Steps:
@@ -42,7 +49,7 @@ class Steps:
                 found = Loop(self.steps, shape, owned=self._owned)
             except Diverged:
                 found = None
-            self._loops[shape] = found
+            _keep(self._loops, shape, found)
         if found is None:
             raise Diverged
         return found
@@ -102,8 +109,16 @@ def _step_one(
         return cells, shape
     single = singles.get(shape)
     if single is None:
-        single = singles[shape] = Single(step, shape)
+        single = _keep(singles, shape, Single(step, shape))
     return single.run(cells, batch, at)
+
+
+def _keep(compiled: dict[Shape, _V], shape: Shape, made: _V) -> _V:
+    """Keep what was made for a shape, and forget the oldest when there are too many."""
+    if len(compiled) >= SHAPES_MAX:
+        del compiled[next(iter(compiled))]
+    compiled[shape] = made
+    return made
 
 
 def wanted_columns(steps: Sequence[Step]) -> frozenset[Column]:

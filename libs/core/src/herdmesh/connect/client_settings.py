@@ -200,7 +200,7 @@ def client_settings(client: str, worker: RawConfig, connector: RawConfig) -> Cli
     for prefix, config in ((f"{client}.", worker), (f"{client}.override.", connector)):
         for full, value in config.items():
             name = full.removeprefix(prefix)
-            if full.startswith(prefix) and name and value is not None and not name.startswith("override."):
+            if full.startswith(prefix) and name and value is not None:
                 given[name] = (full, str(value).strip())
     for name, (full, value) in given.items():
         if not is_access(name):

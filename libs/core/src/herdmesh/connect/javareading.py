@@ -54,8 +54,9 @@ def read_decimal(text: str) -> Decimal:
     exponent = found[4]
     if exponent is not None:
         digits = str(int(exponent)) if len(exponent) > _EXPONENT_DIGITS else exponent
-        scale = len(found[1] or found[2] or "") - int(f"{found[3]}{digits}")
-        if len(digits) > _EXPONENT_DIGITS or scale not in _INT32:
+        power = int(f"{found[3]}{digits}")
+        scale = len(found[1] or found[2] or "") - power
+        if len(digits) > _EXPONENT_DIGITS or power not in _INT32 or scale not in _INT32:
             raise ValueError(text)
     value = Decimal(text)
     return value or value.copy_abs()  # BigDecimal's zero has no sign

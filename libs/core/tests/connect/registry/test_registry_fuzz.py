@@ -17,7 +17,7 @@ from herdmesh.connect.registry.wire import HEAD_BYTES
 from herdmesh.connect.schemas import INT64, OPTIONAL_STRING, Schema
 from libs.core.tests.connect.registry.fake_registry import FakeRegistry
 from libs.core.tests.connect.registry.typed_values import converter
-from tests.replay.test_records_fuzz import any_value, strings, tried
+from tests.replay.test_records_fuzz import any_value, sourced, strings, sunk, tried
 from tests.support.sizes import soak_or
 from tests.support.tally import note
 
@@ -70,6 +70,27 @@ def test_values_are_bytes_or_an_error_of_the_record(registry: FakeRegistry, name
             tried(lambda of=of_topic, written=written: of.read(written), written)
     assert outcomes["value"]
     note(f"values into {name}", runs=1, operations=_TRIES, faults=outcomes)
+
+
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("name", _NAMES)
+def test_a_task_that_tolerates_all_keeps_or_counts_every_record(registry: FakeRegistry, name: str) -> None:
+    """Bytes that begin as this registry's do, through a sink's chain in batches; values through a source's."""
+    good = converter(name, registry.url).for_topic("t").write(Struct(_WIDE, [1, "x", [1, 2], {"k": 3}]), _WIDE) or b""
+    config = {"key.converter": "StringConverter", "value.converter": name, "transforms": "drop"}
+    config |= {"value.converter.schema.registry.url": registry.url, "transforms.drop.headers": "h"}
+    config |= {"transforms.drop.type": "DropHeaders"}
+    chance = random.Random(f"chains {name}")
+    given = [chance.choice([good[:HEAD_BYTES], good[: HEAD_BYTES + 1], b"", good]) + one
+             for one in strings(chance, _TRIES)]  # fmt: skip
+    kept, skipped = sunk(config, given)
+    assert kept + skipped == _TRIES
+    assert kept
+    count = _TRIES if name != "ProtobufConverter" else _TRIES // 50  # protoc takes 0.1 s for a schema
+    sent, refused = sourced(config, [any_value(chance) for _ in range(count)])
+    assert sent + refused == count
+    assert sent
+    note(f"chains of {name}", runs=2, operations=_TRIES + count, faults=Counter(sink=skipped, source=refused))
 
 
 def test_validation_loads_no_client() -> None:

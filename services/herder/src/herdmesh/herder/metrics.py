@@ -24,7 +24,7 @@ from herdmesh.rpc.errors import HerdmeshError, NotLeader
 
 #: more than these under way is a bug elsewhere; the oldest are not timed then.
 _UNDER_WAY_MAX = 20_000
-_REBALANCE = "kafka_connect_worker_rebalance_metrics_"
+REBALANCE = "kafka_connect_connect_worker_rebalance_metrics_"
 GAUGES = {
     "epoch": "Epoch under which this herder leads.",
     "completed_rebalances_total": "Times that units were told to start or stop until all had answered.",
@@ -91,7 +91,7 @@ class HerderMetrics:
         self._rebalances_s = 0.0
         self._rebalance_max_s = 0.0
         for name, description in GAUGES.items():
-            telemetry.gauge(meter, _REBALANCE + name, self._reader(name), description)
+            telemetry.gauge(meter, REBALANCE + name, self._reader(name), description)
 
     def passed(self, event: ev.Event, instructions: Sequence[ins.Instruction], took_ms: float) -> None:
         """One step: what happened, what came of it, and how long it took."""

@@ -1,0 +1,26 @@
+"""What chaos draws from a seed: every process is killed, stopped and frozen before any of that comes again."""
+
+from __future__ import annotations
+
+from itertools import chain, islice
+
+import pytest
+
+from tests.chaos.faults import Way, rounds
+
+SERVICES = ("worker", "leader", "follower", "config-store", "status-store", "broker")
+#: What a worker has, and nobody stops by itself.
+PARTS = ("jvm", "run")
+
+
+@pytest.mark.parametrize("seed", [5, 21, 93])
+def test_every_kind_of_process_meets_every_fault(seed: int) -> None:
+    drawn = {(fault.way, fault.target) for fault in islice(chain.from_iterable(rounds(seed)), 40)}
+    wanted = {(way, target) for way in Way for target in SERVICES}
+    wanted |= {(way, target) for way in (Way.KILL, Way.FREEZE) for target in PARTS}
+    assert wanted - drawn == set()
+    assert rounds_of(seed) == rounds_of(seed), "a seed is one run"
+
+
+def rounds_of(seed: int) -> list[object]:
+    return list(islice(rounds(seed), 20))

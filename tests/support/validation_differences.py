@@ -1,0 +1,71 @@
+"""Which recorded definitions have no counterpart here, and which recorded validations are not answered as Connect does.
+
+Owns the kinds, by class and by request, and why. Owns no comparison (services/worker's golden tests) and no page
+(libs/core/tests/connect/differences.py). The mirror's own: `mirror_differences`.
+
+Invariant: a definition of a class that is not named here is wanted as Java recorded it, and so is an answer to a
+request that no kind meets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+from tests.support.golden import Line
+
+_MIRROR = "org.apache.kafka.connect.mirror.Mirror"
+WORKERS = ("DistributedConfig", "StandaloneConfig")
+OTHER_MIRRORS = (f"{_MIRROR}CheckpointConnector", f"{_MIRROR}HeartbeatConnector")
+
+WITHOUT_COUNTERPART = (
+    (
+        "Settings of Connect's own workers",
+        "ours are settings of four services, and importance, group, width and order mean nothing of them. Each of "
+        "these is used, or answered for, where a properties file sets it; where a setting of ours has a property's "
+        "name, default and kind are compared",
+        WORKERS,
+    ),
+    (
+        "MirrorMaker's checkpoint and heartbeat connectors",
+        "they do not exist here; `plain/validate/mir-heartbeat` is answered by a stand-in that has these definitions",
+        OTHER_MIRRORS,
+    ),
+)
+"""Title, why, and whose definitions."""
+
+
+def properties(request: str) -> dict[str, str | None] | None:
+    """The request's body as our messages carry it; None = they cannot. Jackson reads numbers and booleans as texts."""
+    read: Any = json.loads(request or "null")
+    body = cast("dict[str, Any]", read if isinstance(read, dict) else {"": []})
+    if any(isinstance(value, (dict, list)) for value in body.values()):
+        return None
+    return {key: value if value is None or isinstance(value, str) else json.dumps(value) for key, value in body.items()}
+
+
+def is_no_config(vector: Line) -> bool:
+    """Whether the request's body is no map of texts."""
+    return properties(vector["request_body"]) is None
+
+
+def is_null_pointer(vector: Line) -> bool:
+    """Whether Java trips over itself."""
+    return vector["status"] == 500 and "NullPointerException" in vector["response_body"]["message"]
+
+
+REQUESTS: tuple[tuple[str, str, Callable[[Line], bool]], ...] = (
+    (
+        "Requests whose body is no config",
+        "no message of ours can carry one; Connect answers 500 with its JSON library's words",
+        is_no_config,
+    ),
+    (
+        "A version that Connect refuses and then trips over",
+        "Java's NullPointerException is a bug of validation alone: the same config is refused by name when the "
+        "connector is created, and so it is here",
+        is_null_pointer,
+    ),
+)
+"""Title, why, and which requests."""
