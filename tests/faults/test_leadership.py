@@ -39,7 +39,8 @@ from tests.support.store_process import StoreProcess
 pytestmark = pytest.mark.timed
 
 #: What a user is promised after kill -9 (ARCHITECTURE, kill -9), after SIGTERM, and until a client has found the other:
-#: its backoff's 0.5 s, and the same of gRPC's reconnects. The gates are at three times that, for a busy machine.
+#: its backoff's 0.5 s, and the same of gRPC's reconnects. The first is held to as it stands (2.0 to 2.3 s in whole runs
+#: on a busy machine); the other gates are at three times that.
 KILLED_S_MAX = 5.0
 RESIGNED_S_MAX = 1.5
 ENDED_S_MAX = 5.0
@@ -166,7 +167,7 @@ async def test_a_killed_leader_is_replaced_in_time_and_restarts_nothing(
         answered_s = await answering
         record_property("led_after_s", round(took_s, 2))
         print(f"after kill -9 of the leader another leads in {took_s:.2f} s, clients answered after {answered_s}")
-        assert took_s < GATE * KILLED_S_MAX
+        assert took_s < KILLED_S_MAX
         assert max(answered_s) < took_s + GATE * FOUND_S_MAX
         pair.assert_nothing_restarted(await pair.until_taken_over())
         async with asyncio.timeout(WAIT_S):

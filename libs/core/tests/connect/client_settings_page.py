@@ -61,7 +61,10 @@ error, so that a config made for Java's workers can be taken over as it is. libr
 _TAIL_TEXT = """\
 ## Logins and encryption
 
-`security.protocol`, `sasl.*` and `ssl.*` are translated as a whole, for all three clients alike.
+`security.protocol`, `sasl.*` and `ssl.*` are translated as a whole, for all three clients alike. What a worker's
+properties say of them without a prefix holds for a task's clients too, unless a prefix says otherwise; in Connect it
+holds for admin clients alone. Of a worker's other properties without a prefix a task's clients take nothing, where
+Connect's admin clients take all.
 
 | Java's name | Here |
 |---|---|

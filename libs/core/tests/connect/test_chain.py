@@ -232,6 +232,19 @@ def test_a_good_config_has_no_violations_and_the_workers_converters_fill_in() ->
     assert [type(one).__name__ for one in found] == ["StringConverter", "ByteArrayConverter", "SimpleHeaderConverter"]
 
 
+def test_a_converters_settings_count_only_where_its_class_is_named() -> None:
+    """Reference configs 4.1."""
+    worker = {"key.converter": "String", "value.converter": "Json", "value.converter.schemas.enable": "true"}
+    own = {"value.converter.schemas.enable": "false"}
+    data = b'{"schema":{"type":"int32"},"payload":1}'
+    _, of_worker, _ = chain_config.converters(own, worker=worker)
+    assert of_worker.read(data)[1] == 1, "the worker's class with the worker's settings"
+    _, of_connector, _ = chain_config.converters({**own, "value.converter": "Json"}, worker=worker)
+    assert of_connector.read(data)[1] == {"schema": {"type": "int32"}, "payload": 1}
+    _, bare, _ = chain_config.converters({"value.converter": "Json"}, worker={**worker, **own})
+    assert bare.read(data)[1] == 1, "the connector's class with nothing of the worker's"
+
+
 def test_what_is_compiled_is_bounded_however_many_schemas_come(monkeypatch: pytest.MonkeyPatch) -> None:
     """A topic may have a schema for each record: what was compiled for the oldest is forgotten, and made again."""
     monkeypatch.setattr(chain_steps, "SHAPES_MAX", 3)
