@@ -1,5 +1,6 @@
 """A proxy in front of a real broker that can, once, do what a broker does which is told to stop: answer a request for
-metadata without naming a broker, and cut the connection.
+metadata without naming a broker, and cut the connection. Before that it can keep the answer to a commit to itself, as
+does a broker that is gone before it has answered.
 
 Owns rewriting where a client is told the broker's address, to the proxy's, so that all it says goes through here. Knows
 these two answers in the versions that confluent-kafka 2.16 asks for; another version fails the test that asks.
@@ -16,6 +17,7 @@ from collections.abc import AsyncGenerator
 
 _METADATA, _METADATA_VERSION = 3, 13
 _FIND_COORDINATOR, _FIND_COORDINATOR_VERSION = 10, 2
+_END_TRANSACTION = 26
 
 
 class ForgetfulProxy:
@@ -26,6 +28,7 @@ class ForgetfulProxy:
         self.port = 0
         self._forgetting = False
         self._forgot = asyncio.Event()
+        self._swallowing: asyncio.Event | None = None
         self._writers: set[asyncio.StreamWriter] = set()
 
     @property
@@ -39,6 +42,13 @@ class ForgetfulProxy:
         self._forgetting = True
         await self._forgot.wait()
         self._forgetting = False
+
+    async def forget_commit(self) -> None:
+        """The same, once the broker has ended a transaction, which nobody is told."""
+        self._swallowing = asyncio.Event()
+        await self._swallowing.wait()
+        await self.forget()
+        self._swallowing = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One client's connection."""
@@ -84,6 +94,9 @@ class ForgetfulProxy:
             elif key == _FIND_COORDINATOR:
                 assert version == _FIND_COORDINATOR_VERSION, f"the client asks for a coordinator in version {version}"
                 frame = frame[:-4] + struct.pack(">i", self.port)  # it ends with the address
+            elif key == _END_TRANSACTION and self._swallowing is not None:
+                self._swallowing.set()
+                continue
             writer.write(struct.pack(">i", len(frame)) + frame)
             await writer.drain()
             if key == _METADATA and self._forgetting:

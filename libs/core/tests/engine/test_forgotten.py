@@ -6,21 +6,32 @@ That such a client is told from one whose broker is away is tried in `topicstore
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import ClassVar
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException, Producer
 
+from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.errors import RetriableError
-from herdmesh.engine import ErrorClass, RunEnd, failure
+from herdmesh.engine import ErrorClass, Progress, RunEnd, Stop, TaskKind, clients, failure
+from herdmesh.engine.contract import Command
+from herdmesh.engine.dead_letters import SinkDeadLetters
+from herdmesh.engine.settings import ClientConfig
 from herdmesh.engine.source_cluster import BEGINNING, Reader, SourceCluster
+from herdmesh.engine.tolerance import Counts, Failure, error_settings
 from herdmesh.kafka.contact import Contact
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH
-from tests.support.forgetful_proxy import forgetful_proxy
+from tests.support.forgetful_proxy import ForgetfulProxy, forgetful_proxy
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
+NOTICED_S = 30.0
+"""Half of what a call to Kafka is repeated for, as is the time Kafka leaves a transaction open."""
 OFTEN = {"topic.metadata.refresh.interval.ms": "100"}
 
 
@@ -33,14 +44,15 @@ def _port(kafka: Kafka) -> int:
     return int(kafka.bootstrap.rpartition(":")[2])
 
 
-def test_a_sink_run_that_would_hear_of_nothing_ends_as_in_an_outage(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("lost", [Consumer, Producer])
+def test_a_sink_run_that_would_hear_of_nothing_or_be_heard_by_nobody_ends_as_in_an_outage(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch, lost: type
 ) -> None:
     topic, name, link = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink"), Link()
     kafka_topics.produce_ids(topic, range(5))
 
-    def is_lost(_contact: Contact, _consumer: object) -> bool:
-        return bool(link.reports) and link.reports[-1].records_in == 5
+    def is_lost(_contact: Contact, client: object) -> bool:
+        return isinstance(client, lost) and bool(link.reports) and link.reports[-1].records_in == 5
 
     monkeypatch.setattr(Contact, "is_lost", is_lost)
     spec = make_spec(kafka_topics.bootstrap, name, f"{PATH}:ListSink", {"topics": topic}, continuous=True)
@@ -106,3 +118,156 @@ def _counts(cluster: SourceCluster) -> set[tuple[str, int]]:
             return set(cluster.partition_counts().items())
         except RetriableError:
             assert time.monotonic() < end_s
+
+
+class FedSource(SourceTask):
+    """Counts from the committed number to `until` of its topic, in one batch."""
+
+    until: ClassVar[dict[str, int]] = {}
+
+    def start(self, config: Config, context: SourceTaskContext) -> None:
+        self._topic = str(config["topic"])
+        committed = context.committed_offset({"fed": "a"})
+        self._next = 0 if committed is None else int(committed["next"])
+
+    def poll(self) -> SourceBatch | None:
+        begin, self._next = self._next, max(self._next, FedSource.until[self._topic])
+        values = [{"n": number} for number in range(begin, self._next)]
+        return SourceBatch(self._topic, values, {"fed": "a"}, {"next": self._next}) if values else None
+
+
+@dataclass(frozen=True)
+class Story:
+    """What the source is at when its producer forgets, and is to do `then`."""
+
+    then: int
+    config: Mapping[str, str] = field(default_factory=dict[str, str])
+    in_commit: bool = False
+    """It forgets while it waits for the answer to a commit that succeeded."""
+    in_file: bool = False
+    """The worker keeps its offsets."""
+
+
+STORIES = {
+    "commits": Story(20),
+    "does not know whether it committed": Story(20, in_commit=True),
+    "does not know it, and is at least once": Story(20, in_commit=True, in_file=True),
+    "has no room for more": Story(400, {"producer.override.buffer.memory": "1024"}),
+    "has a transaction open": Story(
+        10, {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "60000"}
+    ),
+}
+
+
+async def test_a_source_whose_producer_nobody_hears_ends_in_seconds_and_the_next_run_goes_on(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """All at once, for they wait most of the time."""
+    async with asyncio.TaskGroup() as group:
+        for name, story in STORIES.items():
+            topic = kafka_topics.create_topic(tmp_topic(), 1)
+            group.create_task(_told(story, kafka_topics, topic), name=name)
+
+
+async def _told(story: Story, kafka: Kafka, topic: str) -> None:
+    link = Link()
+    spec = make_spec(
+        kafka.bootstrap, topic, f"{__name__}:FedSource",
+        {"topic": topic, "producer.override.topic.metadata.refresh.interval.ms": "100", **story.config},
+        kind=TaskKind.SOURCE, offset_storage_topic=f"{topic}-offsets",
+        source_offsets=link.stored if story.in_file else None,
+    )  # fmt: skip
+    FedSource.until[topic] = 10
+    async with forgetful_proxy(_port(kafka)) as proxy:
+        through = replace(spec, bootstrap_servers=proxy.bootstrap, continuous=True)
+        running = asyncio.create_task(asyncio.to_thread(run_here, through, link))
+        try:
+            await _sent(link, 10)
+            async with asyncio.timeout(NOTICED_S):
+                await _forget(proxy, story, topic)
+                with pytest.raises(KafkaException) as raised:
+                    await asyncio.shield(running)
+        finally:
+            link.say = lambda _: [Stop()]
+    assert failure.error_class(raised.value) is ErrorClass.UNREACHABLE
+    FedSource.until[topic] = total = story.then + 10
+    await asyncio.to_thread(run_here, spec)
+    records = await asyncio.to_thread(kafka.records, topic)
+    found = [json.loads(value or b"")["n"] for _, value in records]
+    twice = range(10, 20) if story.in_commit and story.in_file else ()
+    assert sorted(found) == sorted([*range(total), *twice])
+
+
+async def _sent(link: Link, count: int) -> None:
+    """Until the run has produced so many, and committed them unless it leaves its transaction open."""
+    done = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def say(progress: Progress) -> list[Command]:
+        if progress.records_out == count:
+            loop.call_soon_threadsafe(done.set)
+        return []
+
+    link.say = say
+    async with asyncio.timeout(WAIT_S):
+        await done.wait()
+
+
+async def _forget(proxy: ForgetfulProxy, story: Story, topic: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        if story.in_commit:
+            group.create_task(proxy.forget_commit())
+        else:
+            await proxy.forget()
+        FedSource.until[topic] = story.then
+
+
+def test_a_warm_source_whose_producer_nobody_hears_rests(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, link = kafka_topics.create_topic(tmp_topic(), 1), Link()
+    FedSource.until[topic] = 10
+
+    def is_lost(_contact: Contact, _producer: object) -> bool:
+        return bool(link.reports) and link.reports[-1].warm
+
+    monkeypatch.setattr(Contact, "is_lost", is_lost)
+    spec = make_spec(
+        kafka_topics.bootstrap, topic, f"{__name__}:FedSource", {"topic": topic},
+        kind=TaskKind.SOURCE, offset_storage_topic=f"{topic}-offsets", linger_ms=100, stays_warm=True,
+    )  # fmt: skip
+    assert run_here(spec, link).reason is RunEnd.QUIET
+    assert len(kafka_topics.records(topic)) == 10
+
+
+async def test_dead_letters_that_nobody_hears_end_the_run_in_seconds(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """With room, and without."""
+    topic = kafka_topics.create_topic(tmp_topic(), 1)
+    kafka_topics.produce(topic, [b"x" * 600])
+    (message,) = kafka_topics.messages(topic, 1)
+    settings = error_settings({"errors.tolerance": "all", "errors.deadletterqueue.topic.name": topic})
+    deaf: ClientConfig = {
+        "metadata.recovery.strategy": "none",
+        "queue.buffering.max.kbytes": 1,
+        **OFTEN,
+    }  # else now and then
+    async with forgetful_proxy(_port(kafka_topics)) as proxy:
+        spec = make_spec(proxy.bootstrap, topic, "x:Y", {})
+        contact = clients.contact(spec, {}, topic)
+        letters = SinkDeadLetters(
+            spec, settings, Counts(), clients.dead_letter_producer(spec, deaf, contact.note), contact
+        )
+        report = partial(letters.report, Failure("VALUE_CONVERTER", "x.Y", ValueError("no"), message))
+        report()
+        await asyncio.to_thread(letters.settle)
+        async with asyncio.timeout(NOTICED_S):
+            await proxy.forget()
+            report()
+            for waits in (letters.settle, report):
+                with pytest.raises(KafkaException) as raised:
+                    await asyncio.to_thread(waits)
+                assert failure.error_class(raised.value) is ErrorClass.UNREACHABLE
+        letters.close()
+        assert len(letters.producer) == 0, "given up"

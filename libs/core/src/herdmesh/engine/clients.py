@@ -94,7 +94,7 @@ def consumer(
 
 
 def contact(spec: RunSpec, overrides: ClientConfig, topic: str) -> Contact:
-    """Of a consumer of these `overrides`, whose `on_error` is to be its `note`. `topic`: one it may ask for."""
+    """Of a client of these `overrides`, whose `on_error` is to be its `note`. `topic`: one it may ask for."""
     return Contact(str(overrides.get("bootstrap.servers", spec.bootstrap_servers)), topic, note_error)
 
 
@@ -117,6 +117,7 @@ def producer(
     on_failure: Callable[[KafkaError, Message], None] | None = None,
     *,
     reports: bool = False,
+    on_error: Callable[[KafkaError], None] = note_error,
 ) -> Producer:
     """The producer that holds the task's fence, and writes a source's records.
 
@@ -147,10 +148,12 @@ def producer(
     config: dict[str, Any] = {**defaults, **overrides, **fixed}
     if on_failure is not None:
         config |= {"on_delivery": _failures(on_failure), "delivery.report.only.error": not reports}
-    return _made(Producer, "producer", config)
+    return _made(Producer, "producer", config, on_error)
 
 
-def dead_letter_producer(spec: RunSpec, overrides: ClientConfig) -> Producer:
+def dead_letter_producer(
+    spec: RunSpec, overrides: ClientConfig, on_error: Callable[[KafkaError], None] = note_error
+) -> Producer:
     """The producer of a sink task's dead letters: idempotent, and outside of any transaction."""
     defaults: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
@@ -159,7 +162,7 @@ def dead_letter_producer(spec: RunSpec, overrides: ClientConfig) -> Producer:
         **RECONNECT,
     }
     fixed: ClientConfig = {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
-    return _made(Producer, "producer", {**defaults, **overrides, **fixed})
+    return _made(Producer, "producer", {**defaults, **overrides, **fixed}, on_error)
 
 
 def admin(spec: RunSpec, access: ClientConfig, *, for_worker: bool = False) -> AdminClient:
@@ -262,14 +265,19 @@ def offset_of(answer: Any) -> int:
     return answer.offset
 
 
-def retried(call: Callable[[], T], *, also: int | None = None) -> T:
+def nothing() -> None:
+    """What is done at each turn of a waiting where nobody says what."""
+
+
+def retried(call: Callable[[], T], *, also: int | None = None, between: Callable[[], None] = nothing) -> T:
     """Repeat a question to Kafka while its answer is that a coordinator or leader is not ready yet.
 
     Args:
         also: one more error code that is worth repeating.
+        between: called before it is repeated.
 
     Raises:
-        KafkaException: the last answer, when it is of another kind or the time is over.
+        KafkaException: the last answer, when it is of another kind or the time is over; what `between` raises.
     """
     deadline = time.monotonic() + RETRY_TIMEOUT_S
     while True:
@@ -281,4 +289,5 @@ def retried(call: Callable[[], T], *, also: int | None = None) -> T:
             if not transient or time.monotonic() >= deadline:
                 raise
             pulse.moved()
+            between()
             time.sleep(_RETRY_PAUSE_S)

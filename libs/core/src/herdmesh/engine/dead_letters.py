@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError, KafkaException, Message, Producer
@@ -27,17 +28,20 @@ from herdmesh.connect.data import Header
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
 from herdmesh.engine import pulse
-from herdmesh.engine.clients import RETRY_TIMEOUT_S
+from herdmesh.engine.clients import RETRY_TIMEOUT_S, forgotten
 from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.error_reports import context_headers
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify_kafka
+from herdmesh.engine.fence import Fence
 from herdmesh.engine.source_offsets import ensure_topic
 from herdmesh.engine.tolerance import Counts, ErrorSettings, Failure, SourceRecord
+from herdmesh.kafka.contact import Contact
 
 PARTITIONS = 1
 CLOSE_S = 5.0
 _QUEUE_PAUSE_S = 0.05
+_TURN_S = 1.0
 _FACTOR = "errors.deadletterqueue.topic.replication.factor"
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 
@@ -65,9 +69,12 @@ def make_topic(admin: AdminClient, settings: ErrorSettings) -> None:
 class SinkDeadLetters:
     """The letters of a sink task's run."""
 
-    def __init__(self, spec: RunSpec, settings: ErrorSettings, counts: Counts, producer: Producer) -> None:
-        """`producer`: idempotent, and nobody else's."""
+    def __init__(
+        self, spec: RunSpec, settings: ErrorSettings, counts: Counts, producer: Producer, contact: Contact
+    ) -> None:
+        """`producer`: idempotent, and nobody else's. `contact`: its."""
         self.producer = producer
+        self._contact = contact
         self._spec = spec
         self._settings = settings
         self._counts = counts
@@ -77,6 +84,7 @@ class SinkDeadLetters:
 
         Raises:
             TaskFailed: RETRIABLE, when the producer's queue does not empty.
+            KafkaException: an outage, as the producer has forgotten its brokers (`Contact`).
         """
         self._counts.dead_letters += 1
         message = failure.record
@@ -89,7 +97,8 @@ class SinkDeadLetters:
         if kind != TIMESTAMP_NOT_AVAILABLE:
             more["timestamp"] = time_ms
         topic = self._settings.dead_letters
-        if not _queued(self.producer, topic, message.key(), message.value(), on_delivery=self._delivered, **more):
+        more["on_delivery"] = self._delivered
+        if not _queued(self.producer, self._raise_lost, topic, message.key(), message.value(), **more):
             self._counts.dead_letters_failed += 1
 
     def settle(self) -> None:
@@ -97,18 +106,27 @@ class SinkDeadLetters:
 
         Raises:
             TaskFailed: RETRIABLE, when nobody says which in a minute.
+            KafkaException: as `report`.
         """
-        if len(self.producer) and self.producer.flush(RETRY_TIMEOUT_S):
-            raise TaskFailed(
-                f"dead letters are not acknowledged by {self._settings.dead_letters}; no offset is committed",
-                ErrorClass.RETRIABLE,
-            )
+        deadline_s = time.monotonic() + RETRY_TIMEOUT_S
+        while len(self.producer) and self.producer.flush(_TURN_S):
+            self._raise_lost()
+            pulse.moved()
+            if time.monotonic() >= deadline_s:
+                raise TaskFailed(
+                    f"dead letters are not acknowledged by {self._settings.dead_letters}; no offset is committed",
+                    ErrorClass.RETRIABLE,
+                )
 
     def close(self) -> None:
         """Wait a little for what is on its way, and give the rest up: its offsets are not committed."""
-        if len(self.producer) and self.producer.flush(CLOSE_S):
+        if len(self.producer) and (self._contact.is_in_doubt or self.producer.flush(CLOSE_S)):
             self.producer.purge()
             self.producer.poll(0)
+
+    def _raise_lost(self) -> None:
+        if self._contact.is_lost(self.producer):
+            raise forgotten()
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
@@ -148,19 +166,20 @@ class SourceDeadLetters:
         """The batch is not sent: its records will be polled, and fail, again."""
         self._waiting.clear()
 
-    def send(self, producer: Producer) -> None:
-        """Put those that wait into the open transaction."""
+    def send(self, fence: Fence) -> None:
+        """Put those that wait into the open transaction. Raises KafkaException as `Fence.raise_lost`."""
         for key, value, headers, time_ms in self._waiting:
             more: dict[str, Any] = {"headers": headers} if headers else {}
             if time_ms is not None:
                 more["timestamp"] = time_ms
-            if not _queued(producer, self._settings.dead_letters, key, value, **more):
+            if not _queued(fence.producer, fence.raise_lost, self._settings.dead_letters, key, value, **more):
                 self._counts.dead_letters_failed += 1
         self._waiting.clear()
 
 
-def _queued(producer: Producer, topic: str, key: Any, value: Any, **more: Any) -> bool:
-    """Queue a letter; False when the client will never send it, which is told. Raises TaskFailed."""
+def _queued(producer: Producer, between: Callable[[], None], topic: str, key: Any, value: Any, **more: Any) -> bool:
+    """Queue a letter; False when the client will never send it, which is told. `between`: called at each turn of
+    waiting for room. Raises TaskFailed."""
     deadline_s = time.monotonic() + RETRY_TIMEOUT_S
     while True:
         try:
@@ -170,6 +189,7 @@ def _queued(producer: Producer, topic: str, key: Any, value: Any, **more: Any) -
                 raise TaskFailed(f"dead letters wait in vain for {topic}", ErrorClass.RETRIABLE) from None
             producer.poll(_QUEUE_PAUSE_S)
             pulse.moved()
+            between()
         except KafkaException as error:
             _tell(topic, error.args[0])
             return False

@@ -13,19 +13,22 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from herdmesh.engine import pulse
+from herdmesh.engine import clients, pulse
 from herdmesh.engine.bounded import CallHangs, bounded
 from herdmesh.engine.clients import RETRY_TIMEOUT_S, retried
-from herdmesh.engine.contract import ErrorClass
+from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import is_fenced
+from herdmesh.engine.settings import ClientConfig
+from herdmesh.kafka.contact import Contact
 
 CALL_TIMEOUT_S = 2.0
 """One call of a transaction; it is repeated until RETRY_TIMEOUT_S. Short, because a repeated call looks at the brokers
 anew, and the one before may not have noticed that they are back."""
 _CLOSE_TIMEOUT_S = 3.0
+_TRANSACTIONS_TOPIC = "__transaction_state"
 
 _log = logging.getLogger(__name__)
 
@@ -33,9 +36,11 @@ _log = logging.getLogger(__name__)
 class Fence:
     """One producer with one transactional id; one transaction at a time."""
 
-    def __init__(self, producer: Producer, transactional_id: str) -> None:
+    def __init__(self, producer: Producer, transactional_id: str, contact: Contact | None = None) -> None:
+        """`contact`: of the producer of a run, which may last; None = it is needed for a moment."""
         self.producer = producer
         self._transactional_id = transactional_id
+        self._contact = contact
         self._in_transaction = False
         self._hangs = False
 
@@ -51,7 +56,7 @@ class Fence:
             TaskFenced: somebody else took over at the same moment.
             TaskFailed: RETRIABLE when the broker does not answer in time.
         """
-        self._until_done(lambda: connect(self.producer), "connecting")
+        self._until_done(lambda: connect(self.producer, self.raise_lost), "connecting")
         self._until_done(self._watched(lambda: self.producer.init_transactions(CALL_TIMEOUT_S)), "taking over")
         self.producer.poll(0)  # what it has to log of this, before anything else
 
@@ -92,6 +97,17 @@ class Fence:
             "committing offsets",
         )
         self.commit()
+
+    def is_lost(self) -> bool:
+        """True when the producer has forgotten its brokers (`Contact`), which takes some seconds to find out. Costs
+        nothing while it has them."""
+        return self._contact is not None and self._contact.is_lost(self.producer)
+
+    def raise_lost(self) -> None:
+        """To be called at each turn of a waiting for the producer. Raises KafkaException, an outage, when it is lost:
+        what was asked of it and not answered may have taken effect or not."""
+        if self.is_lost():
+            raise clients.forgotten()
 
     def raise_fatal(self, error: KafkaException) -> None:
         """Raise what stands behind an error of `produce` that only says "fatal", as it does once the client has heard
@@ -142,6 +158,7 @@ class Fence:
                     raise TaskFenced(f"another owner has taken over {self._transactional_id}: {cause.str()}") from error
                 if cause.retriable() and time.monotonic() < deadline:
                     pulse.moved()
+                    self.raise_lost()
                     continue
                 if cause.retriable() or cause.txn_requires_abort():
                     raise TaskFailed(f"{doing} did not succeed: {cause.str()}", ErrorClass.RETRIABLE) from error
@@ -169,15 +186,30 @@ class Fence:
         return watched
 
 
-def connect(producer: Producer) -> None:
+def held(
+    spec: RunSpec,
+    overrides: ClientConfig,
+    on_failure: Callable[[KafkaError, Message], None] | None = None,
+    *,
+    reports: bool = False,
+) -> Fence:
+    """The fence of a run, whose producer is made as by `clients.producer`."""
+    contact = clients.contact(spec, overrides, _TRANSACTIONS_TOPIC)
+    producer = clients.producer(spec, overrides, on_failure, reports=reports, on_error=contact.note)
+    return Fence(producer, spec.transactional_id, contact)
+
+
+def connect(producer: Producer, between: Callable[[], None] = clients.nothing) -> None:
     """Have a connection first: asked for its coordinator without one, the client looks again only after 500 ms (one
     take-over in three, measured). A bootstrap address answers as broker -1 and is dropped once its broker is known.
-    The topic asked about is the one that the take-over itself needs; the answer does not matter.
+    The topic asked about is the one that the take-over itself needs; the answer does not matter. `between`: called
+    before it is asked again.
 
     Raises:
-        KafkaException: no broker answers for RETRY_TIMEOUT_S, or refuses.
+        KafkaException: no broker answers for RETRY_TIMEOUT_S, or refuses; what `between` raises.
     """
     for _ in range(3):
         # Only answers of transactions say of themselves that they may be repeated.
-        if retried(lambda: producer.list_topics("__transaction_state", CALL_TIMEOUT_S)).orig_broker_id >= 0:
+        answer = retried(lambda: producer.list_topics(_TRANSACTIONS_TOPIC, CALL_TIMEOUT_S), between=between)
+        if answer.orig_broker_id >= 0:
             return

@@ -8,7 +8,7 @@ Invariant: a record is queued once, or named as refused; a full queue is waited 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import starmap
 from operator import length_hint
 from typing import Any
@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from herdmesh.connect.data import Batch
 from herdmesh.engine import pulse
+from herdmesh.engine.clients import nothing
 
 _QUEUE_PAUSE_S = 0.05
 _ANY_PARTITION, _NOW = -1, 0
@@ -30,16 +31,20 @@ Refused = list[tuple[int, KafkaError]]
 """Places of records the client will never send, and why, ascending."""
 
 
-def produce(producer: Producer, batch: Batch, reports: Sequence[Any] = ()) -> Refused:
+def produce(
+    producer: Producer, batch: Batch, reports: Sequence[Any] = (), between: Callable[[], None] = nothing
+) -> Refused:
     """Queue the records of a converted batch. Raises KafkaException when the client takes nothing any more.
 
     Args:
         reports: a callback for each record, called with the error, if any, and the message; empty = none.
+        between: called at each turn of waiting for room; what it raises leaves the records queued so far.
     """
     count = len(batch.values)
     partition = _ANY_PARTITION if batch.partition is None else batch.partition
     return _produce(
         producer,
+        between,
         # By place, as the client reads them: half the time of names.
         [batch.topic] * count,
         batch.values,
@@ -52,14 +57,19 @@ def produce(producer: Producer, batch: Batch, reports: Sequence[Any] = ()) -> Re
     )
 
 
-def produce_all(producer: Producer, topic: str, records: Mapping[bytes, bytes | None]) -> None:
-    """Queue records, by key, none of which may be missing. Raises KafkaException."""
-    refused = _produce(producer, [topic] * len(records), list(records.values()), list(records))
+def produce_all(
+    producer: Producer,
+    topic: str,
+    records: Mapping[bytes, bytes | None],
+    between: Callable[[], None] = nothing,
+) -> None:
+    """Queue records, by key, none of which may be missing. Raises KafkaException. `between`: as of `produce`."""
+    refused = _produce(producer, between, [topic] * len(records), list(records.values()), list(records))
     if refused:
         raise KafkaException(refused[0][1])
 
 
-def _produce(producer: Producer, *columns: Sequence[Any]) -> Refused:
+def _produce(producer: Producer, between: Callable[[], None], *columns: Sequence[Any]) -> Refused:
     """Call `producer.produce` with each row of the columns, of which the second are the values.
 
     No step of the loop is Python's: 0.57 microseconds a record, with one that is 0.70, and 0.66 for `produce_batch`
@@ -82,6 +92,7 @@ def _produce(producer: Producer, *columns: Sequence[Any]) -> Refused:
             alone = place if len(producer) == 0 else -1
             producer.poll(_QUEUE_PAUSE_S)
             pulse.moved()
+            between()
         except KafkaException as error:
             if error.args[0].code() not in _OF_THE_RECORD:
                 raise

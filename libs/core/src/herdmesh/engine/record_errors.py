@@ -130,8 +130,9 @@ def _sink_letters(spec: RunSpec, settings: ErrorSettings, counts: Counts) -> Sin
     given = client_settings("producer", spec.worker_config, spec.connector_config)
     for warning in given.warnings:
         _log.warning("%s", warning.message)
-    producer = clients.dead_letter_producer(spec, {**given.config, **access_of(spec, "producer", "consumer")})
-    return SinkDeadLetters(spec, settings, counts, producer)
+    config = {**given.config, **access_of(spec, "producer", "consumer")}
+    contact = clients.contact(spec, config, settings.dead_letters)
+    return SinkDeadLetters(spec, settings, counts, clients.dead_letter_producer(spec, config, contact.note), contact)
 
 
 def _reporters(spec: RunSpec, settings: ErrorSettings, counts: Counts, letters: Reporter | None) -> Sequence[Reporter]:

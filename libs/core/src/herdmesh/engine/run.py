@@ -20,7 +20,7 @@ from herdmesh.engine import clients, failpoints
 from herdmesh.engine.contract import ErrorClass, RunLink, RunOutcome, RunSpans, RunSpec, TaskKind
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import watch_brokers
-from herdmesh.engine.fence import Fence
+from herdmesh.engine.fence import held
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
 from herdmesh.engine.reading import Reading
 from herdmesh.engine.receipts import DeliveryFailures
@@ -60,7 +60,7 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
     _tell(settings.warnings)
     with ExitStack() as exits:
         # The clients first: they connect while the rest is made.
-        fence = Fence(clients.producer(spec, settings.access), spec.transactional_id)
+        fence = held(spec, settings.access)
         exits.callback(fence.close)
         contact = clients.contact(spec, settings.consumer, next(iter(settings.topics), GROUP_OFFSETS_TOPIC))
         consumer = clients.consumer(spec, settings.group, settings.consumer, on_error=contact.note)
@@ -96,8 +96,7 @@ def _run_source(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutc
     failures = DeliveryFailures()
     with ExitStack() as exits:
         task = _new(spec.task_class, SourceTask)
-        producer = clients.producer(spec, settings.producer, failures.add, reports=task.wants_metadata())
-        fence = Fence(producer, spec.transactional_id)
+        fence = held(spec, settings.producer, failures.add, reports=task.wants_metadata())
         exits.callback(fence.close)
         admin = clients.admin(spec, settings.admin)
         chain = chain_config.source_chain(spec.connector_config, worker=spec.worker_config)

@@ -231,12 +231,13 @@ class SinkLoop:
         return False
 
     def _is_lost(self) -> bool:
-        """True when the consumer will hear of nothing any more, and the run may rest, as all it read is committed.
+        """True when the consumer will hear of nothing any more, or the fence's producer is heard by nobody, and the run
+        may rest, as all it read is committed. Not both are asked in an outage.
 
         Raises:
             KafkaException: it may not; an outage.
         """
-        if not self._contact.is_lost(self._consumer):
+        if not (self._contact.is_lost(self._consumer) or (not self._contact.is_in_doubt and self._fence.is_lost())):
             return False
         if not self._warm or not self._commits.is_settled:
             raise clients.forgotten()

@@ -221,7 +221,7 @@ class SourceLoop:
                 end = None  # to give it up for others would be to begin it anew, without end
             if end is not None:
                 return end
-            if self._rests(now_s):
+            if self._rests(now_s) or self._is_lost():
                 return RunEnd.QUIET
             self._poll_began_s = now_s
             batch = self._poll() if self._limits.wait_s(now_s) == 0 else None
@@ -258,6 +258,19 @@ class SourceLoop:
             self._warm = True
             self._link.progress(self.progress())
         return False
+
+    def _is_lost(self) -> bool:
+        """True when the producer is heard by nobody any more, and the run may rest, as nothing is uncommitted.
+
+        Raises:
+            KafkaException: it may not; an outage.
+        """
+        if not self._fence.is_lost():
+            return False
+        if not self._warm:
+            raise clients.forgotten()
+        _log.warning("a run that has nothing to do ends: %s", clients.forgotten())
+        return True
 
     def _poll(self) -> SourceBatch | None:
         """Records of the task, or an offset without any. One that says that it can look later is asked again, without
@@ -364,7 +377,7 @@ class SourceLoop:
                 self._errors.refused(given, raw.places[place], error, raw.topic)
             sent += len(raw.values) - len(refused)
         if self._errors.letters is not None:
-            self._errors.letters.send(self._fence.producer)
+            self._errors.letters.send(self._fence)
         return sent
 
     def _commit_before(self, error: RecordError) -> None:
@@ -375,7 +388,7 @@ class SourceLoop:
         letters = self._errors.letters
         if letters is not None and len(letters):
             self._begin()
-            letters.send(self._fence.producer)
+            letters.send(self._fence)
         self._commit(all_polled=False)
 
     def _ensure_topic(self, topic: str) -> None:

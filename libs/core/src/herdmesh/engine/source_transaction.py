@@ -80,7 +80,7 @@ class SourceTransaction:
     def produce(self, raw: Batch) -> producing.Refused:
         """Queue converted records; those the client refuses. Raises KafkaException, as `producing.produce`."""
         reports: Sequence[Report] = () if self._receipts is None else self._receipts.of(raw.places)
-        refused = producing.produce(self._fence.producer, raw, reports)
+        refused = producing.produce(self._fence.producer, raw, reports, self._fence.raise_lost)
         self.sent[raw.topic] += len(raw.values) - len(refused)
         return refused
 
@@ -97,7 +97,7 @@ class SourceTransaction:
         with log_context.offsets_of(self._spec):
             try:
                 for topic in self.offsets_topics:
-                    producing.produce_all(self._fence.producer, topic, self._pending)
+                    producing.produce_all(self._fence.producer, topic, self._pending, self._fence.raise_lost)
                 self._fence.commit()
             except TaskFenced as error:
                 if not self._is_overdue():
