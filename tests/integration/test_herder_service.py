@@ -179,6 +179,13 @@ async def until_workers(client: ConnectorServiceAsyncStub, count: int) -> None:
             await asyncio.sleep(0.05)
 
 
+async def until_shared(*workers: SessionWorker) -> None:
+    """Wait until none drains and each has one task: nothing is left that moves later on."""
+    async with asyncio.timeout(WAIT_S):
+        while any(one.draining or sum(task is not None for _, task in one.held) != 1 for one in workers):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
 @pytest_asyncio.fixture
 async def mesh() -> AsyncIterator[Mesh]:
     made = Mesh()
@@ -467,7 +474,7 @@ async def test_what_one_herder_was_asked_another_knows_again(mesh: Mesh) -> None
             await until(mesh, lambda shown: "gone" not in shown)
             await client.DrainWorker(drain)
             await client.UndrainWorker(undrain)
-            assert not two.draining
+            await until_shared(one, two)
             await until(mesh, all_running("a", 2))
         await mesh.start_herder(second)
         for worker in (one, two):
