@@ -29,7 +29,7 @@ class NotJson(ValueError):
     """Bytes that Connect refuses."""
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=4_096)
 def read(data: bytes | None) -> Any:
     """The first JSON value; None for a null value, for no bytes and for white space alone. Leave it as it is: the next
     reader of the same bytes is given the same."""

@@ -64,14 +64,14 @@ class Network:
     def delay_ms(self, one: str, other: str) -> int:
         if not self.unruly:
             return 1
-        slow_ms = self._slow.get(frozenset((one, other)), 0)
+        slow_ms = self._slow.get(frozenset((one, other)), 0) if self._slow else 0
         draw = self.rng.random()
         usual_ms = 0 if draw < 0.5 else int(draw * 6) if draw < 0.95 else int((draw - 0.95) * 6_000)
         return usual_ms + (self.rng.randrange(slow_ms) if slow_ms else 0)
 
     def carry(self, source: str, target: Process, deed: Deed, end: End | None = None) -> None:
         """Bring something to a process; in order with all that went to the same end of a stream."""
-        held = self._cut.get(frozenset((source, target.name))) if source != target.name else None
+        held = self._cut.get(frozenset((source, target.name))) if self._cut and source != target.name else None
         life = target.life
         if held is not None:
             held.append(lambda: self._arrive(source, target, life, deed, end))
@@ -82,7 +82,7 @@ class Network:
         at_ms = self.scheduler.now + self.delay_ms(source, target.name)
         if end is not None:
             at_ms = end.last_ms = max(at_ms, end.last_ms)
-        self.scheduler.at(at_ms, lambda: target.take(life, deed))
+        self.scheduler.at_process(at_ms, target, life, deed)
 
     def call(
         self,
@@ -104,9 +104,11 @@ class Network:
             self.carry(name, caller, lambda: answer.set(None if error else result, error))
 
         def fail() -> None:
-            self.scheduler.at(
+            self.scheduler.at_process(
                 self.scheduler.now + NOTICE_MS,
-                lambda: caller.take(life, lambda: answer.set(error=unreachable(target.name if target else "nobody"))),
+                caller,
+                life,
+                lambda: answer.set(error=unreachable(target.name if target else "nobody")),
             )
 
         if timeout_ms is not None:

@@ -10,10 +10,10 @@ one story; nothing runs in a process that is dead, and what comes to one that st
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from heapq import heappop, heappush
 from typing import Any
 
 from herdmesh.rpc.errors import HerdmeshError, Unreachable
@@ -29,19 +29,27 @@ class Scheduler:
         self.handled = 0
         #: the story is over: nothing more happens.
         self.stopped = False
-        self._queue: list[tuple[int, int, Deed]] = []
+        self._queue: list[tuple[int, int, Process | None, int, Deed]] = []
         self._numbers = itertools.count()
 
     def at(self, at_ms: int, deed: Deed) -> None:
-        heapq.heappush(self._queue, (max(at_ms, self.now), next(self._numbers), deed))
+        """Of no process."""
+        heappush(self._queue, (max(self.now, at_ms), next(self._numbers), None, 0, deed))
+
+    def at_process(self, at_ms: int, process: Process, life: int, deed: Deed) -> None:
+        """`process.take(life, deed)`, then."""
+        heappush(self._queue, (max(self.now, at_ms), next(self._numbers), process, life, deed))
 
     def run_until(self, end_ms: int) -> None:
         """Let everything happen up to `end_ms`, and be there."""
         queue = self._queue
         while queue and queue[0][0] <= end_ms and not self.stopped:
-            self.now, _, deed = heapq.heappop(queue)
+            self.now, _, process, life, deed = heappop(queue)
             self.handled += 1
-            deed()
+            if process is None:
+                deed()
+            else:
+                process.take(life, deed)
         self.now = end_ms
 
 
@@ -130,8 +138,8 @@ class Process:
 
     def after(self, ms: float, deed: Deed) -> None:
         """Run something in this life, later."""
-        life = self.life
-        self.scheduler.at(self.scheduler.now + int(ms), lambda: self.take(life, deed))
+        scheduler = self.scheduler
+        scheduler.at_process(scheduler.now + int(ms), self, self.life, deed)
 
 
 class Answer:

@@ -86,10 +86,11 @@ def _hunt(mutant: str) -> Found:
 
 
 def _begin_process() -> None:
-    """Of a pool: what was imported lives as long as the process, and a story's garbage can wait for its end."""
+    """Of a pool: what was imported lives as long as the process, and the garbage of a dozen stories, 2 MB each, waits
+    for one look at it."""
     quiet()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    gc.set_threshold(500_000, 20, 20)
 
 
 def _pool() -> Pool:

@@ -55,6 +55,13 @@ def _short(side: str, seed: int) -> Report:
     return report
 
 
+def _begin_process() -> None:
+    """Of a pool: what other tests left behind is not its to end, nor worth a look of its garbage collector, and the
+    garbage of a dozen stories, 2 MB each, waits for one look at it."""
+    gc.freeze()
+    gc.set_threshold(500_000, 20, 20)
+
+
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("side", SIDES)
 def test_no_promise_is_broken(side: str) -> None:
@@ -65,8 +72,7 @@ def test_no_promise_is_broken(side: str) -> None:
         assert not report.violations, str(report)
         return
     reports: list[Report] = []
-    # Frozen: what other tests left behind is not theirs to end, nor worth a look of their garbage collectors.
-    with get_context("fork").Pool(2, gc.freeze) as pool:
+    with get_context("fork").Pool(2, _begin_process) as pool:
         for report in pool.imap(partial(_short, side), range(STORIES), chunksize=5):
             assert not report.violations, f"{report}\ntell it again with {_SEED_VARIABLE}={report.seed}"
             reports.append(report)

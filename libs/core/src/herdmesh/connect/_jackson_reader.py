@@ -27,7 +27,9 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 #: value anything goes.
 _NO_TEXT = "\udcff"
 _PLAIN = re.compile(f'[^"\\\\\x00-\x1f{_NO_TEXT}]*')
+_WHOLE = re.compile(f'"({_PLAIN.pattern})"')
 _SPACE = re.compile(r"[ \t\r\n]*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _HEX4 = re.compile("[0-9a-fA-F]{4}")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
@@ -228,6 +230,10 @@ class _Reader:
         return self._number_of(text)
 
     def _string(self) -> str:
+        whole = _WHOLE.match(self._text, self._at)
+        if whole is not None:  # no escape in it, as in nearly all
+            self._at = whole.end()
+            return whole[1]
         self._at += 1
         parts: list[str] = []
         while True:
@@ -263,6 +269,9 @@ class _Reader:
         return self._at < len(self._text)
 
     def _next_char(self) -> str:
+        char = self._text[self._at : self._at + 1]
+        if char not in " \t\r\n":  # the end of the text, "", is in it
+            return char
         if not self._skip_space():
             raise JsonSyntaxError("the text ends inside a value")
         return self._text[self._at]
@@ -281,6 +290,6 @@ class _Reader:
 
 def _join_surrogates(text: str) -> str:
     """Two escaped halves are one character in Java's UTF-16; a lone half stays as it is."""
-    if not any("\ud800" <= char <= "\udfff" for char in text):
+    if text.isascii() or _SURROGATE.search(text) is None:
         return text
     return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")

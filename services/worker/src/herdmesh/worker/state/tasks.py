@@ -64,10 +64,12 @@ class Tasks:
     def next_deadline(self) -> float | None:
         """When `tick` next has something to do."""
         times = [task.retry_at for task in self._tasks.values() if task.retry_at is not None]
-        runs = [run for _, run in self._running]
-        times += [run.stop_by for run in runs if run.stop_by is not None and not run.cancelled]
         stalled_s = self._limits.stalled_ms / 1000
-        times += [run.silence.deadline(stalled_s) for run in runs if run.is_watched and run.silence is not None]
+        for _, run in self._running:
+            if run.stop_by is not None and not run.cancelled:
+                times.append(run.stop_by)
+            if run.silence is not None and run.is_watched:
+                times.append(run.silence.deadline(stalled_s))
         if self._running.held_until is not None:
             times.append(self._running.held_until)
         return min(times, default=None)
