@@ -13,6 +13,7 @@ from herdmesh.sdk.testing import BadConfig, Form, SinkRunSuite, SinkSuite, SinkW
 from herdmesh.worker.connectors.files.file_sink import FileSink
 from herdmesh.worker.connectors.files.s3_sink import S3SinkConnector
 from services.worker.tests.connectors.files.s3_server import BUCKET, client, keys_for
+from tests.support.sizes import SOAKING
 
 _fs: Any = fs
 
@@ -134,8 +135,11 @@ class TestObjects(OnS3, SinkSuite):
 
 
 class TestConfluentsObjects(OnS3, SinkSuite):
+    """One batch to a commit is `TestFolder`'s in `make test`: it is the same task."""
+
     connector = S3SinkConnector
     world = ConfluentsObjects
+    periods = (1, 3) if SOAKING else (3,)
 
 
 class TestConfluentsObjectsRuns(OnS3, SinkRunSuite):

@@ -63,7 +63,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
             for form in new_world().forms:
                 trial = self._trial(new_world(), form)
                 trial.write(range(RECORDS))
-                trial.run(tasks_max=tasks_max)
+                trial.run(tasks_max=tasks_max, every=self.periods[0])
                 trial.check_found(f"records of the form {form}, tasks.max {tasks_max}", exactly=True)
 
     def test_resume_after_a_kill_at_every_point(self, new_world: NewWorld[SinkWorld]) -> None:
@@ -167,7 +167,7 @@ class SinkSuite(ConnectorSuite[SinkWorld]):
             if trial.is_staging:
                 early = sorted(Counter(world.found()).keys() - trial.numbers(trial.committed))
                 assert not early, f"killed at {points.last}: records {early} are seen and were never committed"
-            trial.run()
+            trial.run(every=every)
             what = f"after a kill at {points.last}, with {every} batches to a commit"
             trial.check_found(what, exactly=self._exactly(trial))
         finally:
