@@ -2,22 +2,21 @@
 
 Owns no test. Invariant: a run started here ends with the test, whatever the test does to it.
 
-`python -m libs.core.tests.engine.harness SPEC OUT` executes a pickled spec and writes how it ended as JSON.
+Runs' processes are forked, as Spark's are, by one that has read their modules: each read costs half a second.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
-import pickle
 import signal
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,8 +32,9 @@ from herdmesh.connect.config_records import ConfigRecord
 from herdmesh.connect.connector import PartitionId
 from herdmesh.engine import Command, Progress, RunOutcome, RunSpec, TaskKind, failure, run
 
-ROOT = Path(__file__).parents[4]
 WAIT_S = 45.0
+_forking: ForkServerContext = multiprocessing.get_context("forkserver")
+_forking.set_forkserver_preload(["__main__", __name__, "pyarrow.parquet"])
 JSON_VALUES = {
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
     "value.converter": "org.apache.kafka.connect.json.JsonConverter",
@@ -97,7 +97,7 @@ def run_here(spec: RunSpec, link: Link | None = None) -> RunOutcome:
 class Process:
     """A run in a process of its own, frozen at its failpoint if it has one."""
 
-    child: subprocess.Popen[bytes]
+    child: ForkServerProcess
     out: Path
     log: Path
 
@@ -106,7 +106,7 @@ class Process:
         nothing.)"""
         deadline_s = time.monotonic() + wait_s
         while not (self.log.exists() and self.log.read_text() and self._is_stopped()):
-            assert self.child.poll() is None, self.out.read_text() if self.out.exists() else "ended without a word"
+            assert self.child.is_alive(), self.out.read_text() if self.out.exists() else "ended without a word"
             assert time.monotonic() < deadline_s, "the failpoint was not reached"
             time.sleep(0.02)
 
@@ -115,17 +115,25 @@ class Process:
 
     def kill(self) -> None:
         self.child.kill()
-        self.child.wait(WAIT_S)
+        self.exit_code()
 
     def resume(self) -> dict[str, Any]:
         """Let it go on, and how it ended."""
-        self.child.send_signal(signal.SIGCONT)
+        assert self.child.pid is not None
+        os.kill(self.child.pid, signal.SIGCONT)
         return self.ended()
 
     def ended(self) -> dict[str, Any]:
         """Wait for the end: `{"reason": ...}` or `{"error_class": ..., "message": ...}`."""
-        self.child.wait(WAIT_S)
+        self.exit_code()
         return json.loads(self.out.read_text())
+
+    def exit_code(self) -> int:
+        """Wait for the end; that of a signal is below zero."""
+        self.child.join(WAIT_S)
+        code = self.child.exitcode
+        assert code is not None, f"the run has not ended after {WAIT_S:g} s"
+        return code
 
 
 @contextmanager
@@ -135,21 +143,14 @@ def processes(folder: Path) -> Generator[Callable[..., Process]]:
 
     def start(spec: RunSpec, failpoint: str = "") -> Process:
         stem = folder / f"run-{len(started)}"
-        stem.with_suffix(".spec").write_bytes(pickle.dumps(spec))
-        log = stem.with_suffix(".log")
+        log, out = stem.with_suffix(".log"), stem.with_suffix(".out")
         environment = {
             **os.environ,
             "HERDMESH_FAILPOINTS": f"{failpoint}=stop" if failpoint else "",
             "HERDMESH_FAILPOINT_LOG": str(log),
         }
-        command = [sys.executable, "-m", "libs.core.tests.engine.harness"]
-        out = stem.with_suffix(".out")
-        child = subprocess.Popen(
-            [*command, str(stem.with_suffix(".spec")), str(out)],
-            cwd=ROOT,
-            env=environment,
-            stderr=stem.with_suffix(".err").open("wb"),
-        )
+        child = _forking.Process(target=_run, args=(spec, out, stem.with_suffix(".err"), environment))
+        child.start()
         started.append(Process(child, out, log))
         return started[-1]
 
@@ -160,10 +161,13 @@ def processes(folder: Path) -> Generator[Callable[..., Process]]:
             process.kill()
 
 
-def main(spec: Path, out: Path) -> None:
-    """Execute a pickled spec."""
+def _run(spec: RunSpec, out: Path, said: Path, environment: Mapping[str, str]) -> None:
+    """Execute a spec, and write how it ended."""
+    os.environ.clear()
+    os.environ.update(environment)
+    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), 2)
     try:
-        outcome = run(pickle.loads(spec.read_bytes()), Link())
+        outcome = run(spec, Link())
         ended = {"reason": str(outcome.reason), "records_in": outcome.progress.records_in}
     except Exception as error:  # noqa: BLE001 - the supervisor of this process; everything is reported
         message, _, error_class = failure.classify(error)
@@ -204,8 +208,13 @@ class Kafka:
         self.produce(topic, (b'{"id":%d,"name":"n%d","email":"e@x"}' % (number, number) for number in ids), **more)
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Give the topic that many partitions."""
+        """Give the topic that many partitions; returns when clients are told of them. (The broker answers before: what
+        is written to one that it does not know yet is given up.)"""
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
+        deadline_s = time.monotonic() + WAIT_S
+        while self.partition_count(topic) < partitions:
+            assert time.monotonic() < deadline_s, f"{topic} does not grow"
+            time.sleep(0.02)
 
     def partition_count(self, topic: str) -> int:
         return len(self.admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions)
@@ -273,10 +282,6 @@ class Kafka:
         finally:
             consumer.close()
         return found
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]))
 
 
 def write(bootstrap: str, topic: str, *records: ConfigRecord) -> None:

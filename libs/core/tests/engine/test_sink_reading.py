@@ -42,7 +42,7 @@ def test_what_a_task_holds_back_is_given_to_the_run_after_a_kill(
     config = {"topics": topic, "hold": "7", "all": "10"}
     with processes(tmp_path) as start:
         killed = start(make_spec(kafka_topics.bootstrap, name, f"{PATH}:HoldingSink", config, worker_config=SOON))
-        assert killed.child.wait(WAIT_S) == -signal.SIGKILL, "it was asked again, and did not rest"
+        assert killed.exit_code() == -signal.SIGKILL, "it was asked again, and did not rest"
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [7]
     outcome = run_here(make_spec(kafka_topics.bootstrap, name, f"{PATH}:ReadingSink", config))
     assert (outcome.reason, ids()) == (RunEnd.QUIET, [7, 8, 9])
