@@ -22,8 +22,8 @@ class Way(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`target` is a role: worker, jvm, run, leader, follower, config-store, status-store or broker. `pick` in [0, 1)
-    says which process of it, `freeze_s` for how long, `gap_s` how long after the fault before."""
+    """`target` is a role: worker, jvm, daemon, run, leader, follower, config-store, status-store or broker. `pick` in
+    [0, 1) says which process of it, `freeze_s` for how long, `gap_s` how long after the fault before."""
 
     way: Way
     target: str
@@ -40,10 +40,16 @@ _BLINK_S = (0.3, 2.0)
 _LONG_S = (6.5, 9.0)
 
 _CARDS: Sequence[tuple[Way, str, tuple[float, float]]] = (
-    *((Way.KILL, target, (0, 0)) for target in ("worker", "worker", "jvm", "run", "run", "leader", "leader")),
-    *((Way.KILL, target, (0, 0)) for target in ("follower", "config-store", "config-store", "status-store", "broker")),
+    *((Way.KILL, target, (0, 0)) for target in ("worker", "worker", "jvm", "daemon", "run", "run", "leader")),
+    *(
+        (Way.KILL, target, (0, 0))
+        for target in ("leader", "follower", "config-store", "config-store", "status-store", "broker")
+    ),
     *((Way.STOP, target, (0, 0)) for target in ("worker", "leader", "config-store", "status-store", "broker")),
-    *((Way.FREEZE, target, _BLINK_S) for target in ("worker", "jvm", "run", "leader", "config-store", "broker")),
+    *(
+        (Way.FREEZE, target, _BLINK_S)
+        for target in ("worker", "jvm", "daemon", "run", "leader", "config-store", "broker")
+    ),
     *((Way.FREEZE, target, _LONG_S) for target in ("worker", "run", "leader", "config-store", "status-store")),
     (Way.FREEZE, "broker", _BLINK_S),
     (Way.STOP, "follower", (0, 0)),

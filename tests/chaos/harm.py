@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from tests.chaos.faults import Fault, Way
-from tests.chaos.truth import jvm_of, runs_of
+from tests.chaos.truth import daemons_of, jvm_of, runs_of
 from tests.support.mesh import Mesh, role_of
 
 #: A broker that is told to stop, and its JVM that starts again, beside a mesh that dials it: 44 s were seen.
@@ -124,7 +124,7 @@ class Harm:
         stack = self._mesh.stack
         alive = [name for name, process in stack.processes.items() if process.mark is not None]
         if target not in ("leader", "follower"):
-            role = "worker" if target in ("jvm", "run") else target
+            role = "worker" if target in ("jvm", "daemon", "run") else target
             return [name for name in alive if role_of(name) == role]
         herders = [name for name in alive if role_of(name) == "herder"]
         leader_address = await self._mesh.leader_address()
@@ -133,10 +133,12 @@ class Harm:
 
 
 def _inside(service: psutil.Process, target: str) -> Sequence[psutil.Process]:
-    """The process itself; of a worker its JVM, or its runs."""
+    """The process itself; of a worker its JVM, the daemon that forks its runs, or its runs."""
     with contextlib.suppress(psutil.NoSuchProcess):
         if target == "run":
             return runs_of(service)
+        if target == "daemon":
+            return daemons_of(service)
         if target == "jvm":
             jvm = jvm_of(service)
             return [] if jvm is None else [jvm]

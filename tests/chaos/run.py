@@ -34,7 +34,7 @@ from tests.chaos.harm import Harm, own_sessions
 from tests.chaos.moves import Starts, owners, starts
 from tests.chaos.traffic import TASKS, Traffic
 from tests.chaos.truth import UNITS, Place, Unit, differing, named, not_running, places, run_processes, stored
-from tests.support.control import ControlWriter
+from tests.support.control import ControlWriter, LivesWriter
 from tests.support.mesh import Mesh, role_of, running_mesh
 
 WORKERS, HERDERS, REPLICAS = 3, 2, 2
@@ -127,7 +127,7 @@ class Chaos:
         self.harm.note("all connectors run")
         watching = asyncio.create_task(self._workers.watch())
         try:
-            async with ControlWriter(self._mesh, "control") as control:
+            async with ControlWriter(self._mesh, "control") as control, LivesWriter(self._mesh) as lives:
                 until_s = time.monotonic() + seconds
                 for faults in rounds(self.outcome.seed):
                     if time.monotonic() > until_s or any("never" in one for one in self.outcome.violations):
@@ -140,7 +140,11 @@ class Chaos:
                 await self._agree()
                 self.outcome.data = await self._traffic.assert_exact()
                 await control.assert_nothing_lost()
-                self.outcome.data += f"; {control.acknowledged} changes acknowledged, none lost"
+                await lives.assert_nothing_lost()
+                self.outcome.data += (
+                    f"; {control.acknowledged} updates and {lives.acknowledged} creations, patches and deletions "
+                    "acknowledged, none lost"
+                )
             except (AssertionError, CommandError) as error:
                 self._violated(str(error))
         finally:

@@ -76,10 +76,13 @@ def run_processes(mesh: Mesh) -> dict[str, int]:
 
 def runs_of(worker: psutil.Process) -> list[psutil.Process]:
     """The runs of a worker: the forks of its JVM's Python daemon, but those that only wait for an order."""
+    return [fork for daemon in daemons_of(worker) for fork in daemon.children() if not _only_waits(fork)]
+
+
+def daemons_of(worker: psutil.Process) -> list[psutil.Process]:
+    """What forks the runs of a worker: the Python daemon of its JVM."""
     jvm = jvm_of(worker)
-    if jvm is None:
-        return []
-    return [fork for daemon in jvm.children() for fork in daemon.children() if not _only_waits(fork)]
+    return [] if jvm is None else [one for one in jvm.children() if one.status() != psutil.STATUS_ZOMBIE]
 
 
 def _only_waits(fork: psutil.Process) -> bool:

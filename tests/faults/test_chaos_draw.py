@@ -10,12 +10,12 @@ from tests.chaos.faults import Way, rounds
 
 SERVICES = ("worker", "leader", "follower", "config-store", "status-store", "broker")
 #: What a worker has, and nobody stops by itself.
-PARTS = ("jvm", "run")
+PARTS = ("jvm", "daemon", "run")
 
 
 @pytest.mark.parametrize("seed", [5, 21, 93])
 def test_every_kind_of_process_meets_every_fault(seed: int) -> None:
-    drawn = {(fault.way, fault.target) for fault in islice(chain.from_iterable(rounds(seed)), 40)}
+    drawn = {(fault.way, fault.target) for fault in islice(chain.from_iterable(rounds(seed)), 45)}
     wanted = {(way, target) for way in Way for target in SERVICES}
     wanted |= {(way, target) for way in (Way.KILL, Way.FREEZE) for target in PARTS}
     assert wanted - drawn == set()

@@ -404,7 +404,7 @@ def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> Non
         failure = Failure("TRANSFORMATION", "Cast", DataError("bad"), SourceRecord(batch, at, None, None))
         written.report(failure)
     producer = Producer({"bootstrap.servers": here.kafka.bootstrap})
-    written.send(producer)
+    written.send(Fence(producer, ""))
     producer.flush()
     assert here.places(stage="transformation") == ["0:2", "0:1", "0:0"]
     reply = here.replay(config=config)

@@ -419,10 +419,12 @@ def test_a_sources_record_with_a_schema_is_a_letter_with_that_schema(
 
 
 def test_a_record_for_a_partition_there_is_not_is_a_letter(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """KAFKA_PRODUCE, of a record that the queue does take."""
+    """KAFKA_PRODUCE, of a record that the queue does take; by then a transaction was committed: the client knows how many
+    partitions there are, and refuses it at once."""
     topic, name = tmp_topic(), tmp_topic("source")
+    overrides = {"errors.tolerance": "all", "transaction.boundary": "poll"}
     lost = SourceBatch(topic, [{"id": -1}], None, None, partition=7)
-    spec = source_spec(kafka_topics, name, {"errors.tolerance": "all"}, given(topic, 5), lost, given(topic, 5, 5))
+    spec = source_spec(kafka_topics, name, overrides, given(topic, 5), lost, given(topic, 5, 5))
     outcome = run_here(spec)
     ids = [json.loads(value or b"")["id"] for _, value in kafka_topics.records(topic, 1)]
     assert ids == list(range(10))
