@@ -135,6 +135,9 @@ class FedSource(SourceTask):
         values = [{"n": number} for number in range(begin, self._next)]
         return SourceBatch(self._topic, values, {"fed": "a"}, {"next": self._next}) if values else None
 
+    def wake_after_ms(self) -> int:
+        return 0  # one that says when to look again stays for nothing
+
 
 @dataclass(frozen=True)
 class Story:
