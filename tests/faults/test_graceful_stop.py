@@ -66,6 +66,8 @@ async def test_a_stopped_worker_hands_over_before_it_leaves(
     story = [(one.worker_id, one.state) for one in told if one.HasField("task") and one.task == moving["id"]]
     given_up = story.index((moving["worker_id"], common.RUN_STATE_UNASSIGNED))
     assert (staying["worker_id"], common.RUN_STATE_RUNNING) in story[given_up:], story
+    # the last committed files are published right after the commit
+    await mesh.until_published(tmp_path / "out", loaded)
     assert_exact(tmp_path / "out", loaded)
 
 
