@@ -55,6 +55,10 @@ def _config(tmp_path: Path, topic: str) -> dict[str, str]:
         "transforms.add.static.field": "password",
         "transforms.add.static.value": f"${{file:{file}:password}}",
         "consumer.override.connections.max.idle.ms": f"${{file:{file}:number}}",
+        "errors.tolerance": "all",
+        "errors.deadletterqueue.topic.name": f"{topic}-dlq",
+        "errors.deadletterqueue.topic.replication.factor": "1",
+        "errors.deadletterqueue.context.headers.enable": "true",
         "note.url": WRITTEN,
     }
 
@@ -73,6 +77,7 @@ async def test_a_secret_is_nowhere_but_where_the_connector_puts_it(
     assert "instead of ***" in made.warnings[0].message
     await mesh.until_running(name, 1)
     mesh.produce(topic, range(5))
+    mesh.produce_raw(topic, 0, b'"no map"')
     await mesh.until_committed(name, topic)
     written = [json.loads(line) for line in (tmp_path / FOLDER / "out.txt").read_text().splitlines()]
     assert [one["password"] for one in written] == [PASSWORD] * 5, "the run has the value"
@@ -91,11 +96,12 @@ async def test_a_secret_is_nowhere_but_where_the_connector_puts_it(
         texts[where] = str(answer)
     texts |= await asyncio.to_thread(_pages, mesh)
     texts |= {one.name: one.read_text() for one in _logs(mesh)}
-    texts |= await asyncio.to_thread(_topics, mesh)
+    texts |= await asyncio.to_thread(_topics, mesh, f"{topic}-dlq")
     for where in ("herder validates", "worker validates", "plan"):
         assert "Invalid value *** for configuration errors.retry.timeout" in texts[where], where
     for where in ("get", "snapshot", "history", f"topic {_env(mesh, 'CONFIG')}"):
         assert "secrets.properties:password}" in texts[where], f"{where} is of this connector"
+    assert "__connect.errors.exception.stacktrace" in texts[f"topic {topic}-dlq"]
     assert name in texts[f"topic {_env(mesh, 'STATUS')}"]
     assert any("cannot be written" in text and "***" in text for where, text in texts.items() if ".log" in where)
     assert any("herdmesh_" in text for where, text in texts.items() if where.startswith("metrics of"))
@@ -209,10 +215,11 @@ def _env(mesh: Mesh, kind: str) -> str:
     return mesh.stack.settings.service_env[f"HERDMESH_{kind}_STORAGE_TOPIC"]
 
 
-def _topics(mesh: Mesh) -> dict[str, str]:
-    """Every byte of the mesh's topics and of Kafka's offsets, what was aborted too."""
+def _topics(mesh: Mesh, dead_letters: str) -> dict[str, str]:
+    """Every byte of the mesh's topics, of a dead letter queue and of Kafka's offsets, what was aborted too."""
     configs = _env(mesh, "CONFIG")
-    names = [configs, f"{configs}-audit", _env(mesh, "STATUS"), _env(mesh, "OFFSET"), "__consumer_offsets"]
+    names = [configs, f"{configs}-audit", _env(mesh, "STATUS"), _env(mesh, "OFFSET"), dead_letters]
+    names.append("__consumer_offsets")
     client = {"group.id": "herdmesh-tests", "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
     ends = {"enable.partition.eof": True, "fetch.wait.max.ms": 20}
     consumer = Consumer({**client, **ends, "bootstrap.servers": mesh.bootstrap})

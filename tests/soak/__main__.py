@@ -65,9 +65,10 @@ PARTS = {
     "fuzz": Part("random raw records into both topics", ("tests/replay/test_fuzz*.py",)),
     "records": Part(
         "100,000 random byte strings, and as many random values, through every converter; 3,000 random chains by the "
-        "compiled loop and step by step",
+        "compiled loop and step by step; a poison record of each stage among a million",
         (
             "tests/replay/test_records_fuzz.py",
+            "libs/core/tests/engine/test_dead_letters.py",
             "libs/core/tests/connect/registry/test_registry_fuzz.py",
             "libs/core/tests/connect/test_chain_properties.py",
         ),

@@ -32,6 +32,7 @@ from herdmesh.connect.config_records import ConfigRecord
 from herdmesh.connect.connector import PartitionId
 from herdmesh.engine import Command, Progress, RunOutcome, RunSpec, TaskKind, failure, run
 
+_QUEUED_MAX = 50_000
 WAIT_S = 45.0
 _forking: ForkServerContext = multiprocessing.get_context("forkserver")
 _forking.set_forkserver_preload(["__main__", __name__, "pyarrow.parquet"])
@@ -198,6 +199,8 @@ class Kafka:
             producer.begin_transaction()
         for number, value in enumerate(values):
             with_key: dict[str, Any] = {"key": str(number).encode(), **at}
+            if number % _QUEUED_MAX == _QUEUED_MAX - 1:
+                producer.flush()
             producer.produce(topic, value, **with_key)
         if transactional_id:
             producer.commit_transaction()

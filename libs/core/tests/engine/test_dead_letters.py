@@ -19,6 +19,7 @@ from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFai
 from herdmesh.engine.contract import Command, Share
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH, GivenSource, ListSink
+from tests.support.sizes import soak_or
 
 pytestmark = pytest.mark.kafka
 JSON = "org.apache.kafka.connect.json.JsonConverter"
@@ -26,7 +27,7 @@ MASK = "org.apache.kafka.connect.transforms.MaskField$Value"
 DATA_ERROR = b"org.apache.kafka.connect.errors.DataException"
 NO_JSON = b"Converting byte[] to Kafka Connect data failed due to serialization error: "
 PREFIX = "__connect.errors."
-RECORDS = 2_000
+RECORDS = soak_or(2_000, 1_000_000)
 CONVERTERS = {
     f"{part}.converter{name}": value for part in ("key", "value", "header")
     for name, value in (("", JSON), (".schemas.enable", "false"))
@@ -419,8 +420,8 @@ def test_a_sources_record_with_a_schema_is_a_letter_with_that_schema(
 
 
 def test_a_record_for_a_partition_there_is_not_is_a_letter(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """KAFKA_PRODUCE, of a record that the queue does take; by then a transaction was committed: the client knows how many
-    partitions there are, and refuses it at once."""
+    """KAFKA_PRODUCE, of a record that the queue does take. A transaction was committed by then: the client knows how
+    many partitions there are, and refuses it at once."""
     topic, name = tmp_topic(), tmp_topic("source")
     overrides = {"errors.tolerance": "all", "transaction.boundary": "poll"}
     lost = SourceBatch(topic, [{"id": -1}], None, None, partition=7)

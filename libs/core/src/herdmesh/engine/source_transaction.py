@@ -27,6 +27,8 @@ from herdmesh.engine.settings import SourceSettings
 _REPORT_S = 1.0
 """How long the report of a refused record is waited for, of a client that says only that it cannot go on."""
 _REPORT_POLL_S = 0.02
+_ASK_S = 1.0
+"""How long the number of partitions is waited for."""
 
 
 class SourceTransaction:
@@ -51,6 +53,8 @@ class SourceTransaction:
         self._timeout_ms = settings.transaction_timeout_ms
         self._begun_s = 0.0
         self._pending: dict[bytes, bytes | None] = {}
+        #: of topics for which a task chose partitions; asked for again when one is beyond it.
+        self._partition_counts: dict[str, int] = {}
         #: where each commit puts its offsets; none where the worker keeps them.
         self.offsets_topics = [topic for topic in (settings.offsets_topic, settings.offsets_copy) if topic]
         if spec.source_offsets is not None:
@@ -79,10 +83,26 @@ class SourceTransaction:
 
     def produce(self, raw: Batch) -> producing.Refused:
         """Queue converted records; those the client refuses. Raises KafkaException, as `producing.produce`."""
+        if raw.partition is not None and raw.partition >= self._partition_counts.get(raw.topic, 0):
+            count = self._count_partitions(raw.topic)
+            if count and raw.partition >= count:
+                text = f"topic {raw.topic} has {count} partitions, and none with the number {raw.partition}"
+                error = KafkaError(KafkaError._UNKNOWN_PARTITION, text)  # pyright: ignore[reportPrivateUsage]
+                return [(place, error) for place in range(len(raw.values))]
         reports: Sequence[Report] = () if self._receipts is None else self._receipts.of(raw.places)
         refused = producing.produce(self._fence.producer, raw, reports, self._fence.raise_lost)
         self.sent[raw.topic] += len(raw.values) - len(refused)
         return refused
+
+    def _count_partitions(self, topic: str) -> int:
+        """0 when nobody says. The client takes a record for a partition there is not while it does not know the topic,
+        and reports it later, which is the end of the whole transaction."""
+        try:
+            found = self._fence.producer.list_topics(topic, _ASK_S).topics[topic]
+        except KafkaException:
+            return 0
+        self._partition_counts[topic] = len(found.partitions)
+        return len(found.partitions)
 
     def move(self, key: bytes, value: bytes | None) -> None:
         """Have it move an offset, in the bytes of the offsets topic."""
