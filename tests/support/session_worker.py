@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from herdmesh.api.common.v1 import connector_pb2 as common
-from herdmesh.api.common.v1 import identity_pb2
+from herdmesh.api.common.v1 import identity_pb2, revision_pb2
 from herdmesh.api.herder.v1 import admin_messages_pb2 as admin_pb
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as pb
 from herdmesh.api.herder.v1.worker_session_service_pb2_grpc import WorkerSessionServiceStub
@@ -56,6 +56,7 @@ class SessionWorker:
         self.loggers = {"root": admin_pb.LoggerEntry(logger="root", level="INFO")}
         self.altered: list[pb.AlterOffsetsCommand] = []
         self.epoch_max = 0
+        self.logger_revision = revision_pb2.Revision()
         self.released = asyncio.Event()
         self._search = LeaderSearch(herder)
         self._status_channel = connect(status_store)
@@ -119,6 +120,7 @@ class SessionWorker:
             holdings=self.held.values(),
             epoch_max=self.epoch_max,
             draining=self.draining,
+            logger_revision=self.logger_revision,
         )
         self._outbox.put_nowait(pb.SessionRequest(hello=hello))
         responses = aiter(stub.Session(self._requests()))
@@ -201,6 +203,8 @@ class SessionWorker:
                 change = response.set_logger
                 entry = self.loggers[change.logger] = admin_pb.LoggerEntry(logger=change.logger, level=change.level)
                 entry.modify_time.GetCurrentTime()
+                if change.HasField("revision"):
+                    self.logger_revision = change.revision
                 reply = pb.CommandReply(command_id=change.command_id, loggers=[entry])
             case "alter_offsets":
                 self.altered.append(response.alter_offsets)

@@ -195,14 +195,18 @@ def test_restart_requests_are_events_and_logger_levels_are_kept() -> None:
     made.raw("logger-cluster-org", None)
     assert made.changes == [
         RestartRequested(RestartRecord("c1", include_tasks=False, only_failed=True)),
-        LoggerLevelChanged(LoggerRecord("org", "DEBUG")),
+        LoggerLevelChanged(LoggerRecord("org", "DEBUG"), 2),
         RestartRequested(RestartRecord("c1", include_tasks=True, only_failed=False)),
     ]
     assert made.state.refused.count == 2
     assert not made.state.stored()
-    assert list(made.state.logger_levels.values()) == [LoggerRecord("org", "DEBUG")]
+    assert list(made.state.logger_levels.values()) == [LoggerLevelChanged(LoggerRecord("org", "DEBUG"), 2)]
     made.java(LoggerRecord("root", "WARN"), LoggerRecord("org", "ERROR"))
-    kept = [LoggerRecord("root", "WARN"), LoggerRecord("org", "ERROR")]
+    end = made.next_offset
+    kept = [
+        LoggerLevelChanged(LoggerRecord("root", "WARN"), end - 1),
+        LoggerLevelChanged(LoggerRecord("org", "ERROR"), end),
+    ]
     assert list(made.state.logger_levels.values()) == kept
     for cleaned in range(made.next_offset + 1):
         assert list(replay(compacted(made.records, cleaned)).logger_levels.values()) == kept

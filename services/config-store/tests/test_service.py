@@ -107,7 +107,8 @@ async def test_the_small_records(writer: Replica) -> None:
     await writer.write.PutTaskCount(_Write.PutTaskCountRequest(options=options, connector="c1", task_count=3))
     await writer.write.PutSessionKey(_Write.PutSessionKeyRequest(options=options, session_key=key))
     level = config_pb2.LoggerLevel(logger="org", level="DEBUG")
-    await writer.write.PutLoggerLevel(_Write.PutLoggerLevelRequest(logger_level=level))
+    put = await writer.write.PutLoggerLevel(_Write.PutLoggerLevelRequest(logger_level=level))
+    level.revision.CopyFrom(put.meta.revision)
     restart = config_pb2.RestartRequest(connector="c1", only_failed=True)
     await writer.write.RequestRestart(_Write.RequestRestartRequest(options=options, restart=restart))
 

@@ -174,6 +174,13 @@ OPERATIONS: dict[str, Operation] = {
             and all(worker.answers.levels.get("org.foo") == "DEBUG" for worker in world.workers.values())
         ),
     ),
+    "set a level of one worker": Operation(
+        SetLoggers("org.foo", "DEBUG", "w3"),
+        lambda world, answer: (
+            answer == LoggersSet(("org.foo",)) and world.workers["w3"].answers.levels.get("org.foo") == "DEBUG"
+        ),
+        written=False,
+    ),
 }
 
 

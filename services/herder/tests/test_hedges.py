@@ -8,7 +8,7 @@ from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state import questions as qu
 from herdmesh.herder.state.hedges import HEDGE_MS, WORKERS_MAX
-from herdmesh.herder.state.model import OffsetEntry, TargetState, UnitId
+from herdmesh.herder.state.model import ClusterLevel, OffsetEntry, TargetState, UnitId
 from herdmesh.herder.state.requests import (
     CreateConnector,
     GetPlugin,
@@ -150,6 +150,6 @@ def test_what_changes_something_is_asked_once(world: Asking) -> None:
     """A level that is set is told to each worker once."""
     for worker in world.workers.values():
         worker.deaf_to = qu.SetLogger
-    world.post(ev.LoggerRecorded("herdmesh", "DEBUG", None))
+    world.post(ev.LoggerRecorded(ClusterLevel("herdmesh", "DEBUG", world.config.next()), None))
     world.advance(5 * HEDGE_MS)
     assert len(world.asked) == len(world.workers)

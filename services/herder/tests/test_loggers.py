@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from herdmesh.herder.state import events as ev
-from herdmesh.herder.state.model import TargetState
+from herdmesh.herder.state.model import ClusterLevel, ErrorClass, Failure, TargetState
 from herdmesh.herder.state.questions import SetLogger
 from herdmesh.herder.state.requests import (
     CreateConnector,
@@ -42,8 +42,9 @@ def levels(world: World, worker: str) -> dict[str, str]:
     return world.workers[worker].answers.levels
 
 
-def told(world: World, worker: str) -> list[SetLogger]:
-    return [asked for asked in world.workers[worker].answers.asked if isinstance(asked, SetLogger)]
+def told(world: World, worker: str) -> list[tuple[str, str]]:
+    asked = world.workers[worker].answers.asked
+    return [(question.logger, question.level) for question in asked if isinstance(question, SetLogger)]
 
 
 def listed(world: World, logger: str = "") -> list[tuple[str, str, str]]:
@@ -107,7 +108,7 @@ def test_a_level_for_the_cluster_reaches_every_worker(world: World) -> None:
 
 
 def test_a_level_that_somebody_else_recorded_reaches_every_worker_too(world: World) -> None:
-    world.post(ev.LoggerRecorded("org.foo", "ERROR", None))
+    world.post(ev.LoggerRecorded(ClusterLevel("org.foo", "ERROR", world.config.next()), None))
     world.run()
     assert levels(world, "w1")["org.foo"] == levels(world, "w2")["org.foo"] == "ERROR"
 
@@ -134,7 +135,6 @@ def test_a_worker_that_joins_later_gets_the_levels_of_the_cluster(world: World) 
     assert levels(world, "w3") == {"root": "WARN", "org.foo": "DEBUG"}
     world.kill("w1")
     world.run()
-    world.workers["w1"].answers.levels = {"root": "INFO"}
     world.revive("w1")
     world.run()
     assert levels(world, "w1") == {"root": "WARN", "org.foo": "DEBUG"}
@@ -164,10 +164,74 @@ def test_a_worker_that_was_away_gets_what_it_missed(world: World) -> None:
     assert len(told(world, "w1")) == 1
 
 
+@pytest.mark.parametrize("heard_ms", [0, 10_000], ids=["its first leader", "long connected"])
+def test_a_worker_that_was_away_gets_what_it_missed_whoever_leads_by_then(world: World, heard_ms: int) -> None:
+    """It was acknowledged while the worker's stream was broken, and who acknowledged it dies before the worker is back.
+    A level of its own, set before, is older."""
+    world.advance(heard_ms + 600)
+    world.ask(SetLoggers("org.foo", "ERROR", "w1"))
+    world.hang_up(world.workers["w1"])
+    world.run()
+    assert affected(world, DEBUG) == ("org.foo",)
+    world.lead()
+    world.advance(1_000)
+    assert levels(world, "w1")["org.foo"] == "DEBUG"
+    assert len(told(world, "w1")) == 2, "its own and the one it missed"
+    assert len(told(world, "w2")) == 1
+
+
+def test_a_level_that_the_next_leader_reads_late_is_not_carried_out_again(world: World) -> None:
+    """The leader before told it; the worker's own level, set since, stands."""
+    world.ask(DEBUG)
+    level = world.config.loggers["org.foo"]
+    world.lead()
+    world.advance(1_000)
+    world.ask(SetLoggers("org.foo", "ERROR", "w1"))
+    world.post(ev.LoggerRecorded(level, None))
+    world.run()
+    assert levels(world, "w1")["org.foo"] == "ERROR"
+
+
+@pytest.mark.parametrize("leader_lost", [False, True], ids=["same leader", "next leader"])
+@pytest.mark.parametrize("worker", ["", "w1"], ids=["cluster", "one worker"])
+@pytest.mark.parametrize("later", ["", "w1"], ids=["then cluster", "then one worker"])
+def test_a_retry_takes_nothing_back_and_is_told_what_changed_the_first_time(
+    world: World, worker: str, later: str, leader_lost: bool
+) -> None:
+    request, options = SetLoggers("org.foo", "DEBUG", worker), WriteOptions("r1")
+    first = world.ask(request, options)
+    assert first == LoggersSet(("org.foo",))
+    world.ask(SetLoggers("org.foo", "ERROR", later))
+    if leader_lost:
+        world.kill_herder()
+        world.lead()
+        world.advance(1_000)
+    assert world.ask(request, options) == first
+    assert levels(world, "w1")["org.foo"] == "ERROR"
+
+
+def test_a_request_id_that_a_worker_knows_of_another_level_is_refused(world: World) -> None:
+    world.workers["w1"].answers.level_failure = Failure("r1 was used for root=INFO", error_class=ErrorClass.BAD_CONFIG)
+    with pytest.raises(RequestInvalid, match="r1 was used for root=INFO") as refused:
+        world.ask(SetLoggers("org.foo", "DEBUG", "w1"), WriteOptions("r1"))
+    assert [violation.field for violation in refused.value.violations] == ["request_id"]
+
+
+def test_a_worker_that_began_anew_is_told_again_what_was_asked_of_it(world: World) -> None:
+    """Its levels ended with its process, and what it remembered of them too."""
+    request, options = SetLoggers("org.foo", "DEBUG", "w1"), WriteOptions("r1")
+    world.ask(request, options)
+    world.kill("w1")
+    world.revive("w1")
+    world.run()
+    assert world.ask(request, options) == LoggersSet(("org.foo",))
+    assert levels(world, "w1")["org.foo"] == "DEBUG"
+
+
 def test_a_herder_that_follows_remembers_levels_for_the_time_it_leads(world: World) -> None:
     """What was recorded since the snapshot, too."""
     world.kill_herder()
-    world.herder.handle(ev.LoggerRecorded("org.foo", "DEBUG", None), world.now)
+    world.herder.handle(ev.LoggerRecorded(ClusterLevel("org.foo", "DEBUG", world.config.next()), None), world.now)
     herder = world.herder
     world.lead()
     world.herder = herder
@@ -186,7 +250,7 @@ def test_levels_of_the_cluster_outlive_every_herder(world: World) -> None:
     world.advance(10_000)
     before = len(told(world, "w1")), len(told(world, "w2"))
     world.worker("w3")
-    assert told(world, "w3") == [SetLogger("root", "ERROR"), SetLogger("org.foo", "DEBUG")], "as they were set"
+    assert told(world, "w3") == [("root", "ERROR"), ("org.foo", "DEBUG")], "as they were set"
     world.advance(5_000)
     assert (len(told(world, "w1")), len(told(world, "w2"))) == before, "who heard it from the leader before is let be"
     assert levels(world, "w1")["org.foo"] == "WARN"
@@ -196,11 +260,11 @@ def test_a_level_that_a_new_snapshot_brings_is_told_once(world: World) -> None:
     world.ask(DEBUG)
     world.advance(1_000)
     world.config.put_logger("org.bar", "TRACE")
-    entries, loggers = list(world.config.entries.values()), list(world.config.loggers.items())
+    entries, loggers = list(world.config.entries.values()), list(world.config.loggers.values())
     for _ in range(2):
         world.post(ev.ConfigSnapshot(entries, world.config.next(), world.config.epoch, None, loggers))
         world.run()
-    assert told(world, "w1") == [SetLogger("org.foo", "DEBUG"), SetLogger("org.bar", "TRACE")]
+    assert told(world, "w1") == [("org.foo", "DEBUG"), ("org.bar", "TRACE")]
 
 
 def test_a_worker_that_goes_is_left_out_of_the_list(world: World) -> None:

@@ -124,7 +124,7 @@ class World:
 
     def _grant(self) -> None:
         entries, at = list(self.config.entries.values()), revision(self.config.offset)
-        key, loggers = self.config.session_key(self.now), list(self.config.loggers.items())
+        key, loggers = self.config.session_key(self.now), list(self.config.loggers.values())
         self.post(ev.ConfigSnapshot(entries, at, self.config.epoch, key, loggers))
         first = self.spent
         self.spent += self.generations_per_block
@@ -167,6 +167,7 @@ class World:
         worker = self.workers[name]
         worker.alive, worker.life, worker.session, worker.released = True, worker.life + 1, None, False
         worker.draining = False
+        worker.answers.restarted()
         worker.dial()
         return worker
 
@@ -379,13 +380,13 @@ class World:
     def _write(self, wanted: ins.Write, reign: int) -> None:
         if self.store_down:
             return
-        outcome, key, fresh = Outcome(), None, False
+        outcome, key, level = Outcome(), None, None
         try:
             if isinstance(wanted, ins.RotateSessionKey):
                 self.config.put_session_key(wanted, self.now)
                 key = self.config.session_key(self.now)
             elif isinstance(wanted, ins.PutLogger):
-                fresh = self.config.put_logger(wanted.logger, wanted.level, wanted.options.request_id)
+                level = self.config.put_logger(wanted.logger, wanted.level, wanted.options.request_id)
             else:
                 outcome = self.config.write(wanted)
         except HerdmeshError as error:
@@ -401,9 +402,9 @@ class World:
         if isinstance(wanted, ins.RequestRestart) and outcome.record is not None:
             record = ev.RestartRecorded(wanted.connector, *outcome.record, None)
             self._later("watch", lambda: self._handle(record), self._reign)
-        if isinstance(wanted, ins.PutLogger) and fresh:
-            level = ev.LoggerRecorded(wanted.logger, wanted.level, at)
-            self._later("watch", lambda: self._handle(level), self._reign)
+        if level is not None:
+            set_level = ev.LoggerRecorded(level, at)
+            self._later("watch", lambda: self._handle(set_level), self._reign)
         for name in outcome.names:
             changed = ev.ConfigChanged(name, self.config.entries[name], at)
             self._later("watch", lambda changed=changed: self._handle(changed), self._reign)

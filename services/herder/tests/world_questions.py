@@ -13,6 +13,7 @@ from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import questions as qu
 from herdmesh.herder.state.model import ErrorClass, Failure, LoggerLevel, Properties
 from herdmesh.herder.state.requests import OffsetsTold
+from herdmesh.topicstore.contract import Revision
 
 if TYPE_CHECKING:
     from services.herder.tests.world import World
@@ -23,6 +24,10 @@ class Answers:
     """What one worker answers from. `mute` = it hears questions and says nothing."""
 
     levels: dict[str, str] = field(default_factory=lambda: {"root": "INFO"})
+    #: of the newest level for the cluster that it was told, and what each level changed, by revision and request id.
+    logger_revision: Revision | None = None
+    levels_set: dict[Revision | str, list[str]] = field(default_factory=dict[Revision | str, list[str]])
+    level_failure: Failure | None = None
     mute: bool = False
     offset_failure: Failure | None = None
     read_failure: Failure | None = None
@@ -45,11 +50,11 @@ class Answers:
             case qu.ListLoggers(logger=logger):
                 found = sorted(name for name in self.levels if name.startswith(logger))
                 return replace(reply, loggers=tuple(LoggerLevel(name, self.levels[name]) for name in found))
-            case qu.SetLogger(logger=logger, level=level):
-                changed = {name for name in {*self.levels, logger} if name.startswith(logger)}
-                changed = {name for name in changed if self.levels.get(name) != level}
-                self.levels.update(dict.fromkeys(changed, level))
-                return replace(reply, loggers=tuple(LoggerLevel(name, level, world.now) for name in sorted(changed)))
+            case qu.SetLogger(level=level):
+                if self.level_failure is not None:
+                    return replace(reply, failure=self.level_failure)
+                changed = self._set_level(question)
+                return replace(reply, loggers=tuple(LoggerLevel(name, level, world.now) for name in changed))
             case qu.AlterOffsets(connector=connector):
                 if self.offset_failure is not None:
                     return replace(reply, failure=self.offset_failure, uncertain=self.offset_uncertain)
@@ -72,6 +77,26 @@ class Answers:
                 return replace(reply, failure=self.letters_failure, dead_letters=f"told of {wire}")
             case _:
                 raise AssertionError(f"nobody answers {question}")
+
+    def _set_level(self, question: qu.SetLogger) -> list[str]:
+        """What changed, now or when it was asked first, as `herdmesh.worker.state.levels` has it."""
+        logger, level, revision = question.logger, question.level, question.revision
+        known = self.levels_set.get(question.request_id)
+        if known is None and revision is not None and self.logger_revision is not None:
+            heard = self.logger_revision.includes(revision)
+            known = self.levels_set.get(revision, []) if heard else None
+        if known is not None:
+            return known
+        under = {name for name in {*self.levels, logger} if name.startswith(logger)}
+        changed = sorted(name for name in under if self.levels.get(name) != level)
+        self.levels.update(dict.fromkeys(changed, level))
+        self.logger_revision = revision or self.logger_revision
+        self.levels_set.update({key: changed for key in (revision, question.request_id) if key})
+        return changed
+
+    def restarted(self) -> None:
+        """The process has levels of its own no more, and knows of none."""
+        self.levels, self.logger_revision, self.levels_set = {"root": "INFO"}, None, {}
 
 
 def made_tasks(config: Properties, count: int) -> tuple[Properties, ...]:

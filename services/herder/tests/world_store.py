@@ -9,7 +9,7 @@ import itertools
 from dataclasses import dataclass, replace
 
 from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.model import ConnectorEntry, SessionKey
+from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, SessionKey
 from herdmesh.herder.state.requests import OffsetsRecorded, RestartItem, WriteOptions
 from herdmesh.rpc.errors import (
     ConnectorExists,
@@ -73,22 +73,21 @@ class ConfigStore:
         self.counts: list[tuple[str, int]] = []
         #: algorithm, size in bytes and time of every session key.
         self.keys: list[tuple[str, int, int]] = []
-        self.loggers: dict[str, str] = {}
+        self.loggers: dict[str, ClusterLevel] = {}
         #: changes of offsets that are the last of what was done to their connectors: request ids by connector.
         self.begun: dict[str, str] = {}
         #: every change of offsets that was begun, in order.
         self.beginnings: list[ins.RecordOffsets] = []
 
-    def put_logger(self, logger: str, level: str, request_id: str = "") -> bool:
-        """Keep a level for the whole cluster, the newest last. False when the request was applied before."""
+    def put_logger(self, logger: str, level: str, request_id: str = "") -> ClusterLevel | None:
+        """Keep a level for the whole cluster, the newest last. None when the request was applied before."""
         if request_id in self.applied:
-            return False
+            return None
         if request_id:
             self.applied.append(request_id)
         self.loggers.pop(logger, None)
-        self.loggers[logger] = level
-        self.next()
-        return True
+        self.loggers[logger] = ClusterLevel(logger, level, self.next())
+        return self.loggers[logger]
 
     def next(self) -> Revision:
         self.offset += 1

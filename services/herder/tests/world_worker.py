@@ -120,6 +120,7 @@ class Worker:
                 holdings,
                 self.epoch_max,
                 self.draining,
+                self.answers.logger_revision,
             )
         )
 

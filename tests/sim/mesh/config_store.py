@@ -15,7 +15,7 @@ from herdmesh.configstore.service import wire
 from herdmesh.configstore.service.leadership import LeadershipServicer
 from herdmesh.configstore.service.write import ConfigWriteServicer
 from herdmesh.configstore.state import election as el
-from herdmesh.configstore.state.changes import LeadershipChanged, LoggerLevelChanged, SessionKeyChanged
+from herdmesh.configstore.state.changes import LeadershipChanged, SessionKeyChanged
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.writes import plan_block, plan_epoch
 from herdmesh.rpc import revisions
@@ -95,7 +95,7 @@ class ConfigReplica(Replica):
             found.append(wire.change(LeadershipChanged(state.leadership), store_id))
         if state.session_key is not None:
             found.append(wire.change(SessionKeyChanged(state.session_key, state.session_key_revision), store_id))
-        found += [wire.change(LoggerLevelChanged(level), store_id) for level in state.logger_levels.values()]
+        found += [wire.change(level, store_id) for level in state.logger_levels.values()]
         complete = read_pb.WatchResponse(
             meta=revisions.meta(self.revision), snapshot_complete=read_pb.SnapshotComplete()
         )

@@ -17,7 +17,7 @@ from herdmesh.configstore.state.election import Election, HeartbeatReceived, Sen
 from herdmesh.configstore.state.requests import RequestLog
 from herdmesh.engine import claims
 from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import holds, leadership, lifecycle, offsets, policy, reign, sessions, tasksets
+from herdmesh.herder.state import holds, leadership, lifecycle, loggers, offsets, policy, reign, sessions, tasksets
 from herdmesh.herder.state.instructions import StartUnit
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import Holding
@@ -256,6 +256,12 @@ def _made_again_by_the_next() -> Generator[None]:
         yield
 
 
+def _levels_missed() -> Generator[None]:
+    """A worker that dials in is told no logger levels."""
+    with patch.object(loggers, "catch_up", _nothing):
+        yield
+
+
 #: Name -> the build.
 MUTANTS: dict[str, Callable[[], Any]] = {
     name: contextmanager(mutant)
@@ -278,6 +284,7 @@ MUTANTS: dict[str, Callable[[], Any]] = {
         "generations begin anew with an epoch": _claims_without_bound,
         "generations told before they are reserved": _block_unwritten,
         "statuses of deleted connectors stay": _statuses_left,
+        "logger levels are not told at dial-in": _levels_missed,
         "change of offsets told before it is made": _told_before_made,
         "change of offsets made again by the next leader": _made_again_by_the_next,
     }.items()

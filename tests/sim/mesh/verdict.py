@@ -57,6 +57,7 @@ def problems(world: World) -> list[str]:
     for unit, connector in wanted.items():
         found += _unit(world, leader, connector, unit, held.get(unit, []))
     found += _statuses(world, set(wanted))
+    found += [problem for worker in world.workers if worker.alive for problem in _levels(world, worker)]
     if not found:
         found += _balance(world, held)
     return found
@@ -82,6 +83,18 @@ def leader_knows(world: World, leader: HerderProcess) -> list[str]:
         if dict(view.entry.config) != dict(connector.config or {}):
             found.append(f"the leader has another config of {name}")
     return found
+
+
+def _levels(world: World, worker: WorkerProcess) -> Iterator[str]:
+    """A worker has every level of the cluster, but for those it was given of its own since."""
+    stored = world.config_log.state.logger_levels
+    newest = max((change.revision for change in stored.values()), default=0)
+    if newest and (worker.told.revision is None or worker.told.revision.next_offsets != (newest,)):
+        yield f"{worker.name} was told logger levels up to {worker.told.revision}, the newest is at {newest}"
+    for logger, change in stored.items():
+        wanted, level = worker.own_levels.get(logger, change.level.level), worker.levels.get(logger)
+        if level != wanted:
+            yield f"{worker.name} has {logger} at {level} instead of {wanted}"
 
 
 def _unit(

@@ -18,12 +18,13 @@ from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.herder.state.requests import OffsetsTold
-from herdmesh.rpc import properties
+from herdmesh.rpc import properties, revisions
 from herdmesh.rpc.errors import HerdmeshError, NotLeader, RequestInvalid
 from herdmesh.worker import wire
 from herdmesh.worker.effects.statuses import StatusClient
 from herdmesh.worker.loop import WorkerLoop
 from herdmesh.worker.state import Limits, TaskLimits, WorkerState, events, instructions, questions
+from herdmesh.worker.state.levels import Levels
 from herdmesh.worker.state.model import Failure, UnitId
 from tests.sim.mesh.dataplane import Run
 from tests.sim.mesh.network import Stream
@@ -84,8 +85,11 @@ class WorkerProcess(Node):
             ),
         )
         self._tick_at: float | None = None
-        #: loggers that this process was told to change.
+        #: loggers that this process was told to change, and what it remembers of that.
         self.levels: dict[str, str] = {}
+        self.told = Levels()
+        #: those of this worker alone that nothing of the cluster came after.
+        self.own_levels: dict[str, str] = {}
         self.session.dial()
         self._beat(0)
         self._keep_lease()
@@ -218,8 +222,15 @@ class WorkerProcess(Node):
                 made = task_configs(config, tasks_max)
                 return session_pb.CommandReply(tasks=[properties.to_proto(one) for one in made])
             case questions.SetLogger(logger=logger, level=level):
-                self.levels[logger] = level
-                return session_pb.CommandReply(loggers=[admin_pb.LoggerEntry(logger=logger, level=level)])
+                changed = self.told.changed_before(question)
+                if changed is None:
+                    changed = [logger] if self.levels.get(logger) != level else []
+                    self.levels[logger] = level
+                    self.told.carried_out(question, changed)
+                    self.own_levels.pop(logger, None)
+                    if question.revision is None:
+                        self.own_levels[logger] = level
+                return session_pb.CommandReply(loggers=[admin_pb.LoggerEntry(logger=one) for one in changed])
             case questions.ReadOffsets(connector=connector):
                 return _offsets_reply(OffsetsTold(told(self.world.dataplane.offsets.values.get(connector))))
             case _:
@@ -294,6 +305,7 @@ class Session:
             holdings=[wire.holding_to(one) for one in worker.loop.holdings()],
             epoch_max=worker.loop.epoch_max(),
             draining=worker.loop.draining(),
+            logger_revision=revisions.to_proto(worker.told.revision),
         )
         stream.send(stream.near, session_pb.SessionRequest(hello=hello))
         self._silence_ms, self._heard_ms = _WELCOME_MS, worker.now_ms

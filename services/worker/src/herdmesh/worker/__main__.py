@@ -21,7 +21,7 @@ import structlog
 from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import run_service_pb2_grpc, worker_service_pb2_grpc
-from herdmesh.rpc import process
+from herdmesh.rpc import process, revisions
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.worker import wire
 from herdmesh.worker.effects.commands import Commands
@@ -138,6 +138,7 @@ async def serve_on(
             holdings=[wire.holding_to(one) for one in loop.holdings()],
             epoch_max=loop.epoch_max(),
             draining=loop.draining(),
+            logger_revision=revisions.to_proto(loggers.revision),
         )
 
     def given(unit: UnitId) -> Values | None:

@@ -17,7 +17,7 @@ from herdmesh.api.worker.v1 import run_service_pb2, task_pb2
 from herdmesh.connect.redaction import redacted
 from herdmesh.engine import contract
 from herdmesh.engine.contract import ErrorClass, Progress, RunEnd
-from herdmesh.rpc import commit_scopes, properties
+from herdmesh.rpc import commit_scopes, properties, revisions
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker.measures_wire import measures_from, measures_to
 from herdmesh.worker.state import events, questions
@@ -169,7 +169,9 @@ def _asked_from(epoch: int, response: session_pb2.SessionResponse) -> events.Ask
             return events.Asked(epoch, ask.command_id, questions.ListLoggers(ask.logger))
         case "set_logger":
             change = response.set_logger
-            return events.Asked(epoch, change.command_id, questions.SetLogger(change.logger, change.level))
+            revision = revisions.from_proto(change.revision)
+            wanted_level = questions.SetLogger(change.logger, change.level, revision, change.request_id)
+            return events.Asked(epoch, change.command_id, wanted_level)
         case "read_offsets":
             read = response.read_offsets
             return events.Asked(epoch, read.command_id, questions.ReadOffsets(read.connector, config_from(read.config)))

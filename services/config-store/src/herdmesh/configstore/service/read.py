@@ -25,7 +25,6 @@ from herdmesh.configstore.state.changes import (
     Change,
     ConnectorChanged,
     LeadershipChanged,
-    LoggerLevelChanged,
     RestartRequested,
     SessionKeyChanged,
 )
@@ -92,7 +91,7 @@ class ConfigReadServicer(pb_grpc.ConfigReadServiceServicer):
         if state.session_key is not None:
             yield wire.change(SessionKeyChanged(state.session_key, state.session_key_revision), store_id)
         for level in state.logger_levels.values():
-            yield wire.change(LoggerLevelChanged(level), store_id)
+            yield wire.change(level, store_id)
 
     def _change(self, event: WatchChange[Change], position: int, *, last: bool) -> pb.WatchResponse:
         def make() -> pb.WatchResponse:

@@ -201,7 +201,11 @@ def change(value: changes.Change, store_id: str) -> config_read_service_pb2.Watc
         case changes.SessionKeyChanged():
             return _Read.WatchResponse(session_key_changed=session_key(value.key, value.revision, store_id))
         case changes.LoggerLevelChanged():
-            level = config_pb2.LoggerLevel(logger=value.level.namespace, level=foreign.text(value.level.level))
+            level = config_pb2.LoggerLevel(
+                logger=value.level.namespace,
+                level=foreign.text(value.level.level),
+                revision=_revision(store_id, value.revision),
+            )
             return _Read.WatchResponse(logger_level_changed=level)
 
 

@@ -64,9 +64,10 @@ class SessionKeyChanged:
 
 @dataclass(frozen=True, slots=True)
 class LoggerLevelChanged:
-    """A logger level was read. A snapshot has the newest of each logger."""
+    """A logger level was read; `revision` is the offset after its record. A snapshot has the newest of each logger."""
 
     level: LoggerRecord
+    revision: int
 
 
 Change = ConnectorChanged | LeadershipChanged | RestartRequested | SessionKeyChanged | LoggerLevelChanged

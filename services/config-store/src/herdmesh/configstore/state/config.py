@@ -73,7 +73,7 @@ class ConfigState:
         self.session_key: SessionKeyRecord | None = None
         self.session_key_revision = 0
         #: levels for the whole cluster by logger, set longest ago first, which is the order in which they apply.
-        self.logger_levels: Mapping[str, LoggerRecord] = {}
+        self.logger_levels: Mapping[str, LoggerLevelChanged] = {}
         self.requests = RequestLog()
         #: changes of offsets that are the last of what the audit topic has of their connectors, by connector.
         self.offsets_begun: Mapping[str, offset_changes.Begun] = {}
@@ -122,7 +122,7 @@ class ConfigState:
             case RestartRecord():
                 return [RestartRequested(decoded)]
             case LoggerRecord():
-                return self._apply_logger(decoded)
+                return self._apply_logger(LoggerLevelChanged(decoded, record.offset + 1))
             case SessionKeyRecord():
                 self.session_key = decoded
                 self.session_key_revision = record.offset + 1
@@ -160,12 +160,13 @@ class ConfigState:
         self.leadership = leadership_of(epoch)
         return [LeadershipChanged(self.leadership)]
 
-    def _apply_logger(self, level: LoggerRecord) -> Sequence[Change]:
-        levels = {name: other for name, other in self.logger_levels.items() if name != level.namespace}
+    def _apply_logger(self, change: LoggerLevelChanged) -> Sequence[Change]:
+        logger = change.level.namespace
+        levels = {name: other for name, other in self.logger_levels.items() if name != logger}
         # Of more loggers than anybody sets, those set longest ago are told to those who watch now alone.
         kept = list(levels.items())[-(LOGGERS_MAX - 1) :]
-        self.logger_levels = {**dict(kept), level.namespace: level}
-        return [LoggerLevelChanged(level)]
+        self.logger_levels = {**dict(kept), logger: change}
+        return [change]
 
     def _apply_audit(self, record: StoredRecord) -> Sequence[Change]:
         decoded = audit_topic.decode(record.key, record.value)

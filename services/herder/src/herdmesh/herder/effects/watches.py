@@ -18,7 +18,7 @@ from herdmesh.api.configstore.v1.config_read_service_pb2_grpc import ConfigReadS
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as status_pb
 from herdmesh.api.statusstore.v1.status_read_service_pb2_grpc import StatusReadServiceStub
 from herdmesh.herder.state import events as ev
-from herdmesh.herder.state.model import ConnectorEntry, StatusEntry
+from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, StatusEntry
 from herdmesh.herder.wire import stores as wire
 from herdmesh.herder.wire.values import wall_clock_ms
 from herdmesh.rpc import revisions
@@ -79,7 +79,7 @@ class ConfigWatch(_Watch):
         request = config_pb.WatchRequest()
         snapshot: list[ConnectorEntry] | None = []
         epoch, key = 0, None
-        loggers: list[tuple[str, str]] = []
+        loggers: list[ClusterLevel] = []
         if self._resume is not None:
             request.resume.CopyFrom(revisions.to_proto(self._resume))
             snapshot = None
@@ -94,7 +94,7 @@ class ConfigWatch(_Watch):
                 elif kind == "session_key_changed":
                     key = wire.session_key(response.session_key_changed, wall_clock_ms())
                 elif kind == "logger_level_changed":
-                    loggers.append((response.logger_level_changed.logger, response.logger_level_changed.level))
+                    loggers.append(wire.cluster_level(response.logger_level_changed))
                 elif kind == "snapshot_complete" and revision is not None:
                     await self._post(ev.ConfigSnapshot(snapshot, revision, epoch, key, loggers))
                     self._resume, snapshot = revision, None
@@ -118,8 +118,7 @@ class ConfigWatch(_Watch):
                 key = wire.session_key(response.session_key_changed, wall_clock_ms())
                 return ev.SessionKeyRecorded(key, revision)
             case "logger_level_changed":
-                change = response.logger_level_changed
-                return ev.LoggerRecorded(change.logger, change.level, revision)
+                return ev.LoggerRecorded(wire.cluster_level(response.logger_level_changed), revision)
             case _:
                 return ev.ConfigProgress(revision)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from herdmesh.herder.state.model import (
     Assignment,
+    ClusterLevel,
     ConnectorEntry,
     Failure,
     Holding,
@@ -88,13 +89,13 @@ class LeadershipLost:
 @dataclass(frozen=True, slots=True)
 class ConfigSnapshot:
     """Everything in the config store at `revision`; replaces all that was known. `epoch` is the one granted last;
-    `loggers` are logger and level for the whole cluster, in the order they were set."""
+    `loggers` are levels for the whole cluster, in the order they were set."""
 
     entries: Sequence[ConnectorEntry]
     revision: Revision
     epoch: int = 0
     session_key: SessionKey | None = None
-    loggers: Sequence[tuple[str, str]] = ()
+    loggers: Sequence[ClusterLevel] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +144,7 @@ class SessionKeyRecorded:
 class LoggerRecorded:
     """Somebody, maybe we, set a logger's level for the whole cluster."""
 
-    logger: str
-    level: str
+    level: ClusterLevel
     revision: Revision | None
 
 
@@ -192,6 +192,8 @@ class WorkerHello:
     holdings: tuple[Holding, ...] = ()
     epoch_max: int = 0
     draining: bool = False
+    #: of the newest level for the cluster that it was told.
+    logger_revision: Revision | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,14 +4,15 @@ Owns who is asked and who is told. A cluster level is a record of the config top
 Connect's): whoever wrote it, every connected worker is told when the config watch brings it.
 
 Departs from Connect in one thing: Connect never applies a level to a worker that starts later, so that a cluster's
-workers differ by when they were started. Here a level for the cluster stays until another is set: a worker that starts,
-or was away at the moment, is told all of them, in the order they were set, whoever leads by then.
+workers differ by when they were started. Here a level for the cluster stays until another is set: a worker that dials
+in says the revision of the newest it was told, and is told those after it, in the order they were set, whoever leads by
+then and whoever led before.
 
-A call for the cluster is answered by a leader that had every connected worker told: one that stops leading before has
-it tried again, and the next one tells everybody again, as nobody knows whom the last one told.
+A call is answered by a leader that had the connected workers told; what each of them changed, it remembers itself. So a
+retry, of whichever leader it is asked, is answered as the first time and changes nothing.
 
-Invariant: but for such a call, a worker that has heard a level is not told it again, so a later level of its own
-stands.
+Invariant: a worker carries out no level for the cluster that is not newer than the newest it was told, and no request
+twice: a level that was set later stands.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from herdmesh.herder.state import commands
 from herdmesh.herder.state.events import CommandReplied, LoggerRecorded
 from herdmesh.herder.state.instructions import Ask, PutLogger
 from herdmesh.herder.state.mesh import Mesh, Role
+from herdmesh.herder.state.model import ClusterLevel, ErrorClass
 from herdmesh.herder.state.questions import ListLoggers, SetLogger
 from herdmesh.herder.state.records import Call, Command, Member, Op, OpKind, Stage
 from herdmesh.herder.state.requests import Answer, GetLoggers, LoggersListed, LoggersSet, SetLoggers
@@ -32,6 +34,7 @@ from herdmesh.rpc.errors import (
     RequestInvalid,
     WorkerNotFound,
 )
+from herdmesh.topicstore.contract import Revision
 
 LEVELS: Final = ("OFF", "FATAL", "ERROR", "WARN", "INFO", "DEBUG", "TRACE", "ALL")
 """Java's names (reference/rest-api.md 6)."""
@@ -48,12 +51,9 @@ def list_levels(mesh: Mesh, call: Call, request: GetLoggers) -> None:
         commands.ask(mesh, call, member, ListLoggers(request.logger.strip()))
 
 
-def set_level(mesh: Mesh, call: Call, request: SetLoggers) -> LoggersSet | None:
-    """Ask the worker, or write the record; a retry is answered as the first time, by the same leader. Raises
-    RequestInvalid for a bad level, WorkerNotFound."""
-    if call.options.request_id in mesh.loggers_set:
-        return mesh.loggers_set[call.options.request_id]
-    logger, level = request.logger.strip(), request.level.strip().upper()
+def set_level(mesh: Mesh, call: Call, request: SetLoggers) -> None:
+    """Ask the worker, or write the record. Raises RequestInvalid for a bad level, WorkerNotFound."""
+    logger, level = _wanted(request)
     if not logger:
         raise RequestInvalid("name the logger; `root` is the root logger", "logger")
     if level not in LEVELS:
@@ -62,37 +62,41 @@ def set_level(mesh: Mesh, call: Call, request: SetLoggers) -> LoggersSet | None:
     if not request.worker_id:
         call.stage = Stage.WRITING
         mesh.out.append(PutLogger(mesh.op(Op(OpKind.CALL, call=call.id)), logger, level, call.options))
-        return None
+        return
     member = mesh.members.get(request.worker_id)
     if member is None or member.session is None:
         raise WorkerNotFound(request.worker_id)
     call.stage = Stage.LOGGERS
-    commands.ask(mesh, call, member, SetLogger(logger, level))
-    return None
+    commands.ask(mesh, call, member, SetLogger(logger, level, request_id=call.options.request_id))
 
 
-def read(mesh: Mesh, levels: Sequence[tuple[str, str]]) -> None:
-    """The config store's levels, read anew: the workers here know those that this herder knew, and, before it knew any,
-    those that they heard from the leader before it."""
-    first = mesh.config_revision is None
-    for logger, level in levels:
-        known = mesh.logger_levels.get(logger)
-        if first:
-            mesh.logger_levels[logger] = (level, 0)
-        elif known is None or known[0] != level:
-            recorded(mesh, LoggerRecorded(logger, level, None))
+def read(mesh: Mesh, levels: Sequence[ClusterLevel]) -> None:
+    """The config store's levels, read anew: connected workers are told those that this herder did not know."""
+    for level in levels:
+        if not _is_known(mesh, level.revision):
+            _take(mesh, level)
 
 
 def recorded(mesh: Mesh, event: LoggerRecorded) -> None:
     """The config store has a level: tell every connected worker; one call that set it hears what changed."""
-    mesh.logger_levels.pop(event.logger, None)
-    mesh.logger_levels[event.logger] = (event.level, mesh.now)
+    _take(mesh, event.level)
+
+
+def _take(mesh: Mesh, level: ClusterLevel) -> None:
+    mesh.logger_levels.pop(level.logger, None)
+    mesh.logger_levels[level.logger] = level
     while len(mesh.logger_levels) > REMEMBERED_MAX:
         del mesh.logger_levels[next(iter(mesh.logger_levels))]
     if mesh.role is not Role.LEADING:
         return
-    question = SetLogger(event.logger, event.level)
-    _tell(mesh, next((call for call in mesh.calls.values() if _waits_for(call, question)), None), question)
+    call = next((call for call in mesh.calls.values() if _waits_for(call, level)), None)
+    _tell(mesh, call, _question(level, call))
+
+
+def _is_known(mesh: Mesh, revision: Revision) -> bool:
+    """True when the levels known here are from `revision` or later."""
+    newest = next(reversed(mesh.logger_levels.values()), None)
+    return newest is not None and newest.revision.includes(revision)
 
 
 def _tell(mesh: Mesh, call: Call | None, question: SetLogger) -> None:
@@ -108,20 +112,18 @@ def _tell(mesh: Mesh, call: Call | None, question: SetLogger) -> None:
             mesh.send(member.session, Ask("", question))
 
 
-def catch_up(mesh: Mesh, member: Member, before: Member | None, epoch_max: int) -> None:
-    """A worker dialled in: tell it the levels it cannot have heard. `epoch_max` 0 = it never had a leader."""
-    since_ms = 0
-    if before is not None and before.incarnation == member.incarnation:
-        since_ms = before.heard_ms
-    elif epoch_max:
-        since_ms = mesh.adopting_until_ms - mesh.rules.session_timeout_ms  # the beginning of this reign
-    for logger, (level, recorded_ms) in mesh.logger_levels.items():
-        if recorded_ms >= since_ms and member.session is not None:
-            mesh.send(member.session, Ask("", SetLogger(logger, level)))
+def catch_up(mesh: Mesh, member: Member, told: Revision | None) -> None:
+    """A worker dialled in: tell it the levels that are newer than what it was told."""
+    assert member.session is not None
+    for level in mesh.logger_levels.values():
+        if told is None or not told.includes(level.revision):
+            mesh.send(member.session, Ask("", _question(level)))
 
 
 def answered(mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> Answer | None:
     """A worker listed its loggers, or set a level."""
+    if reply.failure is not None and reply.failure.error_class is ErrorClass.BAD_CONFIG:
+        raise RequestInvalid(reply.failure.message, "request_id")
     if reply.failure is not None:
         raise NoWorker(f"worker {command.worker_id} could not do it: {reply.failure.message}")
     call.loggers.extend((command.worker_id, logger) for logger in reply.loggers)
@@ -143,41 +145,41 @@ def settled(mesh: Mesh, call: Call) -> Answer | None:
         if not call.request.worker_id and not (call.stage is Stage.READING_BACK and mesh.applied(call.revision)):
             return None
         if not call.request.worker_id and not call.told:
-            _tell_again(mesh, call, call.request)
+            _ask_again(mesh, call, call.request)
             return settled(mesh, call)
-        answer = LoggersSet(tuple(sorted({logger.logger for _, logger in call.loggers})))
-        if call.options.request_id:
-            mesh.loggers_set[call.options.request_id] = answer
-            while len(mesh.loggers_set) > REMEMBERED_MAX:
-                del mesh.loggers_set[next(iter(mesh.loggers_set))]
-        return answer
+        return LoggersSet(tuple(sorted({logger.logger for _, logger in call.loggers})))
     assert isinstance(call.request, GetLoggers)
     if not call.loggers and call.request.logger.strip():
         raise LoggerNotFound(call.request.logger)
     return LoggersListed(tuple(sorted(call.loggers, key=lambda item: (item[1].logger, item[0]))))
 
 
-def _tell_again(mesh: Mesh, call: Call, request: SetLoggers) -> None:
-    """The store had the level before this call: it is told to all, and what was set after it again after it. One that
-    another took the place of, or that is forgotten, is told to nobody."""
+def _ask_again(mesh: Mesh, call: Call, request: SetLoggers) -> None:
+    """The store had the level before this call, so every connected worker was told it, or others set since: nothing is
+    left to do, and they say what it changed."""
     call.told = True
-    question = _question(request)
-    level, _ = mesh.logger_levels.get(question.logger, ("", 0))
-    if level != question.level:
-        return
-    names = list(mesh.logger_levels)
-    for name in names[names.index(question.logger) :]:
-        mesh.logger_levels[name] = (mesh.logger_levels[name][0], mesh.now)  # for those that dial in later
-        asks = call if name == question.logger else None
-        _tell(mesh, asks, SetLogger(name, mesh.logger_levels[name][0]))
+    logger, level = _wanted(request)
+    known = mesh.logger_levels.get(logger)
+    if known is None or known.level != level:
+        known = next(reversed(mesh.logger_levels.values()), None)
+    if known is not None:
+        _tell(mesh, call, SetLogger(logger, level, known.revision, call.options.request_id))
 
 
-def _waits_for(call: Call, question: SetLogger) -> bool:
+def _waits_for(call: Call, level: ClusterLevel) -> bool:
     request = call.request
     return (
-        isinstance(request, SetLoggers) and not request.worker_id and not call.told and _question(request) == question
+        isinstance(request, SetLoggers)
+        and not request.worker_id
+        and not call.told
+        and _wanted(request) == (level.logger, level.level)
     )
 
 
-def _question(request: SetLoggers) -> SetLogger:
-    return SetLogger(request.logger.strip(), request.level.strip().upper())
+def _question(level: ClusterLevel, call: Call | None = None) -> SetLogger:
+    request_id = "" if call is None else call.options.request_id
+    return SetLogger(level.logger, level.level, level.revision, request_id)
+
+
+def _wanted(request: SetLoggers) -> tuple[str, str]:
+    return request.logger.strip(), request.level.strip().upper()

@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from enum import StrEnum, unique
 
 from herdmesh.herder.state.instructions import Instruction, Message, Send, ViewsChanged
-from herdmesh.herder.state.model import ConnectorEntry, Lease, Rules, SessionKey, StatusEntry, UnitId
+from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, Lease, Rules, SessionKey, StatusEntry, UnitId
 from herdmesh.herder.state.records import Call, Command, Connector, Hold, Member, Op, OpKind, Unit
-from herdmesh.herder.state.requests import LoggersSet
 from herdmesh.herder.state.traces import Traces
 from herdmesh.topicstore.contract import Revision
 
@@ -61,8 +60,8 @@ class Mesh:
         self.session_key: SessionKey | None = None
         #: by our own clock; None = never.
         self.session_key_until_ms: int | None = None
-        #: cluster-wide logger levels, set longest ago first, and when: 0 = before this process read the config store.
-        self.logger_levels: dict[str, tuple[str, int]] = {}
+        #: cluster-wide logger levels, set longest ago first.
+        self.logger_levels: dict[str, ClusterLevel] = {}
         #: entries last seen in a foreign writer's hands, and since when: see `machine.FOREIGN_SETTLE_MS`.
         self.parked: dict[str, tuple[ConnectorEntry, int]] = {}
         self.statuses: dict[str, dict[int | None, StatusEntry]] = {}
@@ -93,8 +92,6 @@ class Mesh:
         self.calls: dict[int, Call] = {}
         self.ops: dict[int, Op] = {}
         self.commands: dict[str, Command] = {}
-        #: answers to SetLoggers, by request id, oldest first.
-        self.loggers_set: dict[str, LoggersSet] = {}
         #: request ids of changes of offsets that were begun and then refused by who would have made them.
         self.offsets_left_alone: dict[str, None] = {}
         #: the call that writes offsets, by the connector's name.

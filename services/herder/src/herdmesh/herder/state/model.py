@@ -317,6 +317,16 @@ class OffsetEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterLevel:
+    """The level of a logger on every worker. `revision` is of its record in the config topic: one that was set later
+    has a later one."""
+
+    logger: str
+    level: str
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
 class LoggerLevel:
     """A logger of a worker. `modified_ms` by the worker's wall clock, None = its level was never changed."""
 

@@ -39,7 +39,7 @@ def begin(mesh: Mesh, call: Call) -> Answer | None:
         case GetLoggers():
             loggers.list_levels(mesh, call, call.request)
         case SetLoggers():
-            return loggers.set_level(mesh, call, call.request)
+            loggers.set_level(mesh, call, call.request)
         case ListDeadLetters() | ReplayDeadLetters():
             dead_letters.ask(mesh, call, call.request)
         case GetOffsets():

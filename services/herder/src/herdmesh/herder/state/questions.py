@@ -43,10 +43,13 @@ class ListLoggers:
 
 @dataclass(frozen=True, slots=True)
 class SetLogger:
-    """Change the level of a logger and its children."""
+    """Change the level of a logger and its children, once: the worker remembers the `revision` of a level for the
+    cluster (None = one of its own) and the `request_id` of the caller (empty = not known)."""
 
     logger: str
     level: str
+    revision: Revision | None = None
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
     for holding in event.holdings:
         if holding.unit not in kept:
             mesh.send(event.session, StopUnit(holding.unit, holding.assignment, "not wanted here any more"))
-    loggers.catch_up(mesh, member, before, event.epoch_max)
+    loggers.catch_up(mesh, member, event.logger_revision)
     drains.remind(mesh, member, event.draining)
     mesh.place_again = True
     mesh.show_worker(member.worker_id)

@@ -168,8 +168,11 @@ def _ask(result: pb.SessionResponse, command_id: str, question: qu.Question) -> 
             result.describe_plugin.CopyFrom(describe)
         case qu.ListLoggers(logger=logger):
             result.list_loggers.CopyFrom(pb.ListLoggersCommand(command_id=command_id, logger=logger))
-        case qu.SetLogger(logger=logger, level=level):
-            result.set_logger.CopyFrom(pb.SetLoggerCommand(command_id=command_id, logger=logger, level=level))
+        case qu.SetLogger(logger=logger, level=level, revision=revision, request_id=request_id):
+            set_logger = pb.SetLoggerCommand(command_id=command_id, logger=logger, level=level, request_id=request_id)
+            if revision is not None:
+                set_logger.revision.CopyFrom(revisions.to_proto(revision))
+            result.set_logger.CopyFrom(set_logger)
         case qu.AlterOffsets(connector=name, config=config):
             alter = pb.AlterOffsetsCommand(
                 command_id=command_id,
@@ -239,6 +242,7 @@ def _hello(session: int, message: pb.WorkerHello) -> ev.WorkerHello:
         holdings=tuple(_holding(holding) for holding in message.holdings),
         epoch_max=message.epoch_max,
         draining=message.draining,
+        logger_revision=revisions.from_proto(message.logger_revision),
     )
 
 

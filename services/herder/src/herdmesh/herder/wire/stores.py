@@ -14,10 +14,19 @@ from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write_pb
 from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.model import ConnectorEntry, Lease, OffsetEntry, SessionKey, StatusEntry, UnitId
+from herdmesh.herder.state.model import (
+    ClusterLevel,
+    ConnectorEntry,
+    Lease,
+    OffsetEntry,
+    SessionKey,
+    StatusEntry,
+    UnitId,
+)
 from herdmesh.herder.state.requests import ChangeOffsets, OffsetsRecorded, OffsetsTold, RestartItem, WriteOptions
 from herdmesh.herder.wire import restart_notes, values
 from herdmesh.rpc import commit_scopes, properties, revisions
+from herdmesh.topicstore.contract import Revision
 
 
 def entry(message: config_pb2.ConnectorEntry) -> ConnectorEntry:
@@ -41,6 +50,12 @@ def entry(message: config_pb2.ConnectorEntry) -> ConnectorEntry:
         foreign=message.foreign,
         restarts={None if task < 0 else task: generation for task, generation in message.restarts.items()},
     )
+
+
+def cluster_level(message: config_pb2.LoggerLevel) -> ClusterLevel:
+    """A logger level of the cluster."""
+    revision = Revision(message.revision.store_id, tuple(message.revision.next_offsets))
+    return ClusterLevel(message.logger, message.level, revision)
 
 
 def status_unit(message: status_pb2.Status) -> UnitId:

@@ -115,7 +115,7 @@ class Commands:
             case questions.ListLoggers(logger=logger):
                 return session_pb2.CommandReply(loggers=self._loggers.listed(logger))
             case questions.SetLogger(logger=logger, level=level):
-                changed = self._loggers.set_level(logger, level)
+                changed = self._loggers.carry_out(question)
                 _log.info("logger_level", logger=logger, level=level, changed=len(changed))
                 return session_pb2.CommandReply(loggers=changed)
             case questions.ReadOffsets():

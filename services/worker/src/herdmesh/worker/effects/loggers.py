@@ -4,7 +4,8 @@ Owns the mapping of levels and when each logger's was changed by us (reference/r
 Python's `logging`, through which structlog and the clients of gRPC and Kafka write. Runs are processes of their own:
 they take the changed levels when they start. Spark's JVM has its own loggers, which are not here.
 
-Invariant: a level that was set here holds until it is set again or the process ends.
+Invariant: a level that was set here holds until it is set again or the process ends; what the leader tells twice is
+carried out once (`state.levels`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from herdmesh.api.herder.v1 import admin_messages_pb2
+from herdmesh.topicstore.contract import Revision
+from herdmesh.worker.state.levels import Levels
+from herdmesh.worker.state.questions import SetLogger
 
 ROOT: Final = "root"
 _LEVELS: Final = {
@@ -34,6 +38,26 @@ class Loggers:
 
     def __init__(self) -> None:
         self._modified_ms: dict[str, int] = {}
+        self._levels = Levels()
+
+    @property
+    def revision(self) -> Revision | None:
+        """Of the newest level for the cluster that this process was told."""
+        return self._levels.revision
+
+    def carry_out(self, question: SetLogger) -> list[admin_messages_pb2.LoggerEntry]:
+        """Set a level that the leader told, unless it was set before; returns what it changed then, sorted. Raises
+        ValueError for a level Java has not, ConfigError for a request id that was used for another level."""
+        before = self._levels.changed_before(question)
+        if before is not None:
+            return [admin_messages_pb2.LoggerEntry(logger=name, level=question.level) for name in before]
+        try:
+            changed = self.set_level(question.logger, question.level)
+        except ValueError:
+            self._levels.carried_out(question, ())  # it is wrong for ever: nobody need tell it again
+            raise
+        self._levels.carried_out(question, [entry.logger for entry in changed])
+        return changed
 
     def listed(self, prefix: str) -> list[admin_messages_pb2.LoggerEntry]:
         """Sorted by name. Empty prefix: the root and every logger with a level of its own; otherwise every logger there

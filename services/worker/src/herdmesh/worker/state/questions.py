@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.state.model import Config
 
 
@@ -42,10 +43,14 @@ class ListLoggers:
 
 @dataclass(frozen=True, slots=True)
 class SetLogger:
-    """Change the level of a logger and its children."""
+    """Change the level of a logger and its children, once: see `state.levels`."""
 
     logger: str
     level: str
+    revision: Revision | None = None
+    """Of a level for the cluster. None = one of this worker alone."""
+    request_id: str = ""
+    """Of the caller who set it. Empty = not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -326,19 +326,25 @@ class LoggerLevel(_message.Message):
 
     LOGGER_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
     logger: _builtins.str
     """logger is the logger's name."""
     level: _builtins.str
     """level in Connect's names: TRACE, DEBUG, INFO, WARN, ERROR, FATAL, OFF."""
+    @_builtins.property
+    def revision(self) -> _revision_pb2.Revision:
+        """revision its record led to: a level set later has a later one. Output only."""
+
     def __init__(
         self,
         *,
         logger: _builtins.str = ...,
         level: _builtins.str = ...,
+        revision: _revision_pb2.Revision | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "logger", b"logger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "logger", b"logger", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

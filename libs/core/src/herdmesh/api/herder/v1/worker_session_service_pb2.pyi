@@ -124,6 +124,7 @@ class WorkerHello(_message.Message):
     HOLDINGS_FIELD_NUMBER: _builtins.int
     EPOCH_MAX_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
+    LOGGER_REVISION_FIELD_NUMBER: _builtins.int
     address: _builtins.str
     """address is the host:port of the worker's gRPC server."""
     slots: _builtins.int
@@ -144,6 +145,10 @@ class WorkerHello(_message.Message):
     def holdings(self) -> _containers.RepeatedCompositeFieldContainer[Global___Holding]:
         """holdings are what it holds; the leader adopts exact matches and stops the rest."""
 
+    @_builtins.property
+    def logger_revision(self) -> _revision_pb2.Revision:
+        """logger_revision is the revision of the newest level for the cluster that this process was told; it is told those after it. Unset = none."""
+
     def __init__(
         self,
         *,
@@ -154,10 +159,11 @@ class WorkerHello(_message.Message):
         holdings: _abc.Iterable[Global___Holding] | None = ...,
         epoch_max: _builtins.int = ...,
         draining: _builtins.bool = ...,
+        logger_revision: _revision_pb2.Revision | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["worker", b"worker"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["logger_revision", b"logger_revision", "worker", b"worker"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "epoch_max", b"epoch_max", "holdings", b"holdings", "plugins", b"plugins", "slots", b"slots", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "draining", b"draining", "epoch_max", b"epoch_max", "holdings", b"holdings", "logger_revision", b"logger_revision", "plugins", b"plugins", "slots", b"slots", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -983,29 +989,39 @@ Global___ListLoggersCommand: _TypeAlias = ListLoggersCommand  # noqa: Y015
 
 @_typing.final
 class SetLoggerCommand(_message.Message):
-    """SetLoggerCommand changes the level of a logger and of its children."""
+    """SetLoggerCommand changes the level of a logger and of its children, once: a repeat is answered with what the first one changed, and changes nothing."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     COMMAND_ID_FIELD_NUMBER: _builtins.int
     LOGGER_FIELD_NUMBER: _builtins.int
     LEVEL_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """command_id for the reply. Empty = no reply is wanted."""
     logger: _builtins.str
     """logger name; "root" is the root logger."""
     level: _builtins.str
     """level wanted: TRACE, DEBUG, INFO, WARN, ERROR, FATAL or OFF."""
+    request_id: _builtins.str
+    """request_id of the caller who set it, as far as the leader knows. A worker that carried it out changes nothing. Empty = nobody's."""
+    @_builtins.property
+    def revision(self) -> _revision_pb2.Revision:
+        """revision of the record of a level for the cluster: a worker that was told it, or a later one, changes nothing. Unset = a level of this worker alone."""
+
     def __init__(
         self,
         *,
         command_id: _builtins.str = ...,
         logger: _builtins.str = ...,
         level: _builtins.str = ...,
+        revision: _revision_pb2.Revision | None = ...,
+        request_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "level", b"level", "logger", b"logger"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "level", b"level", "logger", b"logger", "request_id", b"request_id", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
