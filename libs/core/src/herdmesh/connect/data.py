@@ -111,6 +111,14 @@ class Struct:
         """The field's value as it was put. Raises DataError for an unknown field."""
         return self.values[self._field(name).index]
 
+    def get_typed(self, name: str, schema_type: str) -> Any:
+        """As Java's `getInt32` and its like: the value as it was put, of a field of this type (`INT32`). Raises DataError
+        for an unknown field or one of another type."""
+        field = self._field(name)
+        if field.schema.type != schema_type:
+            raise DataError(f"Field '{name}' is not of type {schema_type}")
+        return self.values[field.index]
+
     def validate(self) -> None:
         """Raises DataError when a field has no value though it needs one, or one that does not fit."""
         from herdmesh.connect.checks import check_struct  # it needs this module itself
