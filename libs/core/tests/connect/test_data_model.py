@@ -113,7 +113,7 @@ class TestStruct:
         defaulted.validate()
         assert (defaulted.get("f"), defaulted.get_without_default("f")) == (17, None)
         assert defaulted.get_typed("f", "INT8") is None
-        with pytest.raises(DataError, match="^Field 'f' is not of type INT32$"):
+        with pytest.raises(DataError, match=r"^Field 'f' is not of type INT32$"):
             defaulted.get_typed("f", "INT32")
         with pytest.raises(DataError, match='null used for required field: "f"'):
             defaulted.put("f", None)  # a default excuses a field nobody put, not null

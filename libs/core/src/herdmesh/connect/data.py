@@ -112,8 +112,8 @@ class Struct:
         return self.values[self._field(name).index]
 
     def get_typed(self, name: str, schema_type: str) -> Any:
-        """As Java's `getInt32` and its like: the value as it was put, of a field of this type (`INT32`). Raises DataError
-        for an unknown field or one of another type."""
+        """As Java's `getInt32` and its like: the value as it was put, of a field of this type (`INT32`). Raises
+        DataError for an unknown field or one of another type."""
         field = self._field(name)
         if field.schema.type != schema_type:
             raise DataError(f"Field '{name}' is not of type {schema_type}")
