@@ -24,7 +24,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.common.v1 import connector_pb2, revision_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import task_pb2, worker_service_pb2, worker_service_pb2_grpc
 from herdmesh.rpc import properties
@@ -408,6 +408,9 @@ async def test_tasks_run_on_without_herder_and_store_and_are_adopted(
     worker: WorkerProcess, tmp_topic: Callable[..., str]
 ) -> None:
     topic = await create_topic(worker.bootstrap, tmp_topic())
+    revision = revision_pb2.Revision(store_id="config", next_offsets=[7])
+    level = session_pb2.SetLoggerCommand(logger="nobody.writes.here", level="WARN", revision=revision)
+    worker.herder.send(session_pb2.SessionResponse(epoch=1, set_logger=level))
     worker.start_sink("steady", topic)
     await worker.herder.until_report("steady", RUNNING)
     await worker.until_activity("steady", IDLE)
@@ -425,6 +428,7 @@ async def test_tasks_run_on_without_herder_and_store_and_are_adopted(
     assert held["steady"].state == RUNNING
     assert held["steady"].assignment == assignment()
     assert held["bad"].failure.trace
+    assert worker.herder.hellos[-1].logger_revision == revision, "whoever leads now tells it later levels alone"
     start_counts = {task.task.connector: task.start_count for task in await worker.tasks()}
     assert start_counts["steady"] == 1
     worker.store.away = False

@@ -8,11 +8,11 @@ workers differ by when they were started. Here a level for the cluster stays unt
 in says the revision of the newest it was told, and is told those after it, in the order they were set, whoever leads by
 then and whoever led before.
 
-A call is answered by a leader that had the connected workers told; what each of them changed, it remembers itself. So a
-retry, of whichever leader it is asked, is answered as the first time and changes nothing.
+A call is answered by a leader that had the connected workers told. What each of them changed, it remembers itself, as
+long as its process lives: a retry, of whichever leader it is asked, is answered from that and takes nothing back.
 
 Invariant: a worker carries out no level for the cluster that is not newer than the newest it was told, and no request
-twice: a level that was set later stands.
+id twice: a level that was set later stands.
 """
 
 from __future__ import annotations
