@@ -169,6 +169,7 @@ def test_a_worker_that_was_away_gets_what_it_missed_whoever_leads_by_then(world:
     """It was acknowledged while the worker's stream was broken, and who acknowledged it dies before the worker is back.
     A level of its own, set before, is older."""
     world.advance(heard_ms + 600)
+    world.ask(SetLoggers("root", "WARN"))
     world.ask(SetLoggers("org.foo", "ERROR", "w1"))
     world.hang_up(world.workers["w1"])
     world.run()
@@ -176,8 +177,8 @@ def test_a_worker_that_was_away_gets_what_it_missed_whoever_leads_by_then(world:
     world.lead()
     world.advance(1_000)
     assert levels(world, "w1")["org.foo"] == "DEBUG"
-    assert len(told(world, "w1")) == 2, "its own and the one it missed"
-    assert len(told(world, "w2")) == 1
+    assert told(world, "w1") == [("root", "WARN"), ("org.foo", "ERROR"), ("org.foo", "DEBUG")]
+    assert told(world, "w2") == [("root", "WARN"), ("org.foo", "DEBUG")], "it heard both from the leader before"
 
 
 def test_a_level_that_the_next_leader_reads_late_is_not_carried_out_again(world: World) -> None:
@@ -198,16 +199,17 @@ def test_a_level_that_the_next_leader_reads_late_is_not_carried_out_again(world:
 def test_a_retry_takes_nothing_back_and_is_told_what_changed_the_first_time(
     world: World, worker: str, later: str, leader_lost: bool
 ) -> None:
-    request, options = SetLoggers("org.foo", "DEBUG", worker), WriteOptions("r1")
+    request, options = SetLoggers("org", "DEBUG", worker), WriteOptions("r1")
     first = world.ask(request, options)
-    assert first == LoggersSet(("org.foo",))
-    world.ask(SetLoggers("org.foo", "ERROR", later))
+    assert first == LoggersSet(("org", "org.foo"))
+    for logger in ("org.foo", "org"):
+        world.ask(SetLoggers(logger, "ERROR", later))
     if leader_lost:
         world.kill_herder()
         world.lead()
         world.advance(1_000)
     assert world.ask(request, options) == first
-    assert levels(world, "w1")["org.foo"] == "ERROR"
+    assert (levels(world, "w1")["org"], levels(world, "w1")["org.foo"]) == ("ERROR", "ERROR")
 
 
 def test_a_request_id_that_a_worker_knows_of_another_level_is_refused(world: World) -> None:
