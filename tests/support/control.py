@@ -23,7 +23,7 @@ from tests.support.mesh import Mesh
 _COUNTER = "herdmesh.test.counter"
 _PATCHES = 3
 _KEPT_ONE_OF = 20
-_LIVES_PAUSE_S = 0.1
+_LIVES_PAUSE_S = 0.5
 
 
 class ControlWriter:
@@ -95,6 +95,7 @@ class LivesWriter:
         self._mesh = mesh
         self._lives: list[_Life] = []
         self._broken: list[str] = []
+        self._over = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -105,6 +106,7 @@ class LivesWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._writing is not None
+        self._over.set()
         self._writing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._writing
@@ -122,7 +124,7 @@ class LivesWriter:
         assert self.acknowledged > 0, "no life was ever acknowledged"
 
     async def _write(self) -> None:
-        while True:
+        while not self._over.is_set():
             life = _Life(f"life-{len(self._lives)}")
             self._lives.append(life)
             create = messages.CreateConnectorRequest(
@@ -144,10 +146,11 @@ class LivesWriter:
                 delete = messages.DeleteConnectorRequest(request_id=new_request_id(), name=life.name)
                 if await self._try(life, lambda stub: stub.DeleteConnector, delete, exists):
                     life.exists = False
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), _LIVES_PAUSE_S)
 
     async def _try(self, life: _Life, method: Callable[[Any], Any], request: Any, exists: bool | None = None) -> bool:
         """True when it is acknowledged."""
-        await asyncio.sleep(_LIVES_PAUSE_S)
         exists = exists if exists is not None else life.exists
         try:
             await self._mesh.client.call(method, request, timeout_s=20)
