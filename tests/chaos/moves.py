@@ -1,4 +1,4 @@
-"""Where units were started, as the logs of the herders tell it.
+"""Where units were started, and which were moved for balance, as the logs of the herders tell it.
 
 Owns reading them. A look at the places of units before and after a round misses who had a unit for a moment between.
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 
 from tests.chaos.truth import Unit
@@ -32,6 +33,17 @@ def starts(logs: Iterable[Path]) -> Starts:
                 said = json.loads(line)
                 found.setdefault(_unit(said["unit"]), {})[said["generation"]] = workers[said["session"]]
     return found
+
+
+def balanced(logs: Iterable[Path], unit: Unit) -> list[float]:
+    """When leaders took the unit from a worker that lives to give it to another, in seconds since 1970."""
+    return [
+        datetime.fromisoformat(said["timestamp"]).timestamp()
+        for log in logs
+        for line in log.read_text().splitlines(keepends=True)
+        if line.endswith("\n") and '"event": "stop_unit"' in line and '"moves to ' in line
+        if _unit((said := json.loads(line))["unit"]) == unit
+    ]
 
 
 def owners(found: Starts, unit: Unit, after: int, before: int) -> list[str]:

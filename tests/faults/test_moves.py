@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.moves import owners, starts
+from tests.chaos.moves import balanced, owners, starts
 from tests.chaos.run import due_since_s
 
 
@@ -34,6 +34,19 @@ def test_a_unit_that_was_on_a_worker_for_a_moment_is_found_there(tmp_path: Path)
     assert owners(found, task, 21, 40) == ["c:1"]
     assert owners(found, ("with|bar", None), 0, 12) == ["b:1"]
     assert owners(found, ("other", 0), 0, 40) == []
+
+
+def test_a_move_for_balance_is_told_from_other_stops(tmp_path: Path) -> None:
+    log = tmp_path / "herder.log"
+    log.write_text(
+        '{"unit": "[a|task-0]", "reason": "moves to b:1", "event": "stop_unit", "timestamp": "1970-01-01T00:00:05Z"}\n'
+        '{"unit": "[a|task-0]", "reason": "it failed", "event": "stop_unit", "timestamp": "1970-01-01T00:00:09Z"}\n'
+        '{"unit": "[a|worker]", "reason": "moves to b:1", "event": "stop_unit", "timestamp": "1970-01-01T00:00:07Z"}\n'
+        '{"unit": "[a|task-0]", "reason": "moves to b:1", "event": "sto'  # killed while it wrote
+    )
+    assert balanced([log], ("a", 0)) == [5.0]
+    assert balanced([log], ("a", None)) == [7.0]
+    assert balanced([log], ("b", 0)) == []
 
 
 @pytest.mark.parametrize(

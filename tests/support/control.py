@@ -1,6 +1,6 @@
 """Users who keep creating, changing and deleting connectors while things die, and remember what was acknowledged.
 
-All are STOPPED: they have no tasks, so that none of another connector is moved for them.
+All are STOPPED: they have no tasks, so that no task of another connector is moved for them (an instance may be).
 """
 
 from __future__ import annotations
