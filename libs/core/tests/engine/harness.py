@@ -184,7 +184,9 @@ class Kafka:
         self.admin: Any = AdminClient({"bootstrap.servers": bootstrap})
 
     def create_topic(self, topic: str, partitions: int = 2, **config: str) -> str:
+        """Returns when clients are told of it; the broker answers before."""
         self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
+        self._until_told(topic, partitions)
         return topic
 
     def produce(self, topic: str, values: Iterable[bytes | None], *, transactional_id: str = "", **at: Any) -> None:
@@ -214,9 +216,12 @@ class Kafka:
         """Give the topic that many partitions; returns when clients are told of them. (The broker answers before: what
         is written to one that it does not know yet is given up.)"""
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
+        self._until_told(topic, partitions)
+
+    def _until_told(self, topic: str, partitions: int) -> None:
         deadline_s = time.monotonic() + WAIT_S
         while self.partition_count(topic) < partitions:
-            assert time.monotonic() < deadline_s, f"{topic} does not grow"
+            assert time.monotonic() < deadline_s, f"nobody is told of the {partitions} partitions of {topic}"
             time.sleep(0.02)
 
     def partition_count(self, topic: str) -> int:

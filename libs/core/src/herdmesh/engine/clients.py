@@ -47,6 +47,7 @@ _TRANSIENT = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.UNSTABLE_OFFSET_COMMIT,
         KafkaError.REQUEST_TIMED_OUT,
         KafkaError.CONCURRENT_TRANSACTIONS,
