@@ -46,6 +46,8 @@ TASKS = 4
 WORKERS = 20
 IDLE_S = soak_or(2, 20)
 WAIT_S = soak_or(60, 300)
+#: What the issue promises for the placing of a lost worker's units.
+PLACED_S_MAX = 1.0
 LIST_MS_MAX = 200
 #: As by default: a machine that stands still for a moment loses no worker by it.
 STREAM_GRACE_MS = 2_000
@@ -222,6 +224,7 @@ async def test_many_connectors_over_grpc(fleet: Fleet) -> None:
         f"a worker with {len(lost.held)} units is lost: all run after {again_s:.1f} s, {STREAM_GRACE_MS} ms of it grace"
     )
     assert moved == len(lost.held)
+    assert again_s - STREAM_GRACE_MS / 1_000 < 3 * PLACED_S_MAX
 
     following = await fleet.add_herder()
     starts += moved
