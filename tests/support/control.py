@@ -50,10 +50,7 @@ class ControlWriter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._writing is not None
-        self._writing.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._writing
+        await _end(self._writing)
 
     async def assert_nothing_lost(self) -> None:
         """The stored number is at least the last acknowledged one, and one that was really sent."""
@@ -105,11 +102,8 @@ class LivesWriter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._writing is not None
         self._over.set()
-        self._writing.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await self._writing
+        await _end(self._writing)
 
     async def assert_nothing_lost(self) -> None:
         """What was created is there with its last patch, what was deleted is not; what nobody knows may be either."""
@@ -162,6 +156,14 @@ class LivesWriter:
             return False
         self.acknowledged += 1
         return True
+
+
+async def _end(writing: asyncio.Task[None] | None) -> None:
+    """Write no more. Raises what went wrong."""
+    assert writing is not None
+    writing.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await writing
 
 
 def _config(number: int) -> dict[str, str]:
