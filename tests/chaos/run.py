@@ -64,6 +64,8 @@ class Outcome:
     faults: int = 0
     settle_s: list[float] = field(default_factory=lambda: list[float]())
     worker_ready_s: list[float] = field(default_factory=lambda: list[float]())
+    excused: int = 0
+    """How often a move for balance was not held against it."""
     violations: list[str] = field(default_factory=lambda: list[str]())
     timeline: list[str] = field(default_factory=lambda: list[str]())
     data: str = ""
@@ -73,7 +75,8 @@ class Outcome:
         settled = sorted(self.settle_s)
         ready = sorted(self.worker_ready_s)
         lines = [
-            f"chaos: seed {self.seed}, {self.rounds} rounds, {self.faults} faults, {len(self.violations)} violations",
+            f"chaos: seed {self.seed}, {self.rounds} rounds, {self.faults} faults, {len(self.violations)} violations, "
+            f"{self.excused} moves for balance excused",
             f"RUNNING again after (s): median {_at(settled, 0.5)}, worst {_at(settled, 1.0)}",
             f"a worker was ready after (s): median {_at(ready, 0.5)}, worst {_at(ready, 1.0)}",
             self.data,
@@ -197,6 +200,7 @@ class Chaos:
                 elif (fell_s := down.pop(unit, None)) is not None:
                     took_s = now_s - due_since_s(since_s(), fell_s, ready_s())
                     if took_s > self._settle_s and self._balanced(unit, fell_s - MOVE_S):
+                        self._excused(f"{named(unit)} is there {took_s:.1f} s after the harm: moved to balance")
                         took_s = now_s - fell_s
                     slowest = max(slowest, (took_s, named(unit)))
             good_s = (good_s or now_s) if not trouble else None
@@ -271,6 +275,7 @@ class Chaos:
                 if had[left_id, kind] - had[took_id, kind] >= 2:
                     continue  # balance that was due before the round
                 if kind and self._balanced(unit, begun_s):
+                    self._excused(f"the instance of {named(unit)} was moved to balance ({left} -> {took})")
                     continue
                 self._violated(
                     f"{named(unit)} was restarted (generation {was.generation} -> {now.generation}, {left} -> {took}), "
@@ -284,6 +289,10 @@ class Chaos:
 
     def _harmed(self, service: str, since_s: float) -> bool:
         return self.harm.harmed.get(service, 0.0) >= since_s
+
+    def _excused(self, what: str) -> None:
+        self.outcome.excused += 1
+        self.harm.note(f"EXCUSED {what}")
 
     def _violated(self, what: str) -> None:
         self.outcome.violations.append(what)
