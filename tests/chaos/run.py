@@ -11,8 +11,9 @@ Owns the order of a run and the judging. Faults come in rounds from a seed; afte
   counts, as the leaders logged them (`moves`). A connector's instance, not a task, is also moved because a user
   deletes connectors all along, as its leader logged it; that such moves are as few as can be is the simulator's to say.
 
-In the end: nothing acknowledged is lost, the data is exact (`traffic`), herder, status stores and processes agree on
-what runs where (`truth`), and no process is left behind.
+Users change connectors all along: one is updated, others are created, patched and deleted, one is paused, resumed,
+stopped and restarted. In the end: nothing acknowledged is lost, the data is exact (`traffic`), herder, status stores
+and processes agree on what runs where (`truth`), and no process is left behind.
 """
 
 from __future__ import annotations
@@ -34,14 +35,18 @@ from herdmesh.devstack.readiness import serves
 from tests.chaos.faults import Fault, rounds
 from tests.chaos.harm import Harm, own_sessions
 from tests.chaos.moves import Starts, balanced, owners, starts
-from tests.chaos.traffic import TASKS, Traffic
+from tests.chaos.traffic import IDLE, TASKS, Traffic
 from tests.chaos.truth import UNITS, Place, Unit, differing, named, not_running, places, run_processes, stored
 from tests.support.control import ControlWriter, LivesWriter
 from tests.support.mesh import Mesh, role_of, running_mesh
+from tests.support.states import StateWriter
 
 WORKERS, HERDERS, REPLICAS = 3, 2, 2
 #: All tasks fit on one worker, should the others be dead.
 SLOTS = 20
+#: The connector that users pause, resume, stop and restart all along. With its task there are 18, which three workers
+#: and two share evenly: without it no worker has two more than another, so that no task is moved because it goes.
+STATES = "states"
 #: What the issue promises.
 SETTLE_S = 10.0
 _QUICK_RECONNECT = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")]
@@ -134,7 +139,11 @@ class Chaos:
         self.harm.note("all connectors run")
         watching = asyncio.create_task(self._workers.watch())
         try:
-            async with ControlWriter(self._mesh, "control") as control, LivesWriter(self._mesh) as lives:
+            async with (
+                ControlWriter(self._mesh, "control") as control,
+                LivesWriter(self._mesh) as lives,
+                StateWriter(self._mesh, STATES, IDLE, self.outcome.seed) as states,
+            ):
                 until_s = time.monotonic() + seconds
                 for faults in rounds(self.outcome.seed):
                     if time.monotonic() > until_s or any("never" in one for one in self.outcome.violations):
@@ -144,13 +153,14 @@ class Chaos:
             self.harm.note("harm is over, counting")
             await asyncio.to_thread(self._traffic.finish)
             try:
+                await states.rest()
                 await self._agree()
                 self.outcome.data = await self._traffic.assert_exact()
                 await control.assert_nothing_lost()
                 await lives.assert_nothing_lost()
                 self.outcome.data += (
-                    f"; {control.acknowledged} updates and {lives.acknowledged} creations, patches and deletions "
-                    "acknowledged, none lost"
+                    f"; {control.acknowledged} updates, {lives.acknowledged} creations, patches and deletions and "
+                    f"{states.acknowledged} pauses, resumes, stops and restarts acknowledged, none lost"
                 )
             except (AssertionError, CommandError) as error:
                 self._violated(str(error))

@@ -1,0 +1,148 @@
+"""A user who keeps pausing, resuming, stopping and restarting one connector while things die, and remembers what was
+acknowledged.
+
+Invariant: what was acknowledged last is what the herder shows in the end, and each acknowledged change has its effect
+before the next is asked for. The connector has one task, so that it comes and goes without any other task being moved:
+see `tests.chaos.run`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from herdmesh.api.herder.v1 import config_messages_pb2 as configs
+from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as messages
+from herdmesh.cli import views
+from herdmesh.cli.commands.apply import to_properties
+from herdmesh.cli.errors import CommandError
+from herdmesh.rpc.request_ids import new_request_id
+from tests.support.mesh import Mesh
+
+#: Only to tell late from never: a round of harm, a broker that restarts, and a task that is started again after both.
+EFFECT_S = 180.0
+_PAUSE_S = 0.5
+_TARGETS = ("STARTED", "PAUSED", "STOPPED")
+_SHOWN = {"STARTED": "RUNNING", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
+_DEFECTS = ("INTERNAL", "CONFIG_INVALID", "CONNECTOR_NOT_FOUND", "NAME_INVALID", "REQUEST_INVALID")
+
+
+class StateWriter:
+    """`rest` when all harm is over, then nothing of it runs."""
+
+    def __init__(self, mesh: Mesh, name: str, topic: str, seed: int) -> None:
+        self.name = name
+        self.acknowledged = 0
+        self._mesh, self._topic = mesh, topic
+        self._draw = random.Random(seed)
+        self._possible = {"STARTED"}
+        """The acknowledged target state, and those asked for since of which nobody knows whether they were set."""
+        self._over = asyncio.Event()
+        self._writing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        config = {"connector.class": "FileStreamSink", "tasks.max": "1", "topics": self._topic, "file": "nowhere.txt"}
+        request = configs.CreateConnectorRequest(
+            request_id=new_request_id(), name=self.name, config=to_properties(config)
+        )
+        await self._mesh.client.call(lambda stub: stub.CreateConnector, request)
+        await self._until_in_effect(0)
+        self._writing = asyncio.create_task(self._write())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._writing is not None
+        self._writing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._writing
+
+    async def rest(self) -> None:
+        """Change nothing any more but stop it. Asserts that all that was acknowledged had its effect."""
+        assert self._writing is not None
+        self._over.set()
+        await self._writing
+        assert self.acknowledged > 0, "no change of state was ever acknowledged"
+        until_s = asyncio.get_running_loop().time() + EFFECT_S
+        while not await self._set("STOPPED"):
+            assert asyncio.get_running_loop().time() < until_s, f"{self.name} cannot be stopped"
+            await asyncio.sleep(_PAUSE_S)
+        await self._until_in_effect(0)
+
+    async def _write(self) -> None:
+        while not self._over.is_set():
+            above = 0
+            if self._possible <= {"STARTED"} and self._draw.random() < 1 / 3:
+                (task,) = (await self._until_in_effect(0))["tasks"]
+                above = task["generation"] if await self._restart() else 0
+            else:
+                await self._set(self._draw.choice([one for one in _TARGETS if {one} != self._possible]))
+            await self._until_in_effect(above)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), _PAUSE_S)
+
+    async def _set(self, target: str) -> bool:
+        """True when it is acknowledged."""
+        request_id = new_request_id()
+        self._possible.add(target)
+        if target == "STARTED":
+            resume = messages.ResumeConnectorRequest(request_id=request_id, name=self.name)
+            done = await self._try(lambda stub: stub.ResumeConnector, resume)
+        elif target == "PAUSED":
+            pause = messages.PauseConnectorRequest(request_id=request_id, name=self.name)
+            done = await self._try(lambda stub: stub.PauseConnector, pause)
+        else:
+            stop = messages.StopConnectorRequest(request_id=request_id, name=self.name)
+            done = await self._try(lambda stub: stub.StopConnector, stop)
+        if done:
+            self._possible = {target}
+        return done
+
+    async def _restart(self) -> bool:
+        """True when it is acknowledged that instance and task are restarted."""
+        request = messages.RestartConnectorRequest(request_id=new_request_id(), name=self.name, include_tasks=True)
+        return await self._try(lambda stub: stub.RestartConnector, request)
+
+    async def _try(self, method: Callable[[Any], Any], request: Any) -> bool:
+        try:
+            await self._mesh.client.call(method, request, timeout_s=20)
+        except CommandError as error:
+            # refused or unknown while something is dead; anything else is a defect
+            if error.reason in _DEFECTS:
+                raise
+            return False
+        self.acknowledged += 1
+        return True
+
+    async def _until_in_effect(self, above: int) -> views.Json:
+        """The connector when a possible target state is shown with its effect; of a task that was restarted, with a
+        generation above this one. Asserts that it comes."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + EFFECT_S
+        shown: object = None
+        while True:
+            try:
+                one = await self._mesh.get(self.name)
+                shown = one["target_state"], one["connector"], one["tasks"]
+                if one["target_state"] in self._possible and _in_effect(one, above):
+                    return one
+            except CommandError as error:
+                shown = error
+            asked = f"{self.name}: {' or '.join(sorted(self._possible))}, generation above {above}"
+            assert loop.time() < until_s, f"{asked}; not so after {EFFECT_S:g} s: {shown}"
+            await asyncio.sleep(0.1)
+
+
+def _in_effect(one: views.Json, above: int) -> bool:
+    target: str = one["target_state"]
+    if one["connector"]["state"] != _SHOWN[target]:
+        return False
+    states = [task["state"] for task in one["tasks"]]
+    if target == "STOPPED":
+        return not states
+    return states == [_SHOWN[target]] and one["tasks"][0]["generation"] > above
