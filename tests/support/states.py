@@ -66,7 +66,7 @@ class StateWriter:
         until_s = asyncio.get_running_loop().time() + EFFECT_S
         while not await self._set("STOPPED"):
             assert asyncio.get_running_loop().time() < until_s, f"{self.name} cannot be stopped"
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.2)
         await self._until_in_effect(0)
 
     async def _write(self) -> None:
@@ -78,7 +78,7 @@ class StateWriter:
             else:
                 await self._set(self._draw.choice([one for one in _TARGETS if {one} != self._possible]))
             await self._until_in_effect(above)
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(0.2)
 
     async def _set(self, target: str) -> bool:
         """True when it is acknowledged."""
