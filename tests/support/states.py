@@ -40,6 +40,8 @@ class StateWriter:
         self._draw = random.Random(seed)
         self._possible = {"STARTED"}
         """The acknowledged target state, and those asked for since of which nobody knows whether they were set."""
+        self._was_stopped = False
+        """Perhaps, since it was STARTED last: then it has no task while it is PAUSED, as in Connect."""
         self._writing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -84,6 +86,7 @@ class StateWriter:
         """True when it is acknowledged."""
         request_id = new_request_id()
         self._possible.add(target)
+        self._was_stopped |= target == "STOPPED"
         if target == "STARTED":
             resume = messages.ResumeConnectorRequest(request_id=request_id, name=self.name)
             done = await self._try(lambda stub: stub.ResumeConnector, resume)
@@ -123,7 +126,8 @@ class StateWriter:
             try:
                 one = await self._mesh.get(self.name)
                 shown = one["target_state"], one["connector"], one["tasks"]
-                if one["target_state"] in self._possible and _in_effect(one, above):
+                if one["target_state"] in self._possible and self._in_effect(one, above):
+                    self._was_stopped &= one["target_state"] != "STARTED"
                     return one
             except CommandError as error:
                 shown = error
@@ -131,12 +135,11 @@ class StateWriter:
             assert loop.time() < until_s, f"{asked}; not so after {EFFECT_S:g} s: {shown}"
             await asyncio.sleep(0.1)
 
-
-def _in_effect(one: views.Json, above: int) -> bool:
-    target: str = one["target_state"]
-    if one["connector"]["state"] != _SHOWN[target]:
-        return False
-    states = [task["state"] for task in one["tasks"]]
-    if target == "STOPPED":
-        return not states
-    return states == [_SHOWN[target]] and one["tasks"][0]["generation"] > above
+    def _in_effect(self, one: views.Json, above: int) -> bool:
+        target: str = one["target_state"]
+        if one["connector"]["state"] != _SHOWN[target]:
+            return False
+        states = [task["state"] for task in one["tasks"]]
+        if not states:
+            return target == "STOPPED" or (target == "PAUSED" and self._was_stopped)
+        return states == [_SHOWN[target]] and target != "STOPPED" and one["tasks"][0]["generation"] > above
