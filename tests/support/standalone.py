@@ -21,6 +21,7 @@ from typing import Any
 import psutil
 
 WAIT_S = 60.0
+SAMPLE_SOURCE, SAMPLE_SINK = "local-file-source", "local-file-sink"
 WORKER = """\
 # These are defaults. This file just demonstrates how to override some settings.
 bootstrap.servers={bootstrap}
@@ -72,6 +73,7 @@ class HerdRun:
     """One `herd run -o json` in a folder: what it says, as documents."""
 
     def __init__(self, folder: Path, files: list[str], env: Mapping[str, str]) -> None:
+        self.folder = folder
         command = [sys.executable, "-m", "herdmesh.cli", "run", *files, "--listen", "127.0.0.1:0", "-o", "json"]
         self._log = (folder / "run.log").open("ab")
         self.process = subprocess.Popen(
@@ -88,8 +90,13 @@ class HerdRun:
         self._reader.start()
 
     @property
+    def listening(self) -> dict[str, Any]:
+        """Where it listens, and where its stores do."""
+        return next(one for one in self.said if one.get("event") == "listening")
+
+    @property
     def address(self) -> str:
-        return next(one["address"] for one in self.said if one.get("event") == "listening")
+        return self.listening["address"]
 
     def until(self, what: str, holds: Callable[[list[dict[str, Any]]], bool]) -> None:
         """Wait until what was said satisfies the condition."""

@@ -15,6 +15,7 @@ import hashlib
 import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -49,6 +50,16 @@ _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 Serve = Callable[[asyncio.Event, Callable[[int], None]], Awaitable[None]]
 
 
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Where the process is asked, each as `host:port`: `api` for everything but history, which the config store tells,
+    and health of the stores, which each tells of itself."""
+
+    api: str
+    config_store: str
+    status_store: str
+
+
 def invalid_connectors(plan: WorkerPlan, connectors: Sequence[ConnectorFile]) -> list[Problem]:
     """Everything the worker would refuse in any of the connectors; asked before anything starts."""
     plugins = PluginRegistry.discover()
@@ -65,8 +76,8 @@ def invalid_connectors(plan: WorkerPlan, connectors: Sequence[ConnectorFile]) ->
     return problems
 
 
-async def serve(plan: WorkerPlan, listen: str, stop: asyncio.Event, on_ready: Callable[[str], None]) -> None:
-    """Run until `stop` is set; `on_ready` is told the API's address once clients can create connectors.
+async def serve(plan: WorkerPlan, listen: str, stop: asyncio.Event, on_ready: Callable[[Addresses], None]) -> None:
+    """Run until `stop` is set; `on_ready` is told the addresses once clients can create connectors.
 
     Raises:
         PartEnded: something did not start, or ended by itself.
@@ -81,7 +92,7 @@ async def serve(plan: WorkerPlan, listen: str, stop: asyncio.Event, on_ready: Ca
 
 
 async def _serve_on(
-    ready: Ground, plan: WorkerPlan, listen: str, stop: asyncio.Event, on_ready: Callable[[str], None]
+    ready: Ground, plan: WorkerPlan, listen: str, stop: asyncio.Event, on_ready: Callable[[Addresses], None]
 ) -> None:
     parts: list[_Part] = []
     starting = asyncio.create_task(_start(ready, plan, listen, parts))
@@ -138,8 +149,8 @@ class _Part:
         await asyncio.gather(self.task, return_exceptions=True)
 
 
-async def _start(ready: Ground, plan: WorkerPlan, listen: str, parts: list[_Part]) -> str:
-    """Start all parts in their order; the API's address."""
+async def _start(ready: Ground, plan: WorkerPlan, listen: str, parts: list[_Part]) -> Addresses:
+    """Start all parts in their order."""
     identity = _identity(plan.offsets_file)
     config = ConfigStoreSettings(listen=_ANY_PORT, memory=True, metrics=False, group_id=identity)
     status = StatusStoreSettings(listen=_ANY_PORT, memory=True, metrics=False, group_id=identity)
@@ -147,20 +158,20 @@ async def _start(ready: Ground, plan: WorkerPlan, listen: str, parts: list[_Part
     parts.append(
         _Part("status store", lambda end, told: serve_status_store(end, status, make_store(status), told), _STORE_END_S)
     )
-    stores = [f"{LOOPBACK}:{await part.listening()}" for part in parts]
+    config_store, status_store = [f"{LOOPBACK}:{await part.listening()}" for part in parts]
     herder = HerderSettings(
         listen=listen,
-        config_store=stores[0],
-        status_store=stores[1],
+        config_store=config_store,
+        status_store=status_store,
         **plan.herder,  # pyright: ignore[reportArgumentType] - as in `worker_settings`
     )
     parts.append(_Part("herder", lambda end, told: serve_herder(herder, end, told), _HERDER_END_S))
     address = f"{listen.rpartition(':')[0]}:{await parts[-1].listening()}"
-    worker = worker_settings(plan, address, stores[1])
+    worker = worker_settings(plan, address, status_store)
     end_s = worker.leave_timeout_ms / 1000 + _WORKER_END_EXTRA_S
     parts.append(_Part("worker", lambda end, told: serve_worker_on(ready, worker, end, told), end_s))
     await parts[-1].listening()
-    return address
+    return Addresses(address, config_store, status_store)
 
 
 def worker_settings(plan: WorkerPlan, herder: str, status_store: str) -> WorkerSettings:

@@ -34,6 +34,7 @@ from herdmesh.standalone.errors import BadFiles, PartEnded, Problem
 from herdmesh.standalone.files import ConnectorFile, not_latin, read_connectors, read_properties
 
 if TYPE_CHECKING:
+    from herdmesh.standalone.process import Addresses
     from herdmesh.standalone.worker_properties import WorkerPlan
 
 _EXIT_CONFIG: Final = 5
@@ -71,7 +72,7 @@ def run_standalone(
         stop = _stop_on_signals()
         await until_kafka_serves(plan, stop)
         show = _Progress(output)
-        ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        ready: asyncio.Future[Addresses] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(standalone.serve(plan, listen, stop, ready.set_result))
         starting = asyncio.create_task(_create_all(ready, files, show))
         try:
@@ -215,12 +216,17 @@ def _refused(reason: str, problems: Sequence[Problem], exit_code: int) -> Comman
     return CommandError(reason, message, "Mend what is named above and run again.", exit_code, fields)
 
 
-async def _create_all(ready: asyncio.Future[str], files: Sequence[ConnectorFile], show: _Progress) -> None:
-    address = await ready
-    document: views.Json = {"event": "listening", "address": address, "pid": os.getpid()}
-    show.say(f"the gRPC API listens on {address}; Ctrl-C stops", document)
-    show.follow(address)
-    async with HerderClient(address) as client:
+async def _create_all(ready: asyncio.Future[Addresses], files: Sequence[ConnectorFile], show: _Progress) -> None:
+    served = await ready
+    stores: views.Json = {"config_store": served.config_store, "status_store": served.status_store}
+    show.say(
+        f"the gRPC API listens on {served.api}; Ctrl-C stops\n"
+        f"history and restore take --config-store {served.config_store}, doctor also "
+        f"--status-store {served.status_store}",
+        {"event": "listening", "address": served.api, **stores, "pid": os.getpid()},
+    )
+    show.follow(served.api)
+    async with HerderClient(served.api) as client:
         for one in files:
             request = messages.CreateConnectorRequest(
                 request_id=new_request_id(),
