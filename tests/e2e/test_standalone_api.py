@@ -243,7 +243,9 @@ async def test_what_is_deleted_is_gone_and_its_offsets_stay(api: Api, tmp_path: 
     await api.until_told("held by the worker", is_held, False)
     told = {"event": "deleted", "name": name}
     await asyncio.to_thread(api.run.until, "said to be deleted", lambda said: told in said)
-    await api.create(name, sink(file, topic))
+    document = json.dumps({"name": name, "config": sink(file, topic)})
+    code, done, _ = await api.herd("apply", "-f", "-", *JSON_OUT, stdin=document)
+    assert (code, done["result"]) == (0, "created")
     await api.produce(topic, "two")
     await api.until_lines(file, "one", "two")
     code, done, _ = await api.herd("delete", name, "--yes", *JSON_OUT)
