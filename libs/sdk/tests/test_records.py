@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from herdmesh.connect.schemas import INT64, STRING
 from herdmesh.sdk import (
     Config,
     ConnectRecord,
@@ -253,8 +255,35 @@ def test_a_record_that_is_given_up_is_reported_with_its_place_among_equal_ones()
     assert [one.value for one in task.records] == [1, 2]
     assert [(index, text) for _, index, text in reports.seen] == [(1, "no number: x"), (2, "no number: x")]
     assert all(given is batch for given, _, _ in reports.seen)
-    with pytest.raises(ValueError, match="given last"):
-        task.report(ConnectRecord("t"), ValueError())
+
+
+def test_a_record_is_known_as_it_was_read_when_it_was_changed_and_when_it_is_reported_later() -> None:
+    reports, task = Reports(), PickySink()
+    task.start({}, TaskContext("c", 0, 1, "connect-c", "run", reports))
+    first = sink_batch([1, 2])
+    task.put(first)
+    task.put(sink_batch([3]))
+    changed = replace(task.records[1], topic="elsewhere", value="made of 2")
+    task.report(changed, ValueError("late"))
+    [(batch, index, text)] = reports.seen
+    assert (batch is first, index, text) == (True, 1, "late")
+
+
+def test_a_record_that_the_task_made_is_reported_as_it_made_it() -> None:
+    reports, task = Reports(), PickySink()
+    task.start({}, TaskContext("c", 0, 1, "connect-c", "run", reports))
+    task.put(sink_batch([1]))
+    given = task.records[0]
+    headers = [Header("h", 1, INT64)]
+    copied = ConnectRecord("t", 1, "k", 1, 7, headers, STRING, INT64, 5)
+    assert ConnectRecord("t", 1, "k", 1, 7, [], None, None, 5) == given, "a record made anew is no other for its origin"
+    for made in (copied, ConnectRecord("bare")):
+        task.report(made, ValueError("made"))
+    assert [batch for batch, _, _ in reports.seen] == [
+        SinkBatch("t", 1, 5, 5, [1], ["k"], [5], [7], [headers], STRING, INT64),
+        SinkBatch("bare", -1, -1, -1, [None], [None], [-1], [None], [[]]),
+    ]
+    assert not any(len(batch.originals) or index for batch, index, _ in reports.seen)
 
 
 def test_partitions_that_differ_in_bytes_share_no_batch() -> None:

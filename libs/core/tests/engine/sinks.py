@@ -138,6 +138,22 @@ class PickySink(ListSink):
         ListSink.values.extend(kept)
 
 
+class MakingSink(ListSink):
+    """Reports the records of `MakingSink.made`, of its own making, when it is given a batch."""
+
+    made: ClassVar[list[SinkBatch]] = []
+
+    def start(self, config: Config, context: TaskContext) -> None:
+        super().start(config, context)
+        self._reporter = context.reporter
+
+    def put(self, batch: SinkBatch) -> None:
+        assert self._reporter is not None
+        for made in MakingSink.made:
+            self._reporter.report(made, 0, ValueError("cannot be split further"))
+        super().put(batch)
+
+
 class GivenSource(SourceTask):
     """Gives `GivenSource.batches` one by one, from the committed number on. Its first `refusals` looks are refused."""
 

@@ -10,15 +10,15 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Message
 
-from herdmesh.connect.connector import SourceBatch
+from herdmesh.connect.connector import SinkBatch, SourceBatch
 from herdmesh.connect.converters import CONVERTERS as CONVERTER_CLASSES
-from herdmesh.connect.data import Header
+from herdmesh.connect.data import Header, Struct
 from herdmesh.connect.errors import ConfigError, RecordError, RetriableError
-from herdmesh.connect.schemas import OPTIONAL_STRING
+from herdmesh.connect.schemas import INT32, INT64, OPTIONAL_STRING, STRING, SchemaBuilder
 from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind, failure
 from herdmesh.engine.contract import Command, Share
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
-from libs.core.tests.engine.sinks import PATH, GivenSource, ListSink
+from libs.core.tests.engine.sinks import PATH, GivenSource, ListSink, MakingSink
 from tests.support.sizes import soak_or
 
 pytestmark = pytest.mark.kafka
@@ -201,6 +201,60 @@ def test_records_a_task_reports(
     assert (found["topic"], found["offset"], found["stage"]) == (topic.encode(), b"2", b"TASK_PUT")
     assert found["class.name"] == b"org.apache.kafka.connect.sink.SinkTask"
     assert (found["exception.class.name"], found["exception.message"]) == (b"ValueError", b"no negative id: -2")
+
+
+MADE = SchemaBuilder("STRUCT").name("made.Value").field("id", INT32).field("secret", OPTIONAL_STRING).build()
+MADE_JSON = (
+    b'{"schema":{"type":"struct","fields":[{"type":"int32","optional":false,"field":"id"},'
+    b'{"type":"string","optional":true,"field":"secret"}],"optional":false,"name":"made.Value"},'
+    b'"payload":{"id":5,"secret":"seen"}}'
+)
+
+
+@pytest.mark.parametrize("tolerance", ["all", "none"])
+def test_records_a_task_made_are_written_by_its_converters(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], tolerance: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """TASK_PUT: no transformation sees them, and the coordinates are those that the task gave."""
+    headers = [Header("number", 1, INT64), Header("text", "t", STRING)]
+    MakingSink.made = [
+        SinkBatch("made", 7, 9, 9, [Struct(MADE, [5, "seen"])], [5], [9], [42], [headers], INT32, MADE),
+        SinkBatch("made", -1, -1, -1, [None], [None], [-1], [None]),
+    ]
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    kafka_topics.produce(topic, [b'{"schema":null,"payload":{"secret":"x"}}'], key=b"\0\0\0\1", partition=0)
+    config = {
+        "key.converter": "org.apache.kafka.connect.converters.IntegerConverter",
+        "value.converter.schemas.enable": "true",
+        "header.converter": "org.apache.kafka.connect.storage.SimpleHeaderConverter",
+        "errors.tolerance": tolerance, "errors.log.enable": "true", "errors.log.include.messages": "true",
+    }  # fmt: skip
+    spec = sink_spec(kafka_topics, name, topic, config, task="MakingSink")
+    if tolerance == "none":
+        with pytest.raises(RecordError, match=r"TASK_PUT .*topic 'made', partition 7, offset 9: cannot be split"):
+            run_here(spec)
+        assert kafka_topics.committed(f"connect-{name}", (topic, 0)) < [1]
+    else:
+        outcome = run_here(spec)
+        errors = outcome.progress.errors
+        assert (outcome.progress.records_out, errors.failures, errors.dead_letters, errors.logged) == (1, 2, 2, 2)
+        assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [1]
+    first, *rest = letters_of(kafka_topics, f"{name}-dlq")
+    assert (first.key(), first.value(), first.timestamp()[1]) == (b"\0\0\0\5", MADE_JSON, 42)
+    own: list[Any] = cast("list[Any]", first.headers())
+    assert own[:2] == [("number", b"1"), ("text", b"t")]
+    found = told(own[2:])
+    assert (found["topic"], found["partition"], found["offset"]) == (b"made", b"7", b"9")
+    assert (found["stage"], found["class.name"]) == (b"TASK_PUT", b"org.apache.kafka.connect.sink.SinkTask")
+    assert (found["exception.class.name"], found["exception.message"]) == (b"ValueError", b"cannot be split further")
+    consumed = "where consumed record is {topic='made', partition=7, offset=9, timestamp=42, timestampType=CreateTime}."
+    assert consumed in caplog.text
+    assert len(rest) == (0 if tolerance == "none" else 1)
+    for bare in rest:
+        assert (bare.key(), bare.value()) == (None, None)
+        assert bare.timestamp()[1] > 1_600_000_000_000, "the task gave no time: that of sending"
+        found = told(bare.headers())
+        assert (found["topic"], found["partition"], found["offset"]) == (b"made", b"-1", b"-1")
 
 
 def test_no_offset_is_committed_before_the_letters_are_safe(

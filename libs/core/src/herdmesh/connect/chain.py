@@ -31,7 +31,7 @@ from herdmesh.connect.attempts import (
 from herdmesh.connect.chain_steps import Steps, wanted_columns
 from herdmesh.connect.collected import Collected, by_topic, part_of, runs
 from herdmesh.connect.converters.base import Converter, HeaderConverter, Schemas
-from herdmesh.connect.data import Batch, Header
+from herdmesh.connect.data import Batch, ConnectRecord, Header
 from herdmesh.connect.lazy import LazyColumn
 from herdmesh.connect.pieces import Care, Converted, stretches
 from herdmesh.connect.program import Cells, Loop, Step
@@ -85,6 +85,18 @@ class SinkChain:
             except Exception:  # noqa: BLE001 - whatever it was: it is found again below, with its record, or is gone
                 pass
         return self._run_around(batch, attempts)
+
+    def written(self, record: ConnectRecord) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
+        """A record that the task itself made, as it would be in its topic: key, value and headers by the converters.
+        No step sees it.
+
+        Raises what a converter raises for what it cannot write: DataError, mostly.
+        """
+        topic = record.topic or ""
+        key = self._key.for_topic(topic).write(record.key, record.key_schema)
+        value = self._value.for_topic(topic).write(record.value, record.value_schema)
+        header = self._header.for_topic(topic)
+        return key, value, [(one.key, header.write_header(one)) for one in record.headers]
 
     def close(self) -> None:
         """Release everything; called once when the task ends."""

@@ -163,17 +163,21 @@ class ErrantRecordReporter(Protocol):
         """Give one record up: it is counted, logged and put into the dead letter queue, as the connector is configured
         (`errors.*`). The offset is not committed before the dead letter is safe, so there is nothing to wait for.
 
-        Called from within `put`, `flush` or `stage`, for a batch that `put` was given.
+        Called from within `put`, `flush` or `stage`. A dead letter has the record as it was read, from a batch that
+        `put` was given or one that `dataclasses.replace` made of it. Of records that the task made itself, in a batch
+        without `originals`, it has what the connector's converters make of them, under the topic, partition and offset
+        that the task gave (-1 = none).
 
         Args:
-            batch: as `put` was given it.
+            batch: as `put` was given it, or of the task's own making.
             index: place of the record in its columns.
             error: why; its class and message go along.
 
         Raises:
             RecordError: with `errors.tolerance=none`, after all that. The run ends then, also when the task catches it.
             IndexError: there is no such place.
-            ValueError: a batch of the task's own making.
+            ValueError: a record of the task's own without a topic.
+            DataError: one that the converters cannot write; nothing is counted.
         """
         ...
 

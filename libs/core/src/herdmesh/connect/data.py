@@ -175,6 +175,9 @@ class ConnectRecord:
     offset: int | None = None
     source_partition: Mapping[str, Any] | None = None
     source_offset: Mapping[str, Any] | None = None
+    origin: Any = field(default=None, repr=False, compare=False)
+    """Of a record that a `RecordSinkTask` was given: what it is reported by as it was read. Who changes a record by
+    `dataclasses.replace` keeps it, as Java's `newRecord` does; a record made anew has none."""
 
 
 @dataclass(slots=True)

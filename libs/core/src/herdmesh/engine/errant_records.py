@@ -1,7 +1,7 @@
-"""The errant-record reporter a sink task finds in its context (reference data-model 5.5).
+"""The errant-record reporter a sink task finds in its context (reference data-model 2.3, 5.5).
 
-Owns finding the record as it was read, and that a task cannot swallow what ends its run. What is done about it is
-`tolerance`'s.
+Owns finding the record as it was read, making one of what the task made itself, and that a task cannot swallow what
+ends its run. What is done about it is `tolerance`'s.
 
 Invariant: once errors are not tolerated, the run ends when `put` has returned, or before the commit that it was flushed
 for, whatever the task did with the error.
@@ -12,28 +12,35 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 
-from confluent_kafka import Message
+from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
+from herdmesh.connect.chain import SinkChain
 from herdmesh.connect.connector import SinkBatch
+from herdmesh.connect.data import ConnectRecord
 from herdmesh.connect.errors import RecordError
 from herdmesh.engine.tolerance import TASK_PUT, Failure, Tolerance
 
 SINK_TASK_CLASS = "org.apache.kafka.connect.sink.SinkTask"
+_NO_TIME_MS = -1
 
 
 class ErrantRecords:
     """`ErrantRecordReporter` of one run. Used from the loop's thread only."""
 
-    def __init__(self, tolerance: Tolerance, settle: Callable[[], None]) -> None:
-        """`settle`: returns once all that was told is safe."""
+    def __init__(self, tolerance: Tolerance, settle: Callable[[], None], chain: SinkChain) -> None:
+        """`settle`: returns once all that was told is safe. `chain`: the run's."""
         self.settle = settle
         self._tolerance = tolerance
+        self._chain = chain
         self._exceeded: RecordError | None = None
 
     def report(self, batch: SinkBatch, index: int, error: BaseException) -> None:
         """As `ErrantRecordReporter.report`."""
+        message = _as_read(batch, index)
+        if message is None:
+            message = self._as_made(batch, index)
         try:
-            self._tolerance.failed_outside(Failure(TASK_PUT, SINK_TASK_CLASS, error, _as_read(batch, index)))
+            self._tolerance.failed_outside(Failure(TASK_PUT, SINK_TASK_CLASS, error, message))
         except RecordError as exceeded:
             self._exceeded = exceeded
             raise
@@ -48,16 +55,42 @@ class ErrantRecords:
         if self._exceeded is not None:
             raise self._exceeded
 
+    def _as_made(self, batch: SinkBatch, index: int) -> Message:
+        """The record as Kafka would have it, of a batch of the task's own making."""
+        record = _record(batch, index)
+        if not record.topic:
+            raise ValueError("a record that the task made needs a topic to be reported: converters write for one")
+        key, value, headers = self._chain.written(record)
+        time_ms = record.timestamp_ms
+        stamp = (TIMESTAMP_NOT_AVAILABLE, _NO_TIME_MS) if time_ms is None else (TIMESTAMP_CREATE_TIME, time_ms)
+        return Message(
+            topic=record.topic, partition=record.partition, offset=record.offset, key=key, value=value,
+            headers=[*headers], timestamp=stamp,
+        )  # fmt: skip
 
-def _as_read(batch: SinkBatch, index: int) -> Message:
-    """The record as Kafka has it. Raises IndexError for a place there is not, ValueError for a batch of the task's own
-    making."""
+
+def _as_read(batch: SinkBatch, index: int) -> Message | None:
+    """The record as Kafka has it, None for one that the task made. Raises IndexError for a place there is not."""
     offset = batch.offsets[index]
     originals = batch.originals
     place = bisect_left(originals, offset, key=_offset)
     if place == len(originals) or originals[place].offset() != offset:
-        raise ValueError("only a batch that `put` was given can be reported")
+        return None
     return originals[place]
+
+
+def _record(batch: SinkBatch, index: int) -> ConnectRecord:
+    return ConnectRecord(
+        batch.topic,
+        batch.partition,
+        batch.keys[index] if len(batch.keys) else None,
+        batch.values[index],
+        batch.timestamps_ms[index] if len(batch.timestamps_ms) else None,
+        batch.headers[index] if len(batch.headers) else [],
+        batch.key_schema,
+        batch.value_schema,
+        batch.offsets[index],
+    )
 
 
 def _offset(message: Message) -> int:

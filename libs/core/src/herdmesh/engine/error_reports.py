@@ -55,13 +55,14 @@ def log_text(task: str, failure: Failure, *, messages: bool) -> str:
 
 def context_headers(connector: str, task: int, failure: Failure) -> list[tuple[str, bytes | None]]:
     """The headers that say where, in what and of what a record failed, in Connect's order. A source's record has no
-    offset, and a partition only when its task chose one: -1, as Connect writes what it does not know."""
+    offset, and a partition only when its task chose one; one that a sink's task made has what that gave it: -1, as
+    Connect writes what it does not know."""
     record, error = failure.record, failure.error
     if isinstance(record, SourceRecord):
         batch = record.batch
-        place = (batch.topic, -1 if batch.partition is None else batch.partition, -1)
+        place = (batch.topic, _known(batch.partition), -1)
     else:
-        place = (record.topic(), record.partition(), record.offset())
+        place = (record.topic(), *_place(record))
     message = message_of(error)
     told: list[tuple[str, str | None]] = [
         *zip(("topic", "partition", "offset"), map(str, place), strict=True),
@@ -111,8 +112,17 @@ def _frames(error: BaseException) -> Iterator[str]:
         yield f"\t... {len(frames) - FRAMES_MAX} more"
 
 
+def _place(message: Message) -> tuple[int, int]:
+    return _known(message.partition()), _known(message.offset())
+
+
+def _known(number: int | None) -> int:
+    return -1 if number is None else number
+
+
 def _consumed_text(message: Message) -> str:
-    text = f"{{topic='{message.topic()}', partition={message.partition()}, offset={message.offset()}"
+    partition, offset = _place(message)
+    text = f"{{topic='{message.topic()}', partition={partition}, offset={offset}"
     kind, time_ms = message.timestamp()
     if kind in _TIMESTAMP_TYPES:
         text += f", timestamp={time_ms}, timestampType={_TIMESTAMP_TYPES[kind]}"

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
+from herdmesh.connect.chain import SinkChain
 from herdmesh.connect.client_settings import client_settings
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.data import Batch
@@ -43,8 +44,9 @@ _log = logging.getLogger(__name__)
 class SinkErrors:
     """Of a sink task's run."""
 
-    def __init__(self, spec: RunSpec, admin: AdminClient) -> None:
-        """Makes the dead letter queue's topic and producer, when there is to be one.
+    def __init__(self, spec: RunSpec, admin: AdminClient, chain: SinkChain) -> None:
+        """Makes the dead letter queue's topic and producer, when there is to be one. `chain`: whose converters write
+        what a task made itself.
 
         Raises:
             ConfigError: a setting that cannot be used.
@@ -57,7 +59,7 @@ class SinkErrors:
             make_topic(_queue_admin(spec, admin), settings)
             self._letters = _sink_letters(spec, settings, self.counts)
         self.tolerance = Tolerance(settings, self.counts, _reporters(spec, settings, self.counts, self._letters))
-        self.reporter = ErrantRecords(self.tolerance, self.settle) if settings.reports else None
+        self.reporter = ErrantRecords(self.tolerance, self.settle, chain) if settings.reports else None
 
     def settle(self) -> None:
         """Return once no dead letter is on its way. Raises TaskFailed when that takes too long."""

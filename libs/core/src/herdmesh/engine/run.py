@@ -69,7 +69,7 @@ def _run_sink(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutcom
         task = _new(spec.task_class, SinkTask)
         reading = Reading(task)
         chain = chain_config.sink_chain(spec.connector_config, worker=spec.worker_config, keys=task.uses_keys)
-        errors = SinkErrors(spec, admin)
+        errors = SinkErrors(spec, admin, chain)
         exits.callback(errors.close)
         context = TaskContext(
             connector=spec.connector,

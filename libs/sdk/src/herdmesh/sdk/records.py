@@ -32,6 +32,8 @@ from herdmesh.connect.source_transactions import RecordMetadata
 _log = logging.getLogger(__name__)
 
 OffsetMap = Mapping[str, Any]
+_UNKNOWN = -1
+"""As Connect writes a partition or an offset that a record does not have."""
 
 
 @dataclass(slots=True)
@@ -196,8 +198,6 @@ class RecordSinkTask(SinkTask):
     def start(self, config: Config, context: TaskContext) -> None:
         """Take the config. Raises ConfigError."""
         self.context = context
-        self._batch: SinkBatch | None = None
-        self._given: list[ConnectRecord] = []
 
     @abstractmethod
     def put_records(self, records: Sequence[ConnectRecord]) -> None:
@@ -211,24 +211,38 @@ class RecordSinkTask(SinkTask):
         """Given to `put_records`."""
         if not len(batch):
             return
-        self._batch, self._given = batch, list(batch.records())
-        self.put_records(self._given)
+        given = list(batch.records())
+        if self.context.reporter is not None:
+            for place, record in enumerate(given):
+                record.origin = batch, place
+        self.put_records(given)
 
     def report(self, record: ConnectRecord, error: BaseException) -> None:
-        """Give one record up (`ErrantRecordReporter.report`). Called from within `put_records`, for one of its records.
+        """Give one record up (`ErrantRecordReporter.report`). Called from within `put_records` or `flush`.
+
+        A record that was given, now or earlier, is put into the queue as it was read, also when `dataclasses.replace`
+        changed it. One that the task made itself is as the connector's converters write it.
 
         Raises:
             RecordError: with `errors.tolerance=none`.
             BaseException: the error itself, when the connector neither logs its errors nor has a dead letter queue.
-            ValueError: a record that was not given.
+            ValueError: a record of the task's own without a topic.
+            DataError: one that the converters cannot write.
         """
         reporter = self.context.reporter
         if reporter is None:
             raise error
-        place = next((at for at, one in enumerate(self._given) if one is record), None)
-        if place is None or self._batch is None:
-            raise ValueError("only records that put_records was given last can be reported")
-        reporter.report(self._batch, place, error)
+        batch, place = record.origin or (_made(record), 0)
+        reporter.report(batch, place, error)
+
+
+def _made(record: ConnectRecord) -> SinkBatch:
+    """A record that a sink's task made, as a batch of its own."""
+    partition, offset = (_UNKNOWN if one is None else one for one in (record.partition, record.offset))
+    return SinkBatch(
+        record.topic or "", partition, offset, offset, [record.value], [record.key], [offset], [record.timestamp_ms],
+        [record.headers], record.key_schema, record.value_schema,
+    )  # fmt: skip
 
 
 def _stretches(records: Iterable[SourceRecord]) -> Iterator[list[SourceRecord]]:
