@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -127,6 +128,12 @@ class TestStruct:
         same_fields = FLAT.replace(name="named")
         assert flat() != Struct(same_fields, list(flat().values))
         assert hash(flat()) == hash(flat())
+
+    def test_text_has_what_is_not_null(self) -> None:
+        inner = SchemaBuilder("STRUCT").field("a", INT8).field("b", OPTIONAL_STRING).field("c", FLOAT32).build()
+        outer = SchemaBuilder("STRUCT").field("d", SchemaBuilder("INT8").default_value(1).build()).field("s", inner)
+        struct = Struct(outer.build(), [None, Struct(inner, [7, None, 1.5])])
+        assert f"{struct}" == "Struct{s=Struct{a=7,c=1.5}}"
 
 
 FITTING: list[tuple[Schema, list[Any]]] = [
@@ -262,15 +269,42 @@ class TestSchema:
         assert str(INT8) == "Schema{INT8}"
         assert str(date_schema()) == "Schema{org.apache.kafka.connect.data.Date:INT32}"
 
-    def test_fields_of_what_has_none(self) -> None:
-        with pytest.raises(DataError, match=r"^Cannot look up fields on non-struct type$"):
-            INT8.field("x")
-        with pytest.raises(DataError, match=r"^Cannot list fields on non-struct type$"):
-            INT8.struct_fields()
+    @pytest.mark.parametrize("schema", [INT8, INT_ARRAY, INT_MAP, FLAT], ids=str)
+    def test_what_a_type_does_not_have_is_refused(self, schema: Schema) -> None:
+        """The texts of Connect's ConnectSchema."""
+        looks: dict[str, tuple[Callable[[], object], set[str]]] = {
+            "Cannot look up fields on non-struct type": (lambda: schema.field("no"), {"STRUCT"}),
+            "Cannot list fields on non-struct type": (lambda: schema.fields, {"STRUCT"}),
+            "Cannot look up key schema on non-map type": (lambda: schema.key_schema, {"MAP"}),
+            "Cannot look up value schema on non-array and non-map type": (
+                lambda: schema.value_schema, {"ARRAY", "MAP"},
+            ),
+        }  # fmt: skip
+        for said, (look, kinds) in looks.items():
+            if schema.type in kinds:
+                look()
+                continue
+            with pytest.raises(DataError) as refused:
+                look()
+            assert str(refused.value) == said
+
+    def test_what_a_type_has(self) -> None:
+        assert (INT_MAP.key_schema, INT_MAP.value_schema, INT_ARRAY.value_schema) == (INT32, STRING, INT8)
         assert FLAT.field("no") is None
+        assert [Schema.inner(one) for one in (None, INT8, FLAT, INT_ARRAY, INT_MAP)] == [
+            (None, None), (None, None), (None, None), (None, INT8), (INT32, STRING),
+        ]  # fmt: skip
+        assert (Schema("ARRAY").value_schema, Schema("MAP").key_schema) == (None, None), "as Java's own constructor"
 
 
 class TestBuilder:
+    def test_a_type_must_be_one(self) -> None:
+        nothing: Any = None
+        with pytest.raises(SchemaBuilderError, match=r"^type cannot be null$"):
+            SchemaBuilder(nothing)
+        with pytest.raises(SchemaBuilderError, match="string is no schema type; there are: INT8, "):
+            SchemaBuilder("string")
+
     @pytest.mark.parametrize(
         ("what", "first", "second"),
         [("name", "a", "b"), ("version", 1, 2), ("doc", "a", "b"), ("default_value", 1, 2)],
@@ -293,7 +327,7 @@ class TestBuilder:
     @pytest.mark.parametrize(("schema", "value"), [(schema, values[0]) for schema, values in NOT_FITTING], ids=str)
     def test_defaults_must_fit(self, schema: Schema, value: Any) -> None:
         builder = SchemaBuilder.like(schema)
-        for field in schema.fields:
+        for field in schema.fields if schema.type == "STRUCT" else ():
             builder.field(field.name, field.schema)
         with pytest.raises(SchemaBuilderError, match=r"^Invalid default value$"):
             builder.default_value(value)

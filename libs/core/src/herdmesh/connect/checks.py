@@ -85,11 +85,13 @@ def _check(schema: Schema | None, value: Any, location: str) -> None:
                 raise DataError("Struct schemas do not match.")
             check_struct(value)
         case "ARRAY":
+            of_element = schema.value_schema
             for element in cast("list[Any]", value):
-                _check(schema.value_schema, element, f"element of array {location}")
+                _check(of_element, element, f"element of array {location}")
         case "MAP":
+            of_key, of_value = schema.key_schema, schema.value_schema
             for key, item in cast("dict[Any, Any]", value).items():
-                _check(schema.key_schema, key, f"key of map {location}")
-                _check(schema.value_schema, item, f"value of map {location}")
+                _check(of_key, key, f"key of map {location}")
+                _check(of_value, item, f"value of map {location}")
         case _:
             return

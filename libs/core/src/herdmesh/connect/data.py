@@ -21,7 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from herdmesh.connect.errors import DataError
-from herdmesh.connect.schemas import Field, Schema
+from herdmesh.connect.schemas import Schema
 
 
 class Int8(int):
@@ -96,28 +96,28 @@ class Struct:
         """Set a field; returns the struct. Raises DataError for an unknown field or a value that does not fit."""
         from herdmesh.connect.checks import check_value  # it needs this module itself
 
-        field = self._field(name)
-        check_value(field.schema, value, name)
-        self.values[field.index] = value
+        place = self._place(name)
+        check_value(self.schema.fields[place].schema, value, name)
+        self.values[place] = value
         return self
 
     def get(self, name: str) -> Any:
         """The field's value, or its default when it has none. Raises DataError for an unknown field."""
-        field = self._field(name)
-        value = self.values[field.index]
-        return field.schema.default if value is None else value
+        place = self._place(name)
+        value = self.values[place]
+        return self.schema.fields[place].schema.default if value is None else value
 
     def get_without_default(self, name: str) -> Any:
         """The field's value as it was put. Raises DataError for an unknown field."""
-        return self.values[self._field(name).index]
+        return self.values[self._place(name)]
 
     def get_typed(self, name: str, schema_type: str) -> Any:
         """As Java's `getInt32` and its like: the value as it was put, of a field of this type (`INT32`). Raises
         DataError for an unknown field or one of another type."""
-        field = self._field(name)
-        if field.schema.type != schema_type:
+        place = self._place(name)
+        if self.schema.fields[place].schema.type != schema_type:
             raise DataError(f"Field '{name}' is not of type {schema_type}")
-        return self.values[field.index]
+        return self.values[place]
 
     def validate(self) -> None:
         """Raises DataError when a field has no value though it needs one, or one that does not fit."""
@@ -125,11 +125,11 @@ class Struct:
 
         check_struct(self)
 
-    def _field(self, name: str) -> Field:
+    def _place(self, name: str) -> int:
         place = self.schema.places.get(name)
         if place is None:
             raise DataError(f"{name} is not a valid field name")
-        return self.schema.fields[place]
+        return place
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Struct) and self.schema is other.schema and self.values == other.values
@@ -140,6 +140,12 @@ class Struct:
 
     def __repr__(self) -> str:
         return f"Struct({self.schema!r}, {self.values!r})"
+
+    def __str__(self) -> str:
+        """As in Java: fields that are null are left out, and no default is shown."""
+        from herdmesh.connect.javavalues import java_text  # it needs this module itself
+
+        return java_text(self)
 
     def frozen(self, freeze: Callable[[Any], Any]) -> tuple[Any, ...]:
         """A hashable form, for `Schema`."""

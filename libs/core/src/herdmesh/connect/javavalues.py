@@ -119,10 +119,10 @@ def java_text(value: Any, schema: Schema | None = None) -> str:
         return double_text(value)
     if isinstance(value, dict):
         members = cast("dict[Any, Any]", value).items()
-        of_key, of_value = (None, None) if schema is None else (schema.key_schema, schema.value_schema)
+        of_key, of_value = Schema.inner(schema)
         return "{" + ", ".join(f"{java_text(key, of_key)}={java_text(item, of_value)}" for key, item in members) + "}"
     if isinstance(value, (list, tuple)):
-        of_item = None if schema is None else schema.value_schema
+        _, of_item = Schema.inner(schema)
         return "[" + ", ".join(java_text(item, of_item) for item in cast("list[Any]", value)) + "]"
     if isinstance(value, Struct):
         # Struct.toString leaves unset and null fields out and does not show defaults.

@@ -102,10 +102,10 @@ def value_of(text: Any, schema: Schema | None = None) -> Any:
             if schema.places.keys() == members.keys():
                 return Struct(schema, [value_of(members[field.name], field.schema) for field in schema.fields])
             return {name: value_of(item) for name, item in members.items()}
-        inner = schema.value_schema if schema is not None else None
+        _, inner = Schema.inner(schema)
         return {name: value_of(item, inner) for name, item in members.items()}
     if isinstance(text, list):
-        inner = schema.value_schema if schema is not None else None
+        _, inner = Schema.inner(schema)
         return [value_of(item, inner) for item in cast("list[Any]", text)]
     if schema is not None and not isinstance(text, bool) and isinstance(text, int | float):
         return _number(text, schema)
@@ -156,7 +156,7 @@ def _tagged(tag: str, content: Any, members: Mapping[str, Any], schema: Schema |
     if tag == "$struct":
         return value_of(content, schema_of(members["schema"]))
     if tag == "$map":
-        of_key, of_value = (None, None) if schema is None else (schema.key_schema, schema.value_schema)
+        of_key, of_value = Schema.inner(schema)
         return {map_key(value_of(key, of_key)): value_of(item, of_value) for key, item in content}
     if tag == "$java":
         return JavaObject(content, members["string"])
@@ -202,11 +202,11 @@ def _default_of(text: Any, schema: Schema) -> Any:
         return {_default_of(key, of_key): _default_of(item, of_value) for key, item in pairs}
     if schema.type in ("FLOAT32", "FLOAT64") and isinstance(text, str):
         return float(text.replace("Infinity", "inf"))
-    if isinstance(text, list) and schema.value_schema is not None:
-        return [_default_of(item, schema.value_schema) for item in cast("list[Any]", text)]
-    if isinstance(text, dict) and schema.value_schema is not None:
-        members = cast("dict[str, Any]", text)
-        return {name: _default_of(item, schema.value_schema) for name, item in members.items()}
+    _, inner = Schema.inner(schema)
+    if isinstance(text, list) and inner is not None:
+        return [_default_of(item, inner) for item in cast("list[Any]", text)]
+    if isinstance(text, dict) and inner is not None:
+        return {name: _default_of(item, inner) for name, item in cast("dict[str, Any]", text).items()}
     return value_of(text, schema)
 
 
@@ -248,7 +248,7 @@ def value_to(value: Any, schema: Schema | None = None) -> Any:
         }
         return members if value.schema is schema else {"$struct": members, "schema": schema_to(value.schema)}
     if isinstance(value, list | tuple):
-        inner = schema.value_schema if schema is not None and plain else None
+        _, inner = Schema.inner(schema if plain else None)
         return [value_to(item, inner) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
         return _map_to(cast("dict[Any, Any]", value), schema if plain else None)
@@ -300,7 +300,7 @@ def record_to(record: ConnectRecord) -> dict[str, Any]:
 
 
 def _map_to(value: dict[Any, Any], schema: Schema | None) -> Any:
-    of_key, of_value = (None, None) if schema is None else (schema.key_schema, schema.value_schema)
+    of_key, of_value = Schema.inner(schema)
     if all(type(key) is str for key in value):
         return {key: value_to(item, of_value) for key, item in value.items()}
     return {"$map": [[value_to(key, of_key), value_to(item, of_value)] for key, item in value.items()]}
@@ -344,13 +344,14 @@ def _default_to(value: Any, schema: Schema) -> Any:
             field.name: None if item is None else _default_to(item, field.schema)
             for field, item in zip(value.schema.fields, value.values, strict=True)
         }
-    if isinstance(value, list | tuple) and schema.value_schema is not None:
-        return [_default_to(item, schema.value_schema) for item in cast("list[Any]", value)]
-    if isinstance(value, dict) and schema.value_schema is not None and schema.key_schema is not None:
+    of_key, inner = Schema.inner(schema)
+    if isinstance(value, list | tuple) and inner is not None:
+        return [_default_to(item, inner) for item in cast("list[Any]", value)]
+    if isinstance(value, dict) and inner is not None and of_key is not None:
         pairs = cast("dict[Any, Any]", value)
-        if schema.key_schema.type == "STRING":
-            return {key: _default_to(item, schema.value_schema) for key, item in pairs.items()}
-        return [[_default_to(k, schema.key_schema), _default_to(i, schema.value_schema)] for k, i in pairs.items()]
+        if of_key.type == "STRING":
+            return {key: _default_to(item, inner) for key, item in pairs.items()}
+        return [[_default_to(key, of_key), _default_to(item, inner)] for key, item in pairs.items()]
     if isinstance(value, float) and math.isfinite(value) and schema.type == "FLOAT32":
         return float(float_text(value))
     if isinstance(value, float) and not math.isfinite(value):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal, cast, get_args
 from weakref import WeakValueDictionary
 
 from herdmesh.connect.errors import DataError, SchemaBuilderError
@@ -20,6 +20,7 @@ from herdmesh.connect.errors import DataError, SchemaBuilderError
 SchemaType = Literal[
     "INT8", "INT16", "INT32", "INT64", "FLOAT32", "FLOAT64", "BOOLEAN", "STRING", "BYTES", "ARRAY", "MAP", "STRUCT"
 ]
+_TYPES: Final = get_args(SchemaType)
 INTEGERS: Final = frozenset(("INT8", "INT16", "INT32", "INT64"))
 FLOATS: Final = frozenset(("FLOAT32", "FLOAT64"))
 PRIMITIVES: Final = INTEGERS | FLOATS | {"BOOLEAN", "STRING", "BYTES"}
@@ -53,8 +54,8 @@ class Schema:
     """
 
     __slots__ = (
-        "__weakref__", "default", "doc", "fields", "key_schema", "name", "optional", "parameters", "places", "type",
-        "value_schema", "version",
+        "__weakref__", "_fields", "_key_schema", "_value_schema", "default", "doc", "name", "optional", "parameters",
+        "places", "type", "version",
     )  # fmt: skip
 
     type: SchemaType
@@ -65,12 +66,11 @@ class Schema:
     parameters: Mapping[str, str] | None
     """None or at least one."""
     default: Any
-    fields: tuple[Field, ...]
-    key_schema: Schema | None
-    value_schema: Schema | None
-    """Of an array's elements or a map's values."""
     places: Mapping[str, int]
-    """Index of each field by name."""
+    """Index of each field by name; empty of what is no struct."""
+    _fields: tuple[Field, ...]
+    _key_schema: Schema | None
+    _value_schema: Schema | None
 
     def __new__(
         cls,
@@ -124,9 +124,9 @@ class Schema:
         put(self, "doc", doc)
         put(self, "parameters", dict(parameters) if parameters else None)
         put(self, "default", default)
-        put(self, "fields", tuple(Field(field, schema, at) for at, (field, schema) in enumerate(pairs)))
-        put(self, "key_schema", key_schema)
-        put(self, "value_schema", value_schema)
+        put(self, "_fields", tuple(Field(field, schema, at) for at, (field, schema) in enumerate(pairs)))
+        put(self, "_key_schema", key_schema)
+        put(self, "_value_schema", value_schema)
         put(self, "places", {field: at for at, (field, _) in enumerate(pairs)})
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -135,7 +135,7 @@ class Schema:
     def __reduce__(self) -> tuple[Callable[..., Schema], tuple[Any, ...]]:
         return Schema, (
             self.type, self.optional, self.name, self.version, self.doc, self.parameters, self.default,
-            tuple((field.name, field.schema) for field in self.fields), self.key_schema, self.value_schema,
+            tuple((field.name, field.schema) for field in self._fields), self._key_schema, self._value_schema,
         )  # fmt: skip
 
     def __copy__(self) -> Schema:
@@ -154,23 +154,45 @@ class Schema:
         if self.type != "STRUCT":
             raise DataError("Cannot look up fields on non-struct type")
         place = self.places.get(name)
-        return None if place is None else self.fields[place]
+        return None if place is None else self._fields[place]
 
-    def struct_fields(self) -> tuple[Field, ...]:
-        """The fields. Raises DataError when this is no struct."""
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields, in order. Raises DataError when this is no struct."""
         if self.type != "STRUCT":
             raise DataError("Cannot list fields on non-struct type")
-        return self.fields
+        return self._fields
+
+    @property
+    def key_schema(self) -> Schema | None:
+        """Of a map's keys; None of a map that was made without. Raises DataError when this is no map."""
+        if self.type != "MAP":
+            raise DataError("Cannot look up key schema on non-map type")
+        return self._key_schema
+
+    @property
+    def value_schema(self) -> Schema | None:
+        """Of an array's elements or a map's values; None of one that was made without. Raises DataError when this is
+        neither."""
+        if self.type != "MAP" and self.type != "ARRAY":
+            raise DataError("Cannot look up value schema on non-array and non-map type")
+        return self._value_schema
+
+    @staticmethod
+    def inner(schema: Schema | None) -> tuple[Schema | None, Schema | None]:
+        """`key_schema` and `value_schema` for who has a value that may be of another type than its schema says, or no
+        schema: None where there is none, and nothing is raised."""
+        return (None, None) if schema is None else (schema._key_schema, schema._value_schema)
 
     def replace(self, **changes: Any) -> Schema:
         """A schema that differs in these attributes. `fields` as (name, schema) pairs."""
         attributes: dict[str, Any] = {
             "type": self.type, "optional": self.optional, "name": self.name, "version": self.version, "doc": self.doc,
-            "parameters": self.parameters, "default": self.default, "key_schema": self.key_schema,
-            "value_schema": self.value_schema,
+            "parameters": self.parameters, "default": self.default, "key_schema": self._key_schema,
+            "value_schema": self._value_schema,
         }  # fmt: skip
         if "fields" not in changes:
-            attributes["fields"] = tuple((field.name, field.schema) for field in self.fields)
+            attributes["fields"] = tuple((field.name, field.schema) for field in self._fields)
         return Schema(**{**attributes, **changes})
 
 
@@ -239,6 +261,10 @@ class SchemaBuilder:
     """
 
     def __init__(self, type: str) -> None:
+        if type is None:  # pyright: ignore[reportUnnecessaryComparison] - told as Connect tells it
+            raise SchemaBuilderError("type cannot be null")
+        if type not in _TYPES:
+            raise SchemaBuilderError(f"{type} is no schema type; there are: {', '.join(_TYPES)}")
         self.type = type
         self._optional: bool | None = None
         self._name: str | None = None

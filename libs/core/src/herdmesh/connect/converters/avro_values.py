@@ -242,7 +242,7 @@ class _Values:
 
             return write_plain
         fields = {name: at for at, name in enumerate(member_names(self._tree, node, self._options)) if name is not None}
-        if schema.fields and len(schema.fields) == len(fields):
+        if schema.type == "STRUCT" and schema.fields and len(schema.fields) == len(fields):
             places = list(fields.values())
         else:
             raise DataError(f"A value of {schema} cannot be written as a union of {len(fields)} types")

@@ -197,7 +197,7 @@ class _Writing:
         within = f"{full}.{name}"
         before = self._known.get(within)
         if before is not None:
-            if (before.key_schema, before.value_schema) != (schema.key_schema, schema.value_schema):
+            if Schema.inner(before) != Schema.inner(schema):
                 raise DataError(f"Two kinds of maps are called {name}: give them names")
             return f".{within}"
         self._known[within] = schema

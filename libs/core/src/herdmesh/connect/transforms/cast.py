@@ -55,7 +55,7 @@ class Cast(PartTransformation):
         if self._whole is not None:
             return self._for_whole(schema, self._whole)
         builder = SchemaBuilder.like(schema)
-        for field in schema.struct_fields():
+        for field in schema.fields:
             kind = self._fields.get(field.name)
             builder.field(field.name, field.schema if kind is None else _plain(SchemaBuilder(kind), field.schema, kind))
         after = _plain(builder, schema, "STRUCT")

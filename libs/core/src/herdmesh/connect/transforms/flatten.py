@@ -70,10 +70,11 @@ class Flatten(PartTransformation):
             inner.append(path[:-1])
             ends.append(path[-1])
         after = builder.build()
+        fields = after.fields
 
         def flat(value: Struct) -> Struct:
             values: list[Any] = []
-            for above, leaf, field in zip(inner, ends, after.fields, strict=True):
+            for above, leaf, field in zip(inner, ends, fields, strict=True):
                 within = _inside(value, above)
                 found = None
                 if within is not None:
@@ -94,7 +95,7 @@ class Flatten(PartTransformation):
         self, schema: Schema, prefix: str, above: list[Field], *, optional: bool, default: Struct | None
     ) -> Iterator[tuple[str, list[Field], Schema]]:
         """Name, way and schema of every field that is no struct."""
-        for field in schema.struct_fields():
+        for field in schema.fields:
             full = f"{prefix}{self._delimiter}{field.name}" if prefix else field.name
             inner = field.schema
             own = inner.default

@@ -78,7 +78,7 @@ class InsertField(PartTransformation):
 
     def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:
         builder = SchemaBuilder.like(schema)
-        for field in schema.struct_fields():
+        for field in schema.fields:
             builder.field(field.name, field.schema)
         for inserted in self._inserted:
             builder.field(inserted.name, inserted.schema.replace(optional=inserted.optional))

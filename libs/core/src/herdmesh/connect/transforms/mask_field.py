@@ -76,7 +76,7 @@ class MaskField(PartTransformation):
                 code.line(f"{name}[{field!r}] = {masks}[type(old)] if type(old) in {masks} else {mask}(old)")
 
     def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:
-        fields = schema.struct_fields()
+        fields = schema.fields
 
         def emit(code: Code) -> None:
             self.struct_only(code, schema)

@@ -38,7 +38,7 @@ class ReplaceField(PartTransformation):
 
     def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:
         builder = SchemaBuilder.like(schema)
-        for field in schema.struct_fields():
+        for field in schema.fields:
             if self._keeps(field.name):
                 builder.field(self._renames.get(field.name, field.name), field.schema)
         after = builder.build()

@@ -36,7 +36,7 @@ class SetSchemaMetadata(PartTransformation):
             code.line(f"{code.bind(_refuse)}()")
 
     def for_schema(self, schema: Schema, shape: Shape) -> tuple[Schema, Callable[[Code], None]]:
-        fields = schema.struct_fields()
+        fields = schema.fields
         after = schema.replace(
             name=schema.name if self._name is None else self._name,
             version=schema.version if self._version is None else self._version,

@@ -102,7 +102,7 @@ class TimestampConverter(PartTransformation):
             _no_field()
         if not self._field:
             return self._for_whole(schema)
-        fields = schema.struct_fields()
+        fields = schema.fields
         builder = SchemaBuilder.like(schema)
         for field in fields:
             target = _SCHEMAS[self._target].replace(optional=field.schema.optional)

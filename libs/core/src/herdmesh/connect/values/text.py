@@ -41,11 +41,11 @@ def _text(value: Any, schema: Schema | None, *, embedded: bool) -> str:
         text = bytes_text(cast("bytes", value))
         return f'"{text}"' if embedded else text
     if isinstance(value, list | tuple):
-        of_item = None if schema is None else schema.value_schema
+        _, of_item = Schema.inner(schema)
         return f"[{','.join(_text(item, of_item, embedded=True) for item in cast('list[Any]', value))}]"
     if isinstance(value, dict):
         members = cast("dict[Any, Any]", value).items()
-        of_key, of_item = (None, None) if schema is None else (schema.key_schema, schema.value_schema)
+        of_key, of_item = Schema.inner(schema)
         pairs = (
             f"{_text(key, of_key, embedded=True)}:{_text(item, of_item, embedded=True)}" for key, item in members
         )  # fmt: skip

@@ -129,7 +129,8 @@ def _time(of_day_ms: int) -> str:
 
 def _array(values: Sequence[Any], form: Form) -> str:
     """PostgreSQL's array literal; lists in it are further dimensions."""
-    inner = Form(None if form.schema is None else form.schema.value_schema, True, form.zone)
+    _, of_value = Schema.inner(form.schema)
+    inner = Form(of_value, True, form.zone)
     return "{" + ",".join(_element(value, inner) for value in values) + "}"
 
 

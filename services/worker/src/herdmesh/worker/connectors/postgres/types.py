@@ -299,7 +299,8 @@ def sql_type(schema: Schema) -> str:
         return _LOGICAL_COLUMNS[schema.name]
     if schema.type in _COLUMNS:
         return _COLUMNS[schema.type]
-    element = schema.value_schema
-    if schema.type == "ARRAY" and element is not None and element.type != "ARRAY":
-        return f"{sql_type(element)}[]"
+    if schema.type == "ARRAY":
+        element = schema.value_schema
+        if element is not None and element.type != "ARRAY":
+            return f"{sql_type(element)}[]"
     raise DataError(f"{schema} (type {schema.type}) has no column type in PostgreSQL; flatten it, or leave it out")
