@@ -1,13 +1,13 @@
 """An OpenTelemetry collector for tests: takes what services export by OTLP over gRPC, and keeps it.
 
 Owns a server on any free port, with threads of its own, so that it serves while a test blocks. Invariant: what was
-exported before `until` returned is in `spans` and `metrics`.
+exported before `until` returned is in `spans`, `metrics` and `texts`.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent import futures
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +30,8 @@ class Span:
     id: str
     parent: str
     attributes: dict[str, Any]
+    error: str
+    """Of its status."""
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer, metrics_service_pb2_grpc.MetricsServiceServicer):
@@ -39,11 +41,15 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer, metrics_service_pb2
         self.endpoint = ""
         self.spans: list[Span] = []
         self.metrics: set[str] = set()
+        self.exports_of_metrics = 0
+        self._requests: list[Any] = []
         self._new = threading.Condition()
 
     def Export(self, request: Any, context: Any) -> Any:
         with self._new:
+            self._requests.append(request)
             if isinstance(request, metrics_service_pb2.ExportMetricsServiceRequest):
+                self.exports_of_metrics += 1
                 self.metrics |= {
                     metric.name
                     for of in request.resource_metrics
@@ -67,6 +73,10 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer, metrics_service_pb2
         with self._new:
             assert self._new.wait_for(holds, WAIT_S), f"not {what}; exported: {[one.name for one in self.spans]}"
 
+    def texts(self) -> Iterator[str]:
+        """All that came, request by request: names, attributes, events, statuses."""
+        return map(str, list(self._requests))
+
     def of_trace(self, trace: str) -> dict[str, Span]:
         """The first span of each name in a trace."""
         found: dict[str, Span] = {}
@@ -79,7 +89,8 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer, metrics_service_pb2
 def _span(resource: Any, span: Any) -> Span:
     service = next((one.value.string_value for one in resource.attributes if one.key == "service.name"), "")
     attributes = {one.key: one.value.string_value or one.value.int_value for one in span.attributes}
-    return Span(service, span.name, span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex(), attributes)
+    ids = span.trace_id.hex(), span.span_id.hex(), span.parent_span_id.hex()
+    return Span(service, span.name, *ids, attributes, span.status.message)
 
 
 @contextmanager
