@@ -243,6 +243,8 @@ def test_a_sink_is_given_records_with_their_places() -> None:
     task.put(sink_batch([10, 11]))
     found = [(one.topic, one.partition, one.offset, one.key, one.value, one.timestamp_ms) for one in task.records]
     assert found == [("t", 1, 5, "k", 10, 7), ("t", 1, 6, "k", 11, 7)]
+    task.put(replace(sink_batch([12]), topic="routed", original_topic="t"))
+    assert [(one.topic, one.original_topic) for one in task.records] == [("t", "t"), ("t", "t"), ("routed", "t")]
     with pytest.raises(ValueError, match="no number: x"):
         task.put(sink_batch(["x"]))
 

@@ -13,7 +13,7 @@ from confluent_kafka import Message
 from herdmesh.connect.connector import SinkBatch, SourceBatch
 from herdmesh.connect.converters import CONVERTERS as CONVERTER_CLASSES
 from herdmesh.connect.data import Header, Struct
-from herdmesh.connect.errors import ConfigError, RecordError, RetriableError
+from herdmesh.connect.errors import ConfigError, InvalidRecordError, RecordError, RetriableError
 from herdmesh.connect.schemas import INT32, INT64, OPTIONAL_STRING, STRING, SchemaBuilder
 from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind, failure
 from herdmesh.engine.contract import Command, Share
@@ -459,6 +459,22 @@ def test_a_poison_record_of_a_source_that_is_not_tolerated_ends_the_task_before_
     run_here(spec)
     ids = [json.loads(value or b"")["id"] for _, value in kafka_topics.records(topic, 1)]
     assert ids == list(range(20)), "and once it is mended, the task goes on where it was"
+
+
+def test_a_time_that_kafka_does_not_know_ends_a_source_whatever_is_tolerated(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """As in Connect, which asks neither tolerance nor queue; -1 is no time there."""
+    topic, name = tmp_topic(), tmp_topic("source")
+    no_time = SourceBatch(topic, [{"id": 1}], None, None, timestamps_ms=[-1])
+    spec = source_spec(kafka_topics, name, {"errors.tolerance": "all"}, no_time)
+    run_here(spec)
+    GivenSource.batches.append(SourceBatch(topic, [{"id": 2}, {"id": 3}], None, None, timestamps_ms=[5, -2]))
+    with pytest.raises(InvalidRecordError, match=r"^Invalid record timestamp -2$"):
+        run_here(spec)
+    [record] = kafka_topics.messages(topic, 1)
+    assert record.timestamp()[1] > 1_600_000_000_000
+    assert letters_of(kafka_topics, f"{name}-dlq") == []
 
 
 def test_a_sources_record_with_a_schema_is_a_letter_with_that_schema(

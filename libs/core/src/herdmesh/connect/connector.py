@@ -241,11 +241,12 @@ class SinkBatch:
     def records(self) -> Iterator[ConnectRecord]:
         """The records as objects, for code that needs more than columns."""
         headers: Iterable[list[Header]] = self.headers or repeat([])
+        original_topic = self.original_topic or self.topic
         columns = zip(self.offsets, self.keys, self.values, self.timestamps_ms, headers, strict=False)
         for offset, key, value, timestamp_ms, header in columns:
             yield ConnectRecord(
                 self.topic, self.partition, key, value, timestamp_ms, list(header), self.key_schema, self.value_schema,
-                offset,
+                offset, original_topic=original_topic,
             )  # fmt: skip
 
 
@@ -348,7 +349,8 @@ class StagingSinkTask(SinkTask):
 @dataclass(slots=True)
 class SourceBatch:
     """Records for one topic, with the source's offset after the last of them. Columns are of equal length; empty `keys`
-    means no record has a key, empty `timestamps_ms` that none has a time, empty `headers` that none has any.
+    means no record has a key, empty `timestamps_ms` that none has a time (as -1 does of one), empty `headers` that none
+    has any.
 
     Without records it moves the offset alone."""
 

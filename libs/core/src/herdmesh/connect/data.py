@@ -181,6 +181,9 @@ class ConnectRecord:
     offset: int | None = None
     source_partition: Mapping[str, Any] | None = None
     source_offset: Mapping[str, Any] | None = None
+    original_topic: str | None = field(default=None, compare=False)
+    """Of a sink record the topic it was read from, which `partition` and `offset` belong to, whatever a transformation
+    made of `topic` (KIP-793)."""
     origin: Any = field(default=None, repr=False, compare=False)
     """Of a record that a `RecordSinkTask` was given: what it is reported by as it was read. Who changes a record by
     `dataclasses.replace` keeps it, as Java's `newRecord` does; a record made anew has none."""

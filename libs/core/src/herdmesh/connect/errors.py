@@ -6,6 +6,7 @@ Owns the exception classes only. Does not decide what a caller does with them (t
     +-- DataError                    bad data: a record that cannot be read, converted or transformed
     |   +-- SchemaBuilderError       a schema that cannot be built
     |   +-- SchemaProjectorError     a value that cannot be projected from one schema to another
+    |   +-- InvalidRecordError       a record that Kafka does not know, by its time
     +-- RetriableError               what may work when tried again
     +-- JavaRuntimeError             what Java itself raises: NullPointerError, IllegalArgumentError, ...
     +-- ConfigError                  a configuration value that cannot be used; carries the key
@@ -41,6 +42,12 @@ class SchemaProjectorError(DataError):
     """A value that cannot be projected (Java: `SchemaProjectorException`)."""
 
     java_class = "org.apache.kafka.connect.errors.SchemaProjectorException"
+
+
+class InvalidRecordError(DataError):
+    """A record that cannot be one of Kafka's (Java: `InvalidRecordException`)."""
+
+    java_class = "org.apache.kafka.common.InvalidRecordException"
 
 
 class RetriableError(ConnectError):

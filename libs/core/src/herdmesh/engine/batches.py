@@ -15,8 +15,11 @@ from confluent_kafka import KafkaError, Message
 
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.data import Batch
+from herdmesh.connect.errors import InvalidRecordError
 
 _TIMESTAMP_NOT_AVAILABLE = 0
+_NO_TIME_MS = -1
+"""A record's time when it has none, as Kafka writes it (reference data-model 2.1)."""
 
 
 def values_of(messages: Sequence[Message]) -> list[Any]:
@@ -48,7 +51,18 @@ def byte_count(messages: Sequence[Message]) -> int:
 def timestamps_of(messages: Sequence[Message]) -> list[int | None]:
     """Epoch milliseconds, None for a record without a time."""
     stamps = map(Message.timestamp, messages)
-    return [None if kind == _TIMESTAMP_NOT_AVAILABLE else time_ms for kind, time_ms in stamps]
+    none = _TIMESTAMP_NOT_AVAILABLE
+    return [None if kind == none or time_ms == _NO_TIME_MS else time_ms for kind, time_ms in stamps]
+
+
+def checked_times(times_ms: Sequence[int | None]) -> Sequence[int | None]:
+    """The times of a source's records, None for -1 too. Raises InvalidRecordError for another below 0."""
+    earliest_ms = min(filter(None, times_ms), default=0)
+    if earliest_ms >= 0:
+        return times_ms
+    if earliest_ms < _NO_TIME_MS:
+        raise InvalidRecordError(f"Invalid record timestamp {earliest_ms}")
+    return [None if time_ms == _NO_TIME_MS else time_ms for time_ms in times_ms]
 
 
 def without_errors(messages: list[Message]) -> tuple[list[Message], list[Message]]:

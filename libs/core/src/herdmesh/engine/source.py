@@ -37,6 +37,7 @@ from herdmesh.engine import (
     stored_offsets,
     topics,
 )
+from herdmesh.engine.batches import checked_times
 from herdmesh.engine.boundaries import Boundaries, End
 from herdmesh.engine.contract import (
     PRODUCED_MAX,
@@ -339,7 +340,7 @@ class SourceLoop:
         self._last_poll_s = time.monotonic()
         self._errors.begin(batch)
         given = Batch(
-            batch.topic, batch.partition, batch.keys, batch.values, timestamps_ms=batch.timestamps_ms,
+            batch.topic, batch.partition, batch.keys, batch.values, timestamps_ms=checked_times(batch.timestamps_ms),
             key_schema=batch.key_schema, value_schema=batch.value_schema, headers=batch.headers,
         )  # fmt: skip
         made = self._chain.run(given, self._errors.tolerance)

@@ -49,7 +49,7 @@ class SourceRecord:
     value_schema: Schema | None = None
     headers: Sequence[Header] = ()
     timestamp_ms: int | None = None
-    """None = the time of sending."""
+    """None or -1 = the time of sending; so is 0, which Kafka's client takes for that. Another below 0 ends the task."""
     partition: int | None = None
     """Kafka partition, None = the producer chooses by key."""
 
