@@ -49,8 +49,6 @@ SLOTS = 20
 STATES = "states"
 #: What the issue promises.
 SETTLE_S = 10.0
-#: Between two rounds, in `make chaos`.
-PAUSE_S = (0.0, 4.0)
 _QUICK_RECONNECT = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("initial", "min", "max")]
 #: So long, at most, a unit's stop is logged before it is seen to be down.
 MOVE_S = 1.0
@@ -122,9 +120,9 @@ class Workers:
 class Chaos:
     """A run on a mesh that is up."""
 
-    def __init__(self, mesh: Mesh, seed: int, folder: Path, settle_s: float, pause_s: tuple[float, float]) -> None:
+    def __init__(self, mesh: Mesh, seed: int, folder: Path, settle_s: float) -> None:
         self.outcome = Outcome(seed)
-        self._settle_s, self._pause_s = settle_s, pause_s
+        self._settle_s = settle_s
         self.harm = Harm(mesh)
         self._mesh = mesh
         # of little patience: how long nobody leads is part of what is measured
@@ -187,7 +185,7 @@ class Chaos:
         if after is not None:
             self._judge(before, after, begun_s)
         # Also while a worker is still starting: it need not be ready when the next is harmed.
-        await self._wait(self._pauses.uniform(*self._pause_s))
+        await self._wait(self._pauses.uniform(0, 4))
 
     async def _settled(self) -> dict[Unit, Place] | None:
         """Wait until everything runs, and goes on to; notes how long it took. While no leader answers, nothing counts
@@ -324,13 +322,10 @@ def due_since_s(harmed_s: float, fell_s: float, ready_s: Iterable[float]) -> flo
     return max([harmed_s, *(at_s for at_s in ready_s if at_s <= fell_s)])
 
 
-async def run_chaos(
-    folder: Path, seed: int, seconds: float, settle_s: float = SETTLE_S, pause_s: tuple[float, float] = PAUSE_S
-) -> Outcome:
+async def run_chaos(folder: Path, seed: int, seconds: float, settle_s: float = SETTLE_S) -> Outcome:
     """A whole run in this folder: mesh up, harm, mesh down. Logs of all processes stay in `folder`/stack/logs.
 
-    A task that is RUNNING again later than `settle_s` after the harm is a violation; two rounds are between
-    the two numbers of `pause_s` apart.
+    A task that is RUNNING again later than `settle_s` after the harm is a violation.
     """
     print(f"chaos: seed {seed}, {seconds:g} s, logs in {folder / 'stack' / 'logs'}", flush=True)
     begun_s = time.monotonic()
@@ -339,7 +334,7 @@ async def run_chaos(
         folder / "stack", None, WORKERS, "chaos", herders=HERDERS, store_replicas=REPLICAS, slots=SLOTS
     ) as mesh:
         print(f"the mesh serves after {time.monotonic() - begun_s:.1f} s", flush=True)
-        chaos = Chaos(mesh, seed, folder / "data", settle_s, pause_s)
+        chaos = Chaos(mesh, seed, folder / "data", settle_s)
         noting = asyncio.create_task(_note_sessions(mesh, sessions))
         try:
             outcome = await chaos.run(seconds)

@@ -4,10 +4,9 @@ Owns which test runs in which of them, and when. The shared lane has everything 
 Spark, kills things, or holds a limit of time. The own lane has what needs a broker and not that one (marker
 `own_broker`), and of what needs but a broker to move records as much as makes the two lanes equally long, for which
 there is a second one, and all with PostgreSQL or S3. The pure lane has the rest, which needs nothing but itself, and
-takes only the processor time that the others leave; its last are the simulators, which nobody waits for and which
-take only what is really idle. In the shared lane come last the fault tests, then chaos, which waits until the own lane
-is done (what it leaves idle the simulators take), and, as the very last, what holds a limit of time (marker `timed`),
-which waits for all others. This order is the same in one process.
+takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
+limit of time (marker `timed`) and, as the very last, chaos; the last two wait until the other lanes are done. This
+order is the same in one process.
 Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
 """
 
@@ -28,7 +27,6 @@ from xdist.workermanage import WorkerController  # pyright: ignore[reportMissing
 
 _SHARED, _OWN, _PURE = "shared", "own", "pure"
 _FOLDER = "lanes_folder"
-_TOLD, _IN_LANE = ".told", ".in-lane"
 _SHARED_MARKERS = {"kafka", "postgres", "spark", "timed"}
 #: What here needs a broker, and neither Spark nor quiet, only moves records in its own process, or waits. Not all that
 #: could: the own lane would be the longer one.
@@ -41,14 +39,11 @@ _MOVERS = (
 _LANES_OF_SERVER = {"kafka": {_SHARED, _OWN}, "guarded": {_OWN}, "postgres": {_SHARED, _OWN}, "s3": {_OWN}}
 _FAULTS = "tests/faults/"
 _CHAOS = "tests/faults/test_chaos.py"
-_SIMULATORS = "tests/sim/"
-#: From this place on the own lane is done, and from the next all others are.
-_CHAOS_PLACE, _TIMED_PLACE = 2, 3
+#: From this place on a test has no company.
+_ALONE = 2
 _STARTED_NICE = os.nice(0)
 #: Not more: what talks over gRPC in the pure lane must still be answered in time beside a JVM that starts.
 _NICE = 3
-#: Simulators keep virtual time only: beside what wants a core they get a thirtieth of it.
-_SIMULATOR_NICE = 15
 _RUNNING = pytest.StashKey[pytest.Item]()
 
 
@@ -92,7 +87,7 @@ def _contradiction(item: pytest.Item) -> str:
     for server in ("kafka", "postgres"):
         if server in getattr(item, "fixturenames", ()):
             return _both(server)
-    if _place(item) < _CHAOS_PLACE:
+    if _place(item) < _ALONE:
         return ""
     return "what is timed (or chaos) begins when the own lane has ended, and own_broker (or `guarded`) is of that lane"
 
@@ -114,23 +109,18 @@ def lane_of(item: pytest.Item) -> str:
 
 def _place(item: pytest.Item) -> int:
     if item.nodeid.startswith(_CHAOS):
-        return _CHAOS_PLACE
+        return _ALONE + 1
     if item.get_closest_marker("timed"):
-        return _TIMED_PLACE
-    return 1 if item.nodeid.startswith((_FAULTS, _SIMULATORS)) else 0
+        return _ALONE
+    return 1 if item.nodeid.startswith(_FAULTS) else 0
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Begin what minds company when it has none. This is no time of the test's own: its time-out begins later."""
     told = item.config.pluginmanager.get_plugin(_Told.NAME)
-    if isinstance(told, _Told):
-        if lane_of(item) == _PURE:
-            told.left_lanes()
-        elif _place(item) == _CHAOS_PLACE:
-            told.wait_for_lanes()
-        elif _place(item) == _TIMED_PLACE:
-            told.wait_for_others()
+    if isinstance(told, _Told) and _place(item) >= _ALONE:
+        told.wait_for_others()
     return (yield)
 
 
@@ -139,9 +129,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Step back for the other lanes. Only a process that runs no test of theirs after this one does: xdist hands those
     two out first, and whole."""
     item.session.stash[_RUNNING] = item
-    if "PYTEST_XDIST_WORKER" in os.environ and lane_of(item) == _PURE:
-        niceness = _STARTED_NICE + (_SIMULATOR_NICE if item.nodeid.startswith(_SIMULATORS) else _NICE)
-        os.nice(max(0, niceness - os.nice(0)))
+    if "PYTEST_XDIST_WORKER" in os.environ and lane_of(item) == _PURE and os.nice(0) < _STARTED_NICE + _NICE:
+        os.nice(_NICE)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -163,45 +152,26 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
 class _Told:
     """What a process that runs tests has told the one that hands them out, and each other: its lanes (xdist's own
     groups travel in a test's name, which pytest 9 does not let it change), in a file that it locks until it has ended
-    all tests and fixtures, or has died, so that another can wait for that; and a second file, locked only until it
-    begins with tests of the pure lane, after which it has no others."""
+    all tests and fixtures, or has died, so that another can wait for that."""
 
     NAME = "lanes-told"
 
     def __init__(self, folder: Path, name: str, lanes: dict[str, str]) -> None:
-        self._folder, self._name = folder, name
-        self._all = _locked(folder / f"{name}{_TOLD}")
-        json.dump(lanes, self._all)
-        self._all.flush()
-        self._lanes = _locked(folder / f"{name}{_IN_LANE}")
+        self._folder = folder
+        self._file: IO[str] = (folder / name).open("w")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        json.dump(lanes, self._file)
+        self._file.flush()
 
     def close(self) -> None:
-        self._lanes.close()
-        self._all.close()
-
-    def left_lanes(self) -> None:
-        """This process runs the pure lane's tests from now on."""
-        self._lanes.close()
-
-    def wait_for_lanes(self) -> None:
-        """Until every other process has no test of the shared or the own lane any more."""
-        self._wait(_IN_LANE)
+        self._file.close()
 
     def wait_for_others(self) -> None:
         """Until every other process has no test any more."""
-        self._wait(_TOLD)
-
-    def _wait(self, suffix: str) -> None:
-        for path in self._folder.glob(f"*{suffix}"):
-            if path.name != f"{self._name}{suffix}":
+        for path in self._folder.iterdir():
+            if path.name != Path(self._file.name).name:
                 with path.open() as other:
                     fcntl.flock(other, fcntl.LOCK_SH)
-
-
-def _locked(path: Path) -> IO[str]:
-    file = path.open("w")
-    fcntl.flock(file, fcntl.LOCK_EX)
-    return file
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -224,7 +194,7 @@ class _Lanes(LoadScopeScheduling):
         self._lost: set[str] = set()
 
     def schedule(self) -> None:
-        for file in self._folder.glob(f"*{_TOLD}"):
+        for file in self._folder.iterdir():
             self._lanes.update(json.loads(file.read_text()))
         super().schedule()
 
@@ -234,11 +204,9 @@ class _Lanes(LoadScopeScheduling):
 
     def _reschedule(self, node: WorkerController) -> None:
         """What a process that died leaves of these lanes, no other takes: it has stepped back, and each session fixture
-        is made in one process only. Who has the shared lane takes nothing else."""
+        is made in one process only."""
         for lane in self._lost:
             self.workqueue.pop(lane, None)
-        if _SHARED in self.assigned_work[node] and any(one != node and not one.shutting_down for one in self.nodes):
-            node.shutdown()  # once it has run its lane: nothing comes behind what waits for all others
         super()._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
