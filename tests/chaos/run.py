@@ -127,7 +127,7 @@ class Chaos:
         self._mesh = mesh
         # of little patience: how long nobody leads is part of what is measured
         self._observer = HerderClient(mesh.stack.state.herder, patience_s=0.5)
-        self._traffic = Traffic(mesh, folder)
+        self._traffic, self._folder = Traffic(mesh, folder), folder
         self._workers = Workers(mesh, self.outcome)
         self._pauses = random.Random(seed ^ 1)
         self._addresses: dict[str, str] = {}
@@ -142,7 +142,7 @@ class Chaos:
             async with (
                 ControlWriter(self._mesh, "control") as control,
                 LivesWriter(self._mesh) as lives,
-                StateWriter(self._mesh, STATES, IDLE, self.outcome.seed) as states,
+                StateWriter(self._mesh, STATES, IDLE, self._folder / STATES, self.outcome.seed) as states,
             ):
                 until_s = time.monotonic() + seconds
                 for faults in rounds(self.outcome.seed):

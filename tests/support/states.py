@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -33,10 +34,10 @@ _DEFECTS = ("INTERNAL", "CONFIG_INVALID", "CONNECTOR_NOT_FOUND", "NAME_INVALID",
 class StateWriter:
     """`async with` while there is harm, then `rest`: nothing of it runs any more."""
 
-    def __init__(self, mesh: Mesh, name: str, topic: str, seed: int) -> None:
+    def __init__(self, mesh: Mesh, name: str, topic: str, file: Path, seed: int) -> None:
         self.name = name
         self.acknowledged = 0
-        self._mesh, self._topic = mesh, topic
+        self._mesh, self._topic, self._file = mesh, topic, file
         self._draw = random.Random(seed)
         self._possible = {"STARTED"}
         """The acknowledged target state, and those asked for since of which nobody knows whether they were set."""
@@ -45,7 +46,8 @@ class StateWriter:
         self._writing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        config = {"connector.class": "FileStreamSink", "tasks.max": "1", "topics": self._topic, "file": "nowhere.txt"}
+        config = {"connector.class": "FileStreamSink", "tasks.max": "1", "topics": self._topic}
+        config["file"] = str(self._file)
         request = configs.CreateConnectorRequest(
             request_id=new_request_id(), name=self.name, config=to_properties(config)
         )
