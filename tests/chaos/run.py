@@ -54,6 +54,9 @@ _QUICK_RECONNECT = [(f"grpc.{which}_reconnect_backoff_ms", 100) for which in ("i
 MOVE_S = 1.0
 #: All look RUNNING for so long before it counts: a leader may not have noticed yet.
 STEADY_S = 1.5
+#: A worker's session, and some. So long the units of one that died may look RUNNING, counted from when the leader that
+#: knows it leads: one that died together with the leader has missed nothing yet in the eyes of the next.
+LEASE_S = 7.0
 #: Three times a lease, and some: only to tell late from never.
 AGREE_S = 20.0
 #: How long a run waits, beyond the promise, before it gives up on a task; only to tell late from never.
@@ -94,13 +97,17 @@ class Workers:
 
     def __init__(self, mesh: Mesh, outcome: Outcome) -> None:
         self._mesh, self._outcome = mesh, outcome
+        self._names = {name for name in mesh.stack.processes if role_of(name) == "worker"}
         self.ready_s: dict[str, float] = {}
         """Since when a worker serves without a break; absent while it does not."""
 
     async def watch(self) -> None:
         """Until cancelled."""
-        names = [name for name in self._mesh.stack.processes if role_of(name) == "worker"]
-        await asyncio.gather(*(self._watch(name) for name in names))
+        await asyncio.gather(*(self._watch(name) for name in self._names))
+
+    def away(self) -> Sequence[str]:
+        """Those that do not serve now."""
+        return sorted(self._names - self.ready_s.keys())
 
     async def _watch(self, name: str) -> None:
         address = next(one.address for one in self._mesh.stack.state.services if one.name == name)
@@ -192,6 +199,7 @@ class Chaos:
         as running. A unit that is moved later on, to balance, has its own time."""
         since_s, ready_s = self._since_s, self._workers.ready_s.values
         down: dict[Unit, float] = {}
+        silent_s = self.harm.last_s
         slowest = (0.0, "")
         good_s: float | None = None
         seen: dict[Unit, Place] = {}
@@ -201,8 +209,11 @@ class Chaos:
                 seen = await places(self._observer)
             except CommandError as error:
                 seen, trouble = {}, f"no leader answers ({error.message}); "
+                silent_s = time.monotonic()
             now_s = time.monotonic()
             trouble += not_running(seen)
+            if now_s - silent_s < LEASE_S and (away := self._workers.away()):
+                trouble += f"{away} may have units that only look RUNNING"
             for unit in UNITS:
                 place = seen.get(unit)
                 if place is None or place.state != "RUNNING":

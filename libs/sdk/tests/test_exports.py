@@ -15,8 +15,8 @@ from herdmesh.sdk import SinkBatch, TaskContext, arrow, testing, validators
 
 EXPORTS = """
 AsyncSinkTask AsyncSourceTask Config ConfigData ConfigDef ConfigError ConfigKey ConfigProvider ConnectError
-ConnectRecord ConnectorContext DataError ErrantRecordReporter ErrorClass FieldViolation Header Importance JavaDate
-LedgerSinkTask LedgerTaken Manifest OffsetsLost PartitionId REQUIRED Recommender RecordError RecordMetadata
+ConnectRecord ConnectorContext DataError ErrantRecordReporter ErrorClass FieldViolation Header Headers Importance
+JavaDate LedgerSinkTask LedgerTaken Manifest OffsetsLost PartitionId REQUIRED Recommender RecordError RecordMetadata
 RecordSinkTask RecordSourceTask RetriableError Schema SchemaBuilder Secret Settings SinkBatch SinkConnector
 SinkReading SinkTask SourceBatch SourceConnector SourceRecord SourceTask SourceTaskContext SqlLedger StagingFolder
 StagingSinkTask Struct TaskContext TaskFailed TransactionContext Type Validator date_schema decimal_schema

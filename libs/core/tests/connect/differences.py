@@ -161,7 +161,11 @@ _UNSEEN = """\
 - A struct within a struct, list or map that lacks a required field, or a value of another class than its schema's, is
   refused by the converter, or where the field is read; Java's transformation refuses it when it copies the field. A
   converter gives no such value; a source connector that does not call `Struct.validate` can.
-- A schemaless header that holds a struct has no schema; Java gives it the struct's.
+- A schemaless header that holds a struct has no schema unless `Headers.add` made it; Java gives it the struct's.
+- A record whose time is before 1970 (below -1) is put to a sink; Java ends the task ("Invalid record timestamp"),
+  whatever is tolerated, and again after each restart. To look at each record's time costs 79 ns, 3 % of a copy; a
+  source's record of such a time ends its task here too.
+- A sink's task is not told the type of a record's time (`timestampType`): a topic's `message.timestamp.type` says it.
 - `converter.encoding`: characters which the encoding lacks, and malformed bytes, are replaced as Python does, which is
   as Java does for UTF-8, ISO-8859-1 and US-ASCII. Names that only Python knows are taken, names that only Java
   knows are refused; UTF-32 has a mark.

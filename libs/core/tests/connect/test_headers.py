@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -9,8 +10,26 @@ import pytest
 from herdmesh.connect.data import Header, Int32, JavaDate, Struct
 from herdmesh.connect.errors import DataError, NullPointerError
 from herdmesh.connect.headers import Headers
-from herdmesh.connect.schemas import INT32, INT64, OPTIONAL_STRING, STRING, Schema, date_schema
+from herdmesh.connect.schemas import (
+    BOOLEAN,
+    BYTES,
+    FLOAT32,
+    FLOAT64,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    OPTIONAL_BYTES,
+    OPTIONAL_STRING,
+    STRING,
+    Schema,
+    date_schema,
+    decimal_schema,
+    time_schema,
+    timestamp_schema,
+)
 
+COUNTS = Schema("MAP", key_schema=STRING, value_schema=INT32)
 INTS = Schema("ARRAY", value_schema=INT32)
 ONE, OTHER = (Schema("STRUCT", fields=[(name, INT32)]) for name in "ab")
 
@@ -38,6 +57,74 @@ def test_what_connect_takes_is_taken() -> None:
     assert [one.key for one in made] == [*"kkkkks"]
     with pytest.raises(NullPointerError, match="Null header keys are not permitted"):
         made.add(None, "x", STRING)  # pyright: ignore[reportArgumentType]
+
+
+NO_TIME_FIELDS = "Kafka Connect Date type should not have any time fields set to non-zero values."
+NO_DATE_FIELDS = "Kafka Connect Time type should not have any date fields set to non-zero values."
+PLAIN = {
+    "string": ("x", STRING), "bytes": (b"x", BYTES), "boolean": (True, BOOLEAN), "byte": (1, INT8),
+    "short": (1, INT16), "int": (1, INT32), "long": (1, INT64), "float": (1.5, FLOAT32), "double": (1.5, FLOAT64),
+    "struct": (Struct(ONE, [1]), ONE), "date": (JavaDate(86_400_000), date_schema()),
+    "time": (JavaDate(5), time_schema()),
+    "timestamp": (JavaDate(5), timestamp_schema()), "decimal": (Decimal("1.50"), decimal_schema(2)),
+}  # fmt: skip
+NONE_HAS = {
+    "string": OPTIONAL_STRING, "bytes": OPTIONAL_BYTES, "struct": None, "decimal": None, "date": date_schema(),
+    "time": time_schema(), "timestamp": timestamp_schema(),
+}  # fmt: skip
+
+
+def added(which: str, *given: Any) -> Headers:
+    return getattr(Headers(), f"add_{which}")(*given)
+
+
+@pytest.mark.parametrize("which", PLAIN)
+def test_an_adder_of_a_type_knows_its_schema(which: str) -> None:
+    value, schema = PLAIN[which]
+    assert added(which, "k", value) == [Header("k", value, schema)]
+    with pytest.raises(NullPointerError, match="Null header keys are not permitted"):
+        added(which, None, value)
+
+
+@pytest.mark.parametrize("which", NONE_HAS)
+def test_what_none_has_of_each_type(which: str) -> None:
+    assert added(which, "k", None) == [Header("k", None, NONE_HAS[which])]
+    with pytest.raises(NullPointerError, match="Null header keys are not permitted"):
+        added(which, None, None)
+
+
+def test_lists_and_maps_are_given_their_schema() -> None:
+    assert added("list", "k", [1, 2], INTS) == [Header("k", [1, 2], INTS)]
+    assert added("list", "k", ["x"], INTS) == [Header("k", ["x"], INTS)]
+    assert added("map", "k", {"x": 1}, COUNTS) == [Header("k", {"x": 1}, COUNTS)]
+    assert added("list", "k", None, COUNTS) == added("map", "k", None, None) == [Header("k", None)]
+
+
+@pytest.mark.parametrize(
+    ("which", "given", "text"),
+    [
+        ("list", ([1], COUNTS), "Expecting ARRAY but instead found MAP"),
+        ("map", ({"x": 1}, INTS), "Expecting MAP but instead found ARRAY"),
+        ("date", (JavaDate(86_400_001),), NO_TIME_FIELDS),
+        ("time", (JavaDate(86_400_005),), NO_DATE_FIELDS),
+        ("byte", (128,), "The value 128 is not compatible with the schema Schema{INT8}"),
+    ],
+)  # fmt: skip
+def test_what_an_adder_refuses(which: str, given: tuple[Any, ...], text: str) -> None:
+    with pytest.raises(DataError) as refused:
+        added(which, "k", *given)
+    assert str(refused.value) == text
+
+
+@pytest.mark.parametrize(("which", "value"), [("list", [1]), ("map", {"x": 1})])
+def test_a_value_in_need_of_a_schema_asks_for_one(which: str, value: Any) -> None:
+    with pytest.raises(NullPointerError, match="give one"):
+        added(which, "k", value, None)
+
+
+def test_a_struct_brings_its_schema() -> None:
+    struct = Struct(ONE, [1])
+    assert Headers().add("k", struct) == Headers().add("k", struct, ONE)
 
 
 def numbers() -> Headers:

@@ -23,6 +23,12 @@ def test_a_time_of_minus_one_is_none() -> None:
     assert timestamps_of(messages) == [None, None, 0, 7]
 
 
+def test_a_time_before_1970_is_put_to_a_sink() -> None:
+    """docs/differences.md: Java ends the task."""
+    message = Message(topic="t", partition=0, offset=0, timestamp=(TIMESTAMP_CREATE_TIME, -2))
+    assert timestamps_of([message]) == [-2]
+
+
 @given(st.lists(st.one_of(st.none(), st.integers(-3, 3), st.integers(-(1 << 63), (1 << 63) - 1))))
 def test_times_of_a_source_are_checked_as_by_connect(times_ms: list[int | None]) -> None:
     given_ms: Sequence[int | None] = tuple(times_ms)

@@ -36,6 +36,7 @@ from herdmesh.connect.connector import (
 )
 from herdmesh.connect.data import ConnectRecord, Header, JavaDate, Schema, Struct
 from herdmesh.connect.errors import ConfigError, ConnectError, DataError, RecordError, RetriableError
+from herdmesh.connect.headers import Headers
 from herdmesh.connect.schemas import SchemaBuilder, date_schema, decimal_schema, time_schema, timestamp_schema
 from herdmesh.connect.sink_reading import SinkReading
 from herdmesh.connect.source_transactions import RecordMetadata, TransactionContext
@@ -67,6 +68,7 @@ __all__ = [
     "ErrorClass",
     "FieldViolation",
     "Header",
+    "Headers",
     "Importance",
     "JavaDate",
     "LedgerSinkTask",
