@@ -5,8 +5,9 @@ Spark, kills things, or holds a limit of time. The own lane has what needs a bro
 `own_broker`), and of what needs but a broker to move records as much as makes the two lanes equally long, for which
 there is a second one, and all with PostgreSQL or S3. The pure lane has the rest, which needs nothing but itself, and
 takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
-limit of time (marker `timed`) and, as the very last, chaos; the last two wait until the other lanes are done. This
-order is the same in one process.
+limit of time (marker `timed`), which waits until the other lanes run nothing, and, as the very last, chaos. Chaos is
+three minutes of mostly waiting: beside it, and stepping back for it, the own lane runs the last of its tests
+(`_BESIDE_CHAOS`). This order is the same in one process.
 Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
 """
 
@@ -27,20 +28,24 @@ from xdist.workermanage import WorkerController  # pyright: ignore[reportMissing
 
 _SHARED, _OWN, _PURE = "shared", "own", "pure"
 _FOLDER = "lanes_folder"
+_LANES_TOLD = ".json"
 _SHARED_MARKERS = {"kafka", "postgres", "spark", "timed"}
 #: What here needs a broker, and neither Spark nor quiet, only moves records in its own process, or waits. Not all that
 #: could: the own lane would be the longer one.
 _MOVERS = (
+    "libs/core/tests/engine/",
     "libs/core/tests/topicstore/test_kafka_forgotten.py",
     "libs/sdk/tests/",
     "services/worker/tests/connectors/",
 )
+#: What of the own lane runs beside chaos: it holds no limit of time, and starts no JVM.
+_BESIDE_CHAOS = ("libs/sdk/tests/", "services/worker/tests/connectors/")
 #: The lanes in which a session's broker, or database server, is made.
 _LANES_OF_SERVER = {"kafka": {_SHARED, _OWN}, "guarded": {_OWN}, "postgres": {_SHARED, _OWN}, "s3": {_OWN}}
 _FAULTS = "tests/faults/"
 _CHAOS = "tests/faults/test_chaos.py"
-#: From this place on a test has no company.
-_ALONE = 2
+#: Places in the order of tests. From the second on a test waits for other lanes.
+_USUAL, _FAULT, _TIMED, _COMPANY, _LAST = range(5)
 _STARTED_NICE = os.nice(0)
 #: Not more: what talks over gRPC in the pure lane must still be answered in time beside a JVM that starts.
 _NICE = 3
@@ -87,7 +92,7 @@ def _contradiction(item: pytest.Item) -> str:
     for server in ("kafka", "postgres"):
         if server in getattr(item, "fixturenames", ()):
             return _both(server)
-    if _place(item) < _ALONE:
+    if _place(item) in (_USUAL, _FAULT, _COMPANY):
         return ""
     return "what is timed (or chaos) begins when the own lane has ended, and own_broker (or `guarded`) is of that lane"
 
@@ -109,18 +114,20 @@ def lane_of(item: pytest.Item) -> str:
 
 def _place(item: pytest.Item) -> int:
     if item.nodeid.startswith(_CHAOS):
-        return _ALONE + 1
+        return _LAST
     if item.get_closest_marker("timed"):
-        return _ALONE
-    return 1 if item.nodeid.startswith(_FAULTS) else 0
+        return _TIMED
+    if item.nodeid.startswith(_BESIDE_CHAOS) and lane_of(item) == _OWN:
+        return _COMPANY
+    return _FAULT if item.nodeid.startswith(_FAULTS) else _USUAL
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Begin what minds company when it has none. This is no time of the test's own: its time-out begins later."""
     told = item.config.pluginmanager.get_plugin(_Told.NAME)
-    if isinstance(told, _Told) and _place(item) >= _ALONE:
-        told.wait_for_others()
+    if isinstance(told, _Told):
+        told.wait_before(_place(item))
     return (yield)
 
 
@@ -129,7 +136,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Step back for the other lanes. Only a process that runs no test of theirs after this one does: xdist hands those
     two out first, and whole."""
     item.session.stash[_RUNNING] = item
-    if "PYTEST_XDIST_WORKER" in os.environ and lane_of(item) == _PURE and os.nice(0) < _STARTED_NICE + _NICE:
+    steps_back = lane_of(item) == _PURE or _place(item) == _COMPANY
+    if "PYTEST_XDIST_WORKER" in os.environ and steps_back and os.nice(0) < _STARTED_NICE + _NICE:
         os.nice(_NICE)
 
 
@@ -151,25 +159,39 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.Fix
 
 class _Told:
     """What a process that runs tests has told the one that hands them out, and each other: its lanes (xdist's own
-    groups travel in a test's name, which pytest 9 does not let it change), in a file that it locks until it has ended
-    all tests and fixtures, or has died, so that another can wait for that."""
+    groups travel in a test's name, which pytest 9 does not let it change), and how far it is, by two files that it has
+    locked: one until it runs nothing that what is timed would mind, one until chaos may have company. Who has ended,
+    or died, has locked nothing."""
 
     NAME = "lanes-told"
 
     def __init__(self, folder: Path, name: str, lanes: dict[str, str]) -> None:
-        self._folder = folder
-        self._file: IO[str] = (folder / name).open("w")
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        json.dump(lanes, self._file)
-        self._file.flush()
+        self._folders = [folder / "usual", folder / "timed"]
+        self._locked: list[IO[str]] = []
+        for at in self._folders:
+            at.mkdir(exist_ok=True)
+            self._locked.append((at / name).open("w"))
+            fcntl.flock(self._locked[-1], fcntl.LOCK_EX)
+        self._name = name
+        (folder / f"{name}{_LANES_TOLD}").write_text(json.dumps(lanes))
 
     def close(self) -> None:
-        self._file.close()
+        for file in self._locked:
+            file.close()
 
-    def wait_for_others(self) -> None:
-        """Until every other process has no test any more."""
-        for path in self._folder.iterdir():
-            if path.name != Path(self._file.name).name:
+    def wait_before(self, place: int) -> None:
+        """What is timed, and chaos, wait until no other process runs a usual test; what runs beside chaos, until no
+        other has a usual or timed one."""
+        if place == _TIMED:
+            self._locked[0].close()
+            self._wait_for_others(self._folders[0])
+        elif place in (_COMPANY, _LAST):
+            self.close()
+            self._wait_for_others(self._folders[place == _COMPANY])
+
+    def _wait_for_others(self, stage: Path) -> None:
+        for path in stage.iterdir():
+            if path.name != self._name:
                 with path.open() as other:
                     fcntl.flock(other, fcntl.LOCK_SH)
 
@@ -194,7 +216,7 @@ class _Lanes(LoadScopeScheduling):
         self._lost: set[str] = set()
 
     def schedule(self) -> None:
-        for file in self._folder.iterdir():
+        for file in self._folder.glob(f"*{_LANES_TOLD}"):
             self._lanes.update(json.loads(file.read_text()))
         super().schedule()
 

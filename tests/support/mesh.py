@@ -30,7 +30,6 @@ from herdmesh.api.herder.v1 import config_messages_pb2 as messages
 from herdmesh.api.herder.v1 import connector_service_pb2_grpc
 from herdmesh.api.herder.v1 import lifecycle_messages_pb2 as lifecycle_messages
 from herdmesh.cli import views
-from herdmesh.cli.board import Board
 from herdmesh.cli.client import DEFAULT_HERDER, HerderClient
 from herdmesh.cli.commands.apply import to_properties
 from herdmesh.devstack.broker import QUICK_JVM, Broker
@@ -39,6 +38,7 @@ from herdmesh.kafka.contact import accepts
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.rpc.request_ids import new_request_id
+from tests.support.watching import Watching, brief
 
 WAIT_S = 60.0
 #: A test's own client looks so often for a broker that was killed; else it may wait for ten seconds more.
@@ -50,9 +50,9 @@ class Mesh:
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.board = Board()
+        self._watching = Watching()
+        self.board = self._watching.board
         self.client = HerderClient(DEFAULT_HERDER, patience_s=45.0)  # replaced once the stack has its ports
-        self._changed = asyncio.Event()
         self._lag_consumers: dict[str, Consumer] = {}
         self._failpoints = Path(stack.settings.worker_env["HERDMESH_FAILPOINTS"].removeprefix("@"))
         self._failpoint_log = Path(stack.settings.worker_env["HERDMESH_FAILPOINT_LOG"])
@@ -65,7 +65,7 @@ class Mesh:
     async def start(self) -> None:
         await self.stack.start(timeout_s=150)
         self.client = await HerderClient(self.stack.state.herder, patience_s=45.0).__aenter__()
-        self._following = asyncio.create_task(self.board.follow(self.stack.state.herder, self._note))
+        self._following = asyncio.create_task(self._watching.follow(self.stack.state.herder))
 
     async def stop(self) -> None:
         if self._following is not None:
@@ -122,17 +122,7 @@ class Mesh:
         self, name: str, condition: Callable[[views.Json], bool], what: str, timeout_s: float = WAIT_S
     ) -> views.Json:
         """Wait until the watch shows this connector in a state that satisfies the condition."""
-        deadline_s = time.monotonic() + timeout_s
-        while True:
-            self._changed.clear()
-            shown = self.board.connectors.get(name)
-            if shown is not None and condition(shown):
-                return shown
-            left_s = deadline_s - time.monotonic()
-            if left_s <= 0:
-                raise AssertionError(f"{name}: not {what} within {timeout_s:g} s; last seen: {_brief(shown)}")
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left_s)
+        return await self._watching.until(name, condition, what, timeout_s)
 
     async def until_running(self, name: str, tasks: int, timeout_s: float = WAIT_S) -> views.Json:
         return await self.until(
@@ -156,7 +146,7 @@ class Mesh:
                 progress = [task.get("progress") for task in (shown or {"tasks": []})["tasks"]]
                 raise AssertionError(
                     f"{name}: lag still {lag} after {timeout_s:g} s; (committed, end) by partition: {offsets}; "
-                    f"last seen: {_brief(shown)}, {progress}"
+                    f"last seen: {brief(shown)}, {progress}"
                 )
             await asyncio.sleep(0.1)
 
@@ -342,9 +332,6 @@ class Mesh:
         finally:
             consumer.close()
 
-    def _note(self, _name: str, _connector: views.Json | None) -> None:
-        self._changed.set()
-
 
 class Loader:
     """Keeps writing fresh ids to a topic from a thread, so that harm hits a loaded system."""
@@ -413,16 +400,6 @@ def parquet_sink(topic: str, folder: Path, tasks: int = 2, **more: str) -> dict[
         "value.converter.schemas.enable": "false",
         **more,
     }
-
-
-def _brief(shown: views.Json | None) -> object:
-    if shown is None:
-        return None
-    tasks = [
-        (task["id"], task["state"], task["worker_id"], task.get("progress", {}).get("activity"), task.get("error"))
-        for task in shown["tasks"]
-    ]
-    return {"connector": shown["connector"]["state"], "error": shown["connector"].get("error"), "tasks": tasks}
 
 
 @contextlib.asynccontextmanager

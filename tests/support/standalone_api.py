@@ -11,7 +11,7 @@ import json
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,12 +25,12 @@ from typer.testing import CliRunner
 from herdmesh.api.herder.v1 import connector_service_pb2
 from herdmesh.cli import views
 from herdmesh.cli.app import app
-from herdmesh.cli.board import Board
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import CommandError
 from herdmesh.rpc import properties
 from tests.support.side_by_side import SideBySide
 from tests.support.standalone import WAIT_S, HerdRun
+from tests.support.watching import Watching
 
 METHODS: Final = connector_service_pb2.DESCRIPTOR.services_by_name["ConnectorService"].methods_by_name
 STRING: Final = "org.apache.kafka.connect.storage.StringConverter"
@@ -50,8 +50,7 @@ class Api:
         self.run = run
         self.bootstrap = bootstrap
         self.client = client
-        self.board = Board()
-        self._changed = asyncio.Event()
+        self.watching = Watching()
 
     # -- asking
 
@@ -115,16 +114,7 @@ class Api:
 
     async def until(self, name: str, condition: Callable[[views.Json], bool], what: str) -> views.Json:
         """The connector, once the watch shows it so."""
-        deadline_s = time.monotonic() + WAIT_S
-        while True:
-            self._changed.clear()
-            shown = self.board.connectors.get(name)
-            if shown is not None and condition(shown):
-                return shown
-            left_s = deadline_s - time.monotonic()
-            assert left_s > 0, f"{name}: not {what} within {WAIT_S:g} s; last seen: {shown}"
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), left_s)
+        return await self.watching.until(name, condition, what, WAIT_S)
 
     async def until_running(self, name: str, *, connector: int = 0, task: int = 0) -> views.Json:
         """Once it runs with its one task, each started at least so often."""
@@ -156,17 +146,13 @@ class Api:
             await asyncio.sleep(0.1)
         assert found == [*lines]
 
-    def changed(self, _name: str, _connector: views.Json | None) -> None:
-        """The watch told something."""
-        self._changed.set()
-
 
 @asynccontextmanager
 async def api_of(run: HerdRun, bootstrap: str) -> AsyncGenerator[Api]:
     """A user with a watch of his own."""
     async with HerderClient(run.address) as client:
         api = Api(run, bootstrap, client)
-        following = asyncio.create_task(api.board.follow(run.address, api.changed))
+        following = asyncio.create_task(api.watching.follow(run.address))
         try:
             yield api
         finally:

@@ -48,6 +48,10 @@ def test_{name}({fixture}):
         began_s = time.monotonic()
         while time.monotonic() < began_s + 1:  # so that what waits for it would come first if it did not wait
             pass
+    if "{name}" == "chaos" and "PYTEST_XDIST_WORKER" in os.environ:
+        began_s = time.monotonic()
+        while "moves" not in open("log").read() and time.monotonic() < began_s + 20:  # what it has for company
+            time.sleep(0.01)
     with open("log", "a") as log:
         print("{name}", os.environ.get("PYTEST_XDIST_WORKER", "alone"), os.nice(0), file=log)
     print("said before it failed")
@@ -68,7 +72,8 @@ _FILES = {
     "parts/test_state.py": ("state", "", ""),
 }
 _SHARED = ["jobs", "topics", "kills", "limit", "chaos"]
-_OWN = ["hung", "login", "tables", "moves"]
+_OWN = ["hung", "login", "tables"]
+_COMPANY = ["moves"]
 _PURE = ["long", "pure", "state"]
 _PASSED = len(_FILES) - 1
 
@@ -106,13 +111,16 @@ def test_the_whole_suite_takes_three_processes(sample: Path) -> None:
     order = [name for name, _, _ in ran]
     where = {name: process for name, process, _ in ran}
     assert [name for name in order if name in _SHARED] == _SHARED, "what minds company is last"
-    assert {where[name] for name in order[order.index("limit") :]} == {where["chaos"]}, "and has none"
+    last = order[order.index("limit") :]
+    # a lane of so few tests is given one of the pure lane before it has ended
+    assert [name for name in last if name not in _PURE] == ["limit", *_COMPANY, "chaos"], "and has none, but for chaos"
+    assert last[1] == _COMPANY[0], "what is timed has none"
     assert [name for name in order if name in _OWN] == _OWN
-    assert all(len({where[name] for name in lane}) == 1 for lane in (_SHARED, _OWN)), "one broker each is enough"
+    assert all(len({where[name] for name in lane}) == 1 for lane in (_SHARED, _OWN + _COMPANY)), "one broker each"
     assert where["chaos"] != where["hung"] != where["long"] != where["chaos"]
     nice = {name: int(niceness) for name, _, niceness in ran}
     assert {nice[name] for name in [*_SHARED, *_OWN]} == {os.nice(0)}
-    assert min(nice[name] for name in _PURE) > os.nice(0), "the pure lane steps back"
+    assert min(nice[name] for name in _PURE + _COMPANY) > os.nice(0), "the pure lane steps back, and chaos' company"
     assert "said before it failed" in printed
     assert "\nFAILED tests/faults/test_chaos.py::test_chaos - " in printed
     assert printed.splitlines()[-1].startswith("=")

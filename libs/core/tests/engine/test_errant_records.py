@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
@@ -15,19 +15,10 @@ from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import INT64, STRING
 from herdmesh.engine.contract import ErrorCounts
 from herdmesh.engine.errant_records import ErrantRecords
-from herdmesh.engine.tolerance import Counts, Failure, Tolerance, error_settings
+from herdmesh.engine.tolerance import Counts, Tolerance, error_settings
+from libs.core.tests.engine.heard import Heard
 
 CHAIN = sink_chain({"key.converter": "StringConverter", "value.converter": "LongConverter"})
-
-
-@dataclass
-class Heard:
-    """A reporter that remembers."""
-
-    failures: list[Failure] = field(default_factory=lambda: list[Failure]())
-
-    def report(self, failure: Failure) -> None:
-        self.failures.append(failure)
 
 
 class World:

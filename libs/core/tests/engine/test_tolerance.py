@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
@@ -18,19 +17,10 @@ from herdmesh.engine import failure
 from herdmesh.engine.contract import ErrorClass, ErrorCounts, RunEnd
 from herdmesh.engine.error_reports import LogReporter, context_headers, log_text, stack_trace
 from herdmesh.engine.tolerance import Counts, Failure, RetryStopped, SourceRecord, Tolerance, error_settings
+from libs.core.tests.engine.heard import Heard
 
 RECORD = Batch("t", 3, [b"k"], [b"v"], [7], [5])
 CONVERTER = make_converter("c", {"c": "JsonConverter"}, role="value")
-
-
-@dataclass
-class Heard:
-    """A reporter that remembers."""
-
-    failures: list[Failure] = field(default_factory=lambda: list[Failure]())
-
-    def report(self, failure: Failure) -> None:
-        self.failures.append(failure)
 
 
 class World:
