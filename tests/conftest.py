@@ -16,7 +16,7 @@ from tests.support.mesh import Mesh, running_mesh
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def shared_mesh(kafka: Broker, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Mesh]:
     """The mesh of the session. Tests take `mesh`, which is this one in good health."""
-    async with running_mesh(tmp_path_factory.mktemp("mesh"), kafka) as running:
+    async with running_mesh(tmp_path_factory.mktemp("mesh"), kafka, ends_by_force=True) as running:
         yield running
 
 

@@ -67,12 +67,15 @@ class Mesh:
         self.client = await HerderClient(self.stack.state.herder, patience_s=45.0).__aenter__()
         self._following = asyncio.create_task(self._watching.follow(self.stack.state.herder))
 
-    async def stop(self) -> None:
+    async def stop(self, *, by_force: bool) -> None:
+        """In order, as `herd up` does, or all at once."""
         if self._following is not None:
             self._following.cancel()
         for consumer in self._lag_consumers.values():
             consumer.close()
         await self.client.__aexit__(None, None, None)
+        if by_force:
+            await asyncio.gather(*(process.stop(0.0) for process in self.stack.processes.values()))
         await self.stack.stop()
 
     # -- what a user does
@@ -218,7 +221,7 @@ class Mesh:
     async def until_published(self, folder: Path, rows: int, timeout_s: float = WAIT_S) -> None:
         """Wait until a folder holds at least so many published rows."""
         deadline_s = time.monotonic() + timeout_s
-        while (found := (await asyncio.to_thread(parquet_ids, folder)).total()) < rows:
+        while (found := await asyncio.to_thread(_parquet_rows, folder)) < rows:
             assert time.monotonic() < deadline_s, f"{found} of {rows} rows published in {folder} after {timeout_s:g} s"
             await asyncio.sleep(0.1)
 
@@ -230,9 +233,9 @@ class Mesh:
             future.result()
         return topic
 
-    def produce(self, topic: str, ids: Iterable[int], pad: str = "x" * 100) -> int:
-        """Write one JSON record per id; returns how many were acknowledged (all, or it raises)."""
-        producer = Producer(
+    def producer(self) -> Producer:
+        """A client for `produce`."""
+        return Producer(
             {
                 "bootstrap.servers": self.bootstrap,
                 "partitioner": "murmur2_random",
@@ -242,6 +245,11 @@ class Mesh:
                 "reconnect.backoff.max.ms": _RECONNECT_MS,
             }
         )
+
+    def produce(self, topic: str, ids: Iterable[int], pad: str = "x" * 100, *, producer: Producer | None = None) -> int:
+        """Write one JSON record per id, by a client of its own unless one is given; returns how many were acknowledged
+        (all, or it raises)."""
+        producer = producer or self.producer()
         failures: list[Any] = []
 
         def delivered(error: Any, _message: Any) -> None:
@@ -334,9 +342,10 @@ class Mesh:
 
 
 class Loader:
-    """Keeps writing fresh ids to a topic from a thread, so that harm hits a loaded system."""
+    """Keeps writing fresh ids to a topic from a thread, so that harm hits a loaded system: by one client, for one per
+    chunk would take more of the processors than what is under test."""
 
-    def __init__(self, mesh: Mesh, topic: str, chunk: int = 2_000, pause_s: float = 0.05) -> None:
+    def __init__(self, mesh: Mesh, topic: str, chunk: int = 2_000, pause_s: float = 0.1) -> None:
         self.count = 0
         self._mesh, self._topic, self._chunk, self._pause_s = mesh, topic, chunk, pause_s
         self._stopping = threading.Event()
@@ -360,8 +369,10 @@ class Loader:
 
     def _run(self) -> None:
         try:
+            producer = self._mesh.producer()
             while not self._stopping.is_set():
-                self.count += self._mesh.produce(self._topic, range(self.count, self.count + self._chunk))
+                ids = range(self.count, self.count + self._chunk)
+                self.count += self._mesh.produce(self._topic, ids, producer=producer)
                 self._stopping.wait(self._pause_s)
         except BaseException as error:  # noqa: BLE001 - handed to the test by finish()
             self._error = error
@@ -369,12 +380,21 @@ class Loader:
 
 def parquet_ids(folder: Path) -> Counter[int]:
     """How often each id is in the published files of a folder."""
-    files = sorted(str(one) for one in folder.glob("*.parquet") if not one.name.startswith((".", "_")))
-    if not files:
-        return Counter()
-    found: Any = cast("Any", pyarrow.dataset).dataset(files, format="parquet")
-    ids: list[int] = found.to_table(columns=["id"]).column("id").to_pylist()
+    published = _published(folder)
+    ids: list[int] = [] if published is None else published.to_table(columns=["id"]).column("id").to_pylist()
     return Counter(ids)
+
+
+def _parquet_rows(folder: Path) -> int:
+    """How many rows the published files of a folder hold."""
+    published = _published(folder)
+    return 0 if published is None else published.count_rows()
+
+
+def _published(folder: Path) -> Any:
+    """The published files of a folder as one table; None when there is none."""
+    files = sorted(str(one) for one in folder.glob("*.parquet") if not one.name.startswith((".", "_")))
+    return cast("Any", pyarrow.dataset).dataset(files, format="parquet") if files else None
 
 
 def assert_exact(folder: Path, expected: int) -> None:
@@ -413,9 +433,11 @@ async def running_mesh(
     store_replicas: int = 1,
     slots: int | None = None,
     is_quick: bool = False,
+    ends_by_force: bool = False,
 ) -> AsyncGenerator[Mesh]:
-    """A mesh of a group (default: its own) on a shared broker, or on one of its own (None); stopped at the end.
-    `is_quick`: its own starts and elects as the shared one does."""
+    """A mesh of a group (default: its own) on a shared broker, or on one of its own (None); stopped at the end, in
+    order or (`ends_by_force`) at once, where nobody looks at what it leaves. `is_quick`: its own starts and elects as
+    the shared one does."""
     group = group or f"mesh-{data_dir.name}"
     env = {
         "HERDMESH_GROUP_ID": group,
@@ -452,7 +474,7 @@ async def running_mesh(
     try:
         yield mesh
     finally:
-        await mesh.stop()
+        await mesh.stop(by_force=ends_by_force)
 
 
 __all__ = ["Loader", "Mesh", "assert_exact", "parquet_ids", "parquet_sink", "role_of", "running_mesh"]

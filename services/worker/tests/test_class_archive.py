@@ -77,6 +77,9 @@ def test_a_spark_that_does_not_end_in_order_leaves_no_archive(
         async def start(self) -> None:
             self._fresh.write_bytes(b"half")
 
+        async def open_session(self) -> None:
+            assert self._fresh.exists()
+
         async def stop(self, timeout_s: float) -> None:
             assert timeout_s >= self.exit_timeout_s
 

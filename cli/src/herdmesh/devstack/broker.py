@@ -185,8 +185,10 @@ class Broker:
         shutil.rmtree(fresh, ignore_errors=True)
         properties = self.data_dir / "format.properties"
         config.write_server_properties(properties, fresh, config.Ports(9092, 9093), self._settings)
+        archive = class_archive.archive_path(java, classpath)
         command = [
-            *(str(java.executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath),
+            *(str(java.executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+            *(*class_archive.use_options(archive), "-cp", classpath),
             *(config.write_log_config(self.data_dir), "kafka.tools.StorageTool", "format"),
             *("-t", config.new_cluster_id(), "-c", str(properties)),
         ]

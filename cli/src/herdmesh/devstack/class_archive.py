@@ -1,4 +1,5 @@
 """A class-data archive of a JVM that is started often: halves the broker's start (2.4 s to 1.4 s, on 2 cores).
+What formats its folder uses the same one.
 
 Owns one file per jar set and Java beside the jars in the cache. The JVM writes it when it ends in order, once; a JVM
 that cannot use it (other build, other jars) ignores it, so it is never more than a shortcut.
@@ -13,6 +14,8 @@ from pathlib import Path
 
 from herdmesh.devstack.java import Java
 
+_QUIET = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+
 
 def archive_path(java: Java, classpath: str) -> Path:
     """Where the archive of this Java and these jars is kept."""
@@ -24,8 +27,12 @@ def archive_path(java: Java, classpath: str) -> Path:
 
 def jvm_options(archive: Path, fresh: Path) -> list[str]:
     """Use the archive when there is one, else have the JVM write `fresh` at its end. Warnings would fill its log."""
-    use = f"-XX:SharedArchiveFile={archive}" if archive.is_file() else f"-XX:ArchiveClassesAtExit={fresh}"
-    return ["-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", use]
+    return use_options(archive) or [*_QUIET, f"-XX:ArchiveClassesAtExit={fresh}"]
+
+
+def use_options(archive: Path) -> list[str]:
+    """Use the archive when there is one: of a JVM on the same jars that would write a poorer one."""
+    return [*_QUIET, f"-XX:SharedArchiveFile={archive}"] if archive.is_file() else []
 
 
 def keep(fresh: Path, archive: Path) -> None:

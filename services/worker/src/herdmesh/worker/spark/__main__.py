@@ -27,6 +27,7 @@ async def _write(fresh: Path) -> None:
     )
     try:
         await host.start()
+        await host.open_session()
     finally:
         await host.stop(_WRITE_TIMEOUT_S)
     if host.jvm_exit_code != 0:

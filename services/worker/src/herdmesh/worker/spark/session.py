@@ -1,8 +1,9 @@
-"""One SparkSession for the whole worker process, and the jobs on it.
+"""One SparkContext for the whole worker process, and the jobs on it.
 
-Owns the JVM: starts it, notices its death, ends it. All calls into it block and are made in threads: one that starts
-and stops the session, one per running job. Invariant: started means that a first job went through a warm Python daemon,
-so a task's first run does not pay for starting anything.
+Owns the JVM: starts it, notices its death, ends it. A SparkSession on top, which jobs without tables have no use for,
+would cost a third of the JVM's start (0.85 s of processor time) and 18 MB. All calls into it block and are made in
+threads: one that starts and stops the context, one per running job. Invariant: started means that a first job went
+through a warm Python daemon, so a task's first run does not pay for starting anything.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from importlib import resources
 from typing import Any, Final
 
 import structlog
-from pyspark import RDD, SparkConf
+from pyspark import RDD, SparkConf, SparkContext
+from pyspark.errors.exceptions.captured import install_exception_handler
 from pyspark.sql import SparkSession
 
 from herdmesh.worker.effects.run_link import Launch
@@ -77,13 +79,13 @@ def spark_conf(master: str, processes: int, driver_memory: str, jvm_options: str
 
 
 class SparkHost:
-    """The session and its jobs. `lost` is set when the JVM died without being asked to. `exit_timeout_s`: how long the
-    JVM may take to end once its session is stopped."""
+    """The context and its jobs. `lost` is set when the JVM died without being asked to. `exit_timeout_s`: how long the
+    JVM may take to end once its context is stopped."""
 
     def __init__(self, conf: Mapping[str, str], exit_timeout_s: float = 3.0) -> None:
         self._conf = conf
         self._exit_timeout_s = exit_timeout_s
-        self._session: SparkSession | None = None
+        self._context: SparkContext | None = None
         self._one: RDD[None] | None = None
         """One partition that executes what the job's properties say: every job is one over an RDD of its own, made of
         this one."""
@@ -104,7 +106,7 @@ class SparkHost:
         return self._jvm.poll() if self._jvm is not None else None
 
     async def start(self) -> None:
-        """Start the JVM and the session and run a first job. Raises SparkUnavailable."""
+        """Start the JVM and the context and run a first job. Raises SparkUnavailable."""
         begun = time.monotonic()
         try:
             self._conf = {**self._conf, f"spark.executorEnv.{deaths.SOCKET_VARIABLE}": await self._deaths.start()}
@@ -113,6 +115,10 @@ class SparkHost:
             raise SparkUnavailable(f"Spark did not start: {error}") from error
         self._watch = asyncio.create_task(self._watch_jvm(), name="watch the JVM")
         _log.info("spark_ready", seconds=round(time.monotonic() - begun, 1), jvm_pid=self.jvm_pid)
+
+    async def open_session(self) -> None:
+        """Have the JVM load what only a Spark of a task's own needs (`task_session`), for the archive of both."""
+        await in_thread("spark session", SparkSession.builder.getOrCreate)
 
     async def run_job(self, launch: Launch) -> None:
         """One process as one Spark task; returns when it is over. Raises RunLost when Spark says it failed."""
@@ -129,7 +135,7 @@ class SparkHost:
         task.add_done_callback(_log_failed_cancel)
 
     async def stop(self, timeout_s: float) -> None:
-        """Stop the session, then the JVM. Bounded: the JVM is killed when it takes longer."""
+        """Stop the context, then the JVM. Bounded: the JVM is killed when it takes longer."""
         self._stopping = True
         self._deaths.close()
         if self._watch is not None:
@@ -164,17 +170,17 @@ class SparkHost:
         # It tells of every connection it closes.
         logging.getLogger("py4j").setLevel(logging.WARNING)
         conf = SparkConf(loadDefaults=False).setAll(list(self._conf.items()))
-        session = SparkSession.builder.config(conf=conf).getOrCreate()
-        self._session = session
-        gateway: Any = session.sparkContext._gateway  # pyright: ignore[reportPrivateUsage] - its only access
+        context = self._context = SparkContext(conf=conf)
+        install_exception_handler()  # errors of the JVM in Python's words, as a session has them
+        gateway: Any = context._gateway  # pyright: ignore[reportPrivateUsage] - its only access
         self._jvm = gateway.proc
-        self._one = session.sparkContext.parallelize([0], 1).mapPartitions(execute_in_partition)
+        self._one = context.parallelize([0], 1).mapPartitions(execute_in_partition)
         _count(self._one)
 
     def _run_job(self, launch: Launch) -> None:
-        assert self._session is not None
+        assert self._context is not None
         assert self._one is not None
-        context = self._session.sparkContext
+        context = self._context
         context.addJobTag(launch.process_id)
         # With the launch in the function itself, each job would have a function of its own to pickle and to hand over
         # in twenty calls of Py4J. Properties are the thread's, and the thread is this job's.
@@ -182,15 +188,15 @@ class SparkHost:
         _count(self._one)
 
     def _cancel(self, process_id: str) -> None:
-        assert self._session is not None
-        self._session.sparkContext.cancelJobsWithTag(process_id)
+        assert self._context is not None
+        self._context.cancelJobsWithTag(process_id)
 
     def _stop(self) -> None:
-        if self._session is None:
+        context = self._context
+        if context is None:
             return
-        context = self._session.sparkContext
         gateway: Any = context._gateway  # pyright: ignore[reportPrivateUsage] - its only access
-        self._session.stop()
+        context.stop()
         gateway.shutdown()
         if self._jvm is not None and self._jvm.stdin is not None:
             # The end of its input is the JVM's sign that its Python is gone.
