@@ -34,11 +34,11 @@ async def test_two_connectors_share_two_slots_and_the_tasks_of_one_take_turns(
             "file": str(tmp_path / topic), "key.converter": STRING, "value.converter": STRING,
         }  # fmt: skip
 
-    async with running_mesh(tmp_path / "stack", kafka, workers=1, slots=2) as mesh:
+    async with running_mesh(tmp_path / "stack", kafka, workers=1, slots=2, ends_by_force=True) as mesh:
         alone, many = mesh.create_topic(tmp_topic("alone"), 1), mesh.create_topic(tmp_topic("many"), 3)
         await mesh.apply(alone, sink(alone, 1))
         await mesh.apply(many, sink(many, 3))
-        with Loader(mesh, alone, soak_or(20, 50)), Loader(mesh, many, soak_or(60, 150)) as load:
+        with Loader(mesh, alone, soak_or(20, 50), 0.05), Loader(mesh, many, soak_or(60, 150), 0.05) as load:
             begun = _runs(await mesh.until_running(alone, 1))
             shown = await mesh.until(
                 many, lambda one: len(one["tasks"]) == 3 and min(_runs(one)) >= 3, "thrice in turn"

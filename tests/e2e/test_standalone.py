@@ -127,11 +127,11 @@ def test_connects_samples_run_and_go_on_after_a_kill(
     more = [*files, "later.json"]
     with herd_run(tmp_path, more, HERDMESH_LINGER_MS="100", HERDMESH_WARM_RUNS_MAX="0") as second:
         second.until_running(SOURCE, SINK)
-        later = {"event": "connector", "name": LATER["name"], "state": "PAUSED", "tasks": list[str]()}
-        second.until("paused, as its file says", lambda said: later in said)
-        lines = until_lines(sink, 300)
-        assert asyncio.run(_names(second.address)) == ["later", SINK, SOURCE], "nothing but offsets survives"
-        with herd_run(tmp_path, files[:1]) as third:
+        with herd_run(tmp_path, files[:1]) as third:  # it starts while the second is looked at
+            later = {"event": "connector", "name": LATER["name"], "state": "PAUSED", "tasks": list[str]()}
+            second.until("paused, as its file says", lambda said: later in said)
+            lines = until_lines(sink, 300)
+            assert asyncio.run(_names(second.address)) == ["later", SINK, SOURCE], "nothing but offsets survives"
             assert third.process.wait(WAIT_S) == 1
             third.until("said to be refused", lambda said: bool(said))  # it may have ended before that was read here
             (refused,) = third.said

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from herdmesh.worker.effects.session import HerderSession
 from herdmesh.worker.state import events
 from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.session_worker import SINK_CLASS, SessionWorker
+from tests.support.side_by_side import SideBySide
 from tests.support.statusstore_process import StatusStoreProcess
 from tests.support.store_process import StoreProcess
 
@@ -128,20 +129,25 @@ async def _processes(folder: Path) -> AsyncGenerator[tuple[HerderProcess, Herder
             await process.kill()
 
 
-@pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
-    async with _processes(tmp_path) as (leader, follower, status_store):
+@asynccontextmanager
+async def _pair(folder: Path) -> AsyncGenerator[Pair]:
+    async with _processes(folder) as (leader, follower, status_store):
         both = f"{follower.address},{leader.address}"
         async with SessionWorker("w1:1", both, status_store) as one, SessionWorker("w2:1", both, status_store) as two:
             async with HerderClient(leader.address) as client:
                 config = properties.to_proto({"connector.class": SINK_CLASS, "tasks.max": str(TASKS), "topics": "t"})
                 create = messages.CreateConnectorRequest(request_id=new_request_id(), name="a", config=config)
                 await client.call(lambda stub: stub.CreateConnector, create)
-            pair = Pair(leader, follower, [one, two], tmp_path / "config.log")
+            pair = Pair(leader, follower, [one, two], folder / "config.log")
             await leader.until_cluster(lambda _: len(one.held) + len(two.held) == TASKS + 1)
             yield pair
 
 
+#: Each has a pair of its own, and most of its time is silence that somebody must notice.
+together = SideBySide(pair=lambda test: _pair(test.folder()))
+
+
+@together
 async def test_a_killed_leader_is_replaced_in_time_and_restarts_nothing(
     pair: Pair, record_property: Callable[[str, object], None]
 ) -> None:
@@ -175,6 +181,7 @@ async def test_a_killed_leader_is_replaced_in_time_and_restarts_nothing(
         assert await _until_opened(worker) == first + 1
 
 
+@together
 async def test_a_stopped_leader_resigns_at_once(pair: Pair, record_property: Callable[[str, object], None]) -> None:
     stopped_s = time.monotonic()
     pair.leader.signal(signal.SIGTERM)
@@ -191,6 +198,7 @@ async def test_a_stopped_leader_resigns_at_once(pair: Pair, record_property: Cal
     pair.assert_nothing_restarted(await pair.until_taken_over())
 
 
+@together
 async def test_a_frozen_leader_is_replaced_and_wakes_as_a_follower(
     pair: Pair, record_property: Callable[[str, object], None]
 ) -> None:

@@ -28,8 +28,9 @@ from herdmesh.rpc import properties
 from herdmesh.rpc.client import connect, retrying
 from herdmesh.rpc.errors import NotWriter
 from tests.support.configstore_process import ConfigStoreProcess
-from tests.support.side_by_side import SideBySide, SideBySideTest
+from tests.support.side_by_side import SideBySideTest
 from tests.support.store_process import SHORT_SESSION, first_writer
+from tests.support.waiting import timed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timed]
 
@@ -66,7 +67,7 @@ def _stores(test: SideBySideTest, more: Sequence[str] = ()) -> AbstractAsyncCont
 
 
 #: The longest of these waits for a session to end, six seconds long. `quick_stores` are for what measures no take-over.
-together = SideBySide(stores=_stores, quick_stores=partial(_stores, more=SHORT_SESSION))
+together = timed.making(stores=_stores, quick_stores=partial(_stores, more=SHORT_SESSION))
 
 
 class _Caller:

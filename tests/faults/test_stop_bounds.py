@@ -28,6 +28,7 @@ from herdmesh.rpc.request_ids import new_request_id
 from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.statusstore_process import StatusStoreProcess
 from tests.support.store_process import StoreProcess
+from tests.support.waiting import timed
 
 #: Every stage of a stop has a bound of its own (1 s, 2 s); together they come to less than 10 s, in nobody's way. Three
 #: times that on a busy machine.
@@ -75,6 +76,7 @@ async def _stopped(process: StoreProcess) -> float:
     return time.monotonic() - begun_s
 
 
+@timed
 @pytest.mark.timed
 @pytest.mark.timeout(120)
 async def test_nobody_keeps_a_herder_or_a_store_from_ending(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ there is a second one, and all with PostgreSQL or S3. The pure lane has the rest
 takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
 limit of time (marker `timed`), which waits until the other lanes run nothing, and, as the very last, chaos. Chaos is
 three minutes of mostly waiting: beside it, and stepping back for it, the own lane runs the last of its tests
-(`_BESIDE_CHAOS`). This order is the same in one process.
+(`_BESIDE_CHAOS`). This order is the same in one process, but for tests that run side by side (`waiting`) with the first
+of theirs.
 Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
 """
 
@@ -37,6 +38,7 @@ _MOVERS = (
     "libs/core/tests/topicstore/test_kafka_forgotten.py",
     "libs/sdk/tests/",
     "services/worker/tests/connectors/",
+    "tests/replay/test_fuzz.py",
 )
 #: What of the own lane runs beside chaos: it holds no limit of time, and starts no JVM.
 _BESIDE_CHAOS = ("libs/sdk/tests/", "services/worker/tests/connectors/")

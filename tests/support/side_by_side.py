@@ -9,11 +9,14 @@
     @pytest.mark.parametrize("count", [1, 30])
     async def test_writes(cluster: KafkaCluster, count: int) -> None: ...
 
-A parameter that has a maker is made for its test alone and closed after it; `tmp_path` and `tmp_topic` are its own too.
-The others are pytest's: parametrized, or fixtures of file or session. The first of these tests that pytest comes to
-runs all of the same `together` and lane (`lanes`) that were selected, begun in pytest's order, on one event loop; each
-of the others then tells how it ended. So what they share must stand several at once, and a test that kills what others
-use is not for it.
+A parameter that has a maker is made for its test alone and closed after it; `tmp_path`, `tmp_topic` and
+`record_property` are its own too. The others are pytest's: parametrized, or fixtures of file or session. The first of
+these tests that pytest comes to runs all of the same `together` and lane (`lanes`) that were selected, on one event
+loop, begun in pytest's order but those marked `slow` first; each of the others then tells how it ended. So what they
+share must stand several at once, and a test that kills what others use is not for it.
+
+Tests of several files run side by side where each makes its `together` of one group (`waiting`):
+`timed.making(stores=...)`. They share no fixtures but the session's.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ import inspect
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +40,7 @@ Maker = Callable[["SideBySideTest"], AbstractAsyncContextManager[Any]]
 Body = Callable[..., Coroutine[Any, Any, None]]
 
 #: Fixtures of each test that every one of these tests may take.
-_OWN = ("tmp_path", "tmp_topic")
+_OWN = ("tmp_path", "tmp_topic", "record_property")
 
 
 class SideBySideTest:
@@ -48,8 +52,10 @@ class SideBySideTest:
         """As the fixture `tmp_topic`."""
         self.parameters: Mapping[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
         """What it is parametrized with."""
+        self.is_slow = item.get_closest_marker("slow") is not None
+        """It begins before others, so that none that takes long begins late."""
         self._request = request
-        self._name = item.name
+        self._item = item
         names = inspect.signature(body).parameters
         given = {name: self._given(name) for name in names if name not in makers}
         self._body = functools.partial(body, **given)
@@ -61,17 +67,57 @@ class SideBySideTest:
 
     def folder(self) -> Path:
         """As the fixture `tmp_path`."""
-        return self.fixture("tmp_path_factory").mktemp(re.sub(r"\W", "_", self._name)[:30])
+        return self.fixture("tmp_path_factory").mktemp(re.sub(r"\W", "_", self._item.name)[:30])
 
     def _given(self, name: str) -> Any:
         if name in self.parameters:
             return self.parameters[name]
-        return {"tmp_path": self.folder, "tmp_topic": lambda: self.topic}.get(name, lambda: self.fixture(name))()
+        own = {"tmp_path": self.folder, "tmp_topic": lambda: self.topic, "record_property": lambda: self._note}
+        return own.get(name, lambda: self.fixture(name))()
+
+    def _note(self, name: str, value: object) -> None:
+        self._item.user_properties.append((name, value))
 
     async def run(self) -> None:
         async with AsyncExitStack() as stack:
             made = {name: await stack.enter_async_context(one) for name, one in self._made.items()}
             await self._body(**made)
+
+
+@dataclass
+class _Group:
+    """Those that run together."""
+
+    at_once: int
+    bodies: dict[Any, tuple[Body, Mapping[str, Maker]]] = field(
+        default_factory=dict[Any, tuple[Body, Mapping[str, Maker]]]
+    )
+    """By the function that pytest calls."""
+    errors: dict[str, BaseException | None] = field(default_factory=dict[str, BaseException | None])
+    """How those ended that ran, by their ids."""
+
+    def selected(self, request: pytest.FixtureRequest) -> list[SideBySideTest]:
+        found: list[SideBySideTest] = []
+        lane = lane_of(request.node)
+        for item in request.session.items:
+            function: Any = getattr(item, "function", None)
+            if isinstance(item, pytest.Function) and function in self.bodies and lane_of(item) == lane:
+                found.append(SideBySideTest(item, *self.bodies[function], request))
+        return sorted(found, key=lambda one: not one.is_slow)
+
+    async def run(self, tests: list[SideBySideTest]) -> None:
+        free = asyncio.Semaphore(self.at_once)
+
+        async def run(test: SideBySideTest) -> None:
+            error: BaseException | None = None
+            try:
+                async with free:
+                    await test.run()
+            except (Exception, pytest.fail.Exception) as raised:  # noqa: BLE001  # raised where pytest asks for the test
+                error = raised
+            self.errors[test.id] = error
+
+        await asyncio.gather(*(run(test) for test in tests))
 
 
 class SideBySide:
@@ -81,16 +127,21 @@ class SideBySide:
 
     def __init__(self, *parameters: str, at_once: int = 8, **makers: Maker) -> None:
         self._parameters = parameters
-        self._at_once = at_once
         self._makers = makers
-        self._bodies: dict[Any, Body] = {}
-        self._errors: dict[str, BaseException | None] = {}
+        self._group = _Group(at_once)
+
+    def making(self, *parameters: str, **makers: Maker) -> SideBySide:
+        """Of one file, for tests that run with all others of this one."""
+        made = SideBySide(*parameters, at_once=self._group.at_once, **makers)
+        made._group = self._group
+        return made
 
     def __call__(self, body: Body) -> Callable[..., None]:
         def test(request: pytest.FixtureRequest, **_given: object) -> None:
-            if request.node.nodeid not in self._errors:
-                asyncio.run(self._run(self._selected(request)))
-            if (error := self._errors[request.node.nodeid]) is not None:
+            errors = self._group.errors
+            if request.node.nodeid not in errors:
+                asyncio.run(self._group.run(self._group.selected(request)))
+            if (error := errors[request.node.nodeid]) is not None:
                 raise error
 
         functools.update_wrapper(test, body)
@@ -98,28 +149,5 @@ class SideBySide:
         names = dict.fromkeys(["request", *self._parameters, *kept])
         signature = inspect.Signature([inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names])
         test.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]  # what pytest looks at
-        self._bodies[test] = body
+        self._group.bodies[test] = body, self._makers
         return test
-
-    def _selected(self, request: pytest.FixtureRequest) -> list[SideBySideTest]:
-        found: list[SideBySideTest] = []
-        lane = lane_of(request.node)
-        for item in request.session.items:
-            function: Any = getattr(item, "function", None)
-            if isinstance(item, pytest.Function) and function in self._bodies and lane_of(item) == lane:
-                found.append(SideBySideTest(item, self._bodies[function], self._makers, request))
-        return found
-
-    async def _run(self, tests: list[SideBySideTest]) -> None:
-        free = asyncio.Semaphore(self._at_once)
-
-        async def run(test: SideBySideTest) -> None:
-            error: BaseException | None = None
-            try:
-                async with free:
-                    await test.run()
-            except (Exception, pytest.fail.Exception) as raised:  # noqa: BLE001  # raised where pytest asks for the test
-                error = raised
-            self._errors[test.id] = error
-
-        await asyncio.gather(*(run(test) for test in tests))

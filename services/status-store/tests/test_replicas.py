@@ -12,8 +12,8 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,9 +23,11 @@ from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
 from herdmesh.rpc.errors import HerdmeshError, NotWriter
+from tests.support.side_by_side import SideBySideTest
 from tests.support.sizes import soak_or
 from tests.support.statusstore_memory import put
 from tests.support.statusstore_process import StatusStoreProcess
+from tests.support.waiting import timed
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timed]
 
@@ -56,30 +58,35 @@ def _free_ports(count: int) -> list[int]:
             probe.close()
 
 
-@pytest.fixture
-async def stores(
-    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
-) -> AsyncIterator[list[StatusStoreProcess]]:
+@asynccontextmanager
+async def _three_stores(bootstrap: str, topic: str, folder: Path) -> AsyncGenerator[list[StatusStoreProcess]]:
     """Three replicas; the first writes."""
-    topic, ports = tmp_topic("status"), _free_ports(3)
+    ports = _free_ports(3)
     peers = ",".join(f"127.0.0.1:{port}" for port in ports)
     made = [
         StatusStoreProcess(
-            kafka_bootstrap,
+            bootstrap,
             topic,
-            tmp_path / f"store-{number}.log",
+            folder / f"store-{number}.log",
             more=[f"--listen=127.0.0.1:{port}", f"--peers={peers}", f"--lease-ms={LEASE_S * 1000:.0f}"],
         )
         for number, port in enumerate(ports)
     ]
-    await made[0].start()
-    await made[0].until_writing()
-    await asyncio.gather(*(store.start() for store in made[1:]))
-    await asyncio.gather(*(store.until_reading() for store in made))
     try:
+        await made[0].start()
+        await made[0].until_writing()
+        await asyncio.gather(*(store.start() for store in made[1:]))
+        await asyncio.gather(*(store.until_reading() for store in made))
         yield made
     finally:
         await asyncio.gather(*(store.kill() for store in made))
+
+
+def _stores(test: SideBySideTest) -> AbstractAsyncContextManager[list[StatusStoreProcess]]:
+    return _three_stores(test.fixture("kafka_bootstrap"), test.topic("status"), test.folder())
+
+
+together = timed.making("kafka_bootstrap", stores=_stores)
 
 
 async def _until(what: str, condition: Callable[[], Awaitable[bool]], within_s: float = WAIT_S) -> float:
@@ -120,6 +127,7 @@ async def _beat(store: StatusStoreProcess, worker: identity_pb2.WorkerIdentity) 
     return True
 
 
+@together
 @pytest.mark.parametrize("end", ENDS)
 async def test_replicas_serve_take_over_and_tell_who_is_alive(
     stores: list[StatusStoreProcess], end: signal.Signals

@@ -28,10 +28,13 @@ from herdmesh.kafka.contact import Contact
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH
 from tests.support.forgetful_proxy import ForgetfulProxy, forgetful_proxy
+from tests.support.side_by_side import SideBySide
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(240)]
 NOTICED_S = 30.0
 """Half of what a call to Kafka is repeated for, as is the time Kafka leaves a transaction open."""
+#: Those that wait for a client to be found deaf.
+together = SideBySide()
 OFTEN = {"topic.metadata.refresh.interval.ms": "100"}
 
 
@@ -79,6 +82,7 @@ def test_a_warm_run_that_would_hear_of_nothing_rests(
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [5]
 
 
+@together
 async def test_a_reader_of_another_cluster_reads_on(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
     topic = kafka_topics.create_topic(tmp_topic(), 1)
     async with forgetful_proxy(_port(kafka_topics)) as proxy:
@@ -162,6 +166,7 @@ STORIES = {
 }
 
 
+@together
 async def test_a_source_whose_producer_nobody_hears_ends_in_seconds_and_the_next_run_goes_on(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
@@ -243,6 +248,7 @@ def test_a_warm_source_whose_producer_nobody_hears_rests(
     assert len(kafka_topics.records(topic)) == 10
 
 
+@together
 async def test_dead_letters_that_nobody_hears_end_the_run_in_seconds(
     kafka_topics: Kafka, tmp_topic: Callable[..., str]
 ) -> None:
