@@ -12,17 +12,21 @@ from typing import Any
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from herdmesh.cli.app import app
 from herdmesh.devstack.broker import QUICK_JVM
 from herdmesh.devstack.layout import StackLayout
 from tests.support.mesh import parquet_sink
 
 pytestmark = [pytest.mark.own_broker, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(240)]
+UP = ("up", "--detach", "--herders", "2", "--store-replicas", "2")
 
 
-async def _herd(folder: Path, *arguments: str) -> tuple[int, Any]:
+async def _up(folder: Path) -> tuple[int, Any]:
+    """A process of its own, which leaves the supervisor behind when it ends."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "herdmesh.cli", *arguments, "-o", "json"),
+        *(sys.executable, "-m", "herdmesh.cli", *UP, "-o", "json"),
         cwd=folder,
         env={**os.environ, "JDK_JAVA_OPTIONS": " ".join(QUICK_JVM)},
         stdout=asyncio.subprocess.PIPE,
@@ -34,35 +38,43 @@ async def _herd(folder: Path, *arguments: str) -> tuple[int, Any]:
     return process.returncode, json.loads(stdout)
 
 
-async def test_a_second_up_continues_where_a_killed_one_was(tmp_path: Path) -> None:
+async def _herd(*arguments: str) -> tuple[int, Any]:
+    """A command in this process and its folder."""
+    # in a thread: the command runs an event loop of its own
+    done = await asyncio.to_thread(CliRunner().invoke, app, [*arguments, "-o", "json"], catch_exceptions=False)
+    assert done.stdout, done.stderr
+    return done.exit_code, json.loads(done.stdout)
+
+
+async def test_a_second_up_continues_where_a_killed_one_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first supervisor dies by kill -9 and leaves its services behind; the second ends them and goes on, with all
     replicas. Commands in the folder find whoever leads and writes."""
-    up = ("up", "--detach", "--herders", "2", "--store-replicas", "2")
+    monkeypatch.chdir(tmp_path)
     config = tmp_path / "sink.json"
     config.write_text(json.dumps({"name": "kept", "config": parquet_sink("nowhere-yet", tmp_path / "out", tasks=1)}))
     try:
-        code, first = await _herd(tmp_path, *up)
+        code, first = await _up(tmp_path)
         assert (code, first["ready"]) == (0, True)
         names = ["config-store", "config-store-2", "herder", "herder-2", "status-store", "status-store-2", "worker-1"]
         assert sorted(one["name"] for one in first["services"] if one["name"] != "broker") == names
         assert [len(first[part].split(",")) for part in ("herder", "config_store", "status_store")] == [2, 2, 2]
-        code, refused = await _herd(tmp_path, "up", "--detach")
+        code, refused = await _up(tmp_path)
         assert code == 1
         assert str(first["supervisor"]["pid"]) in refused["error"]["message"]
-        code, _ = await _herd(tmp_path, "apply", "-f", str(config))
+        code, _ = await _herd("apply", "-f", str(config))
         assert code == 0
 
         os.kill(first["supervisor"]["pid"], signal.SIGKILL)
-        code, second = await _herd(tmp_path, *up)
+        code, second = await _up(tmp_path)
         assert (code, second["ready"]) == (0, True)
         before = {one["name"]: one for one in first["services"]}
         for one in second["services"]:
             kept = one["mark"] == before[one["name"]]["mark"]
             assert kept == (one["name"] == "broker"), f"{one['name']}: the broker is adopted, the rest is started anew"
-        code, found = await _herd(tmp_path, "get", "connectors", "kept")
+        code, found = await _herd("get", "connectors", "kept")
         assert (code, found["name"], found["target_state"]) == (0, "kept", "STARTED")
     finally:
-        code, stopped = await _herd(tmp_path, "down")
+        code, stopped = await _herd("down")
     assert (code, stopped["result"]) == (0, "stopped")
     state = StackLayout(tmp_path / ".herd").read_state()
     assert state is not None

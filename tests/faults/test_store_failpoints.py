@@ -24,6 +24,7 @@ from tests.support.config_run import ConfigRun
 from tests.support.sizes import soak_or
 from tests.support.status_run import StatusRun
 from tests.support.store_runs import BROKER_SETTINGS, Report, Run
+from tests.support.waiting import of_stores
 
 Step = Callable[[Run], Coroutine[Any, Any, None]]
 
@@ -96,6 +97,7 @@ def _tell(part: str, reports: Sequence[Report]) -> None:
     )
 
 
+@of_stores
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("store", RUNS, ids=NAMES.get)
 async def test_no_promise_is_broken_at_any_stage(store: type[Run], kafka: Broker, tmp_path: Path) -> None:
@@ -107,7 +109,9 @@ async def test_no_promise_is_broken_at_any_stage(store: type[Run], kafka: Broker
     _tell(f"real broker, {NAMES[store]} store", reports)
 
 
+@of_stores
 @pytest.mark.own_broker
+@pytest.mark.slow
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("store", [store for store in RUNS if _killing(store)], ids=NAMES.get)
 async def test_no_promise_is_broken_when_the_broker_is_killed_too(store: type[Run], tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -17,20 +18,18 @@ from herdmesh.api.configstore.v1 import config_read_service_pb2 as read_pb
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.rpc.errors import ConnectorExists, ConnectorNotFound, HerdmeshError, NotWriter, WriterFenced
 from tests.support.configstore_process import ConfigStoreProcess
+from tests.support.side_by_side import SideBySideTest
 from tests.support.store_process import SHORT_SESSION
+from tests.support.waiting import of_stores
 
 pytestmark = pytest.mark.kafka
 
 
-@pytest.fixture
-async def stores(
-    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
-) -> AsyncIterator[list[ConfigStoreProcess]]:
+@asynccontextmanager
+async def _two_stores(bootstrap: str, topic: str, folder: Path) -> AsyncGenerator[list[ConfigStoreProcess]]:
     """A writer and a replica of it."""
-    topic = tmp_topic("configs")
     made = [
-        ConfigStoreProcess(kafka_bootstrap, topic, tmp_path / f"store-{number}.log", more=SHORT_SESSION)
-        for number in (1, 2)
+        ConfigStoreProcess(bootstrap, topic, folder / f"store-{number}.log", more=SHORT_SESSION) for number in (1, 2)
     ]
     try:
         await made[0].start()
@@ -44,6 +43,14 @@ async def stores(
             await store.kill()
 
 
+def _stores(test: SideBySideTest) -> AbstractAsyncContextManager[list[ConfigStoreProcess]]:
+    return _two_stores(test.fixture("kafka_bootstrap"), test.topic("configs"), test.folder())
+
+
+together = of_stores.making("kafka_bootstrap", stores=_stores)
+
+
+@together
 async def test_a_stopped_writer_wakes_up_to_the_truth(stores: list[ConfigStoreProcess]) -> None:
     first, second = stores
     await first.put("old", {"by": "first"})

@@ -26,6 +26,7 @@ from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.guarded_broker import GuardedBroker
 from tests.support.statusstore_process import StatusStoreProcess
 from tests.support.store_process import StoreProcess
+from tests.support.waiting import of_stores
 
 _WAIT_S = 45.0
 _STATUS_PARTITIONS = 3
@@ -71,6 +72,8 @@ class Subject:
                 await asyncio.sleep(0.05)
 
 
+@of_stores
+@pytest.mark.slow
 async def test_both_stores_through_what_an_operator_has_to_mend(
     guarded: GuardedBroker, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -22,8 +22,8 @@ from herdmesh.topicstore.log import LogUnavailable, Positions
 from herdmesh.topicstore.settings import TopicSettings
 from tests.contract.topicstore_harness import WAIT_S, KafkaCluster, suite_settings
 from tests.support.forgetful_proxy import ForgetfulProxy, forgetful_proxy
-from tests.support.side_by_side import SideBySide
 from tests.support.sizes import soak_or
+from tests.support.waiting import of_stores
 
 pytestmark = pytest.mark.timeout(240)
 TIMES = soak_or(4, 20)
@@ -92,7 +92,7 @@ async def _forgotten(bootstrap: str, topic: str) -> AsyncGenerator[Forgotten]:
 
 
 #: Each behind a proxy of its own. A client that is deaf is found by waiting for its answer.
-together = SideBySide(
+together = of_stores.making(
     "kafka_bootstrap", forgotten=lambda test: _forgotten(test.fixture("kafka_bootstrap"), test.topic())
 )
 

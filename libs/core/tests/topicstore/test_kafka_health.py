@@ -43,7 +43,8 @@ from tests.contract.topicstore_harness import (
     until_role,
 )
 from tests.support.guarded_broker import GuardedBroker
-from tests.support.side_by_side import SideBySide, SideBySideTest
+from tests.support.side_by_side import SideBySideTest
+from tests.support.waiting import of_stores
 
 _TUNING = StoreTuning(topic_check_interval_ms=100, take_over_backoff_ms_max=200)
 #: The guard looks so rarely that only the step under test can find out.
@@ -94,7 +95,7 @@ def _cluster(test: SideBySideTest) -> AbstractAsyncContextManager[KafkaCluster]:
 
 
 #: A right takes effect and a topic is missed after a while: most of each is waiting.
-together = SideBySide("guarded", clerk=_clerk, cluster=_cluster)
+together = of_stores.making("guarded", clerk=_clerk, cluster=_cluster)
 
 
 async def until_condition(store: Store, condition: Condition, *said: str) -> None:

@@ -8,7 +8,8 @@ is stopped once for all stores.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -33,6 +34,7 @@ from herdmesh.topicstore.kafka_topics import Shard
 from herdmesh.topicstore.settings import TopicSettings
 from tests.contract.topicstore_harness import KafkaCluster, KeyValues, Store, suite_settings, until_role
 from tests.support.broker_files import cut_marker
+from tests.support.waiting import of_stores
 
 pytestmark = pytest.mark.own_broker
 
@@ -112,32 +114,42 @@ async def _goes_on(half: Half) -> None:
         assert state.audited == (b"1", b"2", b"3"), half.lost
 
 
-async def test_a_write_whose_marker_the_broker_lost_is_ended_as_it_was_decided(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kafka, "decided", _decided)
-    broker = Broker(tmp_path, port=0, jvm=QUICK_JVM)
+@asynccontextmanager
+async def _broker(folder: Path) -> AsyncGenerator[Broker]:
+    broker = Broker(folder, port=0, jvm=QUICK_JVM)
     await broker.start()
-    begun: list[Half] = []
     try:
-        begun += await asyncio.gather(
-            Half.of(broker.bootstrap, "one", ""),
-            Half.of(broker.bootstrap, "other", "-audit"),
-            Half.of(broker.bootstrap, "both", "", "-audit"),
-            Half.of(broker.bootstrap, SECRETIVE, ""),
-        )
-        begun.append(await Half.of(broker.bootstrap, HASTY, "", tuning=_IMPATIENT))  # last: its time is short
-        await broker.stop()
-        with pytest.raises(WriteOutcomeUnknown, match=r"not read back within 5 s"):
-            await begun[-1].write
-        for topic in (topic for half in begun for topic in half.lost):
-            cut_marker(tmp_path, topic, 0)
-        await broker.start()
-        for half in begun:
-            half.read_on()
-        await asyncio.gather(*(_goes_on(half) for half in begun))
+        yield broker
     finally:
-        for half in begun:
-            half.write.cancel()
-            await half.cluster.close()
         await broker.stop()
+
+
+@of_stores
+@pytest.mark.slow
+async def test_a_write_whose_marker_the_broker_lost_is_ended_as_it_was_decided(tmp_path: Path) -> None:
+    begun: list[Half] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kafka, "decided", _decided)
+        async with _broker(tmp_path) as broker:
+            try:
+                begun += await asyncio.gather(
+                    Half.of(broker.bootstrap, "one", ""),
+                    Half.of(broker.bootstrap, "other", "-audit"),
+                    Half.of(broker.bootstrap, "both", "", "-audit"),
+                    Half.of(broker.bootstrap, SECRETIVE, ""),
+                )
+                # last: its time is short
+                begun.append(await Half.of(broker.bootstrap, HASTY, "", tuning=_IMPATIENT))
+                await broker.stop()
+                with pytest.raises(WriteOutcomeUnknown, match=r"not read back within 5 s"):
+                    await begun[-1].write
+                for topic in (topic for half in begun for topic in half.lost):
+                    cut_marker(tmp_path, topic, 0)
+                await broker.start()
+                for half in begun:
+                    half.read_on()
+                await asyncio.gather(*(_goes_on(half) for half in begun))
+            finally:
+                for half in begun:
+                    half.write.cancel()
+                    await half.cluster.close()
