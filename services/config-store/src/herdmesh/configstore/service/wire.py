@@ -67,12 +67,13 @@ def entry(state: ConnectorState, store_id: str) -> config_pb2.ConnectorEntry:
         task_count_record=state.task_count_record,
         pending_fencing=state.pending_fencing,
         foreign=state.foreign,
-        restarts=state.restarts,
+        restarts=state.restarts or None,  # to give a map, even an empty one, takes a look at its kind
         stray_tasks={
             number: properties_to_proto(task.properties)
             for number, task in state.task_configs.items()
             if not 0 <= number < len(tasks)
-        },
+        }
+        or None,
     )
     if state.config is not None:
         message.config.CopyFrom(properties_to_proto(state.config))

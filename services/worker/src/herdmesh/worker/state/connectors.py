@@ -106,7 +106,8 @@ class Connectors:
 
     def next_deadline(self) -> float | None:
         """When `tick` next has something to do."""
-        return min((one.abandon_at for one in self if one.abandon_at is not None), default=None)
+        connectors = self._connectors.values()
+        return min([one.abandon_at for one in connectors if one.abandon_at is not None], default=None)
 
     # --- the herder's commands
 

@@ -71,9 +71,8 @@ class WorkerState:
 
     def next_deadline(self) -> float | None:
         """When a Tick is due, None = never."""
-        parts = (self.tasks, self.connectors, self.reloads)
-        times = [*(part.next_deadline() for part in parts), self._leave_by, self._exit_by]
-        return min((time for time in times if time is not None), default=None)
+        parts = (self.tasks.next_deadline(), self.connectors.next_deadline(), self.reloads.next_deadline())
+        return min([time for time in (*parts, self._leave_by, self._exit_by) if time is not None], default=None)
 
     # --- the one mutator
 

@@ -36,7 +36,7 @@ class Reloads:
 
     def next_deadline(self) -> float | None:
         """When `tick` next has something to do."""
-        return min((one.due for one in self._values.values() if one.due is not None), default=None)
+        return min([one.due for one in self._values.values() if one.due is not None], default=None)
 
     def resolved(self, unit: UnitId, made_by: str, ttl_ms: int, now: float) -> None:
         """The unit's run or instance `made_by` was given values that are good for so long."""
