@@ -10,6 +10,7 @@ import random
 import traceback
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 from unittest.mock import patch
 
@@ -18,6 +19,7 @@ from herdmesh.configstore.state.config import ConfigState
 from herdmesh.herder.state import Rules, leadership
 from herdmesh.herder.state.model import RestartPolicy
 from herdmesh.herder.wire import stores as store_wire
+from herdmesh.herder.wire import values
 from herdmesh.statusstore.state.statuses import StatusState
 from tests.sim.mesh.broker import Broker
 from tests.sim.mesh.checks import Checker
@@ -128,7 +130,7 @@ class World:
     def route(self, node: Node, addresses: str, path: str, before: Node | None) -> Node | None:
         """Where a call goes; None = nobody answers."""
         replicas: Sequence[Replica] = self.config if addresses == "config" else self.status
-        if any(service in path for service in _WRITES):
+        if _is_write(path):
             found: list[Replica] = [replica for replica in replicas if replica.alive and replica.claims]
         elif before is not None and before.alive and not self.network.is_cut(node.name, before.name):
             return before
@@ -143,14 +145,20 @@ class World:
         text = "".join(traceback.format_exception(error)[-4:])
         self.checker.find("crash", f"{process.name}: {error!r}\n{text}")
 
-    def trace(self, who: str, what: object) -> None:
+    def trace(self, who: str, what: str, *values: object) -> None:
+        """A line, if anybody reads it: `what` with `values` in its places."""
         if self.trace_lines is not None:
-            self.trace_lines.append(f"{self.now / 1000:9.3f} {who:10} {what}")
+            self.trace_lines.append(f"{self.now / 1000:9.3f} {who:10} {what % values if values else what}")
 
     def leader(self) -> HerderProcess | None:
         """The herder that leads under the newest epoch."""
         leading = [herder for herder in self.herders if herder.well and herder.leads]
         return max(leading, key=lambda herder: herder.herder.cluster().epoch, default=None)
+
+
+@cache
+def _is_write(path: str) -> bool:
+    return any(service in path for service in _WRITES)
 
 
 @contextmanager
@@ -182,6 +190,8 @@ def simulated() -> Generator[None]:
         stack.enter_context(patch("herdmesh.herder.effects.campaign.monotonic_ms", now_ms))
         for module in ("watches", "writes"):
             stack.enter_context(patch(f"herdmesh.herder.effects.{module}.wall_clock_ms", wall_ms))
+        # Where texts carry times: else no two processes would write quite the same.
+        stack.enter_context(patch.object(values, "_WALL_AHEAD_MS", World.EPOCH_MS))
         stack.enter_context(patch.object(store_wire, "entry", entry))
         stack.enter_context(patch.object(config_state, "GENERATIONS_PER_BLOCK", GENERATIONS_PER_BLOCK))
         stack.enter_context(patch.object(leadership, "RESERVE_AT", RESERVE_AT))
