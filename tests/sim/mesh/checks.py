@@ -102,7 +102,7 @@ class Checker:
     def find(self, check: str, text: str) -> None:
         if len(self.violations) < self.violations_max:
             self.violations.append(Violation(check, self._world.now, text))
-            self._world.trace("VIOLATION", f"{check}: {text}")
+            self._world.trace("VIOLATION", "%s: %s", check, text)
         self._world.scheduler.stopped = len(self.violations) >= self.violations_max
 
     # --- stores
@@ -206,10 +206,11 @@ class Checker:
         worker = stream.near.process
         match sent.message:
             case ins.StartUnit():
-                self._world.trace(herder.name, f"start {sent.message.unit} on {worker.name} {sent.message.assignment}")
-                self._started(herder, sent.epoch, sent.message, stream)
+                start = sent.message
+                self._world.trace(herder.name, "start %s on %s %s", start.unit, worker.name, start.assignment)
+                self._started(herder, sent.epoch, start, stream)
             case ins.StopUnit(unit=unit, reason=reason):
-                self._world.trace(herder.name, f"stop {unit} on {worker.name}: {reason}")
+                self._world.trace(herder.name, "stop %s on %s: %s", unit, worker.name, reason)
                 self.stops.setdefault((unit, worker.name), self._world.now)
                 if reason.startswith("it failed"):
                     self._restarted(unit)
@@ -219,11 +220,11 @@ class Checker:
             case ins.Heartbeat():
                 pass
             case ins.Welcome(adopted=adopted):
-                self._world.trace(herder.name, f"to {worker.name}: {sent.message}")
+                self._world.trace(herder.name, "to %s: %s", worker.name, sent.message)
                 if sent.epoch == max(self._epochs, default=0):
                     self._adopted(cast("WorkerProcess", worker), adopted)
             case _:
-                self._world.trace(herder.name, f"to {worker.name}: {sent.message}")
+                self._world.trace(herder.name, "to %s: %s", worker.name, sent.message)
 
     def _adopted(self, worker: WorkerProcess, adopted: tuple[UnitId, ...]) -> None:
         """What was started later and is lost gives way to what is adopted: that counts as the newest from here on."""
@@ -318,7 +319,7 @@ class Checker:
         """A run initialised its id."""
         self.counts["take-overs"] += 1
         world = self._world
-        world.trace("data", f"{run} takes over on {run.worker.name}")
+        world.trace("data", "%s takes over on %s", run, run.worker.name)
         owners = world.dataplane.owners[run.task_id]
         if len(owners) > 1:
             self.find("one owner past the fence", " and ".join(map(str, owners)))
@@ -347,7 +348,7 @@ class Checker:
     def fenced(self, connector: str, task_count: int) -> None:
         """A worker initialised ids for the leader."""
         self.counts["fences"] += 1
-        self._world.trace("data", f"ids 0 to {task_count - 1} of {connector} are fenced")
+        self._world.trace("data", "ids 0 to %s of %s are fenced", task_count - 1, connector)
 
     def altered(self, connector: str) -> None:
         """A worker writes offsets that came with a create: nobody of an earlier life may write them too."""

@@ -101,7 +101,7 @@ class Client(Node):
         operation = Operation(f"{self.name}-{len(self.operations)}", request, self.world.now)
         self.operations.append(operation)
         self.world.checker.asked.append(operation)
-        self.world.trace(self.name, f"asks {operation.id}: {request}")
+        self.world.trace(self.name, "asks %s: %s", operation.id, request)
         self.busy = True
         self._attempt(operation)
         return operation
@@ -158,7 +158,7 @@ class Client(Node):
 
     def _end(self, operation: Operation, outcome: Outcome, answer: CallAnswer | HerdmeshError) -> None:
         operation.outcome, operation.answer, operation.ended_ms = outcome, answer, self.world.now
-        self.world.trace(self.name, f"{operation.id} {outcome.value}: {answer!r}")
+        self.world.trace(self.name, "%s %s: %r", operation.id, outcome.value, answer)
         self.busy = False
         self.world.checker.answered(operation)
 

@@ -154,7 +154,7 @@ class Run:
         manifest = log.manifest_since(self.unit.connector, self.claim.offset)
         if manifest is not None and claims.contradicts(manifest, self.claim, self.unit.task or 0):
             self.world.checker.counts["runs of a task set not in force any more"] += 1
-            self.world.trace("data", f"{self} finds a newer task set")
+            self.world.trace("data", "%s finds a newer task set", self)
             self._fail(Failure("its task set is not in force any more", error_class=ErrorClass.FENCED))
             return
         self.moves = True

@@ -183,17 +183,18 @@ class Faults:
         if not streams:
             return None
         stream = self._rng.choice(streams)
-        self._world.trace("network", f"{stream.near.process.name} - {stream.far.process.name}: the stream breaks")
+        near, far = stream.near.process.name, stream.far.process.name
+        self._world.trace("network", "%s - %s: the stream breaks", near, far)
         stream.snap()
         return "stream broken"
 
     def _cut(self) -> str | None:
         one, other = self._pair()
-        self._world.trace("network", f"{one} - {other}: cut")
+        self._world.trace("network", "%s - %s: cut", one, other)
         self._world.network.cut(one, other)
 
         def heal() -> None:
-            self._world.trace("network", f"{one} - {other}: whole again")
+            self._world.trace("network", "%s - %s: whole again", one, other)
             self._world.network.heal(one, other)
 
         self._later(heal, 200, 12_000)
@@ -202,7 +203,7 @@ class Faults:
     def _isolate(self) -> str | None:
         """A worker is cut off from every herder, and not from Kafka: it counts as lost, and works on."""
         worker = self._rng.choice(self._world.workers)
-        self._world.trace("network", f"{worker.name}: cut off from the herders")
+        self._world.trace("network", "%s: cut off from the herders", worker.name)
         for herder in self._world.herders:
             self._world.network.cut(worker.name, herder.name)
 
@@ -233,7 +234,7 @@ class Faults:
         if not owners:
             return None
         run = self._rng.choice(owners)
-        self._world.trace("data", f"{run} is fenced from outside")
+        self._world.trace("data", "%s is fenced from outside", run)
         self._world.dataplane.fence(run.task_id)
         return "owner fenced from outside"
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from herdmesh.connect import config_topic
@@ -225,13 +226,13 @@ class Replica(Node):
 
     def advance(self, index: int) -> None:
         """Read up to there, and tell the watchers."""
-        life = self.life
-        if not self.world.broker.when_there(lambda: self.take(life, lambda: self.advance(index))):
+        if not self.world.broker.when_there(partial(self.take, self.life, partial(self.advance, index))):
             return
-        while self.index < min(index, len(self.log.entries)):
+        entries = self.log.entries
+        while self.index < min(index, len(entries)):
             self.index += 1
             for watcher in list(self.watchers):
-                watcher(self.log.entries[self.index - 1])
+                watcher(entries[self.index - 1])
 
     def learn(self) -> None:
         """What the election says reaches this replica."""

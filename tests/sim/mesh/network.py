@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from herdmesh.rpc.errors import HerdmeshError, Timeout
@@ -54,7 +55,7 @@ class Network:
         self.unruly = False
 
     def is_cut(self, one: str, other: str) -> bool:
-        return frozenset((one, other)) in self._cut
+        return bool(self._cut) and frozenset((one, other)) in self._cut
 
     def slow(self, one: str, other: str, ms: int) -> None:
         self._slow[frozenset((one, other))] = ms
@@ -72,11 +73,10 @@ class Network:
     def carry(self, source: str, target: Process, deed: Deed, end: End | None = None) -> None:
         """Bring something to a process; in order with all that went to the same end of a stream."""
         held = self._cut.get(frozenset((source, target.name))) if self._cut and source != target.name else None
-        life = target.life
         if held is not None:
-            held.append(lambda: self._arrive(source, target, life, deed, end))
+            held.append(partial(self._arrive, source, target, target.life, deed, end))
             return
-        self._arrive(source, target, life, deed, end)
+        self._arrive(source, target, target.life, deed, end)
 
     def _arrive(self, source: str, target: Process, life: int, deed: Deed, end: End | None) -> None:
         at_ms = self.scheduler.now + self.delay_ms(source, target.name)
@@ -112,7 +112,7 @@ class Network:
             )
 
         if timeout_ms is not None:
-            caller.after(timeout_ms, lambda: answer.set(error=Timeout("no answer in time")))
+            caller.after(timeout_ms, partial(_time_out, answer))
         lost = self.unruly and self.rng.random() < self.loss / 2
         if target is None or not target.alive or lost:
             fail()
@@ -123,6 +123,11 @@ class Network:
             self.carry(caller.name, target, lambda: Pump(work(), lambda result, error: None))
         answer.then(lambda: target.on_death.remove(fail) if fail in target.on_death else None)
         return answer
+
+
+def _time_out(answer: Answer) -> None:
+    if not answer.done:
+        answer.set(error=Timeout("no answer in time"))
 
 
 class End:
@@ -157,7 +162,7 @@ class Stream:
         if not end.open or self._broken:
             return
         other = self.far if end is self.near else self.near
-        self._network.carry(end.process.name, other.process, lambda: self._deliver(other, message), other)
+        self._network.carry(end.process.name, other.process, partial(self._deliver, other, message), other)
 
     def close(self, end: End, error: HerdmeshError | None = None) -> None:
         """This end is done; the other hears of it after everything sent before."""
@@ -166,7 +171,7 @@ class Stream:
         end.open = False
         other = self.far if end is self.near else self.near
         if not self._broken:
-            self._network.carry(end.process.name, other.process, lambda: self._finish(other, error), other)
+            self._network.carry(end.process.name, other.process, partial(self._finish, other, error), other)
         self._forget()
 
     def snap(self) -> None:
@@ -191,7 +196,7 @@ class Stream:
 
     def _notice(self, end: End) -> None:
         other = (self.far if end is self.near else self.near).process.name
-        self._network.carry(other, end.process, lambda: self._finish(end, unreachable(other)))
+        self._network.carry(other, end.process, partial(self._finish, end, unreachable(other)))
 
     def _deliver(self, end: End, message: Any) -> None:
         if end.open and not self._broken:

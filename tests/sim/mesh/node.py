@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from tests.sim.mesh.network import Responses, Stream
-from tests.sim.mesh.scheduler import Answer, Process
+from tests.sim.mesh.scheduler import RUNNING, Answer, Process
 
 if TYPE_CHECKING:
     from tests.sim.mesh.world import World
@@ -42,7 +42,7 @@ class Node(Process):
 
 def current_node() -> Node:
     """Whose code runs now."""
-    node = Process.running
+    node = RUNNING.process
     assert isinstance(node, Node), "the product's code runs outside of any process"
     return node
 

@@ -104,7 +104,7 @@ class ConnectorOffsets:
     def _write(self, name: str, request: str, after: int | None) -> None:
         world = self._world
         written = Write(world.now, request, self.values.get(name), after)
-        world.trace("data", f"offsets of {name}: {written}")
+        world.trace("data", "offsets of %s: %s", name, written)
         self._check_write(name, written)
         self.writes.setdefault(name, []).append(written)
         if after is None:

@@ -38,7 +38,9 @@ class Scheduler:
 
     def at_process(self, at_ms: int, process: Process, life: int, deed: Deed) -> None:
         """`process.take(life, deed)`, then."""
-        heappush(self._queue, (max(self.now, at_ms), next(self._numbers), process, life, deed))
+        if at_ms < self.now:
+            at_ms = self.now
+        heappush(self._queue, (at_ms, next(self._numbers), process, life, deed))
 
     def run_until(self, end_ms: int) -> None:
         """Let everything happen up to `end_ms`, and be there."""
@@ -53,11 +55,24 @@ class Scheduler:
         self.now = end_ms
 
 
+class Running:
+    """Whose code runs at this moment: what asks for "the" clock asks for this one's.
+
+    No attribute of the class `Process`: to write one makes the interpreter forget what it knows of the class and of all
+    below it, and this is written twice for each event.
+    """
+
+    __slots__ = ("process",)
+
+    def __init__(self) -> None:
+        self.process: Process | None = None
+
+
+RUNNING = Running()
+
+
 class Process:
     """One process of the mesh, through all its lives. `crashed` is told of what its code raised."""
-
-    #: whose code runs at this moment: what asks for "the" clock asks for this one's.
-    running: Process | None = None
 
     def __init__(self, name: str, scheduler: Scheduler, crashed: Callable[[Process, Exception], None]) -> None:
         self.name = name
@@ -128,13 +143,13 @@ class Process:
         if self.frozen:
             self._backlog.append((life, deed))
             return
-        before, Process.running = Process.running, self
+        before, RUNNING.process = RUNNING.process, self
         try:
             deed()
         except Exception as error:  # noqa: BLE001 - whatever the product raises here is what is looked for
             self._crashed(self, error)
         finally:
-            Process.running = before
+            RUNNING.process = before
 
     def after(self, ms: float, deed: Deed) -> None:
         """Run something in this life, later."""
@@ -144,6 +159,8 @@ class Process:
 
 class Answer:
     """What a coroutine waits for: a result or an error, set once."""
+
+    __slots__ = ("_error", "_result", "_waiting", "done")
 
     def __init__(self) -> None:
         self.done = False
@@ -181,6 +198,8 @@ class Answer:
 
 class Pump:
     """Runs a coroutine as far as it goes, each time what it waits for is there. `ended(result, error)` comes once."""
+
+    __slots__ = ("_cancelled", "_coroutine", "_ended")
 
     def __init__(
         self, coroutine: Coroutine[Any, Any, Any], ended: Callable[[Any, HerdmeshError | None], object]

@@ -8,6 +8,7 @@ messages and the instructions' dispatch are the product's own code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,6 +40,7 @@ PLUGIN = connector_pb2.Plugin(class_name="Sink", kind=connector_pb2.PLUGIN_KIND_
 OTHER_PLUGIN = connector_pb2.Plugin(class_name="Source", kind=connector_pb2.PLUGIN_KIND_SOURCE, version="1")
 _WELCOME_MS = 5_000
 _HEARTBEAT_MS = 250
+_ANY_BEAT, _BEAT_IF_MOVED = events.HeartbeatDue(only_if_moved=False), events.HeartbeatDue(only_if_moved=True)
 _LEASE_MS = 1_500
 #: what cannot be answered without a broker.
 _NEED_KAFKA = (questions.FenceIds, questions.AlterOffsets)
@@ -126,8 +128,8 @@ class WorkerProcess(Node):
 
     def _beat(self, count: int) -> None:
         if self.session.stream is not None:
-            self.handle(events.HeartbeatDue(only_if_moved=count % 4 != 0))
-        self.after(_HEARTBEAT_MS, lambda: self._beat(count + 1))
+            self.handle(_ANY_BEAT if count % 4 == 0 else _BEAT_IF_MOVED)
+        self.after(_HEARTBEAT_MS, partial(self._beat, count + 1))
 
     def _keep_lease(self) -> None:
         def ended(_: object, error: HerdmeshError | None) -> None:
