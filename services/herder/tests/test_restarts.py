@@ -180,6 +180,31 @@ def test_an_outage_outlives_the_leader(world: World) -> None:
     assert progress(world)[1] <= 2, "one of three at most was counted"
 
 
+def test_an_outage_that_is_over_when_somebody_leads_is_waited_for_no_more(world: World) -> None:
+    """Seen in `make chaos`: a second on top of the seven that stores and herder took to come back with the broker."""
+    worker = holder(world)
+    world.kill_herder()
+    world.fail_unheard(worker, UNIT, AWAY)
+    world.advance(5_000)
+    world.lead()
+    world.advance(500)
+    assert seen(world).state is RunState.RUNNING
+    fail(world, AWAY)
+    assert progress(world)[2] == 2_000, "in a row with it, should it not be over after all"
+
+
+def test_another_failure_while_nobody_led_is_waited_for(world: World) -> None:
+    worker = holder(world)
+    world.kill_herder()
+    world.fail_unheard(worker, UNIT, FLAKY)
+    world.lead()
+    world.advance(600)
+    state, attempt, wait_ms = progress(world)
+    assert (state, attempt) == (RunState.FAILED, 1)
+    assert wait_ms is not None
+    assert wait_ms <= 1_000
+
+
 def test_restarts_can_be_switched_off_for_one_connector(world: World) -> None:
     world.ask(UpdateConnector("a", sink(2, **{"herdmesh.restart.enabled": "false"})))
     fail(world)

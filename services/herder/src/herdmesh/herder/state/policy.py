@@ -17,8 +17,9 @@ The rule:
   needs a human. A restart after UNREACHABLE is not counted: all tasks share that cause, no restart of one makes it
   better or worse, and once it is over nobody is needed. It has a row of its own, which ends when the unit was RUNNING
   for OUTAGE_OVER_MS or failed of something else, and waits OUTAGE_BACKOFF_MAX_MS at most: a second outage within
-  minutes is another one, and a unit that failed for other reasons waits no longer for it. Where the leader changes
-  meanwhile, one may be counted.
+  minutes is another one, and a unit that failed for other reasons waits no longer for it. One that failed before this
+  leader knew it waits for nothing: a leader is granted its epoch by a write to the cluster, so that the outage is over.
+  Where the leader changes meanwhile, one may be counted.
 - What gives a new account: a restart that somebody asks for, a changed config, stop and resume. What costs nothing: a
   worker that dies, leaves or is drained, a move, a pause, another leader. While its connector is paused a unit waits.
 
@@ -102,10 +103,17 @@ class Account:
     begun: int = 0
 
     def fail(
-        self, policy: RestartPolicy, failure: Failure, now: int, ran_ms: int | None, chance: Callable[[int], float]
+        self,
+        policy: RestartPolicy,
+        failure: Failure,
+        now: int,
+        ran_ms: int | None,
+        chance: Callable[[int], float],
+        *,
+        before_us: bool = False,
     ) -> None:
         """Decide what follows a failure. `ran_ms` = how long it was RUNNING, None = not at all; `chance(attempt)` is
-        a number from 0 to 1."""
+        a number from 0 to 1; `before_us`: a worker brought it along, as it failed before this leader knew it."""
         self.attempts_ms = [at_ms for at_ms in self.attempts_ms if at_ms > now - policy.window_ms]
         self.failure, self.failed_ms = failure, now
         self.next_ms, self.counted = None, False
@@ -119,7 +127,7 @@ class Account:
         row = self.outages_in_a_row if self.is_free else self.in_a_row
         wait_ms = backoff_ms(policy, row + 1, chance(len(self.attempts_ms) + 1))
         if self.is_free:
-            wait_ms = min(wait_ms, OUTAGE_BACKOFF_MAX_MS)
+            wait_ms = 0 if before_us else min(wait_ms, OUTAGE_BACKOFF_MAX_MS)
         self.next_ms = now + wait_ms
         if failure.error_class is ErrorClass.FENCED:
             pause_ms = FENCED_BACKOFF_MS if self.fenced_ms is None else self.fenced_ms + FENCED_PAUSE_MS - now

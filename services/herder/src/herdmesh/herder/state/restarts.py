@@ -84,7 +84,8 @@ def _decide(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
         return zlib.crc32(f"{mesh.rules.seed}/{unit.id}/{attempt}".encode()) / 2**32
 
     failure = hold.failure or Failure("failed without a message")
-    account.fail(policy.policy_of(mesh.rules.restart, entry.config), failure, mesh.now, ran_ms, chance)
+    rules = policy.policy_of(mesh.rules.restart, entry.config)
+    account.fail(rules, failure, mesh.now, ran_ms, chance, before_us=not hold.since_known)
     if account.next_ms is not None:
         mesh.wake(connector.name, account.next_ms)
     mesh.show(connector.name)
