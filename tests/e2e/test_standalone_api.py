@@ -164,8 +164,12 @@ async def test_pause_keeps_the_task_and_stop_gives_it_up(api: Api, tmp_path: Pat
     stopped = await api.ask("StopConnector", name=name, request_id=f"stop-{name}", expected_revision=current)
     assert stopped.connector.target_state == common.TARGET_STATE_STOPPED
     await api.until_stopped(name)
-    worker = await api.worker()
-    assert (name in worker["connectors"], f"{name}-0" in worker["tasks"]) == (True, False), "the slot is free"
+
+    async def held() -> tuple[bool, bool]:
+        worker = await api.worker()
+        return name in worker["connectors"], f"{name}-0" in worker["tasks"]
+
+    await api.until_told("the slot is free", held, (True, False))
     assert (await api.refused("RestartTask", name=name, task=0)).reason == "TASK_NOT_FOUND"
     await api.produce(topic, "three")
     await api.until_lines(others, "one", "two", "three")

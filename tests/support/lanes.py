@@ -40,8 +40,8 @@ _MOVERS = (
     "services/worker/tests/connectors/",
     "tests/replay/test_fuzz.py",
 )
-#: What of the own lane runs beside chaos: it holds no limit of time, and starts no JVM.
-_BESIDE_CHAOS = ("libs/sdk/tests/", "services/worker/tests/connectors/")
+#: What of the own lane runs beside chaos: it holds no limit of time, starts no JVM, and takes no longer than chaos.
+_BESIDE_CHAOS = ("services/worker/tests/connectors/postgres/", "services/worker/tests/connectors/test_")
 #: The lanes in which a session's broker, or database server, is made.
 _LANES_OF_SERVER = {"kafka": {_SHARED, _OWN}, "guarded": {_OWN}, "postgres": {_SHARED, _OWN}, "s3": {_OWN}}
 _FAULTS = "tests/faults/"

@@ -13,7 +13,7 @@ import pytest
 _ROOT = Path(__file__).parents[2]
 _INI = """[pytest]
 addopts = --import-mode=importlib
-testpaths = tests parts libs
+testpaths = tests parts services
 markers =
     kafka: as here
     own_broker: as here
@@ -66,7 +66,7 @@ _FILES = {
     "parts/test_topics.py": ("topics", "", "kafka"),
     "parts/test_hung.py": ("hung", "@pytest.mark.own_broker", ""),
     "parts/test_login.py": ("login", "", "guarded"),
-    "libs/sdk/tests/test_moves.py": ("moves", "", "kafka"),
+    "services/worker/tests/connectors/test_moves.py": ("moves", "", "kafka"),
     "parts/test_long.py": ("long", "", ""),
     "parts/test_pure.py": ("pure", "", ""),
     "parts/test_state.py": ("state", "", ""),
