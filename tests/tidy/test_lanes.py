@@ -66,7 +66,7 @@ _FILES = {
     "parts/test_topics.py": ("topics", "", "kafka"),
     "parts/test_hung.py": ("hung", "@pytest.mark.own_broker", ""),
     "parts/test_login.py": ("login", "", "guarded"),
-    "services/worker/tests/connectors/test_moves.py": ("moves", "", "kafka"),
+    "services/worker/tests/connectors/postgres/test_sink.py": ("moves", "", "kafka"),
     "parts/test_long.py": ("long", "", ""),
     "parts/test_pure.py": ("pure", "", ""),
     "parts/test_state.py": ("state", "", ""),
