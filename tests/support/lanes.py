@@ -6,8 +6,8 @@ Spark, kills things, or holds a limit of time. The own lane has what needs a bro
 there is a second one, and all with PostgreSQL or S3. The pure lane has the rest, which needs nothing but itself, and
 takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
 limit of time (marker `timed`), which waits until the other lanes run nothing, and, as the very last, chaos. Beside
-chaos, and stepping back for it, the own lane runs the last of its tests (`_BESIDE_CHAOS`). This order is the same in one process, but for tests that run side by side (`waiting`) with the first
-of theirs.
+chaos, and stepping back for it, the own lane runs the last of its tests (`_BESIDE_CHAOS`). This order is the same in
+one process, but for tests that run side by side (`waiting`) with the first of theirs.
 Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
 """
 
