@@ -17,6 +17,7 @@ from herdmesh.connect.errors import ConfigError, InvalidRecordError, RecordError
 from herdmesh.connect.schemas import INT32, INT64, OPTIONAL_STRING, STRING, SchemaBuilder
 from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind, failure
 from herdmesh.engine.contract import Command, Share
+from herdmesh.engine.source_transaction import SourceTransaction
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
 from libs.core.tests.engine.sinks import PATH, GivenSource, ListSink, MakingSink
 from tests.support.sizes import soak_or
@@ -489,9 +490,19 @@ def test_a_sources_record_with_a_schema_is_a_letter_with_that_schema(
     assert told(letter.headers())["partition"] == b"3"
 
 
-def test_a_record_for_a_partition_there_is_not_is_a_letter(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
-    """KAFKA_PRODUCE, of a record that the queue does take. A transaction was committed by then: the client knows how
-    many partitions there are, and refuses it at once."""
+def test_a_record_for_a_partition_there_is_not_is_a_letter(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KAFKA_PRODUCE, of a record that the queue does take; also where a busy broker does not say at once how many
+    partitions there are."""
+    asked: list[str] = []
+    ask = SourceTransaction._ask_partitions  # pyright: ignore[reportPrivateUsage]
+
+    def busy(self: SourceTransaction, of: str) -> int:
+        asked.append(of)
+        return 0 if len(asked) < 3 else ask(self, of)
+
+    monkeypatch.setattr(SourceTransaction, "_ask_partitions", busy)
     topic, name = tmp_topic(), tmp_topic("source")
     overrides = {"errors.tolerance": "all", "transaction.boundary": "poll"}
     lost = SourceBatch(topic, [{"id": -1}], None, None, partition=7)

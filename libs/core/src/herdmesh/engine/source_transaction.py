@@ -28,6 +28,9 @@ _REPORT_S = 1.0
 """How long the report of a refused record is waited for, of a client that says only that it cannot go on."""
 _REPORT_POLL_S = 0.02
 _ASK_S = 1.0
+#: Of a broker that is busy, or has yet to tell of a new topic.
+_TOLD_S = 5.0
+_PAUSE_S = 0.05
 """How long the number of partitions is waited for."""
 
 
@@ -95,14 +98,21 @@ class SourceTransaction:
         return refused
 
     def _count_partitions(self, topic: str) -> int:
-        """0 when nobody says. The client takes a record for a partition there is not while it does not know the topic,
-        and reports it later, which is the end of the whole transaction."""
+        """0 when nobody says for `_TOLD_S`. The client takes a record for a partition there is not, unless it just
+        heard how many there are, and reports it later, which is the end of the whole transaction."""
+        until_s = time.monotonic() + _TOLD_S
+        while not (count := self._ask_partitions(topic)) and time.monotonic() < until_s:
+            self._fence.producer.poll(_PAUSE_S)
+            self._fence.raise_lost()
+        self._partition_counts[topic] = count
+        return count
+
+    def _ask_partitions(self, topic: str) -> int:
+        """0 when nobody says."""
         try:
-            found = self._fence.producer.list_topics(topic, _ASK_S).topics[topic]
+            return len(self._fence.producer.list_topics(topic, _ASK_S).topics[topic].partitions)
         except KafkaException:
             return 0
-        self._partition_counts[topic] = len(found.partitions)
-        return len(found.partitions)
 
     def move(self, key: bytes, value: bytes | None) -> None:
         """Have it move an offset, in the bytes of the offsets topic."""
