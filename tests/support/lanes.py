@@ -45,7 +45,7 @@ _BESIDE_CHAOS = ("services/worker/tests/connectors/postgres/test_s",)
 _LANES_OF_SERVER = {"kafka": {_SHARED, _OWN}, "guarded": {_OWN}, "postgres": {_SHARED, _OWN}, "s3": {_OWN}}
 _FAULTS = "tests/faults/"
 _CHAOS = "tests/faults/test_chaos.py"
-#: Places in the order of tests. From the second on a test waits for other lanes.
+#: Places in the order of tests. From `_TIMED` on a test waits for other lanes.
 _USUAL, _FAULT, _TIMED, _COMPANY, _LAST = range(5)
 _STARTED_NICE = os.nice(0)
 #: Not more: what talks over gRPC in the pure lane must still be answered in time beside a JVM that starts.

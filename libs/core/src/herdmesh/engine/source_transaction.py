@@ -98,8 +98,8 @@ class SourceTransaction:
         return refused
 
     def _count_partitions(self, topic: str) -> int:
-        """0 when nobody says for `_TOLD_S`. The client takes a record for a partition there is not, unless it just
-        heard how many there are, and reports it later, which is the end of the whole transaction."""
+        """0 when nobody says for `_TOLD_S`. The client takes a record for a partition there is not (also of a
+        topic that it has written to), and reports it at the commit, which is the end of the whole transaction."""
         until_s = time.monotonic() + _TOLD_S
         while not (count := self._ask_partitions(topic)) and time.monotonic() < until_s:
             self._fence.producer.poll(_PAUSE_S)
