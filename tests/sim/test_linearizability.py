@@ -120,6 +120,66 @@ def test_a_search_without_end_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> 
         judge([*unknown, read("nobody wrote this", 1, 2)])
 
 
+def test_writes_whose_fate_nobody_knows_do_not_multiply() -> None:
+    """What a status store leaves behind whose broker dies: erasures that any record could be of, among answered reads
+    and writes of many clients at once."""
+    history: list[Operation] = []
+    for moment in range(0, 60, 2):
+        value = f"v{moment}"
+        history += [put(None, moment, NEVER, Outcome.UNKNOWN), put(value, moment, moment + 9)]
+        history += [read(value, moment, moment + 9) for _ in range(3)]
+    assert judge(history) is None
+    assert judge([*history, read("nobody wrote this", 90, 91)]) is not None
+
+
+@st.composite
+def _answers(draw: st.DrawFn) -> list[Operation]:
+    """A few operations with any answers at all: most of these histories are of no register."""
+    made: list[Operation] = []
+    for number in range(draw(st.integers(1, 6))):
+        kind = draw(st.sampled_from(list(Kind)))
+        invoked = draw(st.integers(0, 5))
+        writes_value = kind in (Kind.CREATE, Kind.UPDATE) or (kind is Kind.PUT and draw(st.booleans()))
+        outcome = draw(st.sampled_from(list(Outcome)))
+        some_value = st.sampled_from([None, *(f"v{other}" for other in range(6))])
+        asked = operation(
+            kind,
+            invoked,
+            NEVER if outcome is Outcome.UNKNOWN else invoked + draw(st.integers(0, 4)),
+            f"v{number}" if writes_value else None,
+            outcome,
+            expected=None if kind in (Kind.READ, Kind.CREATE) else draw(some_value),
+        )
+        if kind is Kind.READ:
+            asked.seen = draw(some_value)
+        elif outcome is Outcome.REFUSED:
+            asked.seen = draw(st.one_of(some_value, st.sampled_from(list(Seen))))
+        if kind is Kind.PUT and outcome is Outcome.OK:
+            asked.created = draw(st.sampled_from([None, True, False]))
+        made.append(asked)
+    return made
+
+
+def _some_order_explains(history: Sequence[Operation], value: str | None = None) -> bool:
+    """By trying every order."""
+    left = [one for one in history if one.outcome is not Outcome.NOT_APPLIED]
+    if all(one.outcome is Outcome.UNKNOWN for one in left):
+        return True
+    first_return = min(one.returned for one in left)
+    for one in left:
+        fits, after = step(value, one)
+        rest = [other for other in left if other is not one]
+        if one.invoked <= first_return and fits and _some_order_explains(rest, after):
+            return True
+    return False
+
+
+@settings(max_examples=400, deadline=None)
+@given(_answers())
+def test_the_verdict_is_that_of_every_order_tried(history: list[Operation]) -> None:
+    assert (judge(history) is None) == _some_order_explains(history)
+
+
 @st.composite
 def _histories(draw: st.DrawFn) -> list[Operation]:
     """Operations that took effect on a register, each at its own moment between its call and its return."""

@@ -6,12 +6,16 @@ is compare-and-set by revision, because a revision names one record and a record
 
 Wing & Gong 1993: walk the calls and returns in time; try each pending operation as the next one; give up an order when
 an operation returned that is not in it. Lowe 2017: remember every (set of operations done, value) already tried.
+Beyond both: an answered operation that fits and leaves the value as it is comes next, and nothing is tried in its
+place (whatever order explains the rest, one that begins with it does too); an unknown one that leaves the value as it
+is is in no order; and of unknown ones that ask for the same, the one called first comes first.
 Invariant: operations that are not applied by promise are not in any order; unknown ones may be anywhere after their
 call, or nowhere.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +39,17 @@ class _Event:
     ret: _Event | None = None
     before: _Event | None = None
     after: _Event | None = None
+    #: of an unknown operation: the indices of unknown ones called before it that ask for the same.
+    alike_before: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class _Choice:
+    """An operation put into the order, and the value before it. Beside a free one nothing else needs to be tried."""
+
+    event: _Event
+    before: str | None
+    free: bool = False
 
 
 def judge(operations: Iterable[Operation]) -> str | None:
@@ -47,40 +62,67 @@ def judge(operations: Iterable[Operation]) -> str | None:
     head, required = _events(judged)
     value: str | None = None
     done = 0
-    chosen: list[tuple[_Event, str | None]] = []
+    chosen: list[_Choice] = []
     tried: set[tuple[int, str | None]] = set()
     deepest = 0
     blocking: _Event | None = None
     event = head.after
+    free = _free(event, value)
     while required:
-        assert event is not None, "a required operation returns somewhere"
-        if event.call is None:
-            fits, after = step(value, event.operation)
-            key = (done | 1 << event.index, after)
-            if fits and key not in tried:
+        if free is not None:
+            chosen.append(_Choice(free, value, free=True))
+        else:
+            assert event is not None, "a required operation returns somewhere"
+            if event.call is None:
+                fits, after = _fits(value, event, done)
+                key = (done | 1 << event.index, after)
+                if not fits or key in tried:
+                    event = event.after
+                    continue
                 tried.add(key)
                 if len(tried) > _TRIED_MAX:
                     raise TooHard(f"{len(tried)} orders tried for {len(judged)} operations")
-                chosen.append((event, value))
-                done, value = key
-                required -= event.ret is not None
-                _lift(event)
-                event = head.after
+                chosen.append(_Choice(event, value))
+                value = after
             else:
-                event = event.after
-            continue
-        # It returned and is in no order tried: take back the last choice.
-        if len(chosen) >= deepest:
-            deepest, blocking = len(chosen), event
-        if not chosen:
-            assert blocking is not None
-            return _explain(judged, blocking.operation)
-        last, value = chosen.pop()
-        done &= ~(1 << last.index)
-        required += last.ret is not None
-        _unlift(last)
-        event = last.after
+                # It returned and is in no order tried: take back the last choice that had another beside it.
+                if len(chosen) >= deepest:
+                    deepest, blocking = len(chosen), event
+                while chosen:
+                    last = chosen.pop()
+                    done &= ~(1 << last.event.index)
+                    required += last.event.ret is not None
+                    _unlift(last.event)
+                    if not last.free:
+                        value, event = last.before, last.event.after
+                        break
+                else:
+                    assert blocking is not None
+                    return _explain(judged, blocking.operation)
+                continue
+        last = chosen[-1].event
+        done |= 1 << last.index
+        required -= last.ret is not None
+        _lift(last)
+        event = head.after
+        free = _free(event, value)
     return None
+
+
+def _free(event: _Event | None, value: str | None) -> _Event | None:
+    """An answered operation that can come next and leaves `value` as it is: one called before the first return."""
+    while event is not None and event.call is None:
+        if event.ret is not None and step(value, event.operation) == (True, value):
+            return event
+        event = event.after
+    return None
+
+
+def _fits(value: str | None, event: _Event, done: int) -> tuple[bool, str | None]:
+    """Whether it is worth trying next, and the value then."""
+    fits, after = step(value, event.operation)
+    useless = event.ret is None and (after == value or any(not done >> index & 1 for index in event.alike_before))
+    return fits and not useless, after
 
 
 def step(value: str | None, operation: Operation) -> tuple[bool, str | None]:
@@ -120,6 +162,7 @@ def _events(operations: Sequence[Operation]) -> tuple[_Event, int]:
     """The list's head, and how many operations must be in the order."""
     timed: list[tuple[float, int, int, _Event]] = []
     required = 0
+    unknown: defaultdict[tuple[object, ...], list[tuple[float, _Event]]] = defaultdict(list)
     for index, operation in enumerate(operations):
         call = _Event(index, operation)
         timed.append((operation.invoked, 0, index, call))  # at equal times calls come first: concurrent
@@ -127,6 +170,14 @@ def _events(operations: Sequence[Operation]) -> tuple[_Event, int]:
             call.ret = _Event(index, operation, call=call)
             timed.append((operation.returned, 1, index, call.ret))
             required += 1
+        else:
+            asked = (operation.kind, operation.value, operation.expected, operation.created)
+            unknown[asked].append((operation.invoked, call))
+    for alike in unknown.values():
+        alike.sort(key=lambda item: item[0])
+        indices = tuple(event.index for _, event in alike)
+        for place, (_, event) in enumerate(alike):
+            event.alike_before = indices[:place]
     head = last = _Event(-1, Operation(-1, "", "", Kind.READ, 0))
     for *_, event in sorted(timed, key=lambda item: item[:3]):
         last.after, event.before = event, last
