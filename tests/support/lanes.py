@@ -95,7 +95,7 @@ def _contradiction(item: pytest.Item) -> str:
             return _both(server)
     if _place(item) in (_USUAL, _FAULT, _COMPANY):
         return ""
-    return "what is timed (or chaos) begins when the own lane has ended, and own_broker (or `guarded`) is of that lane"
+    return "what is timed (or chaos) waits for the own lane, and own_broker (or `guarded`) is of that lane"
 
 
 def _both(server: str) -> str:

@@ -158,6 +158,35 @@ async def test_a_topic_taken_away_closes_the_store_and_tells_everyone(anew: bool
     assert store_status(store, 0, []).role == store_pb2.STORE_ROLE_CLOSED
 
 
+async def test_who_writes_hears_what_a_fault_comes_from_and_not_only_the_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits to be sent when the fault comes, and what is asked while its cause is looked for."""
+    gone = TopicRecreated("t", "a", "b")
+    looked, found = asyncio.Event(), asyncio.Event()
+
+    async def check(_: MemoryLog) -> None:
+        looked.set()
+        await found.wait()
+        raise gone
+
+    store = _store(MemoryBroker(), tuning=replace(TUNING, topic_check_interval_ms=60_000))
+    await store.start()
+    await until_role(store, Role.WRITER)
+    monkeypatch.setattr(MemoryLog, "check", check)
+    waiting = asyncio.create_task(store.write(put(b"k", b"1")))
+    await asyncio.sleep(0)  # it is in the queue, and not in a transaction
+    store.on_fault(StoreClosed("the reader failed"))
+    async with asyncio.timeout(WAIT_S):
+        await looked.wait()
+        asking = asyncio.create_task(store.write(put(b"k", b"2")))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        assert not asking.done()
+        found.set()
+        assert await asyncio.gather(waiting, asking, return_exceptions=True) == [gone, gone]
+        await until_role(store, Role.CLOSED)
+    assert store.health.condition is Condition.TOPIC_RECREATED
+
+
 async def test_a_topic_taken_away_while_it_is_first_read_ends_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     broker = MemoryBroker()
 

@@ -101,6 +101,8 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         self._tasks: list[asyncio.Task[None]] = []
         self._closing: asyncio.Task[None] | None = None
         self._closed_by: NotApplied = StoreClosed()
+        self._explained = asyncio.Event()  # cleared while it is asked what a fault comes from: writers are told that
+        self._explained.set()
         self._stopped = False  # nothing is applied any more; comes after CLOSED, so that what is in flight can land
 
     @property
@@ -159,6 +161,7 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         await asyncio.shield(self._closing)
 
     async def write(self, decide: Callable[[StateT], Decision[ResultT]]) -> ResultT:
+        await self._explained.wait()
         self._require_replayed()
         if self._role is not Role.WRITER:
             raise self._refused() or NotWriter(self._role)
@@ -255,6 +258,8 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
         if self._closing is None:
             self._stopped = True
             self._closed_by = error
+            self._explained.clear()
+            self._writes.hold()
             self._closing = asyncio.get_running_loop().create_task(self._close_because(error))
 
     # Roles.
@@ -386,8 +391,10 @@ class TopicStoreCore(Generic[StateT, ChangeT]):
     # Closing.
 
     async def _close_because(self, error: StoreClosed | NotAuthorized) -> None:
-        self._writes.shut(error)
-        self._closed_by = await self._guard.explain(error)
+        try:
+            self._closed_by = await self._guard.explain(error)
+        finally:
+            self._explained.set()
         await self._close()
 
     async def _close(self) -> None:

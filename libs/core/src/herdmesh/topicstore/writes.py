@@ -89,6 +89,7 @@ class GroupCommit(Generic[StateT]):
         self._unanswered: set[asyncio.Future[Any]] = set()
         self._confirmations: dict[asyncio.Task[None], _Pending] = {}
         self._shut: NotApplied | None = StoreClosed("not started")
+        self._held = False
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -114,6 +115,10 @@ class GroupCommit(Generic[StateT]):
         for pending in queue:
             settle(pending.answer, reason)
 
+    def hold(self) -> None:
+        """Begin no other transaction: `shut` comes, and its reason is being looked for."""
+        self._held = True
+
     async def write(self, decide: Callable[[StateT], Decision[ResultT]]) -> ResultT:
         """See `TopicStore.write`."""
         if self._shut is not None:
@@ -138,7 +143,7 @@ class GroupCommit(Generic[StateT]):
         loop = asyncio.get_running_loop()
         while True:
             await self._work.wait()
-            if not self._queue:
+            if not self._queue or self._held:
                 self._work.clear()
                 continue
             wait_s = self._queue[0].queued_s + self._tuning.group_commit_ms / 1000 - loop.time()
@@ -146,6 +151,8 @@ class GroupCommit(Generic[StateT]):
             if wait_s > 0 and self._together > 1 and len(self._queue) < self._tuning.group_commit_records:
                 await asyncio.sleep(wait_s)
             await self._make_room()
+            if self._held:
+                continue
             self._idle.clear()
             try:
                 await self._commit_group()
@@ -160,7 +167,7 @@ class GroupCommit(Generic[StateT]):
         until_s = loop.time() + self._tuning.crowded_wait_ms / 1000
         self._making_room = True
         try:
-            while self._crowded() and self._shut is None and loop.time() < until_s:  # noqa: ASYNC110  # worked out
+            while self._crowded() and self._shut is None and not self._held and loop.time() < until_s:  # noqa: ASYNC110  # worked out
                 await asyncio.sleep(_CROWDED_POLL_S)
         finally:
             self._making_room = False
