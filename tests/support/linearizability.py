@@ -6,9 +6,9 @@ is compare-and-set by revision, because a revision names one record and a record
 
 Wing & Gong 1993: walk the calls and returns in time; try each pending operation as the next one; give up an order when
 an operation returned that is not in it. Lowe 2017: remember every (set of operations done, value) already tried.
-Beyond both: an answered operation that fits and leaves the value as it is comes next, and nothing is tried in its
-place (whatever order explains the rest, one that begins with it does too); an unknown one that leaves the value as it
-is is in no order; and of unknown ones that ask for the same, the one called first comes first.
+Beyond both: a read or a refusal that fits comes next, and nothing is tried in its place (whatever order explains the
+rest, one that begins with it does too: it changes nothing wherever it is); an unknown write is not tried where it
+changes nothing; and of unknown ones that ask for the same, the one called first comes first.
 Invariant: operations that are not applied by promise are not in any order; unknown ones may be anywhere after their
 call, or nowhere.
 """
@@ -110,9 +110,11 @@ def judge(operations: Iterable[Operation]) -> str | None:
 
 
 def _free(event: _Event | None, value: str | None) -> _Event | None:
-    """An answered operation that can come next and leaves `value` as it is: one called before the first return."""
+    """A read or refusal that can come next: one called before the first return, that fits. Not a write that happens to
+    leave the value as it is (an erasure of nothing): further on it may be what explains the rest."""
     while event is not None and event.call is None:
-        if event.ret is not None and step(value, event.operation) == (True, value):
+        reads = event.operation.kind is Kind.READ or event.operation.outcome is Outcome.REFUSED
+        if reads and event.ret is not None and step(value, event.operation)[0]:
             return event
         event = event.after
     return None
