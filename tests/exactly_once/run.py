@@ -176,6 +176,7 @@ async def run_exactly_once(folder: Path, seed: int, records: int) -> Outcome:
         store_replicas=REPLICAS,
         slots=SLOTS,
         is_quick=True,
+        ends_by_force=True,
     )
     try:
         async with mesh_of as mesh:
