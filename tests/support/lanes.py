@@ -17,6 +17,7 @@ import fcntl
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Generator, Iterable
 from pathlib import Path
 from typing import IO, Any
@@ -50,6 +51,9 @@ _USUAL, _FAULT, _TIMED, _COMPANY, _LAST = range(5)
 _STARTED_NICE = os.nice(0)
 #: Not more: what talks over gRPC in the pure lane must still be answered in time beside a JVM that starts.
 _NICE = 3
+#: Pure tests of the whole suite that are handed out at once: each time costs as much as they take. It is no more than a
+#: lane has, which xdist hands out first for its length.
+_HANDFUL = 20
 _RUNNING = pytest.StashKey[pytest.Item]()
 
 
@@ -208,7 +212,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 class _Lanes(LoadScopeScheduling):
-    """Hands out the shared lane and the own lane whole, and all other tests one by one."""
+    """Hands out the shared lane and the own lane whole, and all other tests a few at a time."""
 
     def __init__(self, config: pytest.Config, log: Producer, folder: Path) -> None:
         super().__init__(config, log)
@@ -219,7 +223,20 @@ class _Lanes(LoadScopeScheduling):
     def schedule(self) -> None:
         for file in self._folder.glob(f"*{_LANES_TOLD}"):
             self._lanes.update(json.loads(file.read_text()))
+        pure = [one for one in next(iter(self.registered_collections.values())) if one not in self._lanes]
+        handful = max(1, min(_HANDFUL, len(pure) // 100, *Counter(self._lanes.values()).values()))
+        self._lanes.update({one: f"{_PURE} {place // handful}" for place, one in enumerate(pure)})
         super().schedule()
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Forget it. xdist keeps what has ended, and counts all of it after each test."""
+        nodeid = self.registered_collections[node][item_index]
+        lane = self._lanes[nodeid]
+        left = self.assigned_work[node][lane]
+        del left[nodeid]
+        if not left:
+            del self.assigned_work[node][lane]
+        self._reschedule(node)
 
     def remove_node(self, node: WorkerController) -> str | None:
         self._lost |= {_SHARED, _OWN} & set(self.assigned_work[node])
@@ -233,7 +250,7 @@ class _Lanes(LoadScopeScheduling):
         super()._reschedule(node)
 
     def _split_scope(self, nodeid: str) -> str:
-        return self._lanes.get(nodeid, nodeid)
+        return self._lanes[nodeid]
 
 
 class _Distribution:

@@ -157,7 +157,7 @@ _WRONG = {
     "timed": (
         "@pytest.mark.own_broker\n@pytest.mark.timed",
         "",
-        ": what is timed (or chaos) begins when",
+        ": what is timed (or chaos) waits for the own lane",
     ),
 }
 _WRONG_LATER = {
@@ -183,4 +183,4 @@ def test_chaos_has_no_broker_of_its_own(sample: Path) -> None:
     (sample / "tests/faults/test_chaos.py").write_text(_TEST.format(name="chaos", mark=mark, fixture=""))
     done = _pytest(sample, "tests/faults/test_chaos.py")
     assert done.returncode != 0
-    assert "test_chaos.py::test_chaos: what is timed (or chaos) begins" in done.stdout + done.stderr
+    assert "test_chaos.py::test_chaos: what is timed (or chaos) waits for the own lane" in done.stdout + done.stderr
