@@ -436,8 +436,8 @@ async def running_mesh(
     ends_by_force: bool = False,
 ) -> AsyncGenerator[Mesh]:
     """A mesh of a group (default: its own) on a shared broker, or on one of its own (None); stopped at the end, in
-    order or (`ends_by_force`) at once, where nobody looks at what it leaves. `is_quick`: its own starts and elects as
-    the shared one does."""
+    order or (`ends_by_force`) at once, where nobody looks at what it leaves. Its own starts as the shared one does, and
+    (`is_quick`) elects so."""
     group = group or f"mesh-{data_dir.name}"
     env = {
         "HERDMESH_GROUP_ID": group,
@@ -467,7 +467,7 @@ async def running_mesh(
         worker_env=worker_env | ({} if slots is None else {"HERDMESH_SLOTS": str(slots)}),
         broker=broker,
         broker_config={"group.min.session.timeout.ms": "1000"} if is_quick else {},
-        broker_jvm=QUICK_JVM if is_quick else (),
+        broker_jvm=QUICK_JVM,
     )
     mesh = Mesh(Stack(settings))
     await mesh.start()
