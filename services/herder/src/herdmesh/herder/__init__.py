@@ -1,0 +1,3 @@
+"""The herder. Imports one thing: what makes importing the rest cheap."""
+
+from herdmesh.rpc import lean as lean

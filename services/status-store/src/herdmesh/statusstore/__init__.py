@@ -1,0 +1,3 @@
+"""The status store. Imports one thing: what makes importing the rest cheap."""
+
+from herdmesh.rpc import lean as lean

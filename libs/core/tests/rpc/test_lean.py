@@ -1,0 +1,25 @@
+"""A service's process does without what only a terminal has a use for, and hides it from nobody else."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_PROCESS = """
+import importlib, sys
+
+from herdmesh.rpc import lean
+
+for name in ("configstore", "statusstore", "herder", "worker"):
+    assert importlib.import_module(f"herdmesh.{name}").lean is lean
+
+import structlog.dev
+import structlog.tracebacks
+
+assert "rich" not in sys.modules
+importlib.import_module("rich.table")
+"""
+
+
+def test_structlog_does_without_rich_and_the_command_line_has_it() -> None:
+    subprocess.run([sys.executable, "-c", _PROCESS], check=True)
