@@ -1,7 +1,8 @@
-"""Reading the golden vectors: where their files are, and what of Java's texts Python can say.
+"""Reading the golden vectors: where their files are, how a test goes through many, and what of Java's texts Python can
+say.
 
 Owns no form of values: that is `herdmesh.connect.record_json`. Owns no test. `HERDMESH_GOLDEN_DIR` names another
-folder of the same shape.
+folder of the same shape. `HERDMESH_GOLDEN_VECTOR` is the id of the only one to try.
 
 Invariant: every line of a file is a case; none is left out here.
 """
@@ -12,9 +13,11 @@ import base64
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
+
+import pytest
 
 from herdmesh.connect import record_json
 from herdmesh.connect.data import Batch, ConnectRecord
@@ -22,12 +25,37 @@ from herdmesh.connect.data import Batch, ConnectRecord
 Vector = dict[str, Any]
 
 _FOLDER = Path(os.environ.get("HERDMESH_GOLDEN_DIR") or Path(__file__).parent / "golden")
+_ONE = "HERDMESH_GOLDEN_VECTOR"
 
 
 def vectors(name: str) -> list[Vector]:
     """Every line of a golden file."""
     with (_FOLDER / name).open(encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
+
+
+def by(name: str, found: Iterable[Vector]) -> dict[str, list[Vector]]:
+    """The vectors by what they have at `name`, for a test each: one for each vector takes longer than the vectors."""
+    groups: dict[str, list[Vector]] = {}
+    for vector in found:
+        groups.setdefault(vector[name], []).append(vector)
+    return groups
+
+
+def try_each(group: list[Vector], check: Callable[[Vector], None]) -> None:
+    """Check every vector of the group, and name each that is wrong, with how to try it alone."""
+    if (chosen := os.environ.get(_ONE)) is not None:
+        group = [vector for vector in group if vector["id"] == chosen] or pytest.skip(f"{chosen} is none of these")
+    wrong: list[str] = []
+    right = 0
+    for vector in group:
+        try:
+            check(vector)
+            right += 1
+        except (Exception, pytest.fail.Exception) as error:  # noqa: BLE001 - told below
+            wrong.append(f"{_ONE}={vector['id']}: {type(error).__name__}: {error}")
+    assert not wrong, "\n".join([f"{len(wrong)} of {len(group)} vectors are wrong", *wrong])
+    assert right == len(group)
 
 
 def unbase64(text: str | None) -> bytes | None:

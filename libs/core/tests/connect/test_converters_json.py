@@ -28,7 +28,7 @@ from herdmesh.connect.schemas import INT32, Schema, SchemaBuilder
 from herdmesh.connect.struct_column import StructColumn
 from libs.core.tests.connect import test_golden_converters as golden
 from libs.core.tests.connect.converter_values import cases, schemas
-from libs.core.tests.connect.golden_vectors import Vector, same_json, vectors
+from libs.core.tests.connect.golden_vectors import by, same_json, try_each, vectors
 from tests.support.sizes import SOAKING, soak_or
 
 _EXAMPLES = soak_or(150, 5_000)
@@ -56,20 +56,22 @@ def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_converter, "_COMPILED_AFTER", 0)
 
 
-@pytest.mark.parametrize(
-    "vector",
-    [
+_GROUPS = by(
+    "converter",
+    (
         vector
         for vector in vectors("converters.jsonl")
         # A byte buffer has no quick way.
         if "JsonConverter" in vector["converter"] and "$bytebuffer" not in json.dumps(vector["input"])
-    ],
-    ids=lambda vector: vector["id"],
+    ),
 )
-def test_compiled_readers_and_writers_are_as_the_java_class(monkeypatch: pytest.MonkeyPatch, vector: Vector) -> None:
+
+
+@pytest.mark.parametrize("name", _GROUPS)
+def test_compiled_readers_and_writers_are_as_the_java_class(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The golden vectors again, each by the quick way where it has one."""
     compiled_at_once(monkeypatch)
-    golden.test_as_the_java_class(vector)
+    try_each(_GROUPS[name], golden.as_the_java_class)
 
 
 # --- quick and careful

@@ -13,11 +13,17 @@ from herdmesh.connect.data import Header
 from herdmesh.connect.errors import ConnectError
 from herdmesh.connect.schemas import Schema
 from libs.core.tests.connect.differences import wanted_bytes, wanted_message
-from libs.core.tests.connect.golden_vectors import Vector, is_jdk_made, same_json, unbase64, vectors
+from libs.core.tests.connect.golden_vectors import Vector, by, is_jdk_made, same_json, try_each, unbase64, vectors
+
+_GROUPS = by("converter", vectors("converters.jsonl"))
 
 
-@pytest.mark.parametrize("vector", vectors("converters.jsonl"), ids=lambda vector: vector["id"])
-def test_as_the_java_class(vector: Vector) -> None:
+@pytest.mark.parametrize("converter", _GROUPS)
+def test_as_the_java_class(converter: str) -> None:
+    try_each(_GROUPS[converter], as_the_java_class)
+
+
+def as_the_java_class(vector: Vector) -> None:
     error = vector.get("error")
     run = written if vector["direction"] == "fromConnectData" else read
     if error is not None:

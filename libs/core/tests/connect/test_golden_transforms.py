@@ -16,17 +16,25 @@ from herdmesh.connect.transforms.base import Shape
 from libs.core.tests.connect.differences import wanted_message
 from libs.core.tests.connect.golden_vectors import (
     Vector,
+    by,
     columns_of,
     is_jdk_made,
     same_json,
     shown,
     told,
+    try_each,
     vectors,
 )
 
+_GROUPS = by("transform", vectors("transforms.jsonl"))
 
-@pytest.mark.parametrize("vector", vectors("transforms.jsonl"), ids=lambda vector: vector["id"])
-def test_as_the_java_class(vector: Vector) -> None:
+
+@pytest.mark.parametrize("transform", _GROUPS)
+def test_as_the_java_class(transform: str) -> None:
+    try_each(_GROUPS[transform], _as_the_java_class)
+
+
+def _as_the_java_class(vector: Vector) -> None:
     error = vector.get("error")
     if error is None:
         for result in results(vector):
