@@ -16,9 +16,6 @@ from confluent_kafka import Producer
 
 from herdmesh.topicstore import (
     Decision,
-    KafkaTopicStore,
-    MemoryBroker,
-    MemoryTopicStore,
     NewRecord,
     OnStage,
     Revision,
@@ -31,6 +28,9 @@ from herdmesh.topicstore import (
     WatchSnapshot,
 )
 from herdmesh.topicstore.core import MayWrite, always
+from herdmesh.topicstore.kafka import KafkaTopicStore
+from herdmesh.topicstore.memory import MemoryTopicStore
+from herdmesh.topicstore.memory_broker import MemoryBroker
 from tests.support.side_by_side import SideBySideTest
 
 WAIT_S = 45.0

@@ -17,8 +17,9 @@ from herdmesh.api.common.v1 import identity_pb2
 from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE
 from herdmesh.statusstore.effects.role import READ_SERVICE
-from herdmesh.topicstore import MemoryBroker, MemoryTopicStore
 from herdmesh.topicstore.contract import Role
+from herdmesh.topicstore.memory import MemoryTopicStore
+from herdmesh.topicstore.memory_broker import MemoryBroker
 from herdmesh.worker.effects import statuses
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.statuses import StatusClient

@@ -29,8 +29,9 @@ from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.statusstore.state.statuses import Change as StatusChange
 from herdmesh.statusstore.state.statuses import StatusPut, StatusState, TopicPut
 from herdmesh.statusstore.state.writes import Put, PutMode, decide_puts
-from herdmesh.topicstore import KafkaTopicStore, Role
+from herdmesh.topicstore import Role
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, Decision, Revision, StoredRecord
+from herdmesh.topicstore.kafka import KafkaTopicStore
 from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
 from tests.support import fuzz
 from tests.support.config_topic import TOPIC, revision

@@ -30,8 +30,9 @@ from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import CommitRecord, ConnectorRecord, LoggerRecord, TargetState, TaskConfigRecord
 from herdmesh.connect.records import Tombstone
 from herdmesh.devstack.broker import Broker
-from herdmesh.topicstore import KafkaTopicStore, Role
+from herdmesh.topicstore import Role
 from herdmesh.topicstore.contract import Decision, StoredRecord
+from herdmesh.topicstore.kafka import KafkaTopicStore
 from herdmesh.topicstore.settings import MURMUR2_RANDOM, TopicSettings
 from tests.support.config_topic import TOPIC
 from tests.support.config_world import Java, Replica, entry, follows_java

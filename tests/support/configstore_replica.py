@@ -35,7 +35,9 @@ from herdmesh.configstore.state.config import ConfigState
 from herdmesh.rpc import properties
 from herdmesh.rpc.client import connect
 from herdmesh.rpc.server import Server, ServiceRegistration
-from herdmesh.topicstore import MemoryBroker, MemoryTopicStore, StoreTuning
+from herdmesh.topicstore import StoreTuning
+from herdmesh.topicstore.memory import MemoryTopicStore
+from herdmesh.topicstore.memory_broker import MemoryBroker
 
 WAIT_S = 45.0
 SETTINGS = ConfigStoreSettings(memory=True)

@@ -52,7 +52,8 @@ from herdmesh.connect.config_records import (
     TaskCountRecord,
 )
 from herdmesh.connect.records import Tombstone
-from herdmesh.topicstore import Decision, KafkaTopicStore, Role
+from herdmesh.topicstore import Decision, Role
+from herdmesh.topicstore.kafka import KafkaTopicStore
 from tests.support import golden
 from tests.support.config_topic import TOPIC, ConfigTopic
 from tests.support.golden import Line

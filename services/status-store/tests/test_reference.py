@@ -104,8 +104,9 @@ from herdmesh.rpc.client import retrying
 from herdmesh.statusstore.settings import StatusStoreSettings
 from herdmesh.statusstore.state.statuses import StatusState
 from herdmesh.statusstore.state.writes import Put, PutMode, decide_puts
-from herdmesh.topicstore import MemoryBroker, MemoryTopicStore
 from herdmesh.topicstore.contract import NewRecord
+from herdmesh.topicstore.memory import MemoryTopicStore
+from herdmesh.topicstore.memory_broker import MemoryBroker
 from tests.support.statusstore_memory import APPLIED, W1, put, running
 
 _ROOT = Path(__file__).parents[3]

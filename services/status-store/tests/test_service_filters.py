@@ -16,7 +16,9 @@ from herdmesh.connect.commit_scope import TOPICS_MAX
 from herdmesh.rpc import errors, revisions
 from herdmesh.statusstore.effects.role import READ_SERVICE
 from herdmesh.statusstore.service.wire import CONDITION_MESSAGE_MAX, CONDITIONS_MAX, GROUP_CHARACTERS_MAX
-from herdmesh.topicstore import MemoryBroker, MemoryTopicStore, Revision
+from herdmesh.topicstore import Revision
+from herdmesh.topicstore.memory import MemoryTopicStore
+from herdmesh.topicstore.memory_broker import MemoryBroker
 from tests.support.statusstore_memory import (
     APPLIED,
     RUNNING,

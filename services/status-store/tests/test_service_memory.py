@@ -16,7 +16,9 @@ from herdmesh.rpc import errors, revisions
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE
 from herdmesh.statusstore.effects.role import READ_SERVICE
 from herdmesh.statusstore.errors import StoreGone
-from herdmesh.topicstore import MemoryBroker, MemoryTopicStore, Revision
+from herdmesh.topicstore import Revision
+from herdmesh.topicstore.memory import MemoryTopicStore
+from herdmesh.topicstore.memory_broker import MemoryBroker
 from tests.support.statusstore_memory import (
     APPLIED,
     PUT_SAFE,

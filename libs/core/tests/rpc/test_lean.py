@@ -19,7 +19,20 @@ import structlog.tracebacks
 assert "rich" not in sys.modules
 importlib.import_module("rich.table")
 """
+_REVISIONS = """
+import sys
+
+import herdmesh.rpc.revisions
+
+assert "herdmesh.topicstore.contract" in sys.modules
+loaded = {"confluent_kafka", "herdmesh.topicstore.core"} & sys.modules.keys()
+assert not loaded, loaded
+"""
 
 
 def test_structlog_does_without_rich_and_the_command_line_has_it() -> None:
     subprocess.run([sys.executable, "-c", _PROCESS], check=True)
+
+
+def test_who_knows_revisions_has_no_store_and_no_kafka_client_for_it() -> None:
+    subprocess.run([sys.executable, "-c", _REVISIONS], check=True)

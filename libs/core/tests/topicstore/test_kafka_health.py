@@ -20,7 +20,6 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from herdmesh.topicstore import (
     Condition,
     Decision,
-    KafkaTopicStore,
     NewRecord,
     NotAuthorized,
     NotWriter,
@@ -31,6 +30,7 @@ from herdmesh.topicstore import (
     TopicRecreated,
     TopicStoreError,
 )
+from herdmesh.topicstore.kafka import KafkaTopicStore
 from tests.contract.topicstore_harness import (
     WAIT_S,
     Change,

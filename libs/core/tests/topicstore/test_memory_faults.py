@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from herdmesh.topicstore import (
-    MemoryBroker,
-    MemoryTopicStore,
     NotApplied,
     Revision,
     RevisionCompacted,
@@ -23,6 +21,8 @@ from herdmesh.topicstore import (
     StoreTuning,
     WriteOutcomeUnknown,
 )
+from herdmesh.topicstore.memory import MemoryTopicStore
+from herdmesh.topicstore.memory_broker import MemoryBroker
 from tests.contract.topicstore_harness import (
     Change,
     Entry,

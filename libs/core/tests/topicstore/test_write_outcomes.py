@@ -9,18 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 import pytest
 
-from herdmesh.topicstore import (
-    Condition,
-    Decision,
-    MemoryBroker,
-    NewRecord,
-    Revision,
-    Role,
-    Stage,
-    StoreTuning,
-    WriteOutcomeUnknown,
-)
+from herdmesh.topicstore import Condition, Decision, NewRecord, Revision, Role, Stage, StoreTuning, WriteOutcomeUnknown
 from herdmesh.topicstore.log import LogBlocked
+from herdmesh.topicstore.memory_broker import MemoryBroker
 from tests.contract.topicstore_harness import WAIT_S, KeyValues, MemoryCluster, Store, suite_settings, until_role
 
 OWN, AUDIT = "topic", "topic-audit"

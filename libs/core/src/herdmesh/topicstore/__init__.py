@@ -1,8 +1,9 @@
 """One compacted Kafka topic as a small replicated store: elected and fenced writer, snapshot and watch.
 
-Owns the public names of the library; start reading at `contract`. Two engines keep the same contract:
-`KafkaTopicStore(settings, initial_state, may_write=..., tuning=...)` and
-`MemoryTopicStore(broker, settings, initial_state, may_write=..., tuning=...)`.
+Owns the public names of the library but its engines; start reading at `contract`. Two engines keep it:
+`kafka.KafkaTopicStore(settings, initial_state, may_write=..., tuning=...)` and
+`memory.MemoryTopicStore(broker, settings, initial_state, may_write=..., tuning=...)`. They are imported from there by
+who has a store: a herder and a worker, which know revisions, load neither them nor a Kafka client for it.
 """
 
 from herdmesh.topicstore.contract import (
@@ -19,7 +20,6 @@ from herdmesh.topicstore.contract import (
     WatchProgress,
     WatchSnapshot,
 )
-from herdmesh.topicstore.core import MayWrite
 from herdmesh.topicstore.errors import (
     BrokerUnreachable,
     ForeignWriter,
@@ -43,9 +43,6 @@ from herdmesh.topicstore.errors import (
     WriterFenced,
 )
 from herdmesh.topicstore.health import Condition, StoreHealth
-from herdmesh.topicstore.kafka import KafkaTopicStore
-from herdmesh.topicstore.memory import MemoryTopicStore
-from herdmesh.topicstore.memory_broker import MemoryBroker, MemoryTopic
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.topicstore.settings import StoreTuning, TopicSettings
 from herdmesh.topicstore.stages import OnStage, Stage
@@ -57,11 +54,6 @@ __all__ = [
     "Condition",
     "Decision",
     "ForeignWriter",
-    "KafkaTopicStore",
-    "MayWrite",
-    "MemoryBroker",
-    "MemoryTopic",
-    "MemoryTopicStore",
     "NewRecord",
     "NotApplied",
     "NotAuthorized",

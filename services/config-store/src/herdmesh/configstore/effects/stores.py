@@ -17,7 +17,10 @@ from herdmesh.configstore.settings import ConfigStoreSettings
 from herdmesh.configstore.state.changes import Change
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig
-from herdmesh.topicstore import KafkaTopicStore, MemoryBroker, MemoryTopicStore, TopicStore
+from herdmesh.topicstore import TopicStore
+from herdmesh.topicstore.kafka import KafkaTopicStore
+from herdmesh.topicstore.memory import MemoryTopicStore
+from herdmesh.topicstore.memory_broker import MemoryBroker
 
 ConfigTopicStore = TopicStore[ConfigState, Change]
 

@@ -10,8 +10,10 @@ from confluent_kafka import KafkaException
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig
 from herdmesh.statusstore.settings import StatusStoreSettings
 from herdmesh.statusstore.state.statuses import Change, StatusState
-from herdmesh.topicstore import KafkaTopicStore, MemoryBroker, MemoryTopicStore
 from herdmesh.topicstore.contract import TopicStore
+from herdmesh.topicstore.kafka import KafkaTopicStore
+from herdmesh.topicstore.memory import MemoryTopicStore
+from herdmesh.topicstore.memory_broker import MemoryBroker
 
 Store = TopicStore[StatusState, Change]
 
