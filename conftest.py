@@ -25,7 +25,7 @@ settings.register_profile("herdmesh", settings(), deadline=None, suppress_health
 settings.load_profile("herdmesh")
 
 # Which test runs in which of the three processes of `make test`, and in what order.
-pytest_plugins = ["tests.support.lanes"]
+pytest_plugins = ["tests.support.lanes", "tests.support.leftovers"]
 
 
 @pytest.fixture(scope="session")
