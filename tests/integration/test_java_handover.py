@@ -114,6 +114,9 @@ class Way:
             "connector.class": "FileStreamSource",
             "file": str(self.file_in),
             "topic": self.topic,
+            # Java looks at the lines that it has read beyond a batch only when the file has grown again
+            # (FileStreamSourceTask.poll): the last of a file that grows no more would stay with it.
+            "batch.size": "1000000",
         }
         self.own_config = {**self.source_config, "topic": self.own_topic, "offsets.storage.topic": self.own_offsets}
         self.sink_config = {
