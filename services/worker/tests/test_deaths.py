@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -87,6 +88,47 @@ async def _until_known(listening: Deaths, name: str) -> int:
         if (status := await listening.status_of(name)) is not None:
             return status
     raise AssertionError(f"nothing heard of {name}")
+
+
+async def test_ends_that_are_told_while_the_worker_is_busy_are_all_heard(
+    heard: tuple[Deaths, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than a kernel keeps for a socket."""
+    listening, path = heard
+    monkeypatch.setenv(deaths.SOCKET_VARIABLE, path)
+    names = [f"p{number}" for number in range(100)]
+
+    def tell_all() -> None:
+        for name in names:
+            deaths.say_begun(name)  # all of this process, whose pid is used again
+            deaths._say("ended", os.getpid(), signal.SIGKILL)  # pyright: ignore[reportPrivateUsage]
+
+    teller = threading.Thread(target=tell_all)
+    teller.start()
+    teller.join(0.1)  # the loop does nothing else meanwhile
+    found = await asyncio.gather(*(_until_known(listening, name) for name in names))
+    assert set(found) == {signal.SIGKILL}
+    teller.join()
+
+
+async def test_an_end_that_is_told_in_the_step_in_which_the_time_is_up_is_heard(
+    heard: tuple[Deaths, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listening, _ = heard
+    monkeypatch.setattr(deaths, "_TELL_S", 0.05)
+    loop = asyncio.get_running_loop()
+    due = loop.time() + deaths._TELL_S  # pyright: ignore[reportPrivateUsage]
+    asked = asyncio.create_task(listening.status_of("p"))
+
+    def tell() -> None:
+        listening.datagram_received(b"begun 7 p", None)
+        listening.datagram_received(b"ended 7 9", None)
+
+    loop.call_at(due + 0.005, tell)
+    await asyncio.sleep(0)  # it asks
+    while loop.time() < due + 0.01:
+        pass  # a busy loop: when it looks again both are due
+    assert await asked == signal.SIGKILL
 
 
 def test_a_child_that_nobody_listens_to_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,9 @@
 
 Spark itself only sees that a process is gone. Owns a datagram socket of the worker's, in a folder that only its user
 can enter: a process says who it is when it begins, the daemon how each of its children ended, in that order. Owns no
-meaning beyond the words for an operator. Invariants: nobody waits for this longer than `_TELL_S`, and a run is over
-without it; on another machine, where the socket is not, nothing is told; only the daemon's own children are reaped.
+meaning beyond the words for an operator. Invariants: nobody waits longer than `_TELL_S` to hear, nor than `_SAY_S` to
+tell, and a run is over without it; what was heard is kept until it is asked for; on another machine, where the socket
+is not, nothing is told; only the daemon's own children are reaped.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ from typing import Any, Final
 #: Where the worker listens, for the daemon and its children; unset where nobody does.
 SOCKET_VARIABLE: Final = "HERDMESH_DEATHS_SOCKET"
 _TELL_S: Final = 1.0
+#: A kernel keeps few datagrams of a socket (Linux: 10), and the worker's loop may be busy when many processes end at
+#: once. Longer than a busy loop, short for who forks.
+_SAY_S: Final = 0.5
 _KEPT_MAX: Final = 1_000
 #: Sent by somebody, or by the kernel for want of memory: not what the process did itself.
 _FROM_OUTSIDE: Final = frozenset((signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT))
@@ -60,7 +64,7 @@ def _say(*words: object) -> None:
     if not path:
         return
     with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-        line.setblocking(False)
+        line.settimeout(_SAY_S)
         line.sendto(" ".join(map(str, words)).encode(), path)
 
 
@@ -76,7 +80,7 @@ class Deaths(asyncio.DatagramProtocol):
         self._processes: dict[int, str] = {}
         """Those alive, by pid."""
         self._ended: OrderedDict[str, int] = OrderedDict()
-        self._waiting: dict[str, asyncio.Future[int]] = {}
+        self._waiting: dict[str, asyncio.Event] = {}
 
     async def start(self) -> str:
         """Listen; returns the path of the socket. Raises OSError."""
@@ -109,27 +113,24 @@ class Deaths(asyncio.DatagramProtocol):
 
     async def status_of(self, process_id: str) -> int | None:
         """How the process ended, as `os.waitpid` says it; None when that is not heard soon."""
-        if (status := self._ended.pop(process_id, None)) is not None:
-            return status
-        waiting = self._waiting[process_id] = asyncio.get_running_loop().create_future()
-        try:
-            async with asyncio.timeout(_TELL_S):
-                return await waiting
-        except TimeoutError:
-            return None
-        finally:
-            del self._waiting[process_id]
+        if process_id not in self._ended:
+            told = self._waiting[process_id] = asyncio.Event()
+            try:
+                # It may be told in the very step of the loop in which the time is up: what counts is what is kept.
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(told.wait(), _TELL_S)
+            finally:
+                del self._waiting[process_id]
+        return self._ended.pop(process_id, None)
 
     def _note(self, process_id: str | None, status: int) -> None:
         if process_id is None:
             return
-        waiting = self._waiting.get(process_id)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(status)
-        else:
-            self._ended[process_id] = status
-            if len(self._ended) > _KEPT_MAX:
-                self._ended.popitem(last=False)
+        self._ended[process_id] = status
+        if len(self._ended) > _KEPT_MAX:
+            self._ended.popitem(last=False)
+        if (told := self._waiting.get(process_id)) is not None:
+            told.set()
 
 
 def words_for(status: int) -> str:
