@@ -1,8 +1,12 @@
 import java.io.BufferedReader;
 import java.io.ByteArrayInputStream;
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
 import java.io.InputStreamReader;
+import java.io.PrintStream;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
@@ -13,33 +17,51 @@ import org.apache.kafka.connect.json.JsonConverter;
 import org.apache.kafka.connect.runtime.standalone.StandaloneConfig;
 import org.apache.kafka.connect.storage.FileOffsetBackingStore;
 
-/** What Java makes of the files of standalone mode. Every text goes in and out as hex digits. */
+/**
+ * What Java makes of the files of standalone mode, one question after the other: a line with its name, the number of
+ * lines it gives and its arguments, then those lines. The answer ends with a line ".". Every text goes in and out as
+ * hex digits.
+ */
 public final class StandaloneSide {
     private static final HexFormat HEX = HexFormat.of();
 
     public static void main(String[] args) throws Exception {
-        switch (args[0]) {
-            case "properties" -> properties();
-            case "set" -> set(args[1]);
-            case "get" -> get(args[1], args[2]);
-            default -> throw new IllegalArgumentException(args[0]);
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
+        PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, StandardCharsets.US_ASCII);
+        for (String line = in.readLine(); line != null; line = in.readLine()) {
+            String[] question = line.split(" ");
+            List<String> given = new ArrayList<>();
+            for (int left = Integer.parseInt(question[1]); left > 0; left--) {
+                given.add(in.readLine());
+            }
+            switch (question[0]) {
+                case "properties" -> properties(given, out);
+                case "set" -> set(given, text(question[2]));
+                case "get" -> get(given, text(question[2]), text(question[3]), out);
+                default -> throw new IllegalArgumentException(line);
+            }
+            out.println(".");
+            out.flush();
         }
     }
 
-    /** Each line of input is a file; each line of output its properties, sorted, or "refused". */
-    private static void properties() throws Exception {
-        BufferedReader lines = new BufferedReader(new InputStreamReader(System.in));
-        for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+    private static String text(String hex) {
+        return new String(HEX.parseHex(hex), StandardCharsets.UTF_8);
+    }
+
+    /** Each line is a file; each line of the answer its properties, sorted, or "refused". */
+    private static void properties(List<String> files, PrintStream out) throws Exception {
+        for (String file : files) {
             Properties found = new Properties();
             try {
-                found.load(new ByteArrayInputStream(HEX.parseHex(line)));
+                found.load(new ByteArrayInputStream(HEX.parseHex(file)));
             } catch (IllegalArgumentException refused) {
-                System.out.println("refused");
+                out.println("refused");
                 continue;
             }
-            StringBuilder out = new StringBuilder();
-            new TreeMap<>(found).forEach((key, value) -> out.append(utf16(key)).append('=').append(utf16(value)).append(' '));
-            System.out.println(out);
+            StringBuilder said = new StringBuilder();
+            new TreeMap<>(found).forEach((key, value) -> said.append(utf16(key)).append('=').append(utf16(value)).append(' '));
+            out.println(said);
         }
     }
 
@@ -50,11 +72,11 @@ public final class StandaloneSide {
         return HEX.formatHex(units.array());
     }
 
-    /** Stores the pairs of the input, `key value` or `key -`, with Connect's own file store. */
-    private static void set(String file) throws Exception {
+    /** Stores pairs, `key value` or `key -`, with Connect's own file store. */
+    private static void set(List<String> pairs, String file) throws Exception {
         FileOffsetBackingStore store = open(file);
         Map<ByteBuffer, ByteBuffer> values = new HashMap<>();
-        for (String line : lines()) {
+        for (String line : pairs) {
             String[] pair = line.split(" ");
             values.put(bytes(pair[0]), pair[1].equals("-") ? null : bytes(pair[1]));
         }
@@ -62,14 +84,14 @@ public final class StandaloneSide {
         store.stop();
     }
 
-    /** Answers each key of the input with its value or `-`, then the partitions of a connector. */
-    private static void get(String file, String connector) throws Exception {
+    /** Answers each key with its value or `-`, then the partitions of a connector. */
+    private static void get(List<String> keys, String file, String connector, PrintStream out) throws Exception {
         FileOffsetBackingStore store = open(file);
-        for (String line : lines()) {
-            ByteBuffer value = store.get(List.of(bytes(line))).get().get(bytes(line));
-            System.out.println(value == null ? "-" : HEX.formatHex(value.array()));
+        for (String key : keys) {
+            ByteBuffer value = store.get(List.of(bytes(key))).get().get(bytes(key));
+            out.println(value == null ? "-" : HEX.formatHex(value.array()));
         }
-        System.out.println(new TreeMap<>(Map.of("partitions", store.connectorPartitions(connector).size())));
+        out.println(new TreeMap<>(Map.of("partitions", store.connectorPartitions(connector).size())));
         store.stop();
     }
 
@@ -88,9 +110,5 @@ public final class StandaloneSide {
 
     private static ByteBuffer bytes(String hex) {
         return ByteBuffer.wrap(HEX.parseHex(hex));
-    }
-
-    private static List<String> lines() throws Exception {
-        return new String(System.in.readAllBytes(), StandardCharsets.US_ASCII).lines().toList();
     }
 }

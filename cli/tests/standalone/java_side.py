@@ -1,10 +1,16 @@
-"""Java's own reading and writing of standalone mode's files, compiled once a session. Owns the calls, and no test."""
+"""Java's own reading and writing of standalone mode's files, by one JVM that compiles its program as it starts.
+
+Owns that JVM and the calls, and no test."""
 
 from __future__ import annotations
 
 import subprocess
+import threading
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
+from herdmesh.devstack import class_archive
 from herdmesh.devstack.jars import ensure_jars
 from herdmesh.devstack.java import find_java
 
@@ -13,21 +19,36 @@ _TIMEOUT_S = 100
 
 
 class JavaSide:
-    """`folder` takes the compiled class. Needs a JDK, as the tests beside Java do."""
+    """`folder` takes the JVM's log settings. Needs a JDK, as the tests beside Java do. A question that Java cannot
+    answer, or not in 100 s, ends it: the call that asked raises RuntimeError."""
 
     def __init__(self, folder: Path) -> None:
-        self._class_path = f"{folder}:{ensure_jars('connect')}"
-        self._java = find_java().executable
-        javac = self._java.resolve().with_name("javac")
-        subprocess.run([str(javac), "-cp", self._class_path, "-d", str(folder), str(_SOURCE)], check=True)
-        self._log = folder / "log4j2.properties"
-        self._log.write_text("rootLogger.level = OFF\n")
+        java, class_path = find_java(), ensure_jars("connect")
+        log = folder / "log4j2.properties"
+        log.write_text("rootLogger.level = OFF\n")
+        command = [
+            *(str(java.executable), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *class_archive.use_options(class_archive.archive_path(java, class_path)),
+            *(f"-Dlog4j2.configurationFile={log}", "-cp", class_path, str(_SOURCE)),
+        ]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        killing = threading.Timer(_TIMEOUT_S, self._process.kill)
+        killing.start()
+        with self._process:
+            pass  # that closes its input, by which it ends, and waits for it
+        killing.cancel()
 
     def properties(self, files: list[bytes]) -> list[dict[bytes, bytes] | None]:
         """What `java.util.Properties.load` makes of each file, in UTF-16; None = it refuses."""
-        answers = self._ask("\n".join(one.hex() for one in files) + "\n", "properties")
         found: list[dict[bytes, bytes] | None] = []
-        for line in answers:
+        for line in self._ask([one.hex() for one in files], "properties"):
             if line == "refused":
                 found.append(None)
                 continue
@@ -38,18 +59,28 @@ class JavaSide:
     def store(self, path: Path, offsets: dict[bytes, bytes | None]) -> None:
         """Store offsets with Connect's FileOffsetBackingStore, on top of what the file has."""
         pairs = [f"{key.hex()} {'-' if value is None else value.hex()}" for key, value in offsets.items()]
-        self._ask("\n".join(pairs), "set", str(path))
+        self._ask(pairs, "set", str(path))
 
     def stored(self, path: Path, keys: list[bytes], connector: str) -> tuple[list[bytes | None], int]:
         """What Connect's FileOffsetBackingStore reads: the value of each key, and the connector's partitions."""
-        *values, partitions = self._ask("\n".join(key.hex() for key in keys), "get", str(path), connector)
+        *values, partitions = self._ask([key.hex() for key in keys], "get", str(path), connector)
         found = [None if value == "-" else bytes.fromhex(value) for value in values]
         return found, int(partitions.removeprefix("{partitions=").removesuffix("}"))
 
-    def _ask(self, given: str, *arguments: str) -> list[str]:
-        command = [
-            *(str(self._java), "-Xmx256m", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={self._log}"),
-            *("-cp", self._class_path, "StandaloneSide", *arguments),
-        ]
-        done = subprocess.run(command, input=given, stdout=subprocess.PIPE, text=True, timeout=_TIMEOUT_S, check=True)
-        return done.stdout.splitlines()
+    def _ask(self, given: list[str], question: str, *arguments: str) -> list[str]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        words = [question, str(len(given)), *(one.encode().hex() for one in arguments)]
+        killing = threading.Timer(_TIMEOUT_S, self._process.kill)
+        killing.start()
+        try:
+            self._process.stdin.write("".join(f"{line}\n" for line in (" ".join(words), *given)))
+            self._process.stdin.flush()
+            answer: list[str] = []
+            while (line := self._process.stdout.readline()) != ".\n":
+                if not line:
+                    raise RuntimeError(f"Java ended, of {question}: exit code {self._process.wait()}")
+                answer.append(line.removesuffix("\n"))
+            return answer
+        finally:
+            killing.cancel()

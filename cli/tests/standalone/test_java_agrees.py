@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,9 @@ OFFSETS: dict[bytes, bytes | None] = {
 
 
 @pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> JavaSide:
-    return JavaSide(tmp_path_factory.mktemp("java-side"))
+def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaSide]:
+    with JavaSide(tmp_path_factory.mktemp("java-side")) as side:
+        yield side
 
 
 def _ours(data: bytes) -> dict[bytes, bytes] | None:
