@@ -66,6 +66,17 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if chosen or config.getoption("capture") == "no" else 3
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Import a file of tests in one process at a time: in a fresh clone the first rewrites and compiles it, and what it
+    imports, and the others, some files behind, find that done."""
+    if not isinstance(collector, pytest.Module) or "PYTEST_XDIST_WORKER" not in os.environ:
+        return (yield)
+    with collector.path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        return (yield)
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark what uses a broker or PostgreSQL, so that `-m "not kafka"` forgets no test."""
     fixtures: list[str] = getattr(item, "fixturenames", [])
