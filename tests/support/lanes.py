@@ -5,8 +5,8 @@ Spark, kills things, or holds a limit of time. The own lane has what needs a bro
 `own_broker`), and of what needs but a broker to move records as much as makes the two lanes equally long, for which
 there is a second one, and all with PostgreSQL or S3. The pure lane has the rest, which needs nothing but itself, and
 takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
-limit of time (marker `timed`), which waits until the other lanes run nothing, and, as the very last, chaos,
-which is mostly waiting. Beside chaos, and stepping back for it, the own lane runs the last of its tests
+limit of time (marker `timed`), which waits until the other lanes run nothing, and, as the very last, chaos: three
+minutes, mostly of waiting. Beside chaos, and stepping back for it, the own lane runs the last of its tests
 (`_BESIDE_CHAOS`). This order is the same in one process, but for tests that run side by side (`waiting`) with the first
 of theirs.
 Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
@@ -42,7 +42,7 @@ _MOVERS = (
     "tests/replay/test_fuzz.py",
 )
 #: What of the own lane runs beside chaos: it holds no limit of time, starts no JVM, and takes no longer than chaos.
-_BESIDE_CHAOS = ("services/worker/tests/connectors/postgres/test_s",)
+_BESIDE_CHAOS = ("services/worker/tests/connectors/postgres/",)
 #: The lanes in which a session's broker, or database server, is made.
 _LANES_OF_SERVER = {"kafka": {_SHARED, _OWN}, "guarded": {_OWN}, "postgres": {_SHARED, _OWN}, "s3": {_OWN}}
 _FAULTS = "tests/faults/"
