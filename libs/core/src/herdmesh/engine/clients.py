@@ -23,12 +23,15 @@ from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.failure import note_error
 from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
 from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.repeats import Repeats
 
 T = TypeVar("T")
 
 _ALL = logging.getLogger("librdkafka")
 LOGGERS = {kind: logging.getLogger(f"librdkafka.{kind}") for kind in ("consumer", "producer", "admin")}
 """Where the clients of runs log. They hand their lines over when they are asked for something."""
+for _logger in LOGGERS.values():
+    _logger.addFilter(Repeats())
 _DEBUG = "broker,topic,eos"
 """What they log once their logger, or `librdkafka`, has the level DEBUG; it is much, so the root's does not count."""
 CALL_TIMEOUT_S = 10.0
