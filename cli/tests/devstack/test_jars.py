@@ -113,6 +113,18 @@ def test_notices_a_damaged_cache_and_fetches_again(damage: Callable[[Path], None
     assert source.fetches == 1
 
 
+@pytest.mark.parametrize("now", [b"changed", b""])
+def test_notices_damage_of_what_it_has_read_before(monkeypatch: pytest.MonkeyPatch, now: bytes) -> None:
+    monkeypatch.setattr("herdmesh.devstack.jars._TICK_NS", 0)  # as if the jars had been there for long
+    source = Source(whole)
+    classpath = ensure_jars("tiny", fetch=source)
+    assert ensure_jars("tiny", fetch=source) == classpath
+    assert source.fetches == 1
+    Path(classpath.split(os.pathsep)[0]).write_bytes(now)
+    assert contents(ensure_jars("tiny", fetch=source)) == [b"first", b"second"]
+    assert source.fetches == 2
+
+
 def test_a_download_cut_off_by_kill_is_thrown_away(checkout: Path) -> None:
     classpath = ensure_jars("tiny", fetch=Source(whole))
     folder = Path(classpath.split(os.pathsep)[0]).parent

@@ -109,8 +109,9 @@ def write_log_config(data_dir: Path) -> str:
     return f"-Dlog4j2.configurationFile={path}"
 
 
-def new_cluster_id() -> str:
-    """A random cluster id in Kafka's form: 16 bytes, URL-safe base64. Never starts with a dash (an option's mark)."""
+def new_id() -> str:
+    """A random id of a cluster or folder in Kafka's form: 16 bytes, URL-safe base64. Never starts with a dash (an
+    option's mark)."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):

@@ -6,8 +6,8 @@ Owns everything under the data folder: `kafka/` (the log), `ports.json`, `broker
 Invariants:
 - One JVM per data folder. The JVM inherits the locked `broker.lock`, so the kernel holds the folder for exactly as long
   as that JVM lives, however it or its parent dies; there is no stale pid file to guess about.
-- `kafka/` exists only when it was formatted whole (formatting happens under another name, then one rename), and a
-  folder that exists is never formatted again.
+- `kafka/` exists only when it was formatted whole (formatting, or copying a formatted one, happens under another name,
+  then one rename), and a folder that exists is never formatted again.
 
 The JVM outlives the Python process that started it (a detached stack, kill tests): whoever starts it stops it.
 
@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import IO
 
 from herdmesh.devstack import _broker_config as config
-from herdmesh.devstack import class_archive
+from herdmesh.devstack import blank_folder, class_archive
 from herdmesh.devstack.errors import BrokerAlreadyRunning, BrokerFailed, DevstackError
 from herdmesh.devstack.jars import ensure_jars
 from herdmesh.devstack.java import Java, find_java
@@ -185,13 +185,22 @@ class Broker:
         shutil.rmtree(fresh, ignore_errors=True)
         properties = self.data_dir / "format.properties"
         config.write_server_properties(properties, fresh, config.Ports(9092, 9093), self._settings)
+        kept = blank_folder.kept_path(classpath, properties, fresh)
+        if not blank_folder.copy(kept, fresh, config.new_id(), config.new_id()):
+            self._format(java, classpath, lock, properties)
+            blank_folder.keep(fresh, kept)
+        properties.unlink()
+        os.rename(fresh, log_dir)
+
+    def _format(self, java: Java, classpath: str, lock: IO[str], properties: Path) -> None:
         archive = class_archive.archive_path(java, classpath)
         command = [
             *(str(java.executable), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
             *(*class_archive.use_options(archive), "-cp", classpath),
             *(config.write_log_config(self.data_dir), "kafka.tools.StorageTool", "format"),
-            *("-t", config.new_cluster_id(), "-c", str(properties)),
+            *("-t", config.new_id(), "-c", str(properties)),
         ]
+        failed = f"formatting a folder in {self.data_dir}"
         with self._open_log() as log:
             try:
                 # The lock goes along, so that a formatter whose parent was killed is waited out, not raced.
@@ -205,11 +214,9 @@ class Broker:
                     check=False,
                 )
             except subprocess.TimeoutExpired as error:
-                raise BrokerFailed(self._with_log(f"formatting {fresh} took over {_FORMAT_TIMEOUT_S:g} s")) from error
+                raise BrokerFailed(self._with_log(f"{failed} took over {_FORMAT_TIMEOUT_S:g} s")) from error
         if done.returncode != 0:
-            raise BrokerFailed(self._with_log(f"formatting {fresh} failed (exit {done.returncode})"))
-        properties.unlink()
-        os.rename(fresh, log_dir)
+            raise BrokerFailed(self._with_log(f"{failed} failed (exit {done.returncode})"))
 
     def _spawn(self, java: Java, classpath: str, lock: IO[str]) -> None:
         assert self._ports is not None

@@ -5,6 +5,7 @@ Order: `JAVA_HOME`, then `PATH` (the order Spark uses, so that both run on the s
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import shutil
@@ -47,13 +48,18 @@ def find_java() -> Java:
         if found is None:
             raise JavaMissing(f"No java in PATH, and JAVA_HOME is not set. {_INSTALL_HINT}")
         executable = Path(found)
-    version = _major_version(executable)
+    try:
+        now = executable.stat()
+    except OSError as error:
+        raise JavaMissing(f"{executable} cannot be run: {error}. {_INSTALL_HINT}") from error
+    version = _major_version(executable, now.st_ino, now.st_mtime_ns)
     if version < JAVA_VERSION_MIN:
         raise JavaTooOld(f"{executable} is Java {version}; {JAVA_VERSION_MIN} or newer is needed. {_INSTALL_HINT}")
     return Java(executable, version)
 
 
-def _major_version(executable: Path) -> int:
+@functools.cache  # to ask starts a JVM, and a file that is the same says the same
+def _major_version(executable: Path, _inode: int, _changed_ns: int) -> int:
     try:
         done = subprocess.run(
             [str(executable), "-version"], capture_output=True, text=True, timeout=_VERSION_TIMEOUT_S, check=False
