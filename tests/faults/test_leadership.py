@@ -1,7 +1,8 @@
 """Two herders as processes of their own: one is killed, stopped or frozen; the other leads, and no task restarts.
 
-Stores keep everything in memory and workers speak the session protocol without Spark: what is measured here is
-leadership and how clients find it. `tests.chaos` does the same among everything else that dies.
+Stores keep everything in memory, the status store in this process, and workers speak the session protocol without
+Spark: what is measured here is leadership and how clients find it. `tests.chaos` does the same among everything else
+that dies.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ from herdmesh.herder.effects import campaign
 from herdmesh.rpc import properties
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.rpc.request_ids import new_request_id
+from herdmesh.statusstore.__main__ import make_store, serve
+from herdmesh.statusstore.settings import StatusStoreSettings
 from herdmesh.worker.effects.session import HerderSession
 from herdmesh.worker.state import events
 from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.session_worker import SINK_CLASS, SessionWorker
 from tests.support.side_by_side import SideBySide
-from tests.support.statusstore_process import StatusStoreProcess
 from tests.support.store_process import StoreProcess
 
 pytestmark = pytest.mark.timed
@@ -111,11 +113,12 @@ class Pair:
 async def _processes(folder: Path) -> AsyncGenerator[tuple[HerderProcess, HerderProcess, str]]:
     """The leader, a follower, and the address of the status store."""
     config = ConfigStoreProcess("127.0.0.1:1", "configs", folder / "config.log", more=["--memory"])
-    status = StatusStoreProcess("127.0.0.1:1", "status", folder / "status.log", more=["--memory"])
-    made: list[StoreProcess] = [config, status]
-    try:
-        await asyncio.gather(config.start(), status.start())
-        addresses = [f"--config-store={config.address}", f"--status-store={status.address}"]
+    made: list[StoreProcess] = [config]
+    async with AsyncExitStack() as stack:
+        status_store = await stack.enter_async_context(_status_store())
+        stack.push_async_callback(_kill, made)
+        await config.start()
+        addresses = [f"--config-store={config.address}", f"--status-store={status_store}"]
         herders = [HerderProcess(addresses, folder / f"herder-{number}.log") for number in (1, 2)]
         made += herders
         await asyncio.gather(*(herder.start() for herder in herders))
@@ -123,10 +126,27 @@ async def _processes(folder: Path) -> AsyncGenerator[tuple[HerderProcess, Herder
         leader, follower = sorted(herders, key=lambda one: one.address != told.leader_address)
         await leader.until_cluster(lambda one: one.epoch > 0)
         await follower.until_cluster(lambda one: one.leader_address == leader.address)
-        yield leader, follower, status.address
+        yield leader, follower, status_store
+
+
+async def _kill(made: list[StoreProcess]) -> None:
+    for process in reversed(made):
+        await process.kill()
+
+
+@asynccontextmanager
+async def _status_store() -> AsyncGenerator[str]:
+    """The address of one that ends with the block."""
+    stop, port = asyncio.Event(), asyncio.get_running_loop().create_future()
+    settings = StatusStoreSettings(listen="127.0.0.1:0", memory=True, metrics=False)
+    serving = asyncio.create_task(serve(stop, settings, make_store(settings), port.set_result))
+    try:
+        await asyncio.wait({serving, port}, return_when=asyncio.FIRST_COMPLETED)
+        assert port.done(), serving
+        yield f"127.0.0.1:{port.result()}"
     finally:
-        for process in reversed(made):
-            await process.kill()
+        stop.set()
+        await serving
 
 
 @asynccontextmanager
