@@ -2,6 +2,7 @@
 
 Java does everything a user can ask of it, plain and with exactly-once source support; our stores only follow, because
 Connect's group has a member. What REST does not show is compared with the records themselves (`RawTopics`).
+Of the second worker it is asked as well what it says of generated configs, and compared with our own validation.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.rpc.errors import HerdmeshError
+from tests.support.asking_java import assert_validates_as_java
 from tests.support.beside_java import AGREE_S, Json, OurStores, RawTopics, agree, assert_targets, beside_java
-from tests.support.java_connect import EXACTLY_ONCE, QUICK_CLIENTS, JavaConnect
+from tests.support.java_connect import QUICK_CLIENTS, JavaConnect
+from tests.support.validations import WORKERS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -27,6 +31,10 @@ STRING = "org.apache.kafka.connect.storage.StringConverter"
 RUNNING, PAUSED, STOPPED, FAILED = "RUNNING", "PAUSED", "STOPPED", "FAILED"
 ODD = "odd é ☃ name-1-2"
 CREATED = ["CONFIG_UPDATED", "TASKS_COMMITTED"]
+#: of the worker with exactly-once support, and what our validation knows of it.
+_ASKED_SETTINGS, _ASKED_FACTS = WORKERS["eos"]
+#: `make soak` asks thousands (test_java_validates.py).
+_CONFIGS_ASKED = 60
 
 
 class Scene:
@@ -149,7 +157,7 @@ async def scene(bootstrap: str, folder: Path, topic: str, exactly_once: bool) ->
         "config.providers": "file",
         "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
         "isolation.level": "read_committed",
-        **(EXACTLY_ONCE if exactly_once else {}),
+        **(_ASKED_SETTINGS if exactly_once else {}),
     }
     java = JavaConnect(bootstrap, folder / "java", group=topic, settings=settings)
     try:
@@ -182,6 +190,9 @@ async def _tour(bootstrap: str, folder: Path, topic: str, exactly_once: bool) ->
         await _initial_states_and_names(one)
         await _delete_and_recreate(one)
         await _nobody_else_writes(one)
+        if exactly_once:
+            facts = replace(_ASKED_FACTS, group_id=one.java.group)
+            await asyncio.to_thread(assert_validates_as_java, one.java, facts, range(_CONFIGS_ASKED))
 
 
 async def _create_update_and_patch(one: Scene) -> None:

@@ -1,0 +1,34 @@
+"""Generated configs validated by a live worker of Java's and by us, whole answers compared.
+
+Owns the questions and the comparison; the configs and our answers are `validations`', the worker is its test's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from herdmesh.connect.enrichment import WorkerFacts
+from herdmesh.connect.errors import ConfigError
+from tests.support.java_connect import JavaConnect, RestError
+from tests.support.validations import Config, Json, comparable, config_of, our_answer
+
+
+def assert_validates_as_java(java: JavaConnect, facts: WorkerFacts, seeds: Iterable[int]) -> None:
+    """The first seed that differs is named, with its config. Where Java fails of a null pointer, we refuse. Blocks."""
+    for seed in seeds:
+        config = config_of(seed)
+        answer, ours = _answer(java, config), our_answer(config, facts)
+        if isinstance(answer, RestError) and "NullPointerException" in str(answer):
+            assert isinstance(ours, ConfigError) or ours["error_count"], (seed, config)
+        elif isinstance(answer, RestError):
+            assert isinstance(ours, ConfigError), (seed, config, str(answer))
+            assert comparable(str(ours)) in comparable(str(answer)), (seed, config)
+        else:
+            assert ours == answer, (seed, config)
+
+
+def _answer(java: JavaConnect, config: Config) -> Json | RestError:
+    try:
+        return java.request("PUT", f"/connector-plugins/{config['connector.class']}/config/validate", config)
+    except RestError as error:
+        return error
