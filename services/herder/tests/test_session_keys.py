@@ -17,7 +17,9 @@ from herdmesh.rpc.errors import WriteOutcomeUnknown
 from services.herder.tests.world import World
 from services.herder.tests.world_store import revision
 
-HOUR_MS = 3_600_000
+HOUR_MS, MINUTE_MS = 3_600_000, 60_000
+#: the default is an hour.
+OF_A_MINUTE = Rules(herder_id="h1", session_key_ttl_ms=MINUTE_MS)
 OURS = ("HmacSHA256", 32)
 
 
@@ -63,7 +65,7 @@ def test_a_leader_that_died_does_not_make_the_next_one_rotate() -> None:
 
 def test_a_time_of_0_is_for_ever() -> None:
     world = leader((*OURS, -100 * HOUR_MS), rules=Rules(session_key_ttl_ms=0))
-    world.advance(HOUR_MS)
+    world.advance(MINUTE_MS)
     assert len(world.config.keys) == 1
 
 
@@ -78,13 +80,13 @@ def test_another_kind_is_wanted() -> None:
 
 
 def test_a_key_that_somebody_else_wrote_counts() -> None:
-    world = leader()
-    world.advance(HOUR_MS - 10_000)
+    world = leader(rules=OF_A_MINUTE)
+    world.advance(MINUTE_MS - 10_000)
     world.config.keys.append((*OURS, world.now))
     world.post(ev.SessionKeyRecorded(SessionKey(*OURS, age_ms=0), revision(world.config.offset + 1)))
-    world.advance(60_000)
+    world.advance(MINUTE_MS - 1_000)
     assert len(world.config.keys) == 2
-    world.advance(HOUR_MS)
+    world.advance(2_000)
     assert len(world.config.keys) == 3
 
 
@@ -134,9 +136,9 @@ def test_a_herder_that_becomes_the_leader_replaces_a_key_whose_time_is_over() ->
 
 
 def test_a_leader_that_becomes_a_follower_rotates_no_more() -> None:
-    world = leader()
+    world = leader(rules=OF_A_MINUTE)
     world.post(ev.LeadershipFollowing("h2", "there:1", 2))
-    world.advance(3 * HOUR_MS)
+    world.advance(3 * MINUTE_MS)
     assert len(world.config.keys) == 1
 
 
