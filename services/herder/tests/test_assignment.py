@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,8 +23,8 @@ def units_of(count: int) -> list[UnitId]:
 def placements(draw: st.DrawFn) -> tuple[list[str], list[UnitId], dict[UnitId, str]]:
     workers = WORKERS[: draw(st.integers(1, 6))]
     units = units_of(draw(st.integers(0, 30)))
-    gone = ["gone1", "gone2"]
-    previous = {unit: place for unit in units if (place := draw(st.sampled_from([*workers, *gone, None]))) is not None}
+    places = st.sampled_from([*workers, "gone1", "gone2", None])
+    previous = {unit: place for unit in units if (place := draw(places)) is not None}
     return workers, units, previous
 
 
@@ -113,8 +114,9 @@ def test_without_rebalance_only_the_homeless_move(case: tuple[list[str], list[Un
 def test_plugins_limit_who_takes_what(data: st.DataObject) -> None:
     workers = WORKERS[: data.draw(st.integers(1, 5))]
     units = units_of(data.draw(st.integers(0, 20)))
-    allowed = {unit: data.draw(st.sets(st.sampled_from(workers))) for unit in units}
-    previous = {unit: place for unit in units if (place := data.draw(st.sampled_from([*workers, None]))) is not None}
+    some, place_or_none = st.sets(st.sampled_from(workers)), st.sampled_from([*workers, None])
+    allowed = {unit: data.draw(some) for unit in units}
+    previous = {unit: place for unit in units if (place := data.draw(place_or_none)) is not None}
     places = apply(units, previous, assign(workers, allowed, previous))
     for unit in units:
         assert (unit in places) == bool(allowed[unit])
@@ -130,9 +132,9 @@ def small_cases(draw: st.DrawFn) -> tuple[list[str], dict[UnitId, list[str]], di
     workers = WORKERS[: draw(st.integers(1, 3))]
     units = units_of(draw(st.integers(0, 6)))
     kinds = draw(st.lists(st.sets(st.sampled_from(workers), min_size=1), min_size=1, max_size=3))
-    able = {unit: sorted(draw(st.sampled_from(kinds))) for unit in units}
-    places = [*workers, "gone", None]
-    previous = {unit: place for unit in units if (place := draw(st.sampled_from(places))) is not None}
+    kind, places = st.sampled_from(kinds), st.sampled_from([*workers, "gone", None])
+    able = {unit: sorted(draw(kind)) for unit in units}
+    previous = {unit: place for unit in units if (place := draw(places)) is not None}
     return workers, able, previous
 
 
@@ -144,14 +146,15 @@ def test_no_placement_is_more_even_nor_as_even_with_fewer_moves(
     """Against every placement there is: the squares of the loads first, then how many units leave their place."""
     workers, able, previous = case
 
-    def cost(places: dict[UnitId, str]) -> tuple[int, int]:
-        moved = sum(1 for unit, place in places.items() if previous.get(unit) in able[unit] and previous[unit] != place)
-        return sum(load**2 for load in loads(workers, places)), moved
+    #: in the order of `able`; None = it leaves nobody by being moved.
+    stays = [place if (place := previous.get(unit)) in takers else None for unit, takers in able.items()]
+
+    def cost(places: Sequence[str]) -> tuple[int, int]:
+        moved = sum(1 for place, stay in zip(places, stays, strict=True) if stay is not None and stay != place)
+        return sum([places.count(worker) ** 2 for worker in workers]), moved
 
     found = apply(list(able), previous, assign(workers, able, previous))
-    every = itertools.product(*able.values())
-    best = min(cost(dict(zip(able, places, strict=True))) for places in every)
-    assert cost(found) == best
+    assert cost([found[unit] for unit in able]) == min(map(cost, itertools.product(*able.values())))
 
 
 @given(placements(), st.sets(st.sampled_from(WORKERS)))
