@@ -138,30 +138,37 @@ def test_writes_whose_fate_nobody_knows_do_not_multiply() -> None:
     assert judge([*history, read("nobody wrote this", 90, 91)]) is not None
 
 
+_ANSWERS_MAX = 6
+_KINDS, _CREATED = st.sampled_from(list(Kind)), st.sampled_from([None, True, False])
+_OUTCOMES = st.sampled_from([Outcome.OK, Outcome.OK, Outcome.REFUSED, Outcome.UNKNOWN])
+#: by the number of the operation that may have seen them.
+_VALUES = [st.sampled_from([None, *(f"v{other}" for other in range(number + 1))]) for number in range(_ANSWERS_MAX)]
+_SEEN = [st.one_of(values, st.sampled_from(list(Seen))) for values in _VALUES]
+
+
 @st.composite
 def _answers(draw: st.DrawFn) -> list[Operation]:
     """A few operations with any answers at all: most of these histories are of no register."""
     made: list[Operation] = []
-    for number in range(draw(st.integers(1, 6))):
-        kind = draw(st.sampled_from(list(Kind)))
+    for number in range(draw(st.integers(1, _ANSWERS_MAX))):
+        kind = draw(_KINDS)
         invoked = draw(st.integers(0, 3))
         writes_value = kind in (Kind.CREATE, Kind.UPDATE) or (kind is Kind.PUT and draw(st.booleans()))
-        outcome = draw(st.sampled_from([Outcome.OK, Outcome.OK, Outcome.REFUSED, Outcome.UNKNOWN]))
-        some_value = st.sampled_from([None, *(f"v{other}" for other in range(number + 1))])
+        outcome = draw(_OUTCOMES)
         asked = operation(
             kind,
             invoked,
             NEVER if outcome is Outcome.UNKNOWN else invoked + draw(st.integers(0, 4)),
             f"v{number}" if writes_value else None,
             outcome,
-            expected=None if kind in (Kind.READ, Kind.CREATE) or draw(st.booleans()) else draw(some_value),
+            expected=None if kind in (Kind.READ, Kind.CREATE) or draw(st.booleans()) else draw(_VALUES[number]),
         )
         if kind is Kind.READ:
-            asked.seen = draw(some_value)
+            asked.seen = draw(_VALUES[number])
         elif outcome is Outcome.REFUSED:
-            asked.seen = draw(st.one_of(some_value, st.sampled_from(list(Seen))))
+            asked.seen = draw(_SEEN[number])
         if kind is Kind.PUT and outcome is Outcome.OK:
-            asked.created = draw(st.sampled_from([None, True, False]))
+            asked.created = draw(_CREATED)
         made.append(asked)
     return made
 
@@ -195,7 +202,7 @@ def _histories(draw: st.DrawFn) -> list[Operation]:
     written: list[str] = []
     for moment in range(1, count + 1):
         before, after = draw(st.floats(0, 4)), draw(st.floats(0, 4))
-        kind = draw(st.sampled_from(list(Kind)))
+        kind = draw(_KINDS)
         compares = kind is not Kind.READ and kind is not Kind.CREATE and written and draw(st.booleans())
         asked = operation(
             kind,
