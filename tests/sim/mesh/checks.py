@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 #: a dead worker's lease may be extended once by what was on its way, and the table looks every second.
 LEASE_SLACK_MS = 6_000
+_EPOCH_KEY = config_topic.key_bytes(config_topic.LEADER_KEY)
 _LATE_TWIN = "refused requests whose late twin was applied"
 _UNHEARD = "starts on a worker drained since, which nobody hears"
 
@@ -119,7 +120,7 @@ class Checker:
                     if told.operation != "RecordOffsets" or told.outcome["ended"]:
                         self._applied(told.caller, told.operation)
                     self._leader_wrote(told.caller, told.operation)
-            elif log.topic == "config":
+            elif record.key == _EPOCH_KEY:
                 decoded = config_topic.decode(record.key, record.value)
                 if isinstance(decoded, EpochRecord):
                     self._epoch(decoded)
@@ -367,7 +368,9 @@ class Checker:
                 self._dead_ms.pop(worker.incarnation, None)
             elif worker.life:
                 self._dead_ms.setdefault(worker.incarnation, world.now)
-            if any(world.network.is_cut(worker.name, replica.name) for replica in world.status):
+            if world.network.some_cut and any(
+                world.network.is_cut(worker.name, replica.name) for replica in world.status
+            ):
                 # What it said before it died is held back, and arrives when the link is whole again.
                 for incarnation in self._dead_ms:
                     if incarnation.rpartition("-")[0] == worker.name:
@@ -375,6 +378,8 @@ class Checker:
         for replica in world.status:
             if not (replica.well and replica.claims and replica.log.writer is replica):
                 self._steady_ms[replica.name] = world.now
+                continue
+            if not self._dead_ms:
                 continue
             # To the lease table a leap of its clock is a stall of its process: who is not dead to it gets a full lease.
             since_ms = max(self._steady_ms.get(replica.name, 0), replica.leapt_ms)

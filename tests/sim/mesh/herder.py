@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tests.sim.mesh.world import World
 
 HEARTBEAT_MS = 1_000
+_TICK = ev.Tick()
 _RETRIED = (*RETRIABLE, WriteOutcomeUnknown)
 _LIST_AGAIN = (RevisionCompacted, RevisionInFuture, RevisionForeign)
 
@@ -118,7 +119,7 @@ class HerderProcess(Node):
         stream.send(stream.far, wire.response(sent))
 
     def _tick(self) -> None:
-        self.handle(ev.Tick())
+        self.handle(_TICK)
         self.after(self.world.tick_ms, self._tick)
 
     def call(

@@ -61,6 +61,8 @@ class Log:
         self.revision = Revision(topic, (0,))
         self.replicas: list[Replica] = []
         self.writer: Replica | None = None
+        #: the newest record of each key, without the audit topic's.
+        self._newest: dict[bytes | None, StoredRecord] = {}
         self._audit_next = 0
         self._last_well_ms = 0
 
@@ -78,6 +80,7 @@ class Log:
             if record.topic is None:
                 offset += 1
                 self.revision = Revision(self.topic, (offset,))
+                self._newest[record.key] = stored
             else:
                 self._audit_next += 1
             changes = self.state.apply(stored)
@@ -86,15 +89,11 @@ class Log:
 
     def manifest_since(self, connector: str, offset: int) -> ManifestRecord | None:
         """The last manifest of a connector in the config topic from `offset` on."""
-        key = f"herdmesh-connector-{connector}".encode()
-        for entry in reversed(self.entries):
-            record = entry.record
-            if record.topic == self.topic and record.offset < offset:
-                return None
-            if record.topic == self.topic and record.key == key:
-                decoded = config_topic.decode(record.key, record.value)
-                return decoded if isinstance(decoded, ManifestRecord) else None
-        return None
+        record = self._newest.get(config_topic.manifest_key(connector))
+        if record is None or record.offset < offset:
+            return None
+        decoded = config_topic.decode(record.key, record.value)
+        return decoded if isinstance(decoded, ManifestRecord) else None
 
     def watch_over(self) -> None:
         """Called often: elect another writer when this one has been silent for long."""

@@ -54,6 +54,11 @@ class Network:
         self._slow.clear()
         self.unruly = False
 
+    @property
+    def some_cut(self) -> bool:
+        """Whether any link is."""
+        return bool(self._cut)
+
     def is_cut(self, one: str, other: str) -> bool:
         return bool(self._cut) and frozenset((one, other)) in self._cut
 
@@ -76,7 +81,14 @@ class Network:
         if held is not None:
             held.append(partial(self._arrive, source, target, target.life, deed, end))
             return
-        self._arrive(source, target, target.life, deed, end)
+        # As `_arrive`, which is for what was held back: nearly everything comes this way.
+        scheduler = self.scheduler
+        at_ms = scheduler.now + (self.delay_ms(source, target.name) if self.unruly else 1)
+        if end is not None:
+            if at_ms < end.last_ms:
+                at_ms = end.last_ms
+            end.last_ms = at_ms
+        scheduler.at_process(at_ms, target, target.life, deed)
 
     def _arrive(self, source: str, target: Process, life: int, deed: Deed, end: End | None) -> None:
         at_ms = self.scheduler.now + self.delay_ms(source, target.name)

@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
+from herdmesh.configstore.service import wire as config_wire
 from herdmesh.configstore.state import config as config_state
 from herdmesh.configstore.state.config import ConfigState
 from herdmesh.herder.state import Rules, leadership
@@ -165,13 +166,21 @@ def _is_write(path: str) -> bool:
 def simulated() -> Generator[None]:
     """Let the product's effects open simulated channels and read simulated clocks."""
     entries: dict[int, tuple[Any, Any]] = {}
-    read = store_wire.entry
+    messages: dict[int, tuple[Any, Any]] = {}
+    read, written = store_wire.entry, config_wire.entry
 
     def entry(message: Any) -> Any:
         # Every herder is sent the same message; reading it once is enough, for an entry never changes.
         found = entries.get(id(message))
         if found is None or found[0] is not message:
             found = entries[id(message)] = (message, read(message))
+        return found[1]
+
+    def entry_message(state: Any, store_id: str) -> Any:
+        # A state never changes either, and is told as what was before as often as as what came after.
+        found = messages.get(id(state))
+        if found is None:
+            found = messages[id(state)] = (state, written(state, store_id))
         return found[1]
 
     def channel(addresses: str, health_service: str = "") -> Channel:
@@ -193,6 +202,7 @@ def simulated() -> Generator[None]:
         # Where texts carry times: else no two processes would write quite the same.
         stack.enter_context(patch.object(values, "_WALL_AHEAD_MS", World.EPOCH_MS))
         stack.enter_context(patch.object(store_wire, "entry", entry))
+        stack.enter_context(patch.object(config_wire, "entry", entry_message))
         stack.enter_context(patch.object(config_state, "GENERATIONS_PER_BLOCK", GENERATIONS_PER_BLOCK))
         stack.enter_context(patch.object(leadership, "RESERVE_AT", RESERVE_AT))
         yield
