@@ -37,6 +37,7 @@ class ControlWriter:
         self.tried = 0
         self.acknowledged = 0
         self._mesh = mesh
+        self._over = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -53,6 +54,7 @@ class ControlWriter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._over.set()
         await _end(self._writing)
 
     async def assert_nothing_lost(self) -> None:
@@ -62,7 +64,7 @@ class ControlWriter:
         assert self.acknowledged <= stored <= self.tried
 
     async def _write(self) -> None:
-        while True:
+        while not self._over.is_set():
             self.tried += 1
             request = messages.UpdateConnectorRequest(
                 request_id=new_request_id(), name=self.name, config=to_properties(_config(self.tried))
@@ -74,7 +76,8 @@ class ControlWriter:
                 # refused or unknown while something is dead; anything else is a defect
                 if error.reason in ("INTERNAL", "CONFIG_INVALID"):
                     raise
-            await asyncio.sleep(_CONTROL_PAUSE_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), _CONTROL_PAUSE_S)
 
 
 @dataclass
