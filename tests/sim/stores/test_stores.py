@@ -27,11 +27,13 @@ from tests.sim.stores.mutants import MUTANTS
 from tests.sim.stores.status_side import StatusSide
 from tests.sim.stores.story import Report, tell
 from tests.support import tally
-from tests.support.sizes import soak_or
+from tests.support.sizes import SOAKING, soak_or
 
 SIDES: dict[str, Callable[[], Any]] = {"config": ConfigSide, "status": StatusSide}
 STORIES = soak_or(50, 500)
 _MUTANT_SEEDS = 30
+#: The story that found a build last comes first, but in `make soak`, which looks for the first of all.
+_FOUND_AT = {} if SOAKING else {"fence": 8, "read-back": 1}
 _SEED_VARIABLE = "HERDMESH_SIM_SEED"
 
 
@@ -94,7 +96,7 @@ def test_no_promise_is_broken(side: str) -> None:
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_the_checkers_catch(mutant: str) -> None:
     """A build with this safety switched off breaks promises, and the checkers see it within a few stories."""
-    for seed in range(_MUTANT_SEEDS):
+    for seed in sorted(range(_MUTANT_SEEDS), key=lambda one: one != _FOUND_AT.get(mutant)):
         with MUTANTS[mutant]() as fenced:
             report = tell(ConfigSide, seed, fenced=fenced)
         seen_by_clients = [found for found in report.violations if found.check != "S3 one effective writer"]
