@@ -7,10 +7,18 @@ import subprocess
 import sys
 
 _PROCESS = """
+import time
 from pathlib import Path
 from herdmesh.worker.spark import daemon
 
-print(daemon.preload(), *(task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()))
+missing = daemon.preload()
+until_s = time.monotonic() + 5
+while True:
+    names = [task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    # A thread names itself: until it does it has the name of the one that started it.
+    if names.count(names[0]) == 1 or time.monotonic() > until_s:
+        break
+print(missing, *names)
 """
 
 

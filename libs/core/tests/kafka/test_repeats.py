@@ -12,7 +12,7 @@ _REFUSED = (
 
 
 def _record(text: str) -> logging.LogRecord:
-    return logging.LogRecord("librdkafka.test", logging.ERROR, "", 0, "%s", (text,), None)
+    return logging.LogRecord("tests.repeats", logging.ERROR, "", 0, "%s", (text,), None)
 
 
 def test_a_connection_that_fails_again_and_again_is_told_at_once_and_then_seldom_with_the_count() -> None:
@@ -41,7 +41,7 @@ def test_other_connections_other_clients_and_other_lines_are_told() -> None:
 
 
 def test_who_debugs_is_told_everything() -> None:
-    logger = logging.getLogger("librdkafka.test")
+    logger = logging.getLogger("tests.repeats")
     logger.setLevel(logging.DEBUG)
     try:
         repeats = Repeats(lambda: 100.0)
