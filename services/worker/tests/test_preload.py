@@ -12,11 +12,12 @@ from pathlib import Path
 from herdmesh.worker.spark import daemon
 
 missing = daemon.preload()
+own = Path("/proc/self/comm").read_text().strip()
 until_s = time.monotonic() + 5
 while True:
     names = [task.joinpath("comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
     # A thread names itself: until it does it has the name of the one that started it.
-    if names.count(names[0]) == 1 or time.monotonic() > until_s:
+    if names.count(own) == 1 or time.monotonic() > until_s:
         break
 print(missing, *names)
 """
