@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,10 +25,13 @@ from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.offsets_topic import OffsetRecord
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 from herdmesh.engine import RunSpec, TaskKind
+from herdmesh.engine.contract import ErrorClass, Progress
+from herdmesh.engine.errors import TaskFailed
+from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, partition_of_group
 from herdmesh.worker.connectors.parquet_task import ParquetSinkTask
 from libs.core.tests.engine import sinks
-from libs.core.tests.engine.harness import JSON_VALUES, Kafka, make_spec, run_here
+from libs.core.tests.engine.harness import JSON_VALUES, Kafka, Link, make_spec, run_here
 from tests.support.broker_files import cut_marker
 
 pytestmark = pytest.mark.own_broker
@@ -38,6 +43,7 @@ OUT = f"{SOURCE}-out"
 OFFSETS = "hung-offsets"
 ABORTED = "aborted-source"
 ABORTED_OFFSETS = "aborted-offsets"
+LASTING = "lasting"
 GROUP = f"connect-{SINK}"
 GROUP_PARTITIONS = 5
 RECORDS = 20
@@ -53,6 +59,61 @@ class UnpublishedOnce(ParquetSinkTask):
             UnpublishedOnce.failed = True
             raise OSError("the process dies here")
         super().publish(manifests)
+
+
+class NotCommitted:
+    """Has the next transaction of offsets fail after they were sent, as when a broker that came back loads its groups
+    once more. Then commits succeed again."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._restore = monkeypatch.undo
+        monkeypatch.setattr(Fence, "commit", self._fail)
+
+    def _fail(self) -> None:
+        self._restore()
+        error = KafkaError(KafkaError.COORDINATOR_LOAD_IN_PROGRESS, "loading", txn_requires_abort=True)
+        raise TaskFailed("committing did not succeed: loading", ErrorClass.RETRIABLE) from KafkaException(error)
+
+
+class Lasting:
+    """A sink's run that is there before the broker dies, and after."""
+
+    def __init__(self, kafka: Kafka, folder: Path) -> None:
+        self.folder = folder
+        self.spec = make_spec(
+            kafka.bootstrap, LASTING, "herdmesh.worker.connectors.parquet_task:ParquetSinkTask",
+            {**JSON_VALUES, "topics": LASTING, "directory": str(folder), "value.converter.schemas.enable": "false"},
+            worker_config={"offset.flush.interval.ms": "100"},
+        )  # fmt: skip
+        # A daemon: in a choice of these tests nobody waits for its end.
+        self._thread = threading.Thread(target=self._run, name="lasting run", daemon=True)
+        self._committed = threading.Event()
+        self._error: TaskFailed | None = None
+        self._thread.start()
+
+    def until_committed(self) -> None:
+        assert self._committed.wait(60), self._error
+
+    def failure(self) -> str:
+        self._thread.join(60)
+        assert self._error is not None
+        return self._error.message
+
+    def _run(self) -> None:
+        try:
+            run_here(replace(self.spec, continuous=True), _Told(self._committed))
+        except TaskFailed as error:
+            self._error = error
+
+
+class _Told(Link):
+    def __init__(self, committed: threading.Event) -> None:
+        super().__init__()
+        self._event = committed
+
+    def progress(self, progress: Progress) -> None:
+        if any(one.committed_offset == RECORDS for one in progress.partitions):
+            self._event.set()
 
 
 def sink(kafka: Kafka, folder: Path) -> RunSpec:
@@ -88,26 +149,39 @@ def abort(kafka: Kafka) -> None:
     producer.abort_transaction(60)
 
 
+@dataclass
+class Hung:
+    """After the broker came back."""
+
+    kafka: Kafka
+    folder: Path
+    """Of the sink's files."""
+    lasting: Lasting
+
+
 @pytest.fixture(scope="module")
-def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Kafka, Path]]:
-    """The broker after it came back, and the folder of the sink's files."""
+def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hung]:
     data_dir, folder = tmp_path_factory.mktemp("hung-kafka"), tmp_path_factory.mktemp("hung-files")
     broker = Broker(data_dir, port=0, jvm=QUICK_JVM)
     asyncio.run(broker.start())
     try:
         kafka = Kafka(broker.bootstrap)
-        kafka.create_topic(TOPIC, 1)
-        kafka.produce_ids(TOPIC, range(RECORDS))
+        for topic in (TOPIC, LASTING):
+            kafka.create_topic(topic, 1)
+            kafka.produce_ids(topic, range(RECORDS))
+        lasting = Lasting(kafka, tmp_path_factory.mktemp("lasting-files"))
         with pytest.raises(OSError, match="dies here"):
             run_here(sink(kafka, folder))
         run_here(source(kafka, RECORDS))
         abort(kafka)
+        lasting.until_committed()
         asyncio.run(broker.stop())
         cut_marker(data_dir, OFFSETS, 0)
         cut_marker(data_dir, ABORTED_OFFSETS, 0)
-        cut_marker(data_dir, GROUP_OFFSETS_TOPIC, partition_of_group(GROUP, GROUP_PARTITIONS))
+        for group in (GROUP, f"connect-{LASTING}"):
+            cut_marker(data_dir, GROUP_OFFSETS_TOPIC, partition_of_group(group, GROUP_PARTITIONS))
         asyncio.run(broker.start())
-        yield Kafka(broker.bootstrap), folder
+        yield Hung(Kafka(broker.bootstrap), folder, lasting)
     finally:
         asyncio.run(broker.stop())
 
@@ -139,9 +213,9 @@ def _ids(folder: Path) -> list[int]:
 
 
 def test_a_sink_goes_on_from_a_commit_whose_marker_the_broker_lost(
-    hung: tuple[Kafka, Path], caplog: pytest.LogCaptureFixture
+    hung: Hung, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kafka, folder = hung
+    kafka, folder = hung.kafka, hung.folder
     assert _refusal(kafka, GROUP) in (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT)
     request = [ConsumerGroupTopicPartitions(GROUP)]
     assert kafka.admin.list_consumer_group_offsets(request, require_stable=False)[GROUP].result() is not None
@@ -161,9 +235,9 @@ def _groups(kafka: Kafka) -> list[str]:
 
 
 def test_a_source_goes_on_from_offsets_whose_marker_the_broker_lost(
-    hung: tuple[Kafka, Path], caplog: pytest.LogCaptureFixture
+    hung: Hung, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kafka, _folder = hung
+    kafka = hung.kafka
     assert len(kafka.records(OUT)) == RECORDS
     assert [key for key, _value in kafka.records(OFFSETS, is_settling=False) if key and SOURCE.encode() in key] == []
     with caplog.at_level(logging.WARNING):
@@ -174,11 +248,24 @@ def test_a_source_goes_on_from_offsets_whose_marker_the_broker_lost(
 
 
 def test_a_source_does_not_believe_offsets_whose_abort_the_broker_lost(
-    hung: tuple[Kafka, Path], caplog: pytest.LogCaptureFixture
+    hung: Hung, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The records before these offsets were never visible: to commit them now would lose the records."""
-    kafka, _folder = hung
+    kafka = hung.kafka
     with caplog.at_level(logging.WARNING):
         outcome = run_here(source(kafka, RECORDS, ABORTED, ABORTED_OFFSETS))
     assert outcome.progress.records_in == RECORDS
     assert [one.message for one in caplog.records if "by an abort" in one.message] != []
+
+
+def test_a_run_that_outlives_its_broker_does_not_abort_a_commit_whose_marker_the_broker_lost(
+    hung: Hung, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chaos, seed 5: the run's next commit failed, its abort took the one before along, whose file was published."""
+    kafka, lasting = hung.kafka, hung.lasting
+    NotCommitted(monkeypatch)
+    kafka.produce_ids(LASTING, range(RECORDS, 2 * RECORDS))
+    assert lasting.failure() == "committing did not succeed: loading"
+    outcome = run_here(lasting.spec)
+    assert outcome.progress.records_in == RECORDS, "the records of the commit that succeeded were read again"
+    assert _ids(lasting.folder) == list(range(2 * RECORDS))

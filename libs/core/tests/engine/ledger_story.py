@@ -8,6 +8,7 @@ A step names a *slot*: a process that may live on after another has taken over, 
 
 from __future__ import annotations
 
+import time
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
@@ -21,6 +22,7 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.sql_ledger import SqlLedger
 
 SLOTS = 3
+_FREE_S = 30.0
 PARTITION: PartitionId = ("orders", 0)
 Verb = Literal["take", "open", "commit", "rollback", "lose", "advance"]
 Step = tuple[int, Verb, int]
@@ -171,7 +173,7 @@ class Story:
             for slot in self.slots.values():
                 if slot.is_open:
                     slot.connection.close()
-            claimed = self._in_one(connection, lambda: ledger.claim([PARTITION]))
+            claimed = self._once_free(connection, lambda: ledger.claim([PARTITION]))
         start = claimed.get(PARTITION, 0)
         self._in_one(connection, lambda: ledger.begin({PARTITION: start}))
         self.slots[number] = Slot(connection, ledger, start)
@@ -215,6 +217,17 @@ class Story:
         found = call()
         connection.execute("COMMIT")
         return found
+
+    def _once_free(self, connection: Connection, call: Callable[[], Any]) -> Any:
+        """A database takes its time to end a session that was closed, and so to unlock the row: on a busy machine more
+        than it waits for a lock."""
+        deadline_s = time.monotonic() + _FREE_S
+        while True:
+            try:
+                return self._in_one(connection, call)
+            except Busy:
+                assert time.monotonic() < deadline_s, "whose session was closed keeps the row"
+                connection.execute("ROLLBACK")
 
     def _written(self) -> list[int]:
         text = f"SELECT at FROM {self.target.rows} WHERE name = {self.target.marker} ORDER BY at"

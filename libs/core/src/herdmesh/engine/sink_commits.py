@@ -4,8 +4,8 @@ Owns the positions of a run, what is committed of them, and the order of a commi
 publish. Reads nothing: `sink` does; which partitions there are is `sink_assignment`'s.
 
 Invariant: an offset is committed only after every record before it was put and made durable (flushed, or staged), or
-given up and its dead letter acknowledged; what a commit names is published only after that commit succeeded. No commit
-goes beyond what the task allows, or wants to go back to.
+given up and its dead letter acknowledged; what a commit names is published only after that commit succeeded, and is
+committed still when a later one does not. No commit goes beyond what the task allows, or wants to go back to.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId, SinkTask, StagingSinkTask
 from herdmesh.connect.errors import ConnectError, RetriableError
-from herdmesh.engine import failpoints, log_context, manifest
+from herdmesh.engine import failpoints, log_context, manifest, pulse
 from herdmesh.engine.contract import RunSpans, RunSpec
+from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.ledger import LedgerSinkTask
 from herdmesh.engine.meter import Meter
@@ -33,6 +34,10 @@ from herdmesh.engine.settings import SinkSettings
 RECOMMIT_INTERVAL_S = 3_600.0
 """Offsets of a group without members are forgotten after the broker's retention, so they are committed hourly anew. Who
 has no run is given one for it now and then (the worker's `idle_watch`)."""
+
+_RESTATE_S = 10.0
+"""A broker that comes back loads its groups, and may leave and load them once more, within a second or two."""
+_RESTATE_PAUSE_S = 0.2
 
 _log = logging.getLogger(__name__)
 
@@ -193,11 +198,7 @@ class SinkCommits:
 
     def commit_again(self) -> None:
         """Commit what is committed, and where partitions begin, without asking the task for what it was given since."""
-        offsets = [
-            TopicPartition(*partition, offset, manifest.encode(self._published.get(partition, "")))
-            for partition, offset in (self.committed | self._starts).items()
-        ]
-        self._fence.commit_offsets(offsets, self._group())
+        self._commit_offsets(_named(self.committed | self._starts, self._published))
         self._commit_s = time.monotonic()
 
     def go_back(self) -> None:
@@ -234,10 +235,7 @@ class SinkCommits:
             failpoints.hit("after-write")
         self._errors.settle()
         if offsets:
-            self._fence.commit_offsets(
-                [TopicPartition(*one, at, manifest.encode(manifests.get(one, ""))) for one, at in offsets.items()],
-                self._group(),
-            )
+            self._commit_offsets(_named(offsets, manifests))
             self.time_ms = time.time_ns() // 1_000_000
             self.scope = self._scope_of(offsets)
             self._starts.clear()
@@ -245,6 +243,37 @@ class SinkCommits:
         self.committed = dict(offsets)
         self.holds_back = self.committed != self.positions
         return manifests
+
+    def _commit_offsets(self, offsets: list[TopicPartition]) -> None:
+        try:
+            self._fence.commit_offsets(offsets, self._group())
+        except TaskFailed as error:
+            if _is_to_be_aborted(error):
+                self._restate()
+            raise
+
+    def _restate(self) -> None:
+        """Abort the transaction that did not succeed, and commit anew what was committed before it.
+
+        A broker that died and came back may have lost the marker of a commit that succeeded (ADR 0006): the abort takes
+        that along, which is open still. Its files are published, and from an older offset would be written twice.
+        """
+        offsets = _named(self.committed, self._published)
+        deadline_s = time.monotonic() + _RESTATE_S
+        while offsets:
+            try:
+                if self._fence.in_transaction:
+                    self._fence.abort()
+                self._fence.commit_offsets(offsets, self._group())
+                return
+            except TaskFenced:
+                return  # whoever took over has read what is committed
+            except (TaskFailed, KafkaException) as error:
+                if time.monotonic() >= deadline_s:
+                    _log.warning("what was committed could not be committed anew, after a failed commit: %s", error)
+                    return
+                pulse.moved()
+                time.sleep(_RESTATE_PAUSE_S)
 
     def _kept_to(self, allowed: Mapping[PartitionId, int], asked: Mapping[PartitionId, int]) -> dict[PartitionId, int]:
         """What was asked for, or less where the task allows less, or has just asked to go back; as in Connect what it
@@ -270,3 +299,14 @@ class SinkCommits:
         if before is None or before.group != scope.group:
             return scope
         return scope.beside(self.topics.intersection(before.topics + before.elsewhere))
+
+
+def _named(offsets: Mapping[PartitionId, int], manifests: Mapping[PartitionId, str]) -> list[TopicPartition]:
+    """Offsets as they are committed, each with what is to be published with it."""
+    return [TopicPartition(*one, at, manifest.encode(manifests.get(one, ""))) for one, at in offsets.items()]
+
+
+def _is_to_be_aborted(error: TaskFailed) -> bool:
+    """True when the broker answered, and the client wants the transaction aborted."""
+    cause = error.__cause__
+    return isinstance(cause, KafkaException) and cause.args[0].txn_requires_abort()
