@@ -33,7 +33,8 @@ from confluent_kafka.admin import (
 
 from herdmesh.devstack.broker import QUICK_JVM, Broker
 
-_USERS = 16
+#: As many as one process' tests may ask for, also where a group of them is led through a second time.
+_USERS = 64
 _TIMEOUT_S = 45.0
 
 
@@ -80,6 +81,8 @@ class GuardedBroker:
     def new_user(self) -> tuple[str, Mapping[str, str]]:
         """The name of a user nobody had before, and the client configs it logs in with."""
         number = next(self._numbers)
+        if number >= _USERS:
+            raise AssertionError(f"the broker knows {_USERS} users and all are taken: raise _USERS")
         return f"u{number}", {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "PLAIN",

@@ -13,7 +13,9 @@ A parameter that has a maker is made for its test alone and closed after it; `tm
 `record_property` are its own too. The others are pytest's: parametrized, or fixtures of file or session. The first of
 these tests that pytest comes to runs all of the same `together` and lane (`lanes`) that were selected, on one event
 loop, begun in pytest's order but those marked `slow` first; each of the others then tells how it ended. So what they
-share must stand several at once, and a test that kills what others use is not for it.
+share must stand several at once, and a test that kills what others use is not for it. Each has the limit of time it
+would have alone (marker or setting `timeout`), and one that does not keep it fails for itself: the first carries
+all of them, and is not stopped for that.
 
 Tests of several files run side by side where each makes its `together` of one group (`waiting`):
 `timed.making(stores=...)`. They share no fixtures but the session's.
@@ -39,6 +41,8 @@ from tests.support.topic_names import topic_names
 Maker = Callable[["SideBySideTest"], AbstractAsyncContextManager[Any]]
 Body = Callable[..., Coroutine[Any, Any, None]]
 
+#: The limit of time of whatever carries others: theirs are kept one by one, and added up they are longer than any.
+_CARRIER_S = 1_200
 #: Fixtures of each test that every one of these tests may take.
 _OWN = ("tmp_path", "tmp_topic", "record_property")
 
@@ -54,6 +58,7 @@ class SideBySideTest:
         """What it is parametrized with."""
         self.is_slow = item.get_closest_marker("slow") is not None
         """It begins before others, so that none that takes long begins late."""
+        self.limit_s = _limit_s(item)
         self._request = request
         self._item = item
         names = inspect.signature(body).parameters
@@ -79,9 +84,21 @@ class SideBySideTest:
         self._item.user_properties.append((name, value))
 
     async def run(self) -> None:
-        async with AsyncExitStack() as stack:
-            made = {name: await stack.enter_async_context(one) for name, one in self._made.items()}
-            await self._body(**made)
+        async with asyncio.timeout(self.limit_s) as limit:
+            try:
+                async with AsyncExitStack() as stack:
+                    made = {name: await stack.enter_async_context(one) for name, one in self._made.items()}
+                    await self._body(**made)
+            except asyncio.CancelledError:
+                if limit.expired():
+                    pytest.fail(f"{self.id} took longer than its {self.limit_s:g} s, beside others")
+                raise
+
+
+def _limit_s(item: pytest.Function) -> float:
+    """As pytest-timeout would keep it, were the test alone."""
+    own = [mark.args[0] for mark in item.iter_markers("timeout") if mark.args[0] != _CARRIER_S]
+    return float(own[0] if own else item.config.getini("timeout"))
 
 
 @dataclass
@@ -145,6 +162,7 @@ class SideBySide:
                 raise error
 
         functools.update_wrapper(test, body)
+        test = pytest.mark.timeout(_CARRIER_S)(test)
         kept = [name for name in inspect.signature(body).parameters if name not in {*self._makers, *_OWN}]
         names = dict.fromkeys(["request", *self._parameters, *kept])
         signature = inspect.Signature([inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names])
