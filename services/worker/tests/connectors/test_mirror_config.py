@@ -100,6 +100,7 @@ def test_partitions_come_from_what_the_source_has() -> None:
         ("replication.factor", "x", "Not a number"),
         ("replication.factor", "-2", "at least -1"),
         ("offset-syncs.topic.location", "moon", "source, target"),
+        ("offset.lag.max", "-1", "at least 0"),
         ("metric.names.formats", "legacy,old", "legacy, new"),
         ("refresh.topics.interval.seconds", "0", "at least 1"),
         ("source.consumer.isolation.level", "dirty", "read_committed or read_uncommitted"),
@@ -150,7 +151,8 @@ def test_the_last_of_three_places_says_how_the_source_is_read() -> None:
         ("sync.topic.acls.interval.seconds", "60"),
         ("emit.offset-syncs.enabled", "true"),
         ("offset-syncs.topic.location", "target"),
-        ("target.cluster.bootstrap.servers", "h:2"),
+        ("offset.lag.max", "5"),
+        ("target.cluster.security.protocol", "PLAINTEXT"),
         ("producer.linger.ms", "5"),
         ("topic.filter.class", "com.example.Filter"),
         ("key.converter", "org.apache.kafka.connect.json.JsonConverter"),
@@ -178,6 +180,46 @@ def test_what_asks_for_nothing_else_is_no_warning() -> None:
         "exactly.once.support": "required",
     }
     assert not warnings_of({**BASE, **quiet})
+
+
+TARGET = {"target.cluster.bootstrap.servers": "h:2"}
+
+
+@pytest.mark.parametrize(
+    ("more", "topic", "brokers"),
+    [
+        ({}, "mm2-offset-syncs.b.internal", "h:1"),
+        ({"offset-syncs.topic.location": "target"}, "mm2-offset-syncs.a.internal", "h:2"),
+        ({"replication.policy.separator": "_"}, "mm2-offset-syncs_b_internal", "h:1"),
+    ],
+)
+def test_offset_syncs_are_written_where_the_target_is_known(more: dict[str, str], topic: str, brokers: str) -> None:
+    side = "target" if brokers == "h:2" else "source"
+    config = {**BASE, **TARGET, **more, f"{side}.producer.compression.type": "zstd", "target.admin.client.id": "me"}
+    syncs = settings_of(config).syncs
+    assert syncs is not None
+    assert (syncs.topic, syncs.kept_in.bootstrap_servers, syncs.target.bootstrap_servers) == (topic, brokers, "h:2")
+    assert syncs.kept_in.producer["compression.type"] == "zstd"
+    assert syncs.target.admin["client.id"] == "me"
+    assert not warnings_of(config)
+    other = "target" if side == "source" else "source"
+    (warning,) = warnings_of({**config, f"{other}.producer.compression.type": "zstd"})
+    assert warning.field == f"{other}.producer.compression.type"
+
+
+@pytest.mark.parametrize(
+    ("more", "blamed"),
+    [
+        ({"emit.offset-syncs.enabled": "false"}, ["target.cluster.bootstrap.servers"]),
+        ({"transforms": "x"}, ["transforms", "target.cluster.bootstrap.servers"]),
+        ({"errors.tolerance": "all"}, ["errors.tolerance", "target.cluster.bootstrap.servers"]),
+    ],
+)
+def test_offset_syncs_are_not_written_where_they_might_be_wrong(more: dict[str, str], blamed: list[str]) -> None:
+    assert settings_of({**BASE, **TARGET, **more}).syncs is None
+    assert [warning.field for warning in warnings_of({**BASE, **TARGET, **more})] == blamed
+    quiet = {**BASE, **more, "emit.offset-syncs.enabled": "false"}
+    assert not warnings_of(quiet)
 
 
 @pytest.mark.parametrize(

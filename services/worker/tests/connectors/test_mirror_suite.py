@@ -1,14 +1,18 @@
-"""The standard suite that authors are given, applied to the mirror: a real broker is its source, and its target too."""
+"""The standard suite that authors are given, applied to the mirror's connectors: a real broker is their source, and
+their target too.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
 
 from herdmesh.sdk.testing import BadConfig, SourceRunSuite, SourceSuite, SourceWorld
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
+from herdmesh.worker.connectors.mirror_checkpoint import MirrorCheckpointConnector
+from herdmesh.worker.connectors.mirror_offsets import OffsetSync
 from libs.core.tests.engine.harness import Kafka
 
 
@@ -52,6 +56,52 @@ class TopicWorld(SourceWorld):
         return [f"a.{self.name}"]
 
 
+class GroupsWorld(SourceWorld):
+    """A record is a group of its own, at that offset of a topic whose first offset is known at the target."""
+
+    patience_s = 2.0
+    quiet_s = 0.5
+
+    def __init__(self, folder: Path, broker: Kafka) -> None:
+        super().__init__(folder)
+        self._broker = broker
+        broker.create_topic(self.name, 1)
+        syncs = broker.create_topic(f"mm2-offset-syncs.{self.name}-b.internal", 1)
+        sync = OffsetSync((self.name, 0), 0, 0)
+        broker.produce(syncs, [sync.value()], key=sync.key(), partition=0)
+
+    def config(self) -> dict[str, str]:
+        return {
+            "source.cluster.alias": f"{self.name}-a",
+            "target.cluster.alias": f"{self.name}-b",
+            "source.cluster.bootstrap.servers": self._broker.bootstrap,
+            "topics": self.name,
+            "groups": f"{self.name}-.*",
+            "checkpoints.topic.replication.factor": "1",
+            "emit.checkpoints.interval.seconds": "1",
+            "refresh.groups.enabled": "false",
+        }
+
+    def bad_configs(self) -> list[BadConfig]:
+        return [
+            ({"groups": "("}, "groups"),
+            ({"sync.group.offsets.enabled": "true"}, "target.cluster.bootstrap.servers"),
+        ]
+
+    def write(self, numbers: range) -> None:
+        admin = self._broker.admin
+        groups = {f"{self.name}-{number:02}": [TopicPartition(self.name, 0, number)] for number in numbers}
+        asked = [admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(*one)]) for one in groups.items()]
+        for group, answers in zip(groups, asked, strict=True):
+            assert answers[group].result(20).topic_partitions[0].error is None
+
+    def number_of(self, value: bytes) -> int:
+        return int.from_bytes(value[2:10])
+
+    def topics(self) -> list[str]:
+        return [f"{self.name}-a.checkpoints.internal"]
+
+
 class OnTheBroker:
     """The broker that worlds make their topics on."""
 
@@ -68,3 +118,13 @@ class TestMirror(OnTheBroker, SourceSuite):
 class TestMirrorRuns(OnTheBroker, SourceRunSuite):
     connector = MirrorSourceConnector
     world = TopicWorld
+
+
+class TestCheckpoints(OnTheBroker, SourceSuite):
+    connector = MirrorCheckpointConnector
+    world = GroupsWorld
+
+
+class TestCheckpointRuns(OnTheBroker, SourceRunSuite):
+    connector = MirrorCheckpointConnector
+    world = GroupsWorld

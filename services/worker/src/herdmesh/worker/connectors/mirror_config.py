@@ -1,11 +1,7 @@
 """What a mirror's configuration says: MirrorMaker 2's keys, read, and a warning for each that has no effect here.
 
-Owns the keys, their translation and the warnings. What names mean is `mirror_names`'s, what Kafka's client settings are
-to librdkafka `connect.client_settings`'s. Makes no client.
-
-    source.cluster.*                      for every client of the source cluster
-    consumer.*, source.consumer.*         for the one that reads records; the later wins
-    admin.*, source.admin.*               for the one that asks for topics
+Owns the keys, their translation and the warnings. What names mean is `mirror_names`'s, the settings of clients are
+`mirror_clients`'s. Makes no client.
 
 Invariant: a key is honoured, or refused, or named in a warning; none is dropped in silence.
 """
@@ -16,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from herdmesh.connect.client_settings import ClientSettings, client_settings
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
 from herdmesh.connect.connector import Config
 from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
@@ -24,10 +19,18 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import compiled
 from herdmesh.connect.validators import at_least, distinct_values, non_empty_string, one_of
 from herdmesh.engine.source_cluster import SourceCluster
+from herdmesh.worker.connectors.mirror_clients import (
+    BOOTSTRAP,
+    TARGET_BOOTSTRAP,
+    Own,
+    client_of,
+    cluster_of,
+    prefixes_of,
+)
+from herdmesh.worker.connectors.mirror_cluster import Cluster
 from herdmesh.worker.connectors.mirror_names import Naming, Selection
 
 SOURCE_ALIAS, TARGET_ALIAS = "source.cluster.alias", "target.cluster.alias"
-BOOTSTRAP = "source.cluster.bootstrap.servers"
 TOPICS, EXCLUDE, PROPERTIES_EXCLUDE = "topics", "topics.exclude", "config.properties.exclude"
 ASSIGNED = "task.assigned.partitions"
 """Of a task's config, as in Java."""
@@ -37,17 +40,17 @@ _POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
 _REFRESH_S, _REPLICATION = "refresh.topics.interval.seconds", "replication.factor"
 _ISOLATION, _MAX_RECORDS, _RESET = "isolation.level", "max.poll.records", "auto.offset.reset"
 _LEVELS = ("read_committed", "read_uncommitted")
-_PREFIXES = {
-    "consumer": ("source.cluster.", "consumer.", "source.consumer."),
-    "admin": ("source.cluster.", "admin.", "source.admin."),
-}
+_OWN = (_ISOLATION, _MAX_RECORDS, _RESET)
+_EMIT, _LOCATION, _LAG = "emit.offset-syncs.enabled", "offset-syncs.topic.location", "offset.lag.max"
+_SYNCS_REPLICATION = "offset-syncs.topic.replication.factor"
+INTERNAL_SEPARATOR = "replication.policy.internal.topic.separator.enabled"
 _BATCH_RECORDS = 2_000
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 
 _DISTINCT = distinct_values(empty_allowed=True)
 
 
-def _each_of(*choices: str) -> Validator:
+def each_of(*choices: str) -> Validator:
     one = one_of(*choices)
 
     def check(field: str, values: Any) -> None:
@@ -66,7 +69,7 @@ KEYS = ConfigDef(
               "Timeout for administrative tasks, e.g. detecting new topics."),
     ConfigKey(_POLICY, Type.STRING, _DEFAULT, _LOW, "Class which defines the remote topic naming convention."),
     ConfigKey(_SEPARATOR, Type.STRING, ".", _LOW, "Separator used in remote topic naming convention."),
-    ConfigKey("replication.policy.internal.topic.separator.enabled", Type.BOOLEAN, True, _LOW,
+    ConfigKey(INTERNAL_SEPARATOR, Type.BOOLEAN, True, _LOW,
               "Whether to use replication.policy.separator to control the names of topics used for checkpoints and "
               "offset syncs. By default, custom separators are used in these topic names; however, if upgrading "
               "MirrorMaker 2 from older versions that did not allow for these topic names to be customized, it may be "
@@ -109,13 +112,13 @@ KEYS = ConfigDef(
               "Whether to periodically configure remote topic ACLs to match their corresponding upstream topics."),
     ConfigKey("sync.topic.acls.interval.seconds", Type.LONG, 600, _LOW, "Frequency of topic ACL sync."),
     ConfigKey(_REPLICATION, Type.INT, 2, _LOW, "Replication factor for newly created remote topics."),
-    ConfigKey("offset-syncs.topic.replication.factor", Type.SHORT, 3, _LOW,
+    ConfigKey(_SYNCS_REPLICATION, Type.SHORT, 3, _LOW,
               "Replication factor for offset-syncs topic."),
-    ConfigKey("offset.lag.max", Type.LONG, 100, _LOW,
+    ConfigKey(_LAG, Type.LONG, 100, _LOW,
               "How out-of-sync a remote partition can be before it is resynced."),
-    ConfigKey("offset-syncs.topic.location", Type.STRING, "source", _LOW,
+    ConfigKey(_LOCATION, Type.STRING, "source", _LOW,
               "The location (source/target) of the offset-syncs topic.", one_of("source", "target")),
-    ConfigKey("emit.offset-syncs.enabled", Type.BOOLEAN, True, _LOW,
+    ConfigKey(_EMIT, Type.BOOLEAN, True, _LOW,
               "Whether to store the new offset of the replicated records in offset-syncs topic or not. "
               "MirrorCheckpointConnector will not be able to sync group offsets or emit checkpoints if "
               "emit.checkpoints.enabled and/or sync.group.offsets.enabled are enabled while emit.offset-syncs.enabled "
@@ -133,14 +136,17 @@ KEYS = ConfigDef(
               'target={TARGET},topic={TOPIC},partition={PARTITION}". When set to "legacy,new" the connector will emit '
               "metrics with both names, this can be useful when migrating to the new format but it doubles the amount "
               "of metrics that are emitted.\nIn Kafka 5.0 the legacy format and this configuration will be removed "
-              "and the metrics will always use the new names.", _each_of("legacy", "new")),
+              "and the metrics will always use the new names.", each_of("legacy", "new")),
     ConfigKey(BOOTSTRAP, Type.STRING, REQUIRED, _HIGH, "Brokers of the source cluster, host:port, separated by commas. "
               "Records go to the cluster of the workers.", non_empty_string()),
+    ConfigKey(TARGET_BOOTSTRAP, Type.STRING, None, Importance.MEDIUM, "Brokers of the target cluster, which is the "
+              "workers', host:port, separated by commas. Offset syncs are written where it is given."),
 )  # fmt: skip
 """MirrorMaker's, in its order, and last what it does not declare; docs/differences.md has what it declares besides."""
 
 
-def _check_interval(field: str, value: Any) -> None:
+def check_interval(field: str, value: Any) -> None:
+    """Raises ConfigError for 0."""
     if not value:
         raise ConfigError.for_value(field, value, "Value must be at least 1, or negative for never", fix="600")
 
@@ -149,23 +155,20 @@ _RULES: Mapping[str, Validator] = {
     SOURCE_ALIAS: non_empty_string(),
     _SEPARATOR: non_empty_string(),
     _REPLICATION: at_least(-1),
-    _REFRESH_S: Validator("not 0", _check_interval),
+    _REFRESH_S: Validator("not 0", check_interval),
+    _SYNCS_REPLICATION: at_least(-1),
+    _LAG: at_least(0),
 }
 """What MirrorMaker does not look at when it validates, and fails of when it starts."""
 _SYNC = "a topic gets its settings when it is created, and nobody changes them afterwards"
 _ACLS = "access rules are not copied"
-_OFFSET_SYNCS = "no offset-syncs topic is written, as there is no checkpoint connector"
 _TARGET = "records go to the workers' cluster, by their clients (producer.override.*)"
 #: MirrorMaker's keys without effect: why, and the values that ask for nothing else.
-_WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
+WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sync.topic.configs.enabled": (_SYNC, ("false",)),
     "sync.topic.configs.interval.seconds": (_SYNC, ()),
     "sync.topic.acls.enabled": (_ACLS, ("false",)),
     "sync.topic.acls.interval.seconds": (_ACLS, ()),
-    "emit.offset-syncs.enabled": (_OFFSET_SYNCS, ("false",)),
-    "offset-syncs.topic.replication.factor": (_OFFSET_SYNCS, ()),
-    "offset-syncs.topic.location": (_OFFSET_SYNCS, ()),
-    "offset.lag.max": (_OFFSET_SYNCS, ()),
     "consumer.poll.timeout.ms": ("a task never waits long for records", ()),
     "admin.timeout.ms": ("questions to a cluster are given 10 s", ()),
     "topic.filter.class": ("topics are chosen by topics and topics.exclude", (f"{_MIRROR}DefaultTopicFilter",)),
@@ -175,15 +178,15 @@ _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "forwarding.admin.class": (
         "it names a Java class, and this connector runs no Java", ("org.apache.kafka.clients.admin.ForwardingAdmin",),
     ),
-    "replication.policy.internal.topic.separator.enabled": ("there are no internal topics here", ()),
     "metric.reporters": ("it is of Java's own metrics", ()),
     "metric.names.formats": ("it is of Java's own metrics", ()),
     "add.source.alias.to.metrics": ("it is of Java's own metrics", ("false",)),
 }  # fmt: skip
+_OF_SYNCS = (_EMIT, _LOCATION, _LAG, _SYNCS_REPLICATION, TARGET_BOOTSTRAP)
 _TARGET_PREFIXES = ("target.cluster.", "target.producer.", "target.admin.", "target.consumer.", "producer.",
                     "source.producer.")  # fmt: skip
 #: What all connectors have below these.
-_SHARED_PREFIXES = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
+SHARED_PREFIXES = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
                     "topic.creation.", "consumer.override.", "producer.override.", "admin.override.",
                     "herdmesh.")  # fmt: skip
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
@@ -210,6 +213,22 @@ class MirrorSettings:
     """Where a partition without an offset is begun: at its end, or its beginning."""
     reset_lost: bool
     """True = a partition whose next record is gone is begun anew instead of failing the task."""
+    syncs: SyncSettings | None
+    """None = no offset syncs are written."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncSettings:
+    """How offset syncs are written."""
+
+    topic: str
+    at_target: bool
+    kept_in: Cluster
+    """Which has the topic."""
+    target: Cluster
+    replication_factor: int
+    lag_max: int
+    """How many records of a copy may lie between two of them, where there are more records than that in a commit."""
 
 
 def settings_of(config: Config) -> MirrorSettings:
@@ -217,20 +236,11 @@ def settings_of(config: Config) -> MirrorSettings:
     values = KEYS.parse(config)
     for key, rule in _RULES.items():
         rule.check(key, values[key])
-    policy = values[_POLICY]
-    if policy.rpartition(".")[2] not in (_DEFAULT.rpartition(".")[2], _IDENTITY.rpartition(".")[2]):
-        fix = f"write {_DEFAULT} or {_IDENTITY}"
-        raise ConfigError.for_value(_POLICY, policy, "only Kafka's own policies exist here", fix=fix)
-    naming = Naming(
-        values[SOURCE_ALIAS],
-        values[TARGET_ALIAS],
-        values[_SEPARATOR],
-        keeps_names=policy.endswith("IdentityReplicationPolicy"),
-    )
+    naming = naming_of(values)
     for key in (TOPICS, EXCLUDE, PROPERTIES_EXCLUDE):
-        _require_regexes(key, values[key] or [])
-    consumer, own = _client("consumer", config)
-    admin, _ = _client("admin", config)
+        require_regexes(key, values[key] or [])
+    consumer, own = client_of("source", "consumer", config, KEYS.keys, _OWN)
+    admin, _ = client_of("source", "admin", config, KEYS.keys)
     level = own.get(_ISOLATION, ("", _LEVELS[0]))
     if level[1].lower() not in _LEVELS:
         raise ConfigError.for_value(level[0], level[1], f"must be {' or '.join(_LEVELS)}", fix=_LEVELS[0])
@@ -254,40 +264,108 @@ def settings_of(config: Config) -> MirrorSettings:
         batch_records=_batch_records(own),
         from_end=_from_end(own),
         reset_lost=(config.get("herdmesh.offsets.missing") or "").strip() == "reset",
+        syncs=None if _no_syncs(config, values)[0] else _syncs(config, values, naming)[0],
     )
+
+
+def naming_of(values: Mapping[str, Any]) -> Naming:
+    """The replication policy, of parsed values. Raises ConfigError whose field is the key."""
+    policy = values[_POLICY]
+    if policy.rpartition(".")[2] not in (_DEFAULT.rpartition(".")[2], _IDENTITY.rpartition(".")[2]):
+        fix = f"write {_DEFAULT} or {_IDENTITY}"
+        raise ConfigError.for_value(_POLICY, policy, "only Kafka's own policies exist here", fix=fix)
+    separator = values[_SEPARATOR]
+    return Naming(
+        values[SOURCE_ALIAS],
+        values[TARGET_ALIAS],
+        separator,
+        keeps_names=policy.endswith("IdentityReplicationPolicy"),
+        internal_separator=separator if values[INTERNAL_SEPARATOR] else ".",
+    )
+
+
+def _no_syncs(config: Config, values: Mapping[str, Any]) -> tuple[str, str]:
+    """Why no offset syncs are written, with the key to blame; empty = they are."""
+    if not values[_EMIT]:
+        return f"{_EMIT} is false", _EMIT
+    if not (values[TARGET_BOOTSTRAP] or "").strip():
+        return f"offset syncs need {TARGET_BOOTSTRAP}, the workers' cluster", TARGET_BOOTSTRAP
+    if (config.get("transforms") or "").strip():
+        return "a transformation may drop a record, or send it elsewhere, so that offsets are not told", "transforms"
+    if (config.get("errors.tolerance") or "").strip().lower() == "all":
+        return "a record may be left out, so that offsets are not told", "errors.tolerance"
+    return "", ""
+
+
+def _syncs(config: Config, values: Mapping[str, Any], naming: Naming) -> tuple[SyncSettings, list[FieldViolation]]:
+    """How offset syncs are written, and what is to be warned of."""
+    client_id, at_target = f"mirror-syncs-{naming.source}-{naming.target}", values[_LOCATION] == "target"
+    target, warnings = cluster_of("target", naming.target, values[TARGET_BOOTSTRAP], config, KEYS.keys, client_id)
+    kept_in = target
+    if not at_target:
+        kept_in, of_source = cluster_of("source", naming.source, values[BOOTSTRAP], config, KEYS.keys, client_id)
+        warnings += [one for one in of_source if one.field.startswith("source.producer.")]
+    syncs = SyncSettings(
+        topic=naming.offset_syncs(at_target),
+        at_target=at_target,
+        kept_in=kept_in,
+        target=target,
+        replication_factor=values[_SYNCS_REPLICATION],
+        lag_max=values[_LAG],
+    )
+    return syncs, warnings
 
 
 def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why. Raises as `settings_of`."""
     found: list[FieldViolation] = []
     known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, "name", ASSIGNED, "task.index", "task.class"}
+    clients = (*prefixes_of("source", "consumer"), *prefixes_of("source", "admin"))
+    values = KEYS.parse(config)
+    why_none, blamed = _no_syncs(config, values)
+    if not why_none:
+        side = "target" if values[_LOCATION] == "target" else "source"
+        clients = (*clients, *prefixes_of("target", "admin"), *prefixes_of(side, "producer"))
+        found += _syncs(config, values, naming_of(values))[1]
+    elif blamed in ("transforms", "errors.tolerance"):
+        found.append(FieldViolation(blamed, f"no offset syncs are written: {why_none}", f"write {_EMIT}=false"))
     for name, value in config.items():
         text = str(value or "").strip()
-        if name in CONVERTERS and text and text.rpartition(".")[2] not in (_BYTES.rpartition(".")[2], "ByteArray"):
-            message = f"{name}: a mirror's keys, values and headers are bytes, and {text} may write others"
-            found.append(FieldViolation(name, message, f"leave it out, or write {_BYTES}"))
-        elif name in _WITHOUT_EFFECT:
-            why, same = _WITHOUT_EFFECT[name]
+        if converter := converter_warning(name, text):
+            found.append(converter)
+        elif name in WITHOUT_EFFECT:
+            why, same = WITHOUT_EFFECT[name]
             if text not in same:
-                found.append(_without_effect(name, why))
-        elif name in known or name.startswith((*_SHARED_PREFIXES, *_PREFIXES["consumer"], *_PREFIXES["admin"])):
+                found.append(without_effect(name, why))
+        elif why_none and name in _OF_SYNCS and name != blamed and not (name == _EMIT and text == "false"):
+            found.append(without_effect(name, why_none))
+        elif name in known or name.startswith((*SHARED_PREFIXES, *clients)):
             continue
         elif name.startswith(_TARGET_PREFIXES):
-            found.append(_without_effect(name, _TARGET))
+            found.append(without_effect(name, _TARGET))
         else:
             message = f"{name} has no effect: this connector has no such setting"
             found.append(FieldViolation(name, message, "is it misspelt?"))
-    for kind in ("consumer", "admin"):
-        client, _ = _client(kind, config)
-        found += client.warnings
+    for kind, own in (("consumer", _OWN), ("admin", ())):
+        found += client_of("source", kind, config, KEYS.keys, own)[0].warnings
     return found
 
 
-def _without_effect(name: str, why: str) -> FieldViolation:
+def converter_warning(name: str, text: str) -> FieldViolation | None:
+    """Of a converter that does not leave bytes as they are."""
+    if name not in CONVERTERS or not text or text.rpartition(".")[2] in (_BYTES.rpartition(".")[2], "ByteArray"):
+        return None
+    message = f"{name}: a mirror's keys, values and headers are bytes, and {text} may write others"
+    return FieldViolation(name, message, f"leave it out, or write {_BYTES}")
+
+
+def without_effect(name: str, why: str) -> FieldViolation:
+    """A warning."""
     return FieldViolation(name, f"{name} has no effect: {why}", "leave it out")
 
 
-def _require_regexes(key: str, patterns: list[str]) -> None:
+def require_regexes(key: str, patterns: list[str]) -> None:
+    """Raises ConfigError whose field is the key."""
     for pattern in patterns:
         try:
             compiled(pattern)
@@ -295,51 +373,14 @@ def _require_regexes(key: str, patterns: list[str]) -> None:
             raise ConfigError.for_value(key, pattern, str(error), fix=error.fix) from error
 
 
-_Own = dict[str, tuple[str, str]]
-"""Settings that this connector reads itself, with the key each was written as."""
-
-
-def _client(kind: str, config: Config) -> tuple[ClientSettings, _Own]:
-    """A client of the source cluster in librdkafka's words, with warnings under the keys that were written; those of
-    `source.cluster.*` are told of the consumer alone. Raises ConfigError whose field is the key."""
-    written: dict[str, str] = {}
-    values: dict[str, str | None] = {}
-    for prefix in _PREFIXES[kind]:
-        for full, value in config.items():
-            name = full.removeprefix(prefix)
-            if full.startswith(prefix) and not name.startswith("override.") and full not in KEYS.keys:
-                written[name], values[name] = full, value
-    own = {
-        name: (written.pop(name), str(values.pop(name) or "").strip())
-        for name in (_ISOLATION, _MAX_RECORDS, _RESET)
-        if kind == "consumer" and name in written
-    }
-    under = f"{kind}.override."
-    try:
-        found = client_settings(kind, {}, {under + name: value for name, value in values.items()})
-    except ConfigError as error:
-        full = written.get(error.field.removeprefix(under), error.field)
-        raise ConfigError(str(error).replace(error.field, full), field=full, fix=error.fix) from error
-    said = [
-        FieldViolation(full, one.message.replace(one.field, full), one.fix)
-        for one in found.warnings
-        if (full := written.get(one.field.removeprefix(under), one.field)) and not _told_before(kind, full)
-    ]
-    return ClientSettings(found.config, found.engine, said), own
-
-
-def _told_before(kind: str, full: str) -> bool:
-    return kind == "admin" and full.startswith("source.cluster.")
-
-
-def _batch_records(own: _Own) -> int:
+def _batch_records(own: Own) -> int:
     key, text = own.get(_MAX_RECORDS, ("", str(_BATCH_RECORDS)))
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError.for_value(key, text, "must be a number, 1 or more", fix=str(_BATCH_RECORDS))
     return int(text)
 
 
-def _from_end(own: _Own) -> bool:
+def _from_end(own: Own) -> bool:
     key, text = own.get(_RESET, ("", "earliest"))
     if text.lower() not in ("earliest", "latest"):
         raise ConfigError.for_value(key, text, "must be earliest or latest", fix="earliest")

@@ -29,6 +29,17 @@ class Naming:
     separator: str = "."
     keeps_names: bool = False
     """True: IdentityReplicationPolicy, a topic has the same name at the target."""
+    internal_separator: str = "."
+    """Likewise, in the names of MirrorMaker's own topics."""
+
+    def offset_syncs(self, at_target: bool) -> str:
+        """The topic of offset syncs: each cluster may have some, so that it is named after the other one."""
+        other = self.source if at_target else self.target
+        return self.internal_separator.join(("mm2-offset-syncs", other, "internal"))
+
+    def checkpoints(self) -> str:
+        """The topic of checkpoints, at the target."""
+        return self.internal_separator.join((self.source, "checkpoints", "internal"))
 
     def remote(self, topic: str) -> str:
         """What the topic is called at the target. Heartbeats carry the alias whatever the policy, as in Java."""
@@ -44,7 +55,10 @@ class Naming:
         """True for topics of Kafka, of Connect and of MirrorMaker itself (Java: `isInternalTopic`)."""
         if topic.startswith(("__", ".")) or topic.endswith(("-internal", ".internal")):
             return True
-        return topic.startswith("mm2") and topic.endswith(f"{self.separator}internal")
+        end = f"{self.internal_separator}internal"
+        return topic.endswith((f"{self.internal_separator}checkpoints{end}",)) or (
+            topic.startswith("mm2") and topic.endswith(end)
+        )
 
     def is_cycle(self, topic: str) -> bool:
         """True when the topic went through the target before, over any number of clusters.

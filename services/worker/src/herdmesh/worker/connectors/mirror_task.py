@@ -1,7 +1,7 @@
 """The task of `MirrorSourceConnector`: reads partitions of the source cluster and hands them on as they are.
 
-Owns where it is in each partition. A batch is of one partition: it goes to the partition of the same number, with keys,
-values, headers and times as they were read.
+Owns where it is in each partition; where the records are at the target is told by `mirror_syncs`. A batch is of one
+partition: it goes to the partition of the same number, with keys, values, headers and times as they were read.
 
 Offsets have MirrorMaker's own form (`MirrorUtils.wrapPartition`, `wrapOffset`): that of the last record copied. So a
 Java MirrorMaker can take a connector over, and give it back.
@@ -25,6 +25,7 @@ from herdmesh.engine.errors import OffsetsLost
 from herdmesh.engine.source_cluster import BEGINNING, PlaceLost, Reader, Stretch
 from herdmesh.worker.connectors import mirror_names
 from herdmesh.worker.connectors.mirror_config import ASSIGNED, MirrorSettings, settings_of
+from herdmesh.worker.connectors.mirror_syncs import OffsetSyncs
 
 WAIT_S = 0.02
 """How long a poll waits for a first record: the loop that asks sleeps longer than that where there is none."""
@@ -35,6 +36,7 @@ class MirrorSourceTask(SourceTask):
     """Copies some partitions. The source is asked nothing before the first poll: that one is tried again."""
 
     _reader: Reader | None = None
+    _syncs: OffsetSyncs | None = None
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         self._settings = settings_of(config)
@@ -42,6 +44,8 @@ class MirrorSourceTask(SourceTask):
         self._ready: deque[SourceBatch] = deque()
         owned = _assigned(config)
         self._remote = {topic: self._settings.naming.remote(topic) for topic, _ in owned}
+        syncs = self._settings.syncs
+        self._syncs = None if syncs is None else OffsetSyncs(syncs, self._settings.naming.remote)
         self._source_partitions = {one: source_partition(self._settings.naming.source, one) for one in owned}
         self._places = {one: self._place(context.committed_offset(self._source_partitions[one])) for one in owned}
 
@@ -50,7 +54,17 @@ class MirrorSourceTask(SourceTask):
             self._reader = self._opened()
         if not self._ready:
             self._read(self._reader)
-        return self._ready.popleft() if self._ready else None
+        if not self._ready:
+            return None
+        batch = self._ready.popleft()
+        if self._syncs is not None:
+            self._syncs.took(*_copied(batch))
+        return batch
+
+    def commit(self) -> None:
+        """All that was polled is at the target."""
+        if self._syncs is not None:
+            self._syncs.committed()
 
     def wake_after_ms(self) -> int:
         """No time of its own: the worker sees by the connector's sign that there is more."""
@@ -59,6 +73,8 @@ class MirrorSourceTask(SourceTask):
     def stop(self) -> None:
         if self._reader is not None:
             self._reader.close()
+        if self._syncs is not None:
+            self._syncs.close()
 
     def _place(self, offset: Mapping[str, Any] | None) -> int | None:
         """The offset to read first; None = the end as it is when the source is asked."""
@@ -79,7 +95,9 @@ class MirrorSourceTask(SourceTask):
         # First, because it fetches while the topics are made.
         reader = source.reader(known, self._settings.batch_records)
         try:
-            _make_topics(self._settings, self._remote, self._context)
+            made = _make_topics(self._settings, self._remote, self._context)
+            if self._syncs is not None:
+                self._syncs.begin((one for one in self._places if one[0] in made), self._context)
         except BaseException:
             reader.close()
             raise
@@ -141,8 +159,19 @@ def _assigned(config: Config) -> list[PartitionId]:
         raise ConfigError.for_value(ASSIGNED, text, f"{error} is no topic-partition") from error
 
 
-def _make_topics(settings: MirrorSettings, remote: Mapping[str, str], context: SourceTaskContext) -> None:
-    """Every topic that is copied exists at the target before its first record, with at least as many partitions."""
+def _copied(batch: SourceBatch) -> tuple[PartitionId, int, int]:
+    """The partition of the source, how many records, and the offset of the last of them."""
+    partition, offset = batch.source_partition, batch.source_offset
+    assert partition is not None
+    assert offset is not None
+    return (partition["topic"], partition["partition"]), len(batch), offset["offset"]
+
+
+def _make_topics(
+    settings: MirrorSettings, remote: Mapping[str, str], context: SourceTaskContext
+) -> Mapping[str, dict[str, str]]:
+    """Every topic that is copied exists at the target before its first record, with at least as many partitions. The
+    topics, without those that are gone."""
     counts = settings.source.partition_counts()
     configs = settings.source.topic_configs(topic for topic in remote if topic in counts)
     excluded = "|".join(settings.properties_exclude)
@@ -153,3 +182,4 @@ def _make_topics(settings: MirrorSettings, remote: Mapping[str, str], context: S
         except ConfigError as error:
             fix = "write as many as the workers' cluster has brokers at most, or -1 for its default"
             raise ConfigError(str(error), field="replication.factor", fix=fix) from error
+    return configs

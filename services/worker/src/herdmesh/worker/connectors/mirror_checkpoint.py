@@ -1,0 +1,130 @@
+"""`MirrorCheckpointConnector`: tells where consumer groups of another Kafka cluster go on in the copies of its topics.
+
+Owns the connector: which groups there are, who looks after which, and noticing new ones. Keys:
+`mirror_checkpoint_config`; the task: `mirror_checkpoint_task`; the translation: `mirror_offsets`.
+
+Invariant: the groups it deals out are those it last saw, so two task sets in a row differ only by what the source has
+gained or lost.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from herdmesh.connect.config import ConfigDef, FieldViolation
+from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.errors import ConfigError, ConnectError
+from herdmesh.worker.connectors.mirror_checkpoint_config import (
+    ASSIGNED,
+    KEYS,
+    CheckpointSettings,
+    settings_of,
+    warnings_of,
+)
+from herdmesh.worker.connectors.mirror_config import CONVERTERS
+
+_log = logging.getLogger(__name__)
+
+
+class MirrorCheckpointConnector(SourceConnector):
+    """MirrorMaker 2's checkpoint connector, as far as docs/connectors/mirror.md says."""
+
+    class_name = "org.apache.kafka.connect.mirror.MirrorCheckpointConnector"
+    aliases = ("MirrorCheckpoint", "MirrorCheckpointConnector")
+    version = "4.3.1"
+    java_task_class = "org.apache.kafka.connect.mirror.MirrorCheckpointTask"
+    default_converters = CONVERTERS
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return KEYS
+
+    def validate(self, config: Config) -> Sequence[ConfigError]:
+        try:
+            settings_of(config)
+        except ConfigError as error:
+            return [error]
+        return ()
+
+    def warnings(self, config: Config) -> Sequence[FieldViolation]:
+        return warnings_of(config)
+
+    def start(self, config: Config) -> None:
+        super().start(config)
+        self._settings = settings_of(config)
+        self._groups = _found(self._settings) if self._settings.enabled else []
+        self._over = threading.Event()
+        wakes = self.context is not None and self._settings.enabled and self._settings.refresh_s is not None
+        self._watching = threading.Thread(target=self._watch, name="groups refresh", daemon=True) if wakes else None
+        if self._watching is not None:
+            self._watching.start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def task_class(self) -> str:
+        return "herdmesh.worker.connectors.mirror_checkpoint_task:MirrorCheckpointTask"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        count = min(max_tasks, len(self._groups))
+        return [
+            {**self.config, ASSIGNED: ",".join(self._groups[task::count]), "task.index": str(task)}
+            for task in range(count)
+        ]
+
+    def exactly_once_support(self, config: Config) -> bool | None:
+        """A checkpoint, and that it was told, are one transaction."""
+        return True
+
+    def alter_offsets(
+        self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
+    ) -> bool:
+        for partition, offset in offsets:
+            if offset is not None:
+                _check(partition, offset)
+        return True
+
+    def _watch(self) -> None:
+        """Look for new groups until the connector is stopped."""
+        while not self._over.wait(self._settings.refresh_s):
+            try:
+                found = _found(self._settings)
+            except Exception as error:  # noqa: BLE001 - it would end this thread, and nobody would look any more
+                _log.warning(
+                    "new groups are looked for again later: %s", error, exc_info=not isinstance(error, ConnectError)
+                )
+                continue
+            if found != self._groups:
+                _log.info("the source has %d groups to look after now, %d before", len(found), len(self._groups))
+                self._groups = found
+                assert self.context is not None
+                self.context.request_task_reconfiguration()
+
+
+def _found(settings: CheckpointSettings) -> list[str]:
+    """Groups that have an offset of a topic that is copied. Raises RetriableError while the source is away."""
+    found: list[str] = []
+    for group in filter(settings.has_group, settings.source.groups()):
+        if "," in group or group != group.strip():
+            _log.warning("group %r is left out: a task's config, as Java has it, cannot name it", group)
+        elif any(settings.selection.has(topic) for topic, _ in settings.source.group_offsets(group)):
+            found.append(group)
+    return found
+
+
+def _check(partition: Mapping[str, Any] | None, offset: Mapping[str, Any]) -> None:
+    if partition is None:
+        raise ConfigError("Source partitions may not be null")
+    for key in ("group", "topic"):
+        if not isinstance(partition.get(key), str):
+            raise ConfigError(f"The source partition {dict(partition)} needs a text under the key '{key}'")
+    number = partition.get("partition")
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise ConfigError(
+            f"The source partition {dict(partition)} needs a number, 0 or more, under the key 'partition'"
+        )
+    if offset.get("offset") != 0:
+        raise ConfigError(f"The source offset {dict(offset)} needs 0 under the key 'offset': it is no place to go on")

@@ -1,0 +1,210 @@
+"""What a checkpoint connector's configuration says: MirrorMaker 2's keys, read, and a warning for each without effect.
+
+Owns the keys that `MirrorSourceConnector` has not, and the warnings. The others are `mirror_config`'s, the settings of
+clients `mirror_clients`'s. Makes no client.
+
+Invariant: a key is honoured, or refused, or named in a warning; none is dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
+from herdmesh.connect.connector import Config
+from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.javaregex import matches
+from herdmesh.connect.validators import at_least, non_empty_string
+from herdmesh.worker.connectors import mirror_config
+from herdmesh.worker.connectors.mirror_clients import BOOTSTRAP, TARGET_BOOTSTRAP, cluster_of, prefixes_of
+from herdmesh.worker.connectors.mirror_cluster import Cluster
+from herdmesh.worker.connectors.mirror_config import EXCLUDE, SOURCE_ALIAS, TOPICS
+from herdmesh.worker.connectors.mirror_names import Naming, Selection
+
+ASSIGNED = "task.assigned.groups"
+"""Of a task's config, as in Java."""
+GROUPS, GROUPS_EXCLUDE = "groups", "groups.exclude"
+_MIRROR = "org.apache.kafka.connect.mirror."
+_EMIT, _EMIT_S = "emit.checkpoints.enabled", "emit.checkpoints.interval.seconds"
+_EMIT_SYNCS, _LOCATION = "emit.offset-syncs.enabled", "offset-syncs.topic.location"
+_REFRESH, _REFRESH_S = "refresh.groups.enabled", "refresh.groups.interval.seconds"
+_SET, _SET_S = "sync.group.offsets.enabled", "sync.group.offsets.interval.seconds"
+_REPLICATION = "checkpoints.topic.replication.factor"
+_HIGH, _LOW = Importance.HIGH, Importance.LOW
+
+
+def _same(name: str, doc: str | None = None) -> ConfigKey:
+    """As the mirror has it."""
+    key = mirror_config.KEYS.keys[name]
+    return key if doc is None else replace(key, doc=doc)
+
+
+KEYS = ConfigDef(
+    _same(_EMIT_SYNCS),
+    *map(_same, ("enabled", SOURCE_ALIAS, "target.cluster.alias", "admin.timeout.ms", "replication.policy.class",
+                 "replication.policy.separator", "replication.policy.internal.topic.separator.enabled",
+                 "forwarding.admin.class", "metric.reporters", "consumer.poll.timeout.ms")),
+    ConfigKey(GROUPS, Type.LIST, [".*"], _HIGH,
+              "Consumer groups to replicate. Supports comma-separated group IDs and regexes.",
+              mirror_config.KEYS.keys[TOPICS].validator),
+    ConfigKey(GROUPS_EXCLUDE, Type.LIST, ["console-consumer-.*", "connect-.*", "__.*"], _HIGH,
+              "Exclude groups. Supports comma-separated group IDs and regexes. Excludes take precedence over includes.",
+              mirror_config.KEYS.keys[TOPICS].validator),
+    ConfigKey("group.filter.class", Type.STRING, f"{_MIRROR}DefaultGroupFilter", _LOW,
+              "GroupFilter to use. Selects consumer groups to replicate."),
+    ConfigKey(_REFRESH, Type.BOOLEAN, True, _LOW, "Whether to periodically check for new consumer groups."),
+    ConfigKey(_REFRESH_S, Type.LONG, 600, _LOW, "Frequency of group refresh."),
+    ConfigKey(_EMIT, Type.BOOLEAN, True, _LOW, "Whether to replicate consumer offsets to target cluster."),
+    ConfigKey(_EMIT_S, Type.LONG, 60, _LOW, "Frequency of checkpoints."),
+    ConfigKey(_SET, Type.BOOLEAN, False, _LOW,
+              "Whether to periodically write the translated offsets to __consumer_offsets topic in target cluster, as "
+              "long as no active consumers in that group are connected to the target cluster"),
+    ConfigKey(_SET_S, Type.LONG, 60, _LOW, "Frequency of consumer group offset sync."),
+    ConfigKey(_REPLICATION, Type.SHORT, 3, _LOW, "Replication factor for checkpoints topic."),
+    *map(_same, (_LOCATION, "topic.filter.class")),
+    _same("metric.names.formats", mirror_config.KEYS.keys["metric.names.formats"].doc.replace(
+        "MirrorSourceConnector,", "MirrorCheckpointConnector,").replace(
+        "target={TARGET},topic=", "target={TARGET},group={GROUP},topic=")),
+    _same(BOOTSTRAP, "Brokers of the source cluster, host:port, separated by commas."),
+    _same(TARGET_BOOTSTRAP, "Brokers of the target cluster, which is the workers', host:port, separated by commas. "
+          f"Needed with {_SET} and {_LOCATION}=target."),
+)  # fmt: skip
+"""MirrorMaker's, in its order, and last what it does not declare."""
+_RULES: Mapping[str, Validator] = {
+    SOURCE_ALIAS: non_empty_string(),
+    "replication.policy.separator": non_empty_string(),
+    _REPLICATION: at_least(-1),
+    _REFRESH_S: Validator("not 0", mirror_config.check_interval),
+    _EMIT_S: at_least(1),
+    _SET_S: at_least(1),
+}
+"""What MirrorMaker does not look at when it validates."""
+#: MirrorMaker's keys without effect: why, and the values that ask for nothing else.
+_WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    **{name: mirror_config.WITHOUT_EFFECT[name] for name in (
+        "admin.timeout.ms", "topic.filter.class", "forwarding.admin.class", "metric.reporters", "metric.names.formats",
+        "add.source.alias.to.metrics",
+    )},
+    "consumer.poll.timeout.ms": ("the source's topic of offset syncs is read to its end", ()),
+    "group.filter.class": ("groups are chosen by groups and groups.exclude", (f"{_MIRROR}DefaultGroupFilter",)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointSettings:
+    """A checkpoint connector's configuration, read."""
+
+    enabled: bool
+    naming: Naming
+    selection: Selection
+    """Whose topics' offsets are translated."""
+    groups: tuple[str, ...]
+    groups_exclude: tuple[str, ...]
+    source: Cluster
+    target: Cluster | None
+    """The workers' own, where it is needed."""
+    syncs_at_target: bool
+    replication_factor: int
+    emit_s: int
+    refresh_s: int | None
+    """How often new groups are looked for; None = never."""
+    set_s: int | None
+    """How often groups are taken forward at the target; None = never."""
+
+    def has_group(self, group: str) -> bool:
+        """True when the group's offsets are to be translated. Raises ConfigError for a bad expression."""
+        return matches("|".join(self.groups), group) and not matches("|".join(self.groups_exclude), group)
+
+    @property
+    def syncs_in(self) -> Cluster:
+        """The cluster that has the offset syncs."""
+        return self.target if self.syncs_at_target and self.target is not None else self.source
+
+
+def settings_of(config: Config) -> CheckpointSettings:
+    """Read the configuration. Raises ConfigError whose field is the key."""
+    values = _checked(config)
+    naming = mirror_config.naming_of(values)
+    topics = mirror_config.KEYS.parse({SOURCE_ALIAS: "", BOOTSTRAP: "-", **_filters(config)})
+    for key in (TOPICS, EXCLUDE):
+        mirror_config.require_regexes(key, topics[key] or [])
+    source, target, _ = _clusters(config, values, naming)
+    at_target = values[_LOCATION] == "target"
+    return CheckpointSettings(
+        enabled=values["enabled"],
+        naming=naming,
+        selection=Selection(naming, tuple(topics[TOPICS] or ()), tuple(topics[EXCLUDE] or ()), heartbeats=False),
+        groups=tuple(values[GROUPS] or ()),
+        groups_exclude=tuple(values[GROUPS_EXCLUDE] or ()),
+        source=source,
+        target=target,
+        syncs_at_target=at_target,
+        replication_factor=values[_REPLICATION],
+        emit_s=values[_EMIT_S],
+        refresh_s=values[_REFRESH_S] if values[_REFRESH] and values[_REFRESH_S] > 0 else None,
+        set_s=values[_SET_S] if values[_SET] else None,
+    )
+
+
+def warnings_of(config: Config) -> list[FieldViolation]:
+    """Every key that has not the effect it asks for, with why. Raises as `settings_of`."""
+    values = _checked(config)
+    _, target, found = _clusters(config, values, mirror_config.naming_of(values))
+    known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, TOPICS, EXCLUDE, "name", ASSIGNED,
+             "task.index", "task.class"}  # fmt: skip
+    clients = (*prefixes_of("source", "admin"), *prefixes_of("source", "consumer"))
+    if target is not None:
+        clients = (*clients, *prefixes_of("target", "admin"), *prefixes_of("target", "consumer"))
+    for name, value in config.items():
+        text = str(value or "").strip()
+        if converter := mirror_config.converter_warning(name, text):
+            found.append(converter)
+        elif name in _WITHOUT_EFFECT:
+            why, same = _WITHOUT_EFFECT[name]
+            if text not in same:
+                found.append(mirror_config.without_effect(name, why))
+        elif name == TARGET_BOOTSTRAP and target is None:
+            why = f"only {_SET} and {_LOCATION}=target have to do with it; checkpoints go to the workers' cluster"
+            found.append(mirror_config.without_effect(name, why))
+        elif name not in known and not name.startswith((*mirror_config.SHARED_PREFIXES, *clients)):
+            message = f"{name} has no effect: this connector has no such setting"
+            found.append(FieldViolation(name, message, "is it misspelt?"))
+    return found
+
+
+def _checked(config: Config) -> dict[str, Any]:
+    values = KEYS.parse(config)
+    for key, rule in _RULES.items():
+        rule.check(key, values[key])
+    for key in (GROUPS, GROUPS_EXCLUDE):
+        mirror_config.require_regexes(key, values[key] or [])
+    if values["enabled"] and not values[_EMIT]:
+        text = f"MirrorCheckpointConnector can't run with {_EMIT} set to false"
+        raise ConfigError(text, field=_EMIT, fix="write enabled=false, or leave it out")
+    if values["enabled"] and not values[_EMIT_SYNCS]:
+        text = "MirrorCheckpointConnector can't run without offset syncs"
+        raise ConfigError(text, field=_EMIT_SYNCS, fix="leave it out, here and in the mirror")
+    return values
+
+
+def _filters(config: Config) -> dict[str, str | None]:
+    """Which topics there are to translate, by the mirror's keys."""
+    return {key: config[key] for key in (TOPICS, EXCLUDE) if key in config}
+
+
+def _clusters(
+    config: Config, values: Mapping[str, Any], naming: Naming
+) -> tuple[Cluster, Cluster | None, list[FieldViolation]]:
+    client_id = f"mirror-checkpoint-{naming.source}-{naming.target}"
+    source, found = cluster_of("source", naming.source, values[BOOTSTRAP], config, KEYS.keys, client_id)
+    if not values[_SET] and values[_LOCATION] != "target":
+        return source, None, found
+    bootstrap = (values[TARGET_BOOTSTRAP] or "").strip()
+    if not bootstrap:
+        text = f"{TARGET_BOOTSTRAP} is needed with {_SET}=true, and with {_LOCATION}=target"
+        raise ConfigError(text, field=TARGET_BOOTSTRAP, fix="write the brokers of the workers' cluster")
+    target, more = cluster_of("target", naming.target, bootstrap, config, KEYS.keys, client_id)
+    return source, target, [*found, *more]

@@ -1,0 +1,90 @@
+"""The settings of a mirror's Kafka clients, from the prefixes that Java's mirrors take them under.
+
+Owns the prefixes, and reading what is below them. What a setting is to librdkafka is `connect.client_settings`'s. Makes
+no client.
+
+    SIDE.cluster.*                    for every client of that cluster; SIDE is source or target
+    consumer.*, SIDE.consumer.*       for those that read records; the later wins
+    admin.*, SIDE.admin.*             for those that ask for topics, ends and groups
+    SIDE.producer.*                   for the one that writes offset syncs
+
+Invariant: a setting reaches its client, or is named in a warning once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from herdmesh.connect.client_settings import ClientSettings, client_settings
+from herdmesh.connect.config import FieldViolation
+from herdmesh.connect.connector import Config
+from herdmesh.connect.errors import ConfigError
+from herdmesh.worker.connectors.mirror_cluster import Cluster
+
+BOOTSTRAP, TARGET_BOOTSTRAP = "source.cluster.bootstrap.servers", "target.cluster.bootstrap.servers"
+_BOTH = ("consumer", "admin")
+"""Kinds whose settings have a prefix without a side, which counts for both."""
+Own = dict[str, tuple[str, str]]
+"""Settings that a connector reads itself, with the key each was written as."""
+
+
+def prefixes_of(side: str, kind: str) -> tuple[str, ...]:
+    """Where the settings of a client are; the later win."""
+    return f"{side}.cluster.", *((f"{kind}.",) if kind in _BOTH else ()), f"{side}.{kind}."
+
+
+def client_of(
+    side: str, kind: str, config: Config, declared: Collection[str], own_names: Collection[str] = ()
+) -> tuple[ClientSettings, Own]:
+    """A client of one of the clusters in librdkafka's words, with warnings under the keys that were written; those that
+    several clients take are told of one alone. Raises ConfigError whose field is the key.
+
+    Args:
+        declared: keys that the connector defines, which are no client's though they begin like it.
+        own_names: settings that are not to reach the client.
+    """
+    written: dict[str, str] = {}
+    values: dict[str, str | None] = {}
+    for prefix in prefixes_of(side, kind):
+        for full, value in config.items():
+            name = full.removeprefix(prefix)
+            if full.startswith(prefix) and not name.startswith("override.") and full not in declared:
+                written[name], values[name] = full, value
+    own = {name: (written.pop(name), str(values.pop(name) or "").strip()) for name in own_names if name in written}
+    under = f"{kind}.override."
+    try:
+        found = client_settings(kind, {}, {under + name: value for name, value in values.items()})
+    except ConfigError as error:
+        full = written.get(error.field.removeprefix(under), error.field)
+        raise ConfigError(str(error).replace(error.field, full), field=full, fix=error.fix) from error
+    said = [
+        FieldViolation(full, one.message.replace(one.field, full), one.fix)
+        for one in found.warnings
+        if (full := written.get(one.field.removeprefix(under), one.field)) and _is_told(side, kind, full)
+    ]
+    return ClientSettings(found.config, found.engine, said), own
+
+
+def _is_told(side: str, kind: str, full: str) -> bool:
+    """Whether a warning of this key is this client's to give."""
+    if full.startswith(f"{side}.{kind}."):
+        return True
+    teller = "consumer" if side == "source" else "admin"
+    return kind == teller if full.startswith(f"{side}.cluster.") else side == "source"
+
+
+def cluster_of(
+    side: str, name: str, bootstrap: str, config: Config, declared: Collection[str], client_id: str
+) -> tuple[Cluster, list[FieldViolation]]:
+    """One of the clusters as offsets are dealt with, and what is to be warned of. Raises ConfigError whose field is the
+    key."""
+    found = {kind: client_of(side, kind, config, declared)[0] for kind in ("admin", "consumer", "producer")}
+    cluster = Cluster(
+        name=name,
+        bootstrap_servers=bootstrap,
+        admin=dict(found["admin"].config),
+        consumer=dict(found["consumer"].config),
+        producer=dict(found["producer"].config),
+        client_id=client_id,
+    )
+    return cluster, [warning for one in found.values() for warning in one.warnings]

@@ -1,0 +1,247 @@
+"""One of a mirror's two clusters as its offsets are dealt with: groups, ends of topics, and MirrorMaker's own topics.
+
+Owns the clients for that. Records that are copied are read by `engine.source_cluster`, and written by the run. Knows
+nothing of what the bytes of those topics mean.
+
+Invariant: nothing here waits longer than `CALL_TIMEOUT_S`, and every answer that does not come is a RetriableError.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
+from confluent_kafka.cimpl import NewTopic
+
+from herdmesh.connect.connector import PartitionId
+from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.engine.clients import CALL_TIMEOUT_S, RECONNECT, offset_of, opened
+from herdmesh.engine.settings import ClientConfig
+
+COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
+"""What MirrorMaker's own topics are made with; each has one partition."""
+_GONE = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION))
+_NO_GROUP = frozenset((KafkaError.GROUP_ID_NOT_FOUND,))
+#: What a broker says of a group whose members are there.
+_IN_USE = frozenset((KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.NON_EMPTY_GROUP))
+_BATCH = 5_000
+_POLL_S = 0.2
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where it is and how it is reached, in librdkafka's words."""
+
+    name: str
+    """What the user calls it; for messages."""
+    bootstrap_servers: str
+    admin: ClientConfig
+    consumer: ClientConfig
+    producer: ClientConfig
+    client_id: str
+
+    def groups(self) -> list[str]:
+        """The consumer groups there are, sorted. Raises RetriableError, also when a broker does not tell of its own."""
+        found = self._asked(lambda: self._client().list_consumer_groups(request_timeout=CALL_TIMEOUT_S).result())
+        for error in found.errors:
+            raise RetriableError(f"{self._called()}: {error}")
+        return sorted(one.group_id for one in found.valid)
+
+    def group_offsets(self, group: str) -> dict[PartitionId, tuple[int, str]]:
+        """Where a group is, with what it put beside that; without partitions it has no offset of. Raises
+        RetriableError."""
+        asked = [ConsumerGroupTopicPartitions(group)]
+        futures = self._asked(lambda: self._client().list_consumer_group_offsets(asked, request_timeout=CALL_TIMEOUT_S))
+        try:
+            found = futures[group].result()
+        except KafkaException as error:
+            if error.args[0].code() in _NO_GROUP:
+                return {}
+            raise self._failed(error) from error
+        return {
+            (one.topic, one.partition): (one.offset, one.metadata or "")
+            for one in found.topic_partitions
+            if one.offset >= 0
+        }
+
+    def is_idle(self, group: str) -> bool:
+        """True when nobody consumes with it, or there is no such group. Raises RetriableError."""
+        try:
+            found = self._client().describe_consumer_groups([group], request_timeout=CALL_TIMEOUT_S)[group].result()
+        except KafkaException as error:
+            if error.args[0].code() in _NO_GROUP:
+                return True
+            raise self._failed(error) from error
+        return found.state in (ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD)
+
+    def set_group_offsets(self, group: str, offsets: Mapping[PartitionId, tuple[int, str]]) -> bool:
+        """Have a group go on there; False when somebody consumes with it by now, which the brokers see to. Raises
+        RetriableError."""
+        wanted = [TopicPartition(*one, offset, metadata) for one, (offset, metadata) in offsets.items()]
+        asked = [ConsumerGroupTopicPartitions(group, wanted)]
+        try:
+            futures = self._client().alter_consumer_group_offsets(asked, request_timeout=CALL_TIMEOUT_S)
+            refused = [one.error for one in futures[group].result().topic_partitions if one.error is not None]
+        except KafkaException as error:
+            if error.args[0].code() in _IN_USE:
+                return False
+            raise self._failed(error) from error
+        if any(error.code() not in _IN_USE for error in refused):
+            raise RetriableError(f"{self._called()}: offsets of group {group}: {refused[0].str()}")
+        return not refused
+
+    def ends(self, partitions: Iterable[PartitionId], timeout_s: float) -> dict[PartitionId, int]:
+        """Where each partition ends for readers of committed records; without those there are not. Raises
+        RetriableError."""
+        asked = {TopicPartition(*one): OffsetSpec.latest() for one in partitions}
+        if not asked:
+            return {}
+        futures = self._asked(
+            lambda: self._client().list_offsets(
+                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout_s
+            )
+        )
+        ends: dict[PartitionId, int] = {}
+        for one, future in futures.items():
+            try:
+                ends[(one.topic, one.partition)] = offset_of(future.result())
+            except KafkaException as error:
+                if error.args[0].code() not in _GONE:
+                    raise self._failed(error) from error
+        return ends
+
+    def make_compacted_topic(self, topic: str, replication_factor: int) -> None:
+        """One of MirrorMaker's own, unless it is there. Raises ConfigError for what the brokers refuse of it,
+        RetriableError."""
+        new = NewTopic(topic, 1, replication_factor, config=dict(COMPACTED))
+        client: Any = self._client()
+        try:
+            client.create_topics([new], request_timeout=CALL_TIMEOUT_S)[topic].result()
+        except KafkaException as error:
+            cause = error.args[0]
+            if cause.code() == KafkaError.INVALID_REPLICATION_FACTOR:
+                raise ConfigError(f"topic {topic} of {self._called()}: {cause.str()}") from error
+            if cause.code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise self._failed(error) from error
+
+    def new_producer(self, told: Callable[[KafkaError | None, Message], None]) -> Producer:
+        """A producer that calls `told` of what it could not write. To be flushed."""
+        config: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": self.client_id,
+            "linger.ms": 5,
+            **RECONNECT,
+            **self.producer,
+            "enable.idempotence": True,
+            "on_delivery": told,
+            "delivery.report.only.error": True,
+        }
+        return opened(Producer, "producer", config)
+
+    def log(self, topic: str) -> Log:
+        """A reader of one of MirrorMaker's own topics, from its beginning. To be closed."""
+        config: ClientConfig = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": self.client_id,
+            "fetch.wait.max.ms": 20,
+            **RECONNECT,
+            **self.consumer,
+            "group.id": self.client_id,  # wanted by the client, and never joined
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+        return Log(self, self._asked(lambda: opened(Consumer, "consumer", config)), topic)
+
+    def _client(self) -> Any:
+        config = {"bootstrap.servers": self.bootstrap_servers, "client.id": self.client_id, **RECONNECT, **self.admin}
+        client: Any = self._asked(lambda: _shared_admin(tuple(config.items())))
+        client.poll(0)  # for what it has to log
+        return client
+
+    def _asked(self, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        except KafkaException as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: KafkaException) -> RetriableError:
+        return RetriableError(f"{self._called()}: {error.args[0].str()}")
+
+    def _called(self) -> str:
+        return f"the cluster {self.name} ({self.bootstrap_servers})"
+
+
+@lru_cache(maxsize=16)
+def _shared_admin(config: tuple[tuple[str, Any], ...]) -> AdminClient:
+    """One for all in this process who ask the same cluster the same way."""
+    return opened(AdminClient, "admin", dict(config))
+
+
+class Log:
+    """Reads partition 0 of a topic, each time to the end it then has."""
+
+    def __init__(self, cluster: Cluster, consumer: Consumer, topic: str) -> None:
+        self._cluster = cluster
+        self._consumer = consumer
+        self._topic = topic
+        self._next: int | None = None
+
+    def read(self) -> list[tuple[bytes, bytes]]:
+        """Keys and values since the last call; none while there is no such topic. Raises RetriableError when the end is
+        not reached in time: what was read by then comes with the next call."""
+        partition = self._topic, 0
+        end = self._cluster.ends([partition], CALL_TIMEOUT_S).get(partition)
+        if end is None:
+            return []
+        if self._next is None:
+            self._next = 0
+            self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
+        found: list[tuple[bytes, bytes]] = []
+        at, deadline_s = self._next, time.monotonic() + CALL_TIMEOUT_S
+        while at < end:
+            if time.monotonic() > deadline_s:
+                self._consumer.assign([TopicPartition(self._topic, 0, self._next or OFFSET_BEGINNING)])
+                raise RetriableError(f"topic {self._topic} of the cluster {self._cluster.name} is not read to its end")
+            # What is there first: to ask for many waits until there are so many.
+            for message in self._consumer.consume(_BATCH, 0) or self._consumer.consume(1, _POLL_S):
+                at = self._taken(message, found, at)
+        self._next = at
+        return found
+
+    def close(self) -> None:
+        """Let go of the cluster."""
+        self._consumer.close()
+
+    def _taken(self, message: Message, found: list[tuple[bytes, bytes]], at: int) -> int:
+        """The offset to be read next."""
+        error, offset = message.error(), message.offset()
+        if error is not None:
+            is_end = error.code() == KafkaError._PARTITION_EOF
+            return at if offset is None or not is_end else max(at, offset)
+        key, value = message.key(), message.value()
+        if isinstance(key, bytes) and value is not None:
+            found.append((key, value))
+        assert offset is not None
+        return offset + 1

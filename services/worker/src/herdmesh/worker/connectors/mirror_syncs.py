@@ -1,0 +1,135 @@
+"""The offset syncs that a mirror's task writes beside the records it copies.
+
+Owns when a copy's end is looked at, and the writing. Which syncs there are to write: `mirror_offsets.Syncing`.
+
+Looks and writes are one each for a commit, and none is of a record. They come after the commit, so that no sync says of
+a record that it is there before it is. Whatever goes wrong with them is logged, and copying goes on.
+
+Invariant: a sync is written only of records whose transaction is committed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from herdmesh.connect.connector import PartitionId, SourceTaskContext
+from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.engine import pulse
+from herdmesh.worker.connectors.mirror_clients import TARGET_BOOTSTRAP
+from herdmesh.worker.connectors.mirror_cluster import COMPACTED
+from herdmesh.worker.connectors.mirror_config import SyncSettings
+from herdmesh.worker.connectors.mirror_offsets import Syncing
+
+_LOOK_S = 5.0
+_MARKER_S = 0.25
+"""How long the marker of a committed transaction is waited for; it takes a millisecond or two."""
+_PAUSE_S = 0.002
+_FLUSH_S = 5.0
+_KNOWN_S, _KNOWN_PAUSE_S = 10.0, 0.02
+_log = logging.getLogger(__name__)
+
+
+class OffsetSyncs:
+    """Of one task. `remote`: what each topic is called at the target."""
+
+    def __init__(self, settings: SyncSettings, remote: Callable[[str], str]) -> None:
+        self._settings = settings
+        self._remote = remote
+        self._syncing = Syncing(settings.lag_max)
+        self._producer: Producer | None = None
+        #: the last marker did not come in time: a transaction of somebody else's holds the copy back, and not each
+        #: commit is to wait for it.
+        self._is_held = False
+
+    def begin(self, partitions: Iterable[PartitionId], context: SourceTaskContext) -> None:
+        """Before the first record, when the copies are made."""
+        settings = self._settings
+        try:
+            if settings.at_target:
+                context.make_topic(settings.topic, 1, settings.replication_factor, COMPACTED)
+            else:
+                settings.kept_in.make_compacted_topic(settings.topic, settings.replication_factor)
+            ends = self._first_ends(list(partitions))
+        except (ConfigError, RetriableError, KafkaException) as error:
+            _log.warning(
+                "no offset syncs are written until the task is started again, so that offsets of consumer groups are "
+                "not translated: %s (offset-syncs.topic.replication.factor, offset-syncs.topic.location; "
+                "emit.offset-syncs.enabled=false goes without)",
+                error,
+            )
+            return
+        self._syncing.begin(ends)
+
+    def took(self, partition: PartitionId, count: int, last_upstream: int) -> None:
+        """These records are handed over."""
+        self._syncing.took(partition, count, last_upstream)
+
+    def committed(self) -> None:
+        """All that was handed over is committed."""
+        self._syncing.committed()
+        self._tell()
+
+    def close(self) -> None:
+        """Write what is still owed, of what is committed."""
+        self._tell()
+        if self._producer is not None and self._producer.flush(_FLUSH_S):
+            _log.warning("offset syncs were not written in %g s, and are given up", _FLUSH_S)
+
+    def _tell(self) -> None:
+        until_s = time.monotonic() + (0 if self._is_held else _MARKER_S)
+        while owed := self._syncing.owed():
+            try:
+                syncs = self._syncing.told(self._ends(owed))
+            except RetriableError as error:
+                _log.warning("offset syncs are written later: %s", error)
+                return
+            for sync in syncs:
+                self._write(sync.key(), sync.value())
+            if time.monotonic() > until_s:
+                break
+            if self._syncing.owed():
+                time.sleep(_PAUSE_S)
+        self._is_held = bool(self._syncing.owed())
+
+    def _first_ends(self, partitions: Sequence[PartitionId]) -> Mapping[PartitionId, int]:
+        """Of copies that were made a moment ago, which not every broker knows at once."""
+        until_s = time.monotonic() + _KNOWN_S
+        while True:
+            try:
+                ends = self._ends(partitions)
+            except RetriableError:
+                if time.monotonic() > until_s:
+                    raise
+            else:
+                if missing := [one for one in partitions if one not in ends]:
+                    if time.monotonic() > until_s:
+                        text = f"{TARGET_BOOTSTRAP} has no copy of {missing[0]}: is it the workers' cluster?"
+                        raise ConfigError(text, field=TARGET_BOOTSTRAP)
+                else:
+                    return ends
+            pulse.moved()
+            time.sleep(_KNOWN_PAUSE_S)
+
+    def _ends(self, partitions: Iterable[PartitionId]) -> Mapping[PartitionId, int]:
+        """Of the copies, by the partitions they are of."""
+        copies = {(self._remote(topic), number): (topic, number) for topic, number in partitions}
+        ends = self._settings.target.ends(copies, _LOOK_S)
+        return {copies[copy]: end for copy, end in ends.items()}
+
+    def _write(self, key: bytes, value: bytes) -> None:
+        try:
+            if self._producer is None:
+                self._producer = self._settings.kept_in.new_producer(_not_written)
+            self._producer.produce(self._settings.topic, value, key, 0)
+            self._producer.poll(0)
+        except (KafkaException, BufferError) as error:
+            _log.warning("an offset sync is not written: %s", error)
+
+
+def _not_written(error: KafkaError | None, message: Message) -> None:
+    if error is not None:
+        _log.warning("an offset sync is not written to %s: %s", message.topic(), error.str())
