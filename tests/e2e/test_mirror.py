@@ -1,4 +1,6 @@
-"""The mirror on the real mesh, with Java's own JSON: a topic that appears at the source gets to a task by itself."""
+"""The mirror on the real mesh, with Java's own JSON: a topic that appears at the source gets to a task by itself, and
+so does a group that is there later than its mirror.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from libs.core.tests.engine.harness import Kafka
 from tests.support.mesh import Mesh
@@ -39,3 +42,45 @@ async def test_a_new_topic_of_the_source_is_copied_too(mesh: Mesh, tmp_topic: Ca
     for topic, count in ((first, 100), (second, 50)):
         copied = await asyncio.to_thread(mesh.consume_values, f"src.{topic}", count)
         assert sorted(copied) == sorted(value or b"" for _, value in kafka.records(topic))
+
+
+async def test_a_group_goes_on_at_the_target(mesh: Mesh, tmp_topic: Callable[..., str]) -> None:
+    kafka, topic = Kafka(mesh.bootstrap), tmp_topic("group")
+    mesh.create_topic(topic, partitions=1)
+    await asyncio.to_thread(kafka.produce_ids, topic, range(100), partition=0)
+    config = {
+        "source.cluster.alias": f"{topic}-src",
+        "target.cluster.alias": f"{topic}-dst",
+        "source.cluster.bootstrap.servers": mesh.bootstrap,
+        "target.cluster.bootstrap.servers": mesh.bootstrap,
+        "topics": topic,
+    }
+    mirror = {
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "replication.factor": "1",
+        "offset-syncs.topic.replication.factor": "1",
+    }
+    checkpoints = {
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorCheckpointConnector",
+        "groups": f"{topic}-.*",
+        "checkpoints.topic.replication.factor": "1",
+        "refresh.groups.interval.seconds": "1",
+        "emit.checkpoints.interval.seconds": "1",
+        "sync.group.offsets.enabled": "true",
+        "sync.group.offsets.interval.seconds": "1",
+    }
+    await mesh.apply(f"checkpoints-{topic}", {**config, **checkpoints})
+    await mesh.apply(f"mirror-{topic}", {**config, **mirror})
+    group = f"{topic}-readers"
+    await asyncio.to_thread(_commit, mesh.bootstrap, group, TopicPartition(topic, 0, 100))
+    found = [-1001]
+    while found != [100]:  # right behind the last record that was copied; each look takes a consumer's time
+        found = await asyncio.to_thread(kafka.committed, group, (f"{topic}-src.{topic}", 0))
+    for name in (f"mirror-{topic}", f"checkpoints-{topic}"):
+        await mesh.delete(name)
+
+
+def _commit(bootstrap: str, group: str, place: TopicPartition) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
+    consumer.commit(offsets=[place], asynchronous=False)
+    consumer.close()

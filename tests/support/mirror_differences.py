@@ -1,4 +1,5 @@
-"""In what the mirror's definitions and validation cannot be, or are not, MirrorMaker's: which recorded ones, and why.
+"""In what definitions and validation of the mirror's connectors cannot be, or are not, MirrorMaker's: which recorded
+ones, and why.
 
 Owns the kinds, and what is wanted of a recorded definition or answer instead. Owns no comparison (services/worker's
 golden tests) and no page (libs/core/tests/connect/differences.py).
@@ -15,13 +16,16 @@ from typing import Any, cast
 
 from herdmesh.connect.connector_keys import COMMON
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
+from herdmesh.worker.connectors.mirror_checkpoint import MirrorCheckpointConnector
 from tests.support.golden import Line
 
-NAME = MirrorSourceConnector.class_name
-BOOTSTRAP = "source.cluster.bootstrap.servers"
+CONNECTORS = (MirrorSourceConnector, MirrorCheckpointConnector)
+NAMES = tuple(one.class_name for one in CONNECTORS)
+BOOTSTRAP, TARGET = "source.cluster.bootstrap.servers", "target.cluster.bootstrap.servers"
+OWN = (BOOTSTRAP, TARGET)
 ANSWERS_WHY = (
-    f"they have the differences above, and `{BOOTSTRAP}` is declared and required: Java's mirror has no definition of "
-    "it, and fails without it when it starts"
+    f"they have the differences above, and `{BOOTSTRAP}` is declared and required, `{TARGET}` declared: Java's mirror "
+    "has no definition of them, and fails without them when it starts"
 )
 
 
@@ -69,7 +73,7 @@ KINDS = (
 
 
 def wanted_definitions(lines: list[Line]) -> list[Line]:
-    """What is wanted of the recorded definitions of the mirror, without the one of ours."""
+    """What is wanted of the recorded definitions of a connector, without those of ours."""
     kept = [line for line in lines if not _is_shared(line) and not _is_of_clients(line)]
     return [{**line, "type": "STRING"} if _is_class(line) else line for line in kept]
 
@@ -77,10 +81,8 @@ def wanted_definitions(lines: list[Line]) -> list[Line]:
 def is_asked_for(vector: Line) -> bool:
     """Whether a recorded validation is of the mirror."""
     body: Any = json.loads(vector["request_body"] or "null")
-    return isinstance(body, dict) and cast("Line", body).get("connector.class") in (
-        NAME,
-        *MirrorSourceConnector.aliases,
-    )
+    names = [name for one in CONNECTORS for name in (one.class_name, *one.aliases)]
+    return isinstance(body, dict) and cast("Line", body).get("connector.class") in names
 
 
 def wanted_answer(answer: Line, plain: Line, config: Mapping[str, str | None]) -> Line:
@@ -95,6 +97,10 @@ def wanted_answer(answer: Line, plain: Line, config: Mapping[str, str | None]) -
             found.append({**one, "definition": {**line, "type": "STRING"}} if _is_class(line) else one)
     needed = BOOTSTRAP not in config
     errors = [f'Missing required configuration "{BOOTSTRAP}" which has no default value.'] if needed else []
-    value: dict[str, Any] = {"name": BOOTSTRAP, "value": config.get(BOOTSTRAP), "recommended_values": []}
-    own = {**value, "errors": errors, "visible": True}
-    return {**answer, "error_count": answer["error_count"] + len(errors), "configs": [*found, {"value": own}]}
+    own = [{"value": _value(BOOTSTRAP, config, errors)}, {"value": _value(TARGET, config, [])}]
+    return {**answer, "error_count": answer["error_count"] + len(errors), "configs": [*found, *own]}
+
+
+def _value(name: str, config: Mapping[str, str | None], errors: list[str]) -> dict[str, Any]:
+    """Of a key of ours."""
+    return {"name": name, "value": config.get(name), "recommended_values": [], "errors": errors, "visible": True}

@@ -17,7 +17,7 @@ from tests.support.golden import Line
 
 _MIRROR = "org.apache.kafka.connect.mirror.Mirror"
 WORKERS = ("DistributedConfig", "StandaloneConfig")
-OTHER_MIRRORS = (f"{_MIRROR}CheckpointConnector", f"{_MIRROR}HeartbeatConnector")
+OTHER_MIRRORS = (f"{_MIRROR}HeartbeatConnector",)
 
 WITHOUT_COUNTERPART = (
     (
@@ -28,8 +28,8 @@ WITHOUT_COUNTERPART = (
         WORKERS,
     ),
     (
-        "MirrorMaker's checkpoint and heartbeat connectors",
-        "they do not exist here; `plain/validate/mir-heartbeat` is answered by a stand-in that has these definitions",
+        "MirrorMaker's heartbeat connector",
+        "it does not exist here; `plain/validate/mir-heartbeat` is answered by a stand-in that has these definitions",
         OTHER_MIRRORS,
     ),
 )

@@ -5,8 +5,8 @@ this release refuses on top (`test_validation.py`) are no part of Connect's laye
 
 What cannot be compared as it is, each named in its test: requests whose body is no map of texts, which no message of
 ours can carry; a Java NullPointerException; in what the mirror differs (`tests/support/mirror_differences.py`); and
-definitions that have no counterpart here: MirrorMaker's other connectors (stood in for, where results are compared, by
-connectors with their recorded definitions) and the worker's own settings, whose names and defaults are compared where
+definitions that have no counterpart here: MirrorMaker's heartbeat connector (stood in for, where results are compared,
+by one with its recorded definitions) and the worker's own settings, whose names and defaults are compared where
 ours has them (cli/tests/standalone/test_connects_settings.py).
 """
 
@@ -30,7 +30,6 @@ from herdmesh.connect.plugins import PluginRegistry, describe
 from herdmesh.standalone.worker_properties import REQUIRED as REQUIRED_PROPERTIES
 from herdmesh.standalone.worker_properties import plan_worker
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
-from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from tests.support import golden, mirror_differences, validation_differences
 from tests.support.validations import WORKERS as RECORDED_ON
 from tests.support.validations import body_of, comparable, definition_of, digest, errors_of, our_answer
@@ -42,9 +41,12 @@ _OURS = {
     "SourceConnectorConfig": SOURCE,
     FileStreamSource.class_name: FileStreamSource.config_def(),
     FileStreamSink.class_name: FileStreamSink.config_def(),
-    MirrorSourceConnector.class_name: ConfigDef(
-        *(key for name, key in MirrorSourceConnector.config_def().keys.items() if name != mirror_differences.BOOTSTRAP)
-    ),
+    **{
+        one.class_name: ConfigDef(
+            *(key for name, key in one.config_def().keys.items() if name not in mirror_differences.OWN)
+        )
+        for one in mirror_differences.CONNECTORS
+    },
     **{one.name: one.definition for one in builtin_classes() if not one.abstract},
 }
 
@@ -109,10 +111,10 @@ def connector_of(name: str, definition: ConfigDef) -> type[SourceConnector]:
     return StandIn
 
 
-_MIRRORS = [name for name in RECORDED if ".mirror." in name and name != MirrorSourceConnector.class_name]
+_MIRRORS = [name for name in RECORDED if ".mirror." in name and name not in mirror_differences.NAMES]
 _BARE = "bare"
 _STANDINS = [*map(mirror, _MIRRORS), connector_of(_BARE, ConfigDef())]
-PLUGINS = PluginRegistry(map(describe, [FileStreamSource, FileStreamSink, MirrorSourceConnector, *_STANDINS]))
+PLUGINS = PluginRegistry(map(describe, [FileStreamSource, FileStreamSink, *mirror_differences.CONNECTORS, *_STANDINS]))
 _CONVERTERS = {
     **WorkerFacts().converters,
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -132,7 +134,7 @@ WORKERS = {
 def test_definitions_are_declared_as_in_connect(owner: str) -> None:
     """All keys, in order, with their texts. Validators that are Java objects have no text to compare."""
     definition, recorded = _OURS[owner], RECORDED[owner]
-    if owner == MirrorSourceConnector.class_name:
+    if owner in mirror_differences.NAMES:
         recorded = mirror_differences.wanted_definitions(recorded)
     assert [definition_of(key, key.name) for key in definition.keys.values()] == [
         {
@@ -189,8 +191,8 @@ def test_results_are_connects(vector: golden.Line) -> None:
     assert vector["status"] == 200
     found = body_of(result)
     if mirror_differences.is_asked_for(vector):
-        *_, own = found["configs"]
-        own.pop("definition")  # of a key that Java's has not
+        for own in found["configs"][-len(mirror_differences.OWN) :]:
+            own.pop("definition")  # of a key that Java's has not
         plain = result_of({**config, "connector.class": _BARE}, WORKERS[vector["worker"]])
         assert isinstance(plain, Validation)
         answer = mirror_differences.wanted_answer(answer, body_of(plain), config)

@@ -125,8 +125,8 @@ def _section(title: str, why: str, ids: list[str]) -> list[str]:
 
 
 def _mirror() -> list[str]:
-    """The definitions and answers of `MirrorSourceConnector` that are not Java's."""
-    definitions = [one for one in golden.own_lines("configdef.jsonl") if one["owner"] == mirror_differences.NAME]
+    """The definitions and answers of the mirror's connectors that are not Java's."""
+    definitions = [one for one in golden.own_lines("configdef.jsonl") if one["owner"] in mirror_differences.NAMES]
     lines: list[str] = []
     for kind in mirror_differences.KINDS:
         lines += _section(kind.title, kind.why, [one["id"] for one in definitions if kind.meets(one)])

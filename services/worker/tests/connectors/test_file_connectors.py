@@ -62,6 +62,7 @@ def test_the_shipped_connectors_are_registered() -> None:
         ("FileStreamSource", "org.apache.kafka.connect.file.FileStreamSourceConnector"),
         ("FileStreamSink", "org.apache.kafka.connect.file.FileStreamSinkConnector"),
         ("MirrorSource", "org.apache.kafka.connect.mirror.MirrorSourceConnector"),
+        ("MirrorCheckpoint", "org.apache.kafka.connect.mirror.MirrorCheckpointConnector"),
         ("ParquetSink", "herdmesh.ParquetSink"),
         ("FileSink", "herdmesh.FileSink"),
         ("S3SinkConnector", "io.confluent.connect.s3.S3SinkConnector"),

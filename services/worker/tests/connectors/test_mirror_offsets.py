@@ -137,7 +137,7 @@ def test_a_group_is_only_set_forward() -> None:
 # --- which syncs are written
 
 
-def test_a_commit_makes_a_sync_of_its_last_record() -> None:
+def test_a_commit_makes_a_sync_of_its_last_record_and_a_run_one_of_its_first() -> None:
     syncing = Syncing(100)
     syncing.begin({ORDERS: 7})
     syncing.took(ORDERS, 2, 41)
@@ -147,7 +147,7 @@ def test_a_commit_makes_a_sync_of_its_last_record() -> None:
     syncing.committed()
     assert syncing.owed() == [ORDERS]
     assert syncing.told({ORDERS: 12}) == [], "the marker of the transaction is not there yet"
-    assert syncing.told({ORDERS: 13}) == [OffsetSync(ORDERS, 41, 8), OffsetSync(ORDERS, 44, 11)]
+    assert syncing.told({ORDERS: 13}) == [OffsetSync(ORDERS, 40, 7), OffsetSync(ORDERS, 44, 11)]
     assert syncing.owed() == []
     syncing.took(ORDERS, 1, 50)
     syncing.committed()
@@ -161,30 +161,55 @@ def test_batches_of_a_commit_are_told_of_by_the_lag() -> None:
         syncing.took(ORDERS, 60, number * 60 - 1)
     syncing.committed()
     found = syncing.told({ORDERS: 601})
-    assert [sync.upstream for sync in found] == [59, 179, 299, 419, 539, 599]
-    assert [sync.downstream for sync in found] == [59, 179, 299, 419, 539, 599]
+    assert [sync.upstream for sync in found] == [0, 119, 239, 359, 479, 599]
+    assert [sync.downstream for sync in found] == [0, 119, 239, 359, 479, 599]
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 5), st.integers(0, 3), st.booleans()), max_size=12))
-def test_a_sync_is_never_behind_its_record_whoever_else_writes(
-    commits: list[tuple[int, int, int, bool]],
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3), st.lists(st.integers(1, 3), min_size=1, max_size=9), st.integers(0, 3), st.booleans()
+        ),
+        max_size=9,
+    ),
+    st.integers(0, 5),
+    st.integers(1, 4),
+)
+def test_no_group_passes_over_a_record_whoever_else_writes(
+    commits: list[tuple[int, list[int], int, bool]], lag_max: int, batch: int
 ) -> None:
-    """Each commit: others' records before, ours, others' after; then looked at, or not in time."""
-    syncing, end, upstream = Syncing(0), 0, -1
-    true: dict[int, int] = {}
+    """Each commit: others' records before, ours with gaps between their offsets at the source, others' after; then it
+    is looked at, or not in time."""
+    syncing, known = Syncing(lag_max), Translation()
+    end, upstream = 0, -1
+    copies: dict[int, int] = {}  # downstream by upstream
     syncing.begin({ORDERS: 0})
-    for before, ours, after, is_looked_at in commits:
+    for before, steps, after, is_looked_at in commits:
         end += before
-        for _ in range(ours):
-            upstream += 1
-            true[upstream] = end
-            end += 1
-            syncing.took(ORDERS, 1, upstream)
+        for place in range(0, len(steps), batch):
+            for step in steps[place : place + batch]:
+                upstream += step
+                copies[upstream] = end
+                end += 1
+            syncing.took(ORDERS, len(steps[place : place + batch]), upstream)
         end += 1 + after
         syncing.committed()
         if is_looked_at:
-            found = syncing.told({ORDERS: end})
-            assert found[-1].upstream == upstream
-            assert all(sync.downstream <= true[sync.upstream] for sync in found)
-            others = before + after
-            assert others or len(found) != ours or found[-1].downstream == true[upstream]
+            for sync in syncing.told({ORDERS: end}):
+                known.add(sync)
+            assert not syncing.owed()
+            assert known.of(ORDERS, upstream + 1) is not None
+    for group in range(upstream + 2):
+        found = known.of(ORDERS, group)
+        rest = [downstream for at, downstream in copies.items() if at >= group]
+        assert found is None or found <= min(rest, default=end)
+
+
+def test_one_writer_s_copies_are_told_exactly() -> None:
+    syncing, known = Syncing(0), Translation()
+    syncing.begin({ORDERS: 5})
+    syncing.took(ORDERS, 10, 9)
+    syncing.committed()
+    for sync in syncing.told({ORDERS: 16}):
+        known.add(sync)
+    assert [known.of(ORDERS, group) for group in (0, 1, 9, 10)] == [5, 6, 14, 15]

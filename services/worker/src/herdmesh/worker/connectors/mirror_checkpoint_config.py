@@ -43,7 +43,6 @@ def _same(name: str, doc: str | None = None) -> ConfigKey:
 
 
 KEYS = ConfigDef(
-    _same(_EMIT_SYNCS),
     *map(_same, ("enabled", SOURCE_ALIAS, "target.cluster.alias", "admin.timeout.ms", "replication.policy.class",
                  "replication.policy.separator", "replication.policy.internal.topic.separator.enabled",
                  "forwarding.admin.class", "metric.reporters", "consumer.poll.timeout.ms")),
@@ -153,7 +152,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why. Raises as `settings_of`."""
     values = _checked(config)
     _, target, found = _clusters(config, values, mirror_config.naming_of(values))
-    known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, TOPICS, EXCLUDE, "name", ASSIGNED,
+    known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, TOPICS, EXCLUDE, _EMIT_SYNCS, "name", ASSIGNED,
              "task.index", "task.class"}  # fmt: skip
     clients = (*prefixes_of("source", "admin"), *prefixes_of("source", "consumer"))
     if target is not None:
@@ -184,7 +183,7 @@ def _checked(config: Config) -> dict[str, Any]:
     if values["enabled"] and not values[_EMIT]:
         text = f"MirrorCheckpointConnector can't run with {_EMIT} set to false"
         raise ConfigError(text, field=_EMIT, fix="write enabled=false, or leave it out")
-    if values["enabled"] and not values[_EMIT_SYNCS]:
+    if values["enabled"] and (config.get(_EMIT_SYNCS) or "").strip().lower() == "false":
         text = "MirrorCheckpointConnector can't run without offset syncs"
         raise ConfigError(text, field=_EMIT_SYNCS, fix="leave it out, here and in the mirror")
     return values

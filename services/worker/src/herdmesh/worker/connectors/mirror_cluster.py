@@ -61,7 +61,7 @@ class Cluster:
 
     def groups(self) -> list[str]:
         """The consumer groups there are, sorted. Raises RetriableError, also when a broker does not tell of its own."""
-        found = self._asked(lambda: self._client().list_consumer_groups(request_timeout=CALL_TIMEOUT_S).result())
+        found = self.asked(lambda: self._client().list_consumer_groups(request_timeout=CALL_TIMEOUT_S).result())
         for error in found.errors:
             raise RetriableError(f"{self._called()}: {error}")
         return sorted(one.group_id for one in found.valid)
@@ -70,18 +70,20 @@ class Cluster:
         """Where a group is, with what it put beside that; without partitions it has no offset of. Raises
         RetriableError."""
         asked = [ConsumerGroupTopicPartitions(group)]
-        futures = self._asked(lambda: self._client().list_consumer_group_offsets(asked, request_timeout=CALL_TIMEOUT_S))
+        futures = self.asked(lambda: self._client().list_consumer_group_offsets(asked, request_timeout=CALL_TIMEOUT_S))
         try:
             found = futures[group].result()
         except KafkaException as error:
             if error.args[0].code() in _NO_GROUP:
                 return {}
             raise self._failed(error) from error
-        return {
-            (one.topic, one.partition): (one.offset, one.metadata or "")
-            for one in found.topic_partitions
-            if one.offset >= 0
-        }
+        offsets: dict[PartitionId, tuple[int, str]] = {}
+        for one in found.topic_partitions:
+            if one.error is not None:
+                raise RetriableError(f"{self._called()}: offsets of group {group}: {one.error.str()}")
+            if one.offset >= 0:
+                offsets[(one.topic, one.partition)] = one.offset, one.metadata or ""
+        return offsets
 
     def is_idle(self, group: str) -> bool:
         """True when nobody consumes with it, or there is no such group. Raises RetriableError."""
@@ -115,7 +117,7 @@ class Cluster:
         asked = {TopicPartition(*one): OffsetSpec.latest() for one in partitions}
         if not asked:
             return {}
-        futures = self._asked(
+        futures = self.asked(
             lambda: self._client().list_offsets(
                 asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout_s
             )
@@ -172,15 +174,16 @@ class Cluster:
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
         }
-        return Log(self, self._asked(lambda: opened(Consumer, "consumer", config)), topic)
+        return Log(self, self.asked(lambda: opened(Consumer, "consumer", config)), topic)
 
     def _client(self) -> Any:
         config = {"bootstrap.servers": self.bootstrap_servers, "client.id": self.client_id, **RECONNECT, **self.admin}
-        client: Any = self._asked(lambda: _shared_admin(tuple(config.items())))
+        client: Any = self.asked(lambda: _shared_admin(tuple(config.items())))
         client.poll(0)  # for what it has to log
         return client
 
-    def _asked(self, call: Callable[[], Any]) -> Any:
+    def asked(self, call: Callable[[], Any]) -> Any:
+        """What a client answers. Raises RetriableError for what it raises."""
         try:
             return call()
         except KafkaException as error:
@@ -216,6 +219,8 @@ class Log:
         if end is None:
             return []
         if self._next is None:
+            # Given partitions before it is connected, the client looks for their leaders only after half a second.
+            self._cluster.asked(lambda: self._consumer.list_topics(self._topic, timeout=CALL_TIMEOUT_S))
             self._next = 0
             self._consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
         found: list[tuple[bytes, bytes]] = []

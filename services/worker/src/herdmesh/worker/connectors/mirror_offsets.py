@@ -214,7 +214,11 @@ class Syncing:
     def _syncs_of(self, partition: PartitionId, found: _Copied) -> Iterable[OffsetSync]:
         at = found.base - 1
         for place, (count, upstream) in enumerate(found.owed, 1):
+            if found.told is None:
+                # Of `count` records with the last one there the first is there or before: right, if not always exact.
+                found.told = at + 1
+                yield OffsetSync(partition, upstream - count + 1, at + 1)
             at += count
-            if place == len(found.owed) or found.told is None or at - found.told > self._lag_max:
+            if at > found.told and (place == len(found.owed) or at - found.told > self._lag_max):
                 found.told = at
                 yield OffsetSync(partition, upstream, at)
