@@ -20,9 +20,9 @@ from herdmesh.connect.javaregex import matches
 from herdmesh.connect.validators import at_least, non_empty_string
 from herdmesh.worker.connectors import mirror_config
 from herdmesh.worker.connectors.mirror_clients import BOOTSTRAP, TARGET_BOOTSTRAP, cluster_of, prefixes_of
-from herdmesh.worker.connectors.mirror_cluster import Cluster
 from herdmesh.worker.connectors.mirror_config import EXCLUDE, SOURCE_ALIAS, TOPICS
 from herdmesh.worker.connectors.mirror_names import Naming, Selection
+from herdmesh.worker.effects.mirror_cluster import Cluster
 
 ASSIGNED = "task.assigned.groups"
 """Of a task's config, as in Java."""

@@ -22,8 +22,8 @@ from herdmesh.connect.connector import Config, PartitionId, SourceBatch, SourceT
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.connect.schemas import BYTES
 from herdmesh.worker.connectors.mirror_checkpoint_config import ASSIGNED, CheckpointSettings, settings_of
-from herdmesh.worker.connectors.mirror_cluster import COMPACTED, Cluster, Log
 from herdmesh.worker.connectors.mirror_offsets import Checkpoint, Translation, is_news, read_sync, to_set
+from herdmesh.worker.effects.mirror_cluster import COMPACTED, Cluster, Log
 
 _log = logging.getLogger(__name__)
 

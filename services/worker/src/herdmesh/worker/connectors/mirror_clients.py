@@ -19,7 +19,7 @@ from herdmesh.connect.client_settings import ClientSettings, client_settings
 from herdmesh.connect.config import FieldViolation
 from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError
-from herdmesh.worker.connectors.mirror_cluster import Cluster
+from herdmesh.worker.effects.mirror_cluster import Cluster
 
 BOOTSTRAP, TARGET_BOOTSTRAP = "source.cluster.bootstrap.servers", "target.cluster.bootstrap.servers"
 _BOTH = ("consumer", "admin")

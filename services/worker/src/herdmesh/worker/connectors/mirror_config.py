@@ -27,8 +27,8 @@ from herdmesh.worker.connectors.mirror_clients import (
     cluster_of,
     prefixes_of,
 )
-from herdmesh.worker.connectors.mirror_cluster import Cluster
 from herdmesh.worker.connectors.mirror_names import Naming, Selection
+from herdmesh.worker.effects.mirror_cluster import Cluster
 
 SOURCE_ALIAS, TARGET_ALIAS = "source.cluster.alias", "target.cluster.alias"
 TOPICS, EXCLUDE, PROPERTIES_EXCLUDE = "topics", "topics.exclude", "config.properties.exclude"

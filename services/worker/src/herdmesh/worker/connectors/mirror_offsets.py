@@ -22,6 +22,8 @@ _VERSION = 0
 """Of a checkpoint's value."""
 _SYNCS_MAX = 192
 """Of one partition, before they are thinned out: two for each power of two of distance are 126 at most."""
+_OWED_MAX = 1_000
+"""Batches of one partition while nobody can say where its copy ends; more are taken for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +196,8 @@ class Syncing:
         for found in self._copied.values():
             found.owed += found.open
             found.open.clear()
+            if len(found.owed) > _OWED_MAX:
+                found.owed = [(sum(count for count, _ in found.owed), found.owed[-1][1])]
 
     def owed(self) -> list[PartitionId]:
         """Whose copies have to be looked at."""

@@ -14,21 +14,18 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-
 from herdmesh.connect.connector import PartitionId, SourceTaskContext
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine import pulse
 from herdmesh.worker.connectors.mirror_clients import TARGET_BOOTSTRAP
-from herdmesh.worker.connectors.mirror_cluster import COMPACTED
 from herdmesh.worker.connectors.mirror_config import SyncSettings
 from herdmesh.worker.connectors.mirror_offsets import Syncing
+from herdmesh.worker.effects.mirror_cluster import COMPACTED, Writer
 
-_LOOK_S = 5.0
+_LOOK_S, _AWAY_S = 5.0, 60.0
 _MARKER_S = 0.25
 """How long the marker of a committed transaction is waited for; it takes a millisecond or two."""
 _PAUSE_S = 0.002
-_FLUSH_S = 5.0
 _KNOWN_S, _KNOWN_PAUSE_S = 10.0, 0.02
 _log = logging.getLogger(__name__)
 
@@ -40,10 +37,12 @@ class OffsetSyncs:
         self._settings = settings
         self._remote = remote
         self._syncing = Syncing(settings.lag_max)
-        self._producer: Producer | None = None
+        self._writer: Writer | None = None
         #: the last marker did not come in time: a transaction of somebody else's holds the copy back, and not each
         #: commit is to wait for it.
         self._is_held = False
+        #: not before, because the target did not answer: copying is not to wait for it each time.
+        self._ask_at_s = 0.0
 
     def begin(self, partitions: Iterable[PartitionId], context: SourceTaskContext) -> None:
         """Before the first record, when the copies are made."""
@@ -54,7 +53,7 @@ class OffsetSyncs:
             else:
                 settings.kept_in.make_compacted_topic(settings.topic, settings.replication_factor)
             ends = self._first_ends(list(partitions))
-        except (ConfigError, RetriableError, KafkaException) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, records are copied all the same
             _log.warning(
                 "no offset syncs are written until the task is started again, so that offsets of consumer groups are "
                 "not translated: %s (offset-syncs.topic.replication.factor, offset-syncs.topic.location; "
@@ -76,19 +75,24 @@ class OffsetSyncs:
     def close(self) -> None:
         """Write what is still owed, of what is committed."""
         self._tell()
-        if self._producer is not None and self._producer.flush(_FLUSH_S):
-            _log.warning("offset syncs were not written in %g s, and are given up", _FLUSH_S)
+        if self._writer is not None:
+            self._writer.close()
 
     def _tell(self) -> None:
+        if time.monotonic() < self._ask_at_s:
+            return
         until_s = time.monotonic() + (0 if self._is_held else _MARKER_S)
         while owed := self._syncing.owed():
             try:
-                syncs = self._syncing.told(self._ends(owed))
+                ends = self._ends(owed)
+                if self._writer is None:
+                    self._writer = self._settings.kept_in.writer(self._settings.topic)
             except RetriableError as error:
                 _log.warning("offset syncs are written later: %s", error)
+                self._ask_at_s = time.monotonic() + _AWAY_S
                 return
-            for sync in syncs:
-                self._write(sync.key(), sync.value())
+            for sync in self._syncing.told(ends):
+                self._writer.write(sync.key(), sync.value())
             if time.monotonic() > until_s:
                 break
             if self._syncing.owed():
@@ -119,17 +123,3 @@ class OffsetSyncs:
         copies = {(self._remote(topic), number): (topic, number) for topic, number in partitions}
         ends = self._settings.target.ends(copies, _LOOK_S)
         return {copies[copy]: end for copy, end in ends.items()}
-
-    def _write(self, key: bytes, value: bytes) -> None:
-        try:
-            if self._producer is None:
-                self._producer = self._settings.kept_in.new_producer(_not_written)
-            self._producer.produce(self._settings.topic, value, key, 0)
-            self._producer.poll(0)
-        except (KafkaException, BufferError) as error:
-            _log.warning("an offset sync is not written: %s", error)
-
-
-def _not_written(error: KafkaError | None, message: Message) -> None:
-    if error is not None:
-        _log.warning("an offset sync is not written to %s: %s", message.topic(), error.str())

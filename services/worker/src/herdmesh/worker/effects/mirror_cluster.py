@@ -42,8 +42,10 @@ _GONE = frozenset((KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, 
 _NO_GROUP = frozenset((KafkaError.GROUP_ID_NOT_FOUND,))
 #: What a broker says of a group whose members are there.
 _IN_USE = frozenset((KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.NON_EMPTY_GROUP))
+_SILENT = frozenset((KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN))
 _BATCH = 5_000
 _POLL_S = 0.2
+_FLUSH_S = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -145,8 +147,8 @@ class Cluster:
             if cause.code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise self._failed(error) from error
 
-    def new_producer(self, told: Callable[[KafkaError | None, Message], None]) -> Producer:
-        """A producer that calls `told` of what it could not write. To be flushed."""
+    def writer(self, topic: str) -> Writer:
+        """A writer of one of MirrorMaker's own topics. To be closed. Raises RetriableError."""
         config: dict[str, Any] = {
             "bootstrap.servers": self.bootstrap_servers,
             "client.id": self.client_id,
@@ -154,10 +156,10 @@ class Cluster:
             **RECONNECT,
             **self.producer,
             "enable.idempotence": True,
-            "on_delivery": told,
+            "on_delivery": _not_written,
             "delivery.report.only.error": True,
         }
-        return opened(Producer, "producer", config)
+        return Writer(self.asked(lambda: opened(Producer, "producer", config)), topic)
 
     def log(self, topic: str) -> Log:
         """A reader of one of MirrorMaker's own topics, from its beginning. To be closed."""
@@ -190,6 +192,8 @@ class Cluster:
             raise self._failed(error) from error
 
     def _failed(self, error: KafkaException) -> RetriableError:
+        if error.args[0].code() in _SILENT:
+            _shared_admin.cache_clear()  # it may have forgotten its brokers (`herdmesh.kafka.contact`)
         return RetriableError(f"{self._called()}: {error.args[0].str()}")
 
     def _called(self) -> str:
@@ -200,6 +204,32 @@ class Cluster:
 def _shared_admin(config: tuple[tuple[str, Any], ...]) -> AdminClient:
     """One for all in this process who ask the same cluster the same way."""
     return opened(AdminClient, "admin", dict(config))
+
+
+class Writer:
+    """Writes to partition 0 of a topic, and logs what could not be written."""
+
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+
+    def write(self, key: bytes, value: bytes) -> None:
+        """It is written soon, or given up."""
+        try:
+            self._producer.produce(self._topic, value, key, 0)
+            self._producer.poll(0)
+        except (KafkaException, BufferError) as error:
+            _log.warning("a record is not written to %s: %s", self._topic, error)
+
+    def close(self) -> None:
+        """Wait until all is written, for a while."""
+        if self._producer.flush(_FLUSH_S):
+            _log.warning("records were not written to %s in %g s, and are given up", self._topic, _FLUSH_S)
+
+
+def _not_written(error: KafkaError | None, message: Message) -> None:
+    if error is not None:
+        _log.warning("a record is not written to %s: %s", message.topic(), error.str())
 
 
 class Log:
