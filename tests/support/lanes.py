@@ -7,8 +7,9 @@ there is a second one, and all with PostgreSQL or S3. The pure lane has the rest
 takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
 limit of time (marker `timed`), which waits until the other lanes run nothing, and, as the very last, chaos: three
 minutes, mostly of waiting. Beside chaos, and stepping back for it, the own lane runs the last of its tests
-(`_BESIDE_CHAOS`). This order is the same in one process, but for tests that run side by side (`waiting`) with the first
-of theirs.
+(`_BESIDE_CHAOS`). What only computes (`_COMPUTES`) is what the pure lane has last, and nobody waits for it: it takes
+the time that all others leave, with what is timed and with chaos. This order is the same in one process, but for tests
+that run side by side (`waiting`) with the first of theirs.
 Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
 """
 
@@ -43,12 +44,14 @@ _MOVERS = (
 )
 #: What of the own lane runs beside chaos: it holds no limit of time, starts no JVM, and takes no longer than chaos.
 _BESIDE_CHAOS = ("services/worker/tests/connectors/postgres/",)
+#: What of the pure lane keeps one process busy, talks to nobody, and holds no limit of time but that it ends.
+_COMPUTES = ("tests/sim/",)
 #: The lanes in which a session's broker, or database server, is made.
 _LANES_OF_SERVER = {"kafka": {_SHARED, _OWN}, "guarded": {_OWN}, "postgres": {_SHARED, _OWN}, "s3": {_OWN}}
 _FAULTS = "tests/faults/"
 _CHAOS = "tests/faults/test_chaos.py"
 #: Places in the order of tests. From `_TIMED` on a test waits for other lanes.
-_USUAL, _FAULT, _TIMED, _COMPANY, _LAST = range(5)
+_USUAL, _FAULT, _TIMED, _COMPANY, _LAST, _LEFT = range(6)
 _STARTED_NICE = os.nice(0)
 #: Not more: what talks over gRPC in the pure lane must still be answered in time beside a JVM that starts.
 _NICE = 3
@@ -136,6 +139,8 @@ def _place(item: pytest.Item) -> int:
         return _TIMED
     if item.nodeid.startswith(_BESIDE_CHAOS) and lane_of(item) == _OWN:
         return _COMPANY
+    if item.nodeid.startswith(_COMPUTES) and lane_of(item) == _PURE:
+        return _LEFT
     return _FAULT if item.nodeid.startswith(_FAULTS) else _USUAL
 
 
@@ -198,13 +203,15 @@ class _Told:
 
     def wait_before(self, place: int) -> None:
         """What is timed, and chaos, wait until no other process runs a usual test; what runs beside chaos, until no
-        other has a usual or timed one."""
+        other has a usual or timed one. What is left waits for nobody, and nobody for it."""
         if place == _TIMED:
             self._locked[0].close()
             self._wait_for_others(self._folders[0])
         elif place in (_COMPANY, _LAST):
             self.close()
             self._wait_for_others(self._folders[place == _COMPANY])
+        elif place == _LEFT:
+            self.close()
 
     def _wait_for_others(self, stage: Path) -> None:
         for path in stage.iterdir():

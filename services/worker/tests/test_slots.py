@@ -28,7 +28,9 @@ BEHIND = Progress(
 class Busy:
     """A worker whose tasks always have work: their runs end only when asked to share."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, *keeping: str) -> None:
+        """Connectors `keeping` their slots do not end for others: they would begin anew."""
+        self._keeping = keeping
         limits = TaskLimits(slots=slots, share_ms=int(SHARE_S * 1_000))
         self.state = WorkerState("life", Limits(limits))
         self.now = 0.0
@@ -75,6 +77,8 @@ class Busy:
     def _handle(self, event: events.Event) -> None:
         if isinstance(event, events.RunProgress):
             self._since.setdefault(event.run_id, self.now)
+            if self._units[event.run_id].connector in self._keeping:
+                self._at(self.now + 0.5, event)  # as every run says how far it is
         elif isinstance(event, events.RunEnded):
             self._queued_s[self._units[event.run_id]] = self.now
             self.ran_s[self._units[event.run_id]] += self.now - self._since.pop(event.run_id)
@@ -85,7 +89,7 @@ class Busy:
                 self.waits[one.unit].append(self.now - self._queued_s[one.unit])
                 self.ran_s.setdefault(one.unit, 0.0)
                 self._at(self.now + HANDOVER_S / 2, events.RunProgress(one.run_id, BEHIND))
-            elif isinstance(one, instructions.ShareRun):
+            elif isinstance(one, instructions.ShareRun) and self._units[one.run_id].connector not in self._keeping:
                 end_s = max(self.now, self._since[one.run_id] + one.run_ms / 1000) + HANDOVER_S / 2
                 self._at(end_s, events.RunFinished(one.run_id, RunEnd.YIELDED, BEHIND, 0))
                 self._at(end_s, events.RunEnded(one.run_id))
@@ -126,6 +130,20 @@ def test_more_busy_connectors_than_slots_take_turns() -> None:
     worker.run_until(200.0)
     used = [worker.used(UnitId(f"c{number}", 0)) for number in range(5)]
     assert min(used) == pytest.approx(max(used), rel=0.15)
+
+
+def test_a_run_that_may_not_be_cut_keeps_its_slot_and_no_others() -> None:
+    """It counts as about to leave until it is late; then the others take turns without its slot."""
+    worker = Busy(2, "snapshot")
+    worker.start("snapshot", 1)
+    worker.run_until(5.0)
+    for name in "ab":
+        worker.start(name, 1)
+    worker.run_until(200.0)
+    used = [worker.used(UnitId(name, 0)) for name in "ab"]
+    assert min(used) == pytest.approx(max(used), rel=0.15)
+    assert sum(used) > 150
+    assert len(worker.began[UnitId("snapshot", 0)]) == 1
 
 
 @settings(max_examples=soak_or(12, 300), deadline=None)

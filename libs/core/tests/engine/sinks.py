@@ -115,6 +115,20 @@ class CountingSource(SourceTask):
         return 77
 
 
+class SnapshotSource(CountingSource):
+    """Counts as well, and has no place to go on from before it found nothing more."""
+
+    _is_done = False
+
+    def poll(self) -> SourceBatch | None:
+        batch = super().poll()
+        self._is_done = batch is None
+        return batch
+
+    def may_yield(self) -> bool:
+        return self._is_done
+
+
 class PickySink(ListSink):
     """Reports records whose `id` is negative, and may swallow what that raises (config `swallow`)."""
 

@@ -17,7 +17,7 @@ from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFailed, TaskKind
+from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Share, Stop, TaskFailed, TaskKind
 from herdmesh.engine.contract import Command
 from herdmesh.engine.producing import Refused
 from herdmesh.engine.receipts import DeliveryFailures
@@ -105,6 +105,21 @@ class Refusing(Link):
     def store_offsets(self, offsets: Mapping[bytes, bytes | None]) -> None:
         self.seen |= offsets
         raise TaskFailed("disk full", ErrorClass.RETRIABLE)
+
+
+def test_a_task_that_would_begin_anew_keeps_its_slot_until_it_is_done(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """Then it ends for those that wait, and comes back when it said."""
+    topic, name = tmp_topic(), tmp_topic("source")
+
+    def share(_: Progress) -> list[Command]:
+        return [Share(run_ms=0)]
+
+    spec = counting(kafka_topics, name, topic, 45, linger_ms=60_000)
+    outcome = run_here(replace(spec, task_class=f"{PATH}:SnapshotSource"), Link(share))
+    assert (outcome.reason, outcome.wake_after_ms) == (RunEnd.QUIET, 77)
+    assert numbers(kafka_topics, topic) == list(range(45))
 
 
 def test_a_stopped_source_commits_what_it_sent(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:

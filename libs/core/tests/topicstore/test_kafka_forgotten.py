@@ -7,13 +7,17 @@ told so several times over; told twenty times, none of the three got over it wit
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 
-from herdmesh.topicstore import StoredRecord
+from herdmesh.kafka.contact import Contact
+from herdmesh.topicstore import StoredRecord, kafka_election
 from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
 from herdmesh.topicstore.kafka_election import Election
 from herdmesh.topicstore.kafka_reader import Reader
@@ -125,6 +129,41 @@ async def test_a_member_is_elected_again(forgotten: Forgotten) -> None:
         await _proved(election)
         assert told.is_owner
     finally:
+        await election.leave()
+
+
+async def test_a_member_whose_client_cannot_be_closed_is_not_waited_for(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen once in a run of these tests: librdkafka looked for the coordinator of the forgotten client for ever."""
+    free, begun, lost = threading.Event(), list[Consumer](), set[int]()
+
+    class Stuck(Consumer):
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            begun.append(self)
+
+        def close(self) -> None:
+            super().close()
+            if self is begun[0]:
+                free.wait()
+
+    def is_lost(_contact: Contact, client: object) -> bool:
+        return bool(lost) and client is begun[0]
+
+    settings = suite_settings(tmp_topic(), kafka_bootstrap)
+    await (await KafkaCluster(settings).open()).close()
+    monkeypatch.setattr(kafka_election, "Consumer", Stuck)
+    monkeypatch.setattr(Contact, "is_lost", is_lost)
+    told, election = _Told(), Election(settings)
+    election.join(told)
+    try:
+        await _proved(election)
+        lost.add(1)
+        await told.until(lambda: len(begun) == 2 and told.is_owner)
+        await _proved(election)
+    finally:
+        free.set()
         await election.leave()
 
 

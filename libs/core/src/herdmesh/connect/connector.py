@@ -434,6 +434,12 @@ class SourceTask(ABC):
         """When to look again after `poll` returned None."""
         return 1_000
 
+    def may_yield(self) -> bool:
+        """Whether a run may end here for tasks that wait for its slot. False in the middle of what the next run would
+        begin anew (a snapshot, a query that leaves no place to go on from): it would never be done. Asked between two
+        polls; a stop ends the run whatever the answer is."""
+        return True
+
     def stop(self) -> None:
         """Release everything; called once, also after an error."""
         return

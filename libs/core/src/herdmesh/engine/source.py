@@ -182,9 +182,14 @@ class SourceLoop:
         except RecordError as error:
             self._commit_before(error)
             raise
-        wake_after_ms = self._task.wake_after_ms() if reason is RunEnd.QUIET else 0
-        if reason is RunEnd.YIELDED:
-            wake_after_ms = int(self._limits.wait_s(time.monotonic()) * 1000)
+        debt_s = self._limits.wait_s(time.monotonic())
+        if reason is RunEnd.YIELDED and self._found_nothing and debt_s == 0:
+            reason = RunEnd.QUIET  # it asks for a slot again when its task says, not at once
+        wake_after_ms = 0
+        if reason is RunEnd.QUIET:
+            wake_after_ms = self._task.wake_after_ms()
+        elif reason is RunEnd.YIELDED:
+            wake_after_ms = int(debt_s * 1000)
         return RunOutcome(reason, self.progress(), wake_after_ms)
 
     def progress(self) -> Progress:
@@ -220,6 +225,8 @@ class SourceLoop:
             if self._boundaries is not None and end is not RunEnd.STOPPED and self._is_held():
                 self._transaction.refuse_overdue()
                 end = None  # to give it up for others would be to begin it anew, without end
+            if end is RunEnd.YIELDED and not self._task.may_yield():
+                end = None
             if end is not None:
                 return end
             if self._rests(now_s) or self._is_lost():
@@ -304,7 +311,7 @@ class SourceLoop:
         """Wait before a record is tried again. What was polled before is committed first: a broker ends a transaction
         that is open for long."""
         self._commit_unasked(all_polled=False)
-        return self._control.pause(seconds, self._report, yields=yields)
+        return self._control.pause(seconds, self._report, yields=yields and self._task.may_yield())
 
     def _transaction_is_full(self) -> bool:
         if self._boundaries is not None or not self._fence.in_transaction:

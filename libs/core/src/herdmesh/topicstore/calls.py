@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from confluent_kafka import Consumer
+
 _T = TypeVar("_T")
 
 #: Far above what one store ever has waiting (take over, commit, release, stop).
@@ -40,6 +42,16 @@ client_logger.addFilter(_is_news)
 def on_client_error(error: object) -> None:
     """`error_cb` of every client: what matters is reported by the calls themselves."""
     client_logger.debug("client error: %s", error)
+
+
+def close(consumer: Consumer, *, is_lost: bool) -> None:
+    """Close it. One that has forgotten its brokers (`herdmesh.kafka.contact`) looks for its group's coordinator before
+    it is closed, perhaps without end (librdkafka 3740): nobody waits for that one. Its callbacks come from another
+    thread then."""
+    if is_lost:
+        threading.Thread(target=consumer.close, name="herdmesh-closing", daemon=True).start()
+    else:
+        consumer.close()
 
 
 class CallThread:

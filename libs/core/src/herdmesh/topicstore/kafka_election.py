@@ -3,7 +3,7 @@
 Owns a group member with its thread. It reads no records (its partitions are paused) and decides nothing about
 safety; the fence does. It only makes take-over quick: a member that leaves is replaced within a heartbeat, one that
 falls silent within the session timeout. Invariant: `on_owner` is told from the thread that serves the group, in
-order.
+order, and of the member of now alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from herdmesh.kafka.contact import Contact
-from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, on_client_error, post
+from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, close, on_client_error, post
 from herdmesh.topicstore.errors import StoreClosed
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
 from herdmesh.topicstore.log import LogEvents, LogUnavailable
@@ -39,6 +39,8 @@ class Election:
         self._stop = threading.Event()
         self._stopped: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._member = 0
+        """Its number; the callbacks of earlier ones tell nothing any more."""
         self._owner = False
         self._proofs = 0
         self._proof: asyncio.Future[bool] | None = None
@@ -76,10 +78,12 @@ class Election:
             while not self._stop.is_set():
                 contact = Contact(self._settings.bootstrap_servers, self._settings.topic, on_client_error)
                 consumer = self._open(events, contact)
+                is_lost = False
                 try:
-                    self._serve(consumer, contact, events)
+                    is_lost = self._serve(consumer, contact, events)
                 finally:
-                    consumer.close()
+                    self._member += 1
+                    close(consumer, is_lost=is_lost)
         except Exception as error:  # the supervisor of this thread: nothing may end it silently
             _logger.exception("the election failed")
             fault = StoreClosed(f"the election failed: {error}")
@@ -89,22 +93,43 @@ class Election:
             assert stopped is not None
             self._tell(stopped.set)
 
-    def _serve(self, consumer: Consumer, contact: Contact, events: LogEvents) -> None:
-        """Until it is told to leave, or the member is of no use any more: its group has given it up then."""
+    def _serve(self, consumer: Consumer, contact: Contact, events: LogEvents) -> bool:
+        """Until it is told to leave, or (True) the member is of no use any more: its group has given it up then."""
         while not self._stop.is_set():
             if contact.is_lost(consumer):
                 _logger.warning(
                     "the election goes on with a new member: the old one's client has forgotten the brokers"
                 )
                 self._set_owner(events, False)
-                return
+                return True
             message = consumer.poll(_POLL_S)
             if message is not None and (error := message.error()) is not None:
                 self._note(error, events)
             self._ask(consumer)
+        return False
 
     def _open(self, events: LogEvents, contact: Contact) -> Consumer:
         settings = self._settings
+        member = self._member
+
+        def gained(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            if member == self._member:
+                self._tell(lambda: events.on_election_refused(None))
+            consumer.incremental_assign([TopicPartition(p.topic, p.partition, OFFSET_END) for p in partitions])
+            if partitions:
+                consumer.pause(partitions)
+            if member == self._member and any(p.partition == self._token for p in partitions):
+                self._set_owner(events, True)
+
+        def lost(consumer: Consumer, partitions: list[TopicPartition]) -> None:
+            if member == self._member and any(p.partition == self._token for p in partitions):
+                self._set_owner(events, False)
+            consumer.incremental_unassign(partitions)
+
+        def committed(error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+            for partition in partitions if member == self._member else ():
+                self._answer(partition.offset, error is None and partition.error is None and self._owner)
+
         configs: dict[str, Any] = {
             "reconnect.backoff.max.ms": 500,
             **settings.client_configs,
@@ -117,23 +142,10 @@ class Election:
             "partition.assignment.strategy": "cooperative-sticky",
             "enable.auto.commit": False,
             "auto.offset.reset": "latest",
-            "on_commit": self._on_commit,
+            "on_commit": committed,
             **NO_AUTO_CREATION,
             "error_cb": contact.note,
         }
-
-        def gained(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            self._tell(lambda: events.on_election_refused(None))
-            consumer.incremental_assign([TopicPartition(p.topic, p.partition, OFFSET_END) for p in partitions])
-            if partitions:
-                consumer.pause(partitions)
-            if any(p.partition == self._token for p in partitions):
-                self._set_owner(events, True)
-
-        def lost(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-            if any(p.partition == self._token for p in partitions):
-                self._set_owner(events, False)
-            consumer.incremental_unassign(partitions)
 
         consumer = Consumer(configs, logger=client_logger)
         consumer.subscribe([settings.topic], on_assign=gained, on_revoke=lost, on_lost=lost)
@@ -167,10 +179,6 @@ class Election:
         except KafkaException as failure:
             _logger.warning("cannot ask the election group's coordinator: %s", failure)
             self._answer(number, False)
-
-    def _on_commit(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
-        for partition in partitions:
-            self._answer(partition.offset, error is None and partition.error is None and self._owner)
 
     def _answer(self, number: int, proved: bool) -> None:
         def answer() -> None:

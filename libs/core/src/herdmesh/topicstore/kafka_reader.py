@@ -17,7 +17,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from herdmesh.kafka.contact import Contact
-from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, on_client_error, post
+from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, close, on_client_error, post
 from herdmesh.topicstore.contract import StoredRecord
 from herdmesh.topicstore.errors import NotAuthorized, StoreClosed
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
@@ -79,10 +79,11 @@ class Reader:
             while not self._stop.is_set():
                 contact = Contact(self._settings.bootstrap_servers, self._settings.topic, on_client_error)
                 consumer = self._open(contact)
+                is_lost = False
                 try:
-                    self._read(consumer, contact, events, tell)
+                    is_lost = self._read(consumer, contact, events, tell)
                 finally:
-                    consumer.close()
+                    close(consumer, is_lost=is_lost)
         except Exception as error:  # the supervisor of this thread: nothing may end it silently
             _logger.exception("the reader failed")
             fault = self._fault(error)
@@ -134,20 +135,20 @@ class Reader:
         contact: Contact,
         events: LogEvents,
         tell: Callable[[Callable[[], object]], None],
-    ) -> None:
-        """Until it is told to stop, or the consumer is of no use any more."""
+    ) -> bool:
+        """Until it is told to stop, or (True) the consumer is of no use any more."""
         told: Positions | None = None
         while not self._stop.is_set():
             if contact.is_lost(consumer):
                 _logger.warning("the reader goes on with a new client: its own has forgotten the brokers")
-                return
+                return True
             records = self._take(consumer)
             positions = tuple(self._positions)
             if not records and positions == told:
                 continue
             while not self._ahead.acquire(timeout=_POLL_S):
                 if self._stop.is_set():
-                    return
+                    return False
             told = positions
 
             def deliver(records: list[StoredRecord] = records, positions: Positions = positions) -> None:
@@ -157,6 +158,7 @@ class Reader:
                     self._ahead.release()
 
             tell(deliver)
+        return False
 
     def _take(self, consumer: Consumer) -> list[StoredRecord]:
         """Wait for one message, then take what is there: `consume(n, timeout)` alone would wait its whole timeout."""

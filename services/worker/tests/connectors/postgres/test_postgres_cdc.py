@@ -76,9 +76,11 @@ def test_nothing_is_lost_or_doubled_between_snapshot_and_stream(items: Database)
 def test_a_snapshot_that_was_cut_short_is_taken_again_and_tells_what_was_deleted_since(items: Database) -> None:
     with Driven(items.config(max_batch_size="10")) as run:
         run.poll()
+        assert not run.task.may_yield(), "not for a task that waits: the next run would be cut as short"
     items.run("DELETE FROM items WHERE id = 1", "INSERT INTO items VALUES (31, 'new')")
     with Driven(items.config(), run.offset) as again:
         events = again.drain()
+        assert again.task.may_yield()
     assert events[:30] == [*map(read_of, range(2, 31)), ("r", {"id": 31}, None, row(31, "new"))]
     assert sorted(events[30:]) == [
         ("c", {"id": 31}, None, row(31, "new")),

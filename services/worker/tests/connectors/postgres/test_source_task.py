@@ -99,6 +99,41 @@ def test_bulk_reads_all_again_and_has_no_offset(admin: Connection, tmp_database:
         assert 0 < task.wake_after_ms() <= 600_000
 
 
+def test_bulk_gives_its_slot_up_when_every_table_was_read_and_not_before(admin: Connection, tmp_database: str) -> None:
+    """Also where the first is due again by then: the next run would begin with it anew, without end."""
+    admin.execute("CREATE TABLE others (id int)")
+    admin.execute("INSERT INTO others VALUES (7)")
+    insert(admin, "a", "b", "c")
+    reader = Reader(config_of(tmp_database, mode="bulk", poll__interval__ms="1"))
+    with reader.task(records_max=2) as task:
+        said = list[tuple[int | None, bool]]()
+        for _ in range(6):
+            batch = reader.take(task)
+            said.append((None if batch is None else len(batch), task.may_yield()))
+    assert sorted(said[:3], key=str) == [(1, False), (1, False), (2, False)]
+    assert said[3] == (None, True)
+    assert [count for count, _ in said[4:]].count(None) == 0
+    assert not any(may for _, may in said[4:])
+
+
+def test_among_rows_of_one_place_no_slot_is_given_up(
+    admin: Connection, tmp_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their first batches have the place before: the next run would send them again."""
+    monkeypatch.setattr(source_sweep, "TIES_MAX", 4)
+    insert(admin, *"abcdefgh")
+    admin.execute("UPDATE orders SET changed = '2024-05-06' WHERE id > 1")
+    admin.execute("UPDATE orders SET changed = '2024-05-05' WHERE id = 1")
+    reader = Reader(config_of(tmp_database, **TIMESTAMP))
+    found = list[tuple[str, bool]]()
+    with reader.task(records_max=2) as task:
+        while (batch := reader.take(task)) is not None:
+            found.append(("".join(names(rows_of(batch))), task.may_yield()))
+        assert task.may_yield()
+    assert sorted("".join(text for text, _ in found)) == [*"abcdefgh"]
+    assert [may for _, may in found] == [True, *[False] * (len(found) - 2), True]
+
+
 def test_a_query_is_read_whatever_it_is_made_of(admin: Connection, tmp_database: str) -> None:
     insert(admin, "a", "b%", "c")
     query = "SELECT id AS number, name FROM orders WHERE name LIKE '%%' AND id <> 1 ORDER BY 2 -- last;"

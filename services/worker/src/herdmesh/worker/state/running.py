@@ -111,7 +111,7 @@ class Running:
                 runs.setdefault(task.unit.connector, []).append(run)
         waiting = left_waiting(self._queue.counts(), runs, ending)
         for run, run_ms in to_ask(runs, waiting, self._share_ms, now):
-            run.shared = True
+            run.share_by = run.since + run_ms / 1000
             out.append(instructions.ShareRun(run.run_id, run_ms))
         return out
 

@@ -9,6 +9,9 @@ from herdmesh.worker.state import events
 from herdmesh.worker.state.model import Failure
 from herdmesh.worker.state.watchdog import Silence
 
+_LATE_S = 1.0
+"""So long after its time a run that shares commits, and ends."""
+
 
 @dataclass(slots=True)
 class Run:
@@ -23,8 +26,8 @@ class Run:
     progress: Progress | None = None
     """Of this run alone."""
     outcome: events.RunFinished | Failure | None = None
-    shared: bool = False
-    """Told to share its slot."""
+    share_by: float | None = None
+    """Told to share its slot, and to have ended by this time; None = not told."""
     warm_since: float | None = None
     """It said so; None while it has something to do."""
     resting: bool = False
@@ -52,7 +55,16 @@ class Run:
     @property
     def may_be_asked(self) -> bool:
         """True while it moves records and was not asked or told to end."""
-        return self.took_over and not self.shared and self.stop_by is None and self.outcome is None
+        return self.took_over and self.share_by is None and self.stop_by is None and self.outcome is None
+
+    def is_leaving(self, now: float) -> bool:
+        """True when its slot is about to come free."""
+        return self.stop_by is not None or (self.share_by is not None and not self.keeps_slot(now))
+
+    def keeps_slot(self, now: float) -> bool:
+        """True when it was asked and has not ended, because its task may not be cut where it is."""
+        late = self.share_by is not None and now > self.share_by + _LATE_S
+        return late and self.stop_by is None and self.outcome is None
 
     @property
     def may_rest(self) -> bool:

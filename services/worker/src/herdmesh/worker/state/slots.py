@@ -13,7 +13,7 @@ fairness that nobody waits for a slot which a warm run keeps: that one ends at o
 Spark's own queue decides nothing here: the worker submits no more runs than there are slots, in the order found here.
 
 Invariants: a run is asked once, and not before it took over, so a task that was given a slot always gets to use it;
-while tasks wait, as many runs end or are asked as could go on in their place.
+while tasks wait, as many runs end or are asked as could go on in their place, but for those that may not be cut.
 """
 
 from __future__ import annotations
@@ -92,26 +92,32 @@ def to_ask(
 
     As many of a connector as its own tasks wait for and as others are owed, not counting those that were asked or told
     to stop already, the oldest first. A run that is asked ends by itself as soon as it has read all there is
-    (`engine.control`); else it goes on for `share_ms`.
+    (`engine.control`); else it goes on for `share_ms`. One that is late for that may not be cut where it is
+    (`SourceTask.may_yield`), and others are asked in its place.
     """
-    owed = _owed(runs, waiting)
+    movable = {name: [run for run in own if not run.keeps_slot(now)] for name, own in runs.items()}
+    owed = _owed(runs, movable, waiting)
     asked: list[tuple[Run, int]] = []
-    for name, own in runs.items():
-        leaving = sum(1 for run in own if run.shared or run.stop_by is not None)
+    for name, own in movable.items():
+        leaving = sum(1 for run in own if run.is_leaving(now))
         wanted = min(len(own), waiting.get(name, 0) + owed[name]) - leaving
         ready = sorted((run for run in own if run.may_be_asked), key=lambda run: run.since)
         asked += [(run, int((now - run.since) * 1000) + share_ms) for run in ready[: max(0, wanted)]]
     return asked
 
 
-def _owed(runs: Mapping[str, Sequence[Run]], waiting: Mapping[str, int]) -> Counter[str]:
-    """How many slots each connector owes others: they are moved one by one from who has most to who has fewest."""
+def _owed(
+    runs: Mapping[str, Sequence[Run]], movable: Mapping[str, Sequence[Run]], waiting: Mapping[str, int]
+) -> Counter[str]:
+    """How many slots each connector owes others: they are moved one by one from who has most to who has fewest, of
+    those with a run that can be `movable`."""
     has = Counter({name: len(own) for name, own in runs.items()})
     left = dict(waiting)
     owed: Counter[str] = Counter()
     while True:
         poor = min((name for name, count in left.items() if count > 0), key=lambda name: has[name], default=None)
-        rich = max(has, key=lambda name: (has[name], -_oldest(runs.get(name, ()))), default=None)
+        able = [name for name in has if owed[name] < len(movable.get(name, ()))]
+        rich = max(able, key=lambda name: (has[name], -_oldest(movable[name])), default=None)
         if poor is None or rich is None or has[rich] == 0:
             return owed
         if has[rich] - has[poor] < 2 and (has[poor] > 0 or rich == poor):

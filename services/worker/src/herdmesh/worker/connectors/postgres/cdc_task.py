@@ -83,6 +83,7 @@ class CdcSourceTask(SourceTask):
     _connection: Connection | None = None
     _replication: Replication | None = None
     _drops_slot = False
+    _in_snapshot = False
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         self._settings: CdcSettings = settings_of(config)
@@ -132,6 +133,10 @@ class CdcSourceTask(SourceTask):
     def wake_after_ms(self) -> int:
         """No time of its own: the stream is looked at all the time."""
         return _FINISHED_WAKE_MS if self._finished else 0
+
+    def may_yield(self) -> bool:
+        """Not in a snapshot, which the next run would take anew."""
+        return not self._in_snapshot
 
     def stop(self) -> None:
         self._close()
@@ -241,6 +246,7 @@ class CdcSourceTask(SourceTask):
         suffix = re.sub(r"[^a-z0-9_]", "_", self._context.run_id.lower())[:16]
         exporting = Replication(settings.connection, self._run_name)
         reading: Connection | None = None
+        self._in_snapshot = True
         try:
             snapshot = yield from exporting.snapshot(f"{settings.slot[:40]}_{suffix}")
             reading = connected(settings.connection, self._run_name)
@@ -251,6 +257,7 @@ class CdcSourceTask(SourceTask):
             _log.info("snapshot of %d tables at %s", len(reader.tables), lsn_text(snapshot.lsn))
             yield from self._rows(reader, snapshot, begun)
         finally:
+            self._in_snapshot = False
             exporting.close()
             if reading is not None:
                 reading.close()

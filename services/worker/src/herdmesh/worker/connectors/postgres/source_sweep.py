@@ -35,6 +35,8 @@ class Sweep:
         self.plan = plan
         self.place = after
         """That of the last batch."""
+        self.is_among_ties = False
+        """The last batch had the place before, because there are more rows of its own."""
         self._connection = connection
         self._kept: Sequence[Row] = ()
         self._ended = False
@@ -58,10 +60,12 @@ class Sweep:
             cut = len(rows) if self._ended else _last_change(self.plan, rows)
             if cut:
                 self._kept = rows[cut:]
+                self.is_among_ties = False
                 self.place = self.plan.place(rows[cut - 1])
                 return self.plan.batch(rows[:cut], self.place)
             if len(rows) >= TIES_MAX:
                 self._kept = rows[-1:]
+                self.is_among_ties = True
                 return self.plan.batch(rows[:-1], self.place)
             self._kept = rows
         self.close()

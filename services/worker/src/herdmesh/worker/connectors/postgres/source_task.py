@@ -109,6 +109,13 @@ class PostgresSourceTask(SourceTask):
         due_s = min((source.due_s for source in self._sources), default=0.0)
         return max(1, int((due_s - time.monotonic()) * 1000))
 
+    def may_yield(self) -> bool:
+        """Not in the middle of a table without places, nor before all of them were read: the next run reads them anew.
+        Nor among the rows of one place."""
+        if self._settings.mode is Mode.BULK:
+            return self._sweep is None and all(source.due_s > 0.0 for source in self._sources)
+        return self._sweep is None or not self._sweep.is_among_ties
+
     def stop(self) -> None:
         if self._connection is not None:
             self._disconnect()
@@ -126,9 +133,10 @@ class PostgresSourceTask(SourceTask):
         looked_at: set[_Source] = set()
         give_up_s = time.monotonic() + _WAIT_S
         while True:
+            was_reading = self._sweep is not None
             batch = self._next_batch()
-            if batch is not None:
-                return batch
+            if batch is not None or (was_reading and self._settings.mode is Mode.BULK and self.may_yield()):
+                return batch  # none, though a table may be due again already: here others get their turn
             now_s = time.monotonic()
             due = [one for one in self._sources if one.due_s <= now_s and one not in looked_at]
             if due:
