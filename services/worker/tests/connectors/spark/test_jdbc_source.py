@@ -15,9 +15,13 @@ from typing import Any
 import pytest
 
 from herdmesh.connect.connector import SourceBatch, SourceTaskContext
-from herdmesh.connect.errors import ConfigError, RetriableError
+from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
+from herdmesh.worker.connectors.postgres.source_place import Place
 from herdmesh.worker.connectors.spark import source_sweep
 from herdmesh.worker.connectors.spark.source import JdbcSource
+from herdmesh.worker.connectors.spark.source_config import settings_of
+from herdmesh.worker.connectors.spark.source_database import Column, Columns
+from herdmesh.worker.connectors.spark.source_plan import Plan, relation_of
 from herdmesh.worker.connectors.spark.source_task import JdbcSourceTask
 from herdmesh.worker.spark import task_session
 
@@ -149,21 +153,21 @@ def test_a_number_tells_rows_of_one_moment_apart(tmp_path: Path) -> None:
     assert reader.run() == []
 
 
-@pytest.mark.parametrize(
-    ("mode", "reached"), [("timestamp", [None, None, 6]), ("timestamp+incrementing", [3, 5, 6])]
-)  # fmt: skip
-def test_more_rows_of_one_moment_than_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, reached: list[int | None]
-) -> None:
-    """With numbers each batch has a place; without them all but the last carry the one before."""
+@pytest.mark.parametrize("mode", ["timestamp", "timestamp+incrementing"])
+def test_more_rows_of_one_moment_than_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
+    """With numbers each batch has a place of its own; without them all but the last carry the one before."""
     monkeypatch.setattr(source_sweep, "TIES_MAX", 4)
     url = changed(tmp_path, *((number, "06.123") for number in range(7)))
     reader = Reader(connection_url=url, mode=mode, timestamp_column_name="at", incrementing_column_name="id",
                     table_whitelist="changes", batch_max_rows="2")  # fmt: skip
-    assert ids(reader.run()) == list(range(7))
-    offsets = [one.source_offset for one in reader.batches]
-    assert [None if one is None else one.get("incrementing", 6) for one in offsets][-1] == 6
-    assert (offsets[0] is None) == (mode == "timestamp")
+    assert ids(reader.run(polls_max=1)) == [0, 1, 2]
+    (offset,) = reader.offsets.values()
+    rest = ids(reader.run())
+    if mode == "timestamp":
+        assert (offset, rest) == (None, list(range(7)))
+    else:
+        assert offset is not None
+        assert (offset["incrementing"], rest) == (2, [3, 4, 5, 6])
     assert reader.run() == []
 
 
@@ -189,7 +193,7 @@ def test_bulk_reads_all_of_it_each_time_and_is_not_interrupted(tmp_path: Path) -
     connector = JdbcSource()
     connector.start(reader.config)
     task.start(connector.task_configs(1)[0], SourceTaskContext("c", 0, 1, "run", lambda _: None))
-    assert task.may_yield()
+    assert not task.may_yield()
     assert task.poll() is not None
     assert not task.may_yield()
     while task.poll() is not None:
@@ -226,6 +230,35 @@ def test_what_cannot_be_read_is_told(tmp_path: Path, table: str, more: dict[str,
     with pytest.raises(ConfigError, match=says) as raised:
         Reader(**{**config, **more}).run()
     assert raised.value.field == field
+
+
+def test_a_value_that_cannot_be_read_ends_the_task(tmp_path: Path) -> None:
+    """Asked again and again it would be a task that runs and brings nothing."""
+    reader = Reader(connection_url=lite(tmp_path, "CREATE TABLE odd (at TIMESTAMP)", "INSERT INTO odd VALUES ('soon')"),
+                    mode="bulk", table_whitelist="odd")  # fmt: skip
+    with pytest.raises(ConnectError, match=r'cannot read odd: .*"soon"') as raised:
+        reader.run()
+    assert not isinstance(raised.value, RetriableError)
+
+
+def test_what_is_read_otherwise_than_the_database_orders_it_is_not_passed_over(tmp_path: Path) -> None:
+    """To Spark an INTEGER of SQLite has 32 bits."""
+    url = lite(tmp_path, "CREATE TABLE wide (id INTEGER PRIMARY KEY NOT NULL)", "INSERT INTO wide VALUES (7)")
+    config = {"connection_url": url, "mode": "incrementing", "incrementing_column_name": "id"}
+    reader = Reader(table_whitelist="wide", **config)
+    assert ids(reader.run()) == [7]
+    lite(tmp_path, f"INSERT INTO wide VALUES ({(1 << 31) + 1})")
+    with pytest.raises(ConfigError, match="-2147483647 is read where its database finds what is behind 7") as raised:
+        reader.run()
+    assert raised.value.field == "incrementing.column.name"
+    wider = Reader(query="SELECT CAST(id AS BIGINT) AS id FROM wide", **config)
+    assert ids(wider.run()) == [Decimal(7), Decimal((1 << 31) + 1)]
+    settings = settings_of({**reader.config, "mode": "timestamp", "timestamp.column.name": "at"})
+    columns = Columns((Column("at", "timestamp", nullable=False, is_time=False),), None)
+    plan = Plan(relation_of("wide", settings), columns, ['"at"'], settings)
+    assert plan.already([(9, 0), (10, 0)], Place(moment_us=9)) == 1
+    with pytest.raises(ConfigError, match="8 is read"):
+        plan.already([(8, 0)], Place(moment_us=9))
 
 
 def test_a_driver_that_is_missing_names_the_setting_and_no_password() -> None:

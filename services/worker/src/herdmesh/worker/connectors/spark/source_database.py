@@ -7,7 +7,8 @@ Rows are those of Spark's own reader (`JdbcUtils`), without its jobs: a DataFram
 come but by sorting all of them, and has no parameters. One statement is one look of the database, in its own order.
 
 Invariant: what raises here is an error of Connect's, in which no password is: RetriableError, ConfigError when only
-another config or table helps, TaskFailed when this process' Spark is gone.
+another config or table helps, ConnectError for a value that no driver reads; TaskFailed when this process' Spark is
+gone.
 """
 
 from __future__ import annotations
@@ -36,9 +37,8 @@ _NOW: Final = ("SELECT CURRENT_TIMESTAMP", "VALUES CURRENT_TIMESTAMP", "SELECT C
 """How databases tell the time: most; Derby, DB2; Oracle."""
 _NOW_SQLITE: Final = ("SELECT strftime('%Y-%m-%d %H:%M:%f', 'now')",)
 """Its CURRENT_TIMESTAMP is a text that its driver cannot read."""
-_PASSING: Final = ("08", "40", "53", "55", "57", "HYT")
-_CONFIG: Final = ("42", "28", "3D", "3F", "0A", "22023")
-"""SQL states: what passes by itself; rights, logins, syntax, and what is not there."""
+_CONFIG: Final = ("42", "3D", "3F", "0A", "22")
+"""SQL states that do not pass by themselves: rights, syntax, what is not there or not built, values."""
 _CONFIG_CLASSES: Final = ("SQLSyntaxErrorException", "SQLInvalidAuthorizationSpecException",
                           "SQLFeatureNotSupportedException")  # fmt: skip
 _HIDDEN: Final = "***"
@@ -128,9 +128,11 @@ class Database:
                         raise
         raise AssertionError("no way to ask for the time")
 
-    def rows(self, statement: str, parameters: Sequence[Parameter], columns: Columns, fetch_rows: int) -> Rows:
-        """Run a statement that selects these columns, in this order."""
-        with self._telling("cannot read"):
+    def rows(
+        self, label: str, statement: str, parameters: Sequence[Parameter], columns: Columns, fetch_rows: int
+    ) -> Rows:
+        """Run a statement that selects these columns, in this order. `label`: what is read, for messages."""
+        with self._telling(f"cannot read {label}"):
             connection = self._connected()
             self._dialect().beforeFetch(connection, self._jdbc_options())
             prepared = connection.prepareStatement(statement)
@@ -141,7 +143,7 @@ class Database:
                 else:
                     prepared.setTimestamp(place, self._moment(value))
             rows = self._utils().resultSetToRows(prepared.executeQuery(), columns.spark, self._dialect())
-        return Rows(self, prepared, rows, columns)
+        return Rows(self, label, prepared, rows, columns)
 
     def close(self) -> None:
         """Harmless when it is closed, or was never opened."""
@@ -152,9 +154,9 @@ class Database:
             with suppress(Exception):
                 connection.close()
 
-    def next_of(self, prepared: Any, rows: Any, columns: Columns, rows_max: int) -> Any:
+    def next_of(self, label: str, prepared: Any, rows: Any, columns: Columns, rows_max: int) -> Any:
         """For `Rows`: a table of the next ones, shorter than `rows_max` at the end."""
-        with self._telling("cannot read"):
+        with self._telling(f"cannot read {label}"):
             taken = self._jvm().scala.jdk.javaapi.CollectionConverters.asJava(rows.take(rows_max).toList())
             session = task_session.session_of(self._begun)
             found = task_session.arrow_of(session, taken, columns.spark)
@@ -227,7 +229,7 @@ class Database:
     def _translated(self, error: Exception, doing: str, field: str) -> Exception:
         """`field`: the key to change where the database refuses what was asked."""
         said = self._hidden(f"{doing}: {task_session.cause_of(error)}")
-        if isinstance(error, Py4JNetworkError):
+        if isinstance(error, Py4JNetworkError | OSError):
             return TaskFailed(f"this task's Spark is gone: {said}", ErrorClass.RETRIABLE)
         if any(one in str(error) for one in _NO_DRIVER):
             kind = ":".join(self._settings.url.split(":")[:2])
@@ -244,17 +246,15 @@ class Database:
         state = kind = ""
         number = 0
         with suppress(Exception):  # another exception than SQLException has none of them
-            while java.getCause() is not None and not hasattr(java, "getSQLState"):
-                java = java.getCause()
             kind = str(java.getClass().getName())
             state, number = str(java.getSQLState() or ""), int(java.getErrorCode())
         if state.startswith("28") or kind.endswith("AuthorizationSpecException"):
             return ConfigError(f"{USER}: {said}", field=USER, fix=f"set {USER} and {PASSWORD} to a login it takes")
-        if state.startswith(_PASSING):
-            return RetriableError(said)
         of_sqlite = kind.startswith("org.sqlite.") and number == 1
         if state.startswith(_CONFIG) or kind.endswith(_CONFIG_CLASSES) or of_sqlite or "UNRECOGNIZED_SQL_TYPE" in said:
             return ConfigError(said, field=field)
+        if kind == "java.sql.SQLException" and not state and not number:
+            return ConnectError(said)  # what drivers say of values they cannot read
         return RetriableError(said)
 
     def _hidden(self, text: str) -> str:
@@ -267,15 +267,16 @@ class Database:
 class Rows:
     """The rows of one statement, from the first on."""
 
-    def __init__(self, database: Database, prepared: Any, rows: Any, columns: Columns) -> None:
+    def __init__(self, database: Database, label: str, prepared: Any, rows: Any, columns: Columns) -> None:
         self._database = database
+        self._label = label
         self._prepared = prepared
         self._rows = rows
         self._columns = columns
 
     def fetch(self, rows_max: int) -> Any:
         """The next rows as a pyarrow Table; fewer than `rows_max`: there are no more, and the statement has ended."""
-        return self._database.next_of(self._prepared, self._rows, self._columns, rows_max)
+        return self._database.next_of(self._label, self._prepared, self._rows, self._columns, rows_max)
 
     def close(self) -> None:
         """Ask for no more. Harmless at the end."""

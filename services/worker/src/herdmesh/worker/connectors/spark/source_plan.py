@@ -22,6 +22,7 @@ import pyarrow.compute
 from herdmesh.connect.connector import SourceBatch
 from herdmesh.connect.errors import ConfigError, DataError
 from herdmesh.sdk.arrow import arrow_source_batch
+from herdmesh.worker.connectors.postgres.common import URL
 from herdmesh.worker.connectors.postgres.source_config import INCREMENTING, QUERY, TIMESTAMP, ZONE, Mode
 from herdmesh.worker.connectors.postgres.source_place import QUERY_PARTITION, Place
 from herdmesh.worker.connectors.spark.source_config import JdbcSettings, topic_name
@@ -105,7 +106,7 @@ class Plan:
 
     def already(self, places: Sequence[RowPlace], after: Place) -> int:
         """How many of the first rows left already, by the place that was begun from. Raises ConfigError for one that
-        lies before it: what SQL says of moments is not what is read of them."""
+        the database puts behind it, and that is read as before it: it would be passed over for ever."""
         if self._settings.mode is Mode.BULK:
             return 0
         for at, (moment_us, number) in enumerate(places):
@@ -113,16 +114,16 @@ class Plan:
                 if after.moment_us is None or moment_us > after.moment_us:
                     return at
                 if moment_us < after.moment_us:
-                    raise ConfigError(
-                        f"{TIMESTAMP}: {self.relation.label} has a row of {moment_us} us since 1970 where its database "
-                        f"finds those after {after.moment_us} us", field=TIMESTAMP,
-                        fix=f"mend {ZONE}, or the driver's own form of timestamps in connection.url",
-                    )  # fmt: skip
+                    fix = f"mend {ZONE}, or the driver's own form of timestamps in {URL}"
+                    raise self._misread(TIMESTAMP, moment_us, after.moment_us, fix)
                 is_new = after.number is not None and self._number is not None and number > after.number
                 if moment_us == after.moment_us and is_new:
                     return at
             elif after.number is None or number > after.number:
                 return at
+            else:
+                fix = f"use a wider type, as by CAST in a {QUERY}"
+                raise self._misread(INCREMENTING, number, after.number, fix)
         return len(places)
 
     def together(self, one: RowPlace, other: RowPlace) -> bool:
@@ -227,6 +228,12 @@ class Plan:
         known = ", ".join(one.name for one in columns) or "none"
         raise ConfigError(f"{key}: {self.relation.label} has no column {name}; it has {known}", field=key,
                           fix="name one of its columns")  # fmt: skip
+
+    def _misread(self, key: str, read: int, after: int, fix: str) -> ConfigError:
+        return ConfigError(
+            f"{key}: of {self.relation.label} {read} is read where its database finds what is behind {after}",
+            field=key, fix=fix,
+        )  # fmt: skip
 
     def _check_types(self) -> None:
         wrong: list[tuple[Column, str, str]] = []

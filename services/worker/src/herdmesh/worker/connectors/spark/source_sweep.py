@@ -34,9 +34,11 @@ class Sweep:
         self.plan = plan
         self.place = after
         """That of the last batch."""
+        self.is_among_ties = False
+        """The last batch had the place before, because there are more rows of its own."""
         self._begun_from = after
         statement, parameters = plan.statement(after, before_us)
-        self._rows: Rows = database.rows(statement, parameters, plan.columns, fetch_rows)
+        self._rows: Rows = database.rows(plan.relation.label, statement, parameters, plan.columns, fetch_rows)
         self._kept: Any = None
         self._kept_places: list[RowPlace] = []
         self._ended = False
@@ -54,10 +56,12 @@ class Sweep:
             if not cut and rows.num_rows >= TIES_MAX:
                 cut = _last_change(places, operator.eq) if self.plan.numbers_moments else 0
                 if not cut:
+                    self.is_among_ties = True
                     self._keep(rows, places, rows.num_rows - 1)
                     return self.plan.batch(rows.slice(0, rows.num_rows - 1), self.place)
             self._keep(rows, places, cut)
             if cut:
+                self.is_among_ties = False
                 self.place = self.plan.place(places[:cut])
                 return self.plan.batch(rows.slice(0, cut), self.place)
         return None

@@ -77,8 +77,11 @@ class JdbcSourceTask(SourceTask):
             raise
 
     def may_yield(self) -> bool:
-        """Not within what has no offset: the next run would begin it anew."""
-        return self._settings.mode is not Mode.BULK or self._sweep is None
+        """Not in the middle of a table without places, nor before all of them were read: the next run reads them anew.
+        Nor among the rows of one place."""
+        if self._settings.mode is Mode.BULK:
+            return self._sweep is None and all(source.due_s > 0.0 for source in self._sources)
+        return self._sweep is None or not self._sweep.is_among_ties
 
     def wake_after_ms(self) -> int:
         """0 lets a run stay, with its Spark, where there is room for it."""
@@ -103,9 +106,10 @@ class JdbcSourceTask(SourceTask):
         """The next batch of whatever is due; each source is looked at once."""
         looked_at: set[_Source] = set()
         while True:
+            was_reading = self._sweep is not None
             batch = self._next_batch()
-            if batch is not None:
-                return batch
+            if batch is not None or (was_reading and self._settings.mode is Mode.BULK and self.may_yield()):
+                return batch  # none, though a table may be due again already: here others get their turn
             now_s = time.monotonic()
             due = next((one for one in self._sources if one.due_s <= now_s and one not in looked_at), None)
             if due is None:
