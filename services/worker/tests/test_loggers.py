@@ -18,15 +18,18 @@ FOO, BAR, OTHER = "test.loggers.foo", "test.loggers.foo.bar", "test.other"
 
 @pytest.fixture
 def here() -> Iterator[Loggers]:
-    """Three loggers without levels of their own; what they are and what the root has is put back."""
+    """Three loggers without levels of their own; all levels, which a change of the root's sets, are put back."""
     root = logging.getLogger()
     before, handlers = root.level, root.handlers[:]
+    others = {one: one.level for one in logging.Logger.manager.loggerDict.values() if isinstance(one, logging.Logger)}
     root.setLevel(logging.INFO)
     for name in (FOO, BAR, OTHER):
         logging.getLogger(name).setLevel(logging.NOTSET)
     yield Loggers()
     for name in (FOO, BAR, OTHER, "test.loggers"):
         logging.getLogger(name).setLevel(logging.NOTSET)
+    for one, level in others.items():
+        one.setLevel(level)
     root.setLevel(before)
     root.handlers[:] = handlers
 

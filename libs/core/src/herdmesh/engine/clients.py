@@ -79,7 +79,9 @@ def consumer(
         "queued.min.messages": 200_000,
         "queued.max.messages.kbytes": 131_072,
         "fetch.message.max.bytes": FETCH_PARTITION_BYTES,
-        "fetch.wait.max.ms": 20,
+        # Of no matter to records, which end the wait. A run that waits asks so often, and hears so late that it has
+        # read all, which is when it gives its slot up to others: librdkafka's 500 would keep them waiting.
+        "fetch.wait.max.ms": 100,
         # The default of 1 s stalls the loop after a full queue and after every seek.
         "fetch.queue.backoff.ms": 5,
         **RECONNECT,

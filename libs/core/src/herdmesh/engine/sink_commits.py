@@ -257,8 +257,9 @@ class SinkCommits:
 
         A broker that died and came back may have lost the marker of a commit that succeeded (ADR 0006): the abort takes
         that along, which is open still. Its files are published, and from an older offset would be written twice.
+        Partitions that the task moved since go where it moved them, at most to what was committed.
         """
-        offsets = _named(self.committed, self._published)
+        offsets = _named(self.committed | self._starts, self._published)
         deadline_s = time.monotonic() + _RESTATE_S
         while offsets:
             try:
