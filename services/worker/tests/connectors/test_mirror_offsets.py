@@ -213,3 +213,16 @@ def test_one_writer_s_copies_are_told_exactly() -> None:
     for sync in syncing.told({ORDERS: 16}):
         known.add(sync)
     assert [known.of(ORDERS, group) for group in (0, 1, 9, 10)] == [5, 6, 14, 15]
+
+
+def test_what_is_owed_for_long_is_taken_for_one_batch() -> None:
+    """While the target does not say where its copies end. Two commits' markers lie in between: not exact, and right."""
+    syncing = Syncing(0)
+    syncing.begin({ORDERS: 0})
+    for number in range(2_000):
+        syncing.took(ORDERS, 1, number)
+        syncing.committed()
+    assert syncing.told({ORDERS: 2_000}) == []
+    told = syncing.told({ORDERS: 4_000})
+    assert (told[0], told[-1]) == (OffsetSync(ORDERS, 0, 0), OffsetSync(ORDERS, 1_999, 1_999))
+    assert len(told) <= 1_002

@@ -1,4 +1,4 @@
-"""A Spark of a run's own: a JVM beside the run's process, for what only Spark can write.
+"""A Spark of a run's own: a JVM beside the run's process, for what only Spark can write or read.
 
 Owns its start and its settings; the only place that makes a session outside of the worker's own (`session`). One per
 process, since pyspark has room for no more: who asks for the same again gets it, who asks for another ends it.
@@ -22,7 +22,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.worker.spark import class_archive
@@ -36,6 +36,8 @@ _CONDITION: Final = re.compile(r"\[[A-Z][A-Z_.]+\]")
 _NOT_THERE: Final = re.compile(r"\[DATA_SOURCE_NOT_FOUND\]|No suitable driver")
 _launcher: Any = java_gateway
 """Untyped, as py4j is."""
+ERRORS: Final = (PySparkException, Py4JError, OSError)
+"""What a call into such a session raises when something is wrong there."""
 _lock = Lock()
 _begun: dict[frozenset[tuple[str, str]], Future[SparkSession]] = {}
 
@@ -71,6 +73,12 @@ def session_of(begun: Future[SparkSession]) -> SparkSession:
         raise RetriableError(f"this task's Spark did not start: {error}") from error
 
 
+def arrow_of(session: SparkSession, rows: Any, schema: Any) -> Any:
+    """Rows that are in the JVM (a `java.util.List` of Spark's `Row`, and their `StructType`) as a pyarrow Table."""
+    untyped: Any = session
+    return DataFrame(untyped._jsparkSession.createDataFrame(rows, schema), session).toArrow()
+
+
 def end() -> None:
     """End the process' session, if there is one, and its JVM."""
     with _lock:
@@ -89,7 +97,7 @@ def telling(what: str, field: str) -> Generator[None]:
         yield
     except (AnalysisException, IllegalArgumentException) as error:
         raise ConfigError(f"{what}: {cause_of(error)}", field=field) from error
-    except (PySparkException, Py4JError, OSError) as error:
+    except ERRORS as error:
         if _NOT_THERE.search(str(error)):
             fix = "give the worker its jar (setting spark_jars)"
             raise ConfigError(f"{what}: {cause_of(error)}", field=field, fix=fix) from error

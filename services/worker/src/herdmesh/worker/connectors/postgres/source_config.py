@@ -21,6 +21,7 @@ from herdmesh.connect.javaregex import compiled, matches
 from herdmesh.connect.validators import at_least, non_empty_string, one_of
 from herdmesh.worker.connectors.postgres.catalog import TABLE_TYPES, TableId
 from herdmesh.worker.connectors.postgres.common import (
+    URL,
     ConnectionSettings,
     connection_keys,
     connection_settings,
@@ -42,7 +43,8 @@ POLL_MS = "poll.interval.ms"
 TASK_TABLES = "tables"
 """What a task reads, in its config."""
 BATCH_ROWS = 5_000
-_FROM_NOW = -1
+FROM_NOW = -1
+"""Of `timestamp.initial`."""
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 
 
@@ -230,6 +232,7 @@ class SourceSettings:
 def settings_of(config: Config) -> SourceSettings:
     """Read the configuration. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
+    _refuse_others(values[URL].strip())
     connection = connection_settings(config)
     mode = Mode(values[MODE])
     query = _query_of(values)
@@ -245,8 +248,8 @@ def settings_of(config: Config) -> SourceSettings:
         mode=mode,
         incrementing=values[INCREMENTING] or "",
         timestamps=timestamps if mode.has_timestamp else (),
-        initial_us=None if initial in (None, _FROM_NOW) else initial * 1_000,
-        from_now=initial == _FROM_NOW,
+        initial_us=None if initial in (None, FROM_NOW) else initial * 1_000,
+        from_now=initial == FROM_NOW,
         delay_ms=values["timestamp.delay.interval.ms"],
         requires_not_null=values["validate.non.null"],
         query=query,
@@ -260,6 +263,16 @@ def settings_of(config: Config) -> SourceSettings:
         tables_ms=values["table.poll.interval.ms"],
         waits_for_writers=values[WAIT_FOR_WRITERS],
     )
+
+
+def _refuse_others(url: str) -> None:
+    """Raises ConfigError for another database's URL: Confluent's class reads those too."""
+    if url.startswith("jdbc:") and not url.startswith("jdbc:postgresql:"):
+        kind = ":".join(url.split(":")[:2])
+        raise ConfigError(
+            f"{URL}: this connector speaks to PostgreSQL only, and {kind}: is something else", field=URL,
+            fix="connector.class=SparkJdbcSource has the same keys, and reads other databases through Spark",
+        )  # fmt: skip
 
 
 def _query_of(values: Mapping[str, Any]) -> str:

@@ -1,0 +1,112 @@
+"""What `SparkJdbcSource` refuses before it starts, what it warns of, and how it deals tables out. Needs no Spark."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
+from herdmesh.worker.connectors.spark.source import JdbcSource
+from herdmesh.worker.connectors.spark.source_config import settings_of, topic_name
+
+
+def config(**more: str | None) -> dict[str, str | None]:
+    """A config that works; names with `_` for the dots."""
+    full: dict[str, str | None] = {
+        "connection.url": "jdbc:mysql://db:3306/shop", "connection.user": "reader", "connection.password": "hunter22",
+        "mode": "incrementing", "incrementing.column.name": "id", "table.whitelist": "orders", "topic.prefix": "shop-",
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }  # fmt: skip
+    return {name: value for name, value in full.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "more"),
+    [
+        ("connection.url", "jdbc:postgresql://db/shop", {}),
+        ("connection.url", "postgresql://db/shop", {}),
+        ("connection.url", "mysql://db/shop", {}),
+        ("connection.url", "jdbc:mysql://db/shop?password=hunter22", {}),
+        ("connection.url", "jdbc:sqlserver://db;user=a;password=hunter22", {}),
+        ("connection.url", "jdbc:mysql://root:hunter22@db/shop", {}),
+        ("connection.url", "jdbc:oracle:thin:scott/hunter22@//db:1521/shop", {}),
+        ("table.whitelist", None, {}),
+        ("table.whitelist", "orders; DROP TABLE orders", {}),
+        ("table.blacklist", "secrets", {}),
+        ("table.include.list", "shop[.].*", {}),
+        ("query", "SELECT 1", {}),
+        ("incrementing.column.name", None, {}),
+        ("timestamp.column.name", None, {"mode": "timestamp"}),
+        ("timestamp.column.name", None, {"mode": "timestamp+incrementing"}),
+        ("spark.option.dbtable", "orders", {}),
+        ("spark.option.password", "hunter22", {}),
+    ],
+)
+def test_what_cannot_work_is_named_by_its_field(field: str, value: str | None, more: dict[str, str]) -> None:
+    (problem,) = JdbcSource().validate(config(**more, **{field.replace(".", "_"): value}))
+    assert problem.field == field
+    assert problem.fix
+    assert "hunter22" not in f"{problem}{problem.fix}"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "jdbc:mysql://db:3306/shop?useCursorFetch=true", "jdbc:sqlserver://db:1433;databaseName=shop",
+        "jdbc:sqlite:/a.db", "jdbc:oracle:thin:@//db:1521/shop", "jdbc:oracle:thin:@db:1521:shop",
+        "jdbc:db2://db:50000/shop",
+    ],
+)  # fmt: skip
+def test_urls_of_other_databases_are_taken(url: str) -> None:
+    assert not JdbcSource().validate(config(connection_url=url))
+    assert settings_of(config(connection_url=url)).options == {"url": url, "user": "reader", "password": "hunter22"}
+
+
+def test_no_text_has_the_password() -> None:
+    assert "hunter22" not in repr(settings_of(config()))
+
+
+def test_the_class_of_confluent_says_which_connector_reads_another_database() -> None:
+    (problem,) = PostgresSourceConnector().validate(config())
+    assert problem.field == "connection.url"
+    assert "SparkJdbcSource" in problem.fix
+    (back,) = JdbcSource().validate(config(connection_url="jdbc:postgresql://db/shop"))
+    assert "PostgresSource" in back.fix
+
+
+def test_keys_without_effect_are_warned_of() -> None:
+    full = config(spark_option_useSSL="true", numeric_mapping="best_fit", dialect_name="", batch_max_row="1")
+    assert not JdbcSource().validate(full)
+    assert [one.field for one in JdbcSource().warnings(full)] == ["numeric.mapping", "batch.max.row"]
+
+
+def test_tables_are_dealt_out_and_a_query_is_one_tasks() -> None:
+    connector = JdbcSource()
+    connector.start(config(table_whitelist="a, shop.b,c, a"))
+    dealt = [json.loads(one["tables"] or "") for one in connector.task_configs(2)]
+    assert dealt == [["a", "shop.b"], ["c"]]
+    assert len(connector.task_configs(9)) == 3
+    connector.start(config(table_whitelist=None, query="SELECT * FROM a"))
+    assert ["tables" in one for one in connector.task_configs(9)] == [False]
+
+
+def test_only_bulk_is_not_exactly_once() -> None:
+    assert JdbcSource().exactly_once_support(config()) is True
+    assert JdbcSource().exactly_once_support(config(mode="bulk")) is False
+    assert JdbcSource().exactly_once_support(config(mode="sideways")) is None
+
+
+def test_offsets_of_others_are_refused() -> None:
+    good = ({"protocol": "1", "table": "orders"}, {"incrementing": 7})
+    assert JdbcSource().alter_offsets(config(), [good, ({"query": "query"}, None)])
+    with pytest.raises(ConfigError):
+        JdbcSource().alter_offsets(config(), [({"file": "orders"}, {"position": 7})])
+
+
+@pytest.mark.parametrize(
+    ("table", "name"), [("orders", "orders"), ("shop.orders", "orders"), ('"My shop"."Order lines"', "Order lines")]
+)
+def test_a_topic_has_the_tables_name(table: str, name: str) -> None:
+    assert topic_name(table) == name
