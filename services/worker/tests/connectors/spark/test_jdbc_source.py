@@ -270,14 +270,20 @@ def test_a_driver_that_is_missing_names_the_setting_and_no_password() -> None:
     assert "HERDMESH_SPARK_JARS" in raised.value.fix
 
 
+def quiet_derby() -> Any:
+    """The tests' JVM, in which Derby writes no derby.log into the folder it is begun in."""
+    untyped: Any = task_session.session_of(task_session.begin("512m", {}))
+    jvm = untyped.sparkContext._jvm
+    jvm.java.lang.System.setProperty("derby.stream.error.file", "/dev/null")
+    return jvm
+
+
 class Derby:
     """A database in the tests' JVM, of one time zone: that of timestamps without one."""
 
     def __init__(self, *statements: str) -> None:
         self.name = f"memory:jdbc{next(_numbers)}"
-        untyped: Any = task_session.session_of(task_session.begin("512m", {}))
-        jvm = untyped.sparkContext._jvm
-        jvm.java.lang.System.setProperty("derby.stream.error.file", "/dev/null")
+        jvm = quiet_derby()
         zones = jvm.java.util.TimeZone
         zones.setDefault(zones.getTimeZone("UTC"))
         self.url = f"jdbc:derby:{self.name}"
@@ -351,6 +357,7 @@ def test_a_zone_is_that_of_timestamps_without_one(tmp_path: Path) -> None:
 
 
 def test_a_database_that_refuses_passwords_or_is_away_tells_neither(tmp_path: Path) -> None:
+    quiet_derby()
     reader = Reader(connection_url=f"jdbc:derby:{tmp_path}/hunter22", connection_password="hunter22", mode="bulk",
                     table_whitelist="orders")  # fmt: skip
     with pytest.raises((ConfigError, RetriableError)) as raised:
