@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from psycopg import errors
 
 from herdmesh.connect.data import JavaDate
 from herdmesh.connect.errors import ConfigError, DataError
@@ -23,6 +24,8 @@ from herdmesh.connect.schemas import (
     Schema,
 )
 from herdmesh.connect.struct_column import StructColumn
+from herdmesh.worker.connectors.postgres.sink_ledger import ensure_table, ledger_of
+from herdmesh.worker.connectors.postgres.sink_settings import TableName
 from services.worker.tests.connectors.postgres.sink_driver import Driven, ask
 from tests.support.sizes import soak_or
 
@@ -291,6 +294,41 @@ def test_the_table_is_as_the_records_one_by_one_make_it(
             sink.put([value for _, value in events], [key for key, _ in events])
         rows = sink.rows("SELECT * FROM orders ORDER BY id")
     assert rows == [(key, *row.values()) for key, row in sorted(expected.items())]
+
+
+class _Beaten:
+    """A session that finds what another one has just made, as the server says it when it has seen the type first."""
+
+    def __init__(self, connection: psycopg.Connection[Any], dsn: str) -> None:
+        self._connection, self._dsn = connection, dsn
+        self.made = list[bytes]()
+
+    def execute(self, statement: bytes, *given: Any) -> Any:
+        if statement.startswith(b"CREATE TABLE") and not self.made:
+            self.made.append(statement)
+            ask(self._dsn, statement.decode())
+            raise errors.DuplicateObject
+        return self._connection.execute(statement, *given)
+
+
+def test_tables_that_another_task_makes_at_the_same_moment_are_used(tmp_database: str) -> None:
+    table = TableName("", "ledger")
+    with psycopg.connect(tmp_database, autocommit=True) as connection:
+        beaten: Any = _Beaten(connection, tmp_database)
+        ledger = ledger_of(lambda: beaten, table, "c", "run")
+        ensure_table(beaten, table, ledger)
+        assert beaten.made
+        assert not ledger.all_owners()
+
+
+@pytest.mark.parametrize("name", ["herdmesh_ledger", "orders"])
+def test_a_type_of_a_tables_name_is_told_of(tmp_database: str, name: str) -> None:
+    ask(tmp_database, f"CREATE TYPE {name} AS ENUM ('a')")
+    with (
+        pytest.raises(ConfigError, match=f'type "{name}" already exists'),
+        Driven(tmp_database, auto_create="true") as sink,
+    ):
+        sink.put(column(ORDER, (1, None)), schema=ORDER)
 
 
 def test_a_user_that_may_not_make_the_ledger_is_told_what_to_grant(tmp_database: str) -> None:

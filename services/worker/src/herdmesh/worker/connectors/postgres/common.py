@@ -9,6 +9,7 @@ ConfigError with its key when only another config helps. A password is in no mes
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -17,12 +18,15 @@ from dataclasses import field as dataclass_field
 from typing import Any
 
 import psycopg
+from psycopg import errors
 
 from herdmesh.connect.config import REQUIRED, ConfigKey, FieldViolation, Importance, Type
 from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError, ConnectError, RetriableError
 from herdmesh.connect.validators import at_least, non_empty_string
 from herdmesh.worker.connectors.postgres import jdbc_url
+
+_log = logging.getLogger(__name__)
 
 URL = "connection.url"
 USER = "connection.user"
@@ -198,6 +202,20 @@ def _not_connected(settings: ConnectionSettings, error: psycopg.Error) -> Connec
     if isinstance(error, psycopg.ProgrammingError):  # libpq cannot read its settings
         return ConfigError(f"{URL}: {said}", field=URL, fix=f"write it like {jdbc_url.EXAMPLE}")
     return RetriableError(f"PostgreSQL at {settings.place} takes no connection now: {said}")
+
+
+def make_missing(connection: Connection, statement: str) -> None:
+    """Execute a definition that says IF NOT EXISTS, as another session may at the same moment: the server looks first,
+    and may then be told that it is there by now, in words that depend on how far the other one is.
+
+    Raises psycopg.Error: anything else; DuplicateObject for a type of a table's name, which is no table's.
+    """
+    try:
+        connection.execute(statement.encode())
+    except (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateColumn):
+        _log.info("another task was first: %s", statement)
+    except errors.DuplicateObject:  # a table has a type of its name, and that may have been found first
+        connection.execute(statement.encode())
 
 
 def quoted(*names: str) -> str:

@@ -27,6 +27,7 @@ from herdmesh.worker.connectors.postgres.common import (
     connect,
     connection_settings,
     errors_translated,
+    make_missing,
 )
 from herdmesh.worker.connectors.postgres.sink_settings import LEDGER_TABLE, TableName, sink_settings
 
@@ -69,10 +70,10 @@ def ensure_table(connection: Connection, table: TableName, ledger: SqlLedger) ->
 
 def _make(connection: Connection, table: TableName, ledger: SqlLedger) -> None:
     try:
-        connection.execute(ledger.definition.encode(), ())
-    except (errors.UniqueViolation, errors.DuplicateTable):
-        _log.info("another task made %s at the same moment", table)
-    except (errors.InsufficientPrivilege, errors.InvalidSchemaName, errors.ReadOnlySqlTransaction) as error:
+        make_missing(connection, ledger.definition)
+    except (
+        errors.InsufficientPrivilege, errors.InvalidSchemaName, errors.ReadOnlySqlTransaction, errors.DuplicateObject,
+    ) as error:  # fmt: skip
         raise _unusable(table, ledger, error) from error
 
 

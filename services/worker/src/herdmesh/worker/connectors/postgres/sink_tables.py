@@ -21,7 +21,7 @@ from psycopg import errors
 
 from herdmesh.connect.errors import ConfigError, DataError, RetriableError
 from herdmesh.connect.schemas import Schema
-from herdmesh.worker.connectors.postgres.common import Connection, literal, quoted
+from herdmesh.worker.connectors.postgres.common import Connection, literal, make_missing, quoted
 from herdmesh.worker.connectors.postgres.sink_rows import Column, Shape
 from herdmesh.worker.connectors.postgres.sink_settings import (
     AUTO_CREATE,
@@ -192,10 +192,10 @@ class Tables:
 
     def _define(self, statement: str, key: str) -> None:
         try:
-            self._connection.execute(statement.encode())
-        except (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateColumn):
-            _log.info("another task was first: %s", statement)
-        except (errors.InsufficientPrivilege, errors.InvalidSchemaName, errors.WrongObjectType) as error:
+            make_missing(self._connection, statement)
+        except (
+            errors.InsufficientPrivilege, errors.InvalidSchemaName, errors.WrongObjectType, errors.DuplicateObject,
+        ) as error:  # fmt: skip
             said = " ".join(str(error).split())
             raise ConfigError(f"{key}: {said}; refused: {statement}", field=key, fix="grant it, or do it") from error
 
