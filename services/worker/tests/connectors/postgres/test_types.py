@@ -100,9 +100,10 @@ def numerics(digits: int, places: int) -> st.SearchStrategy[Decimal]:
 
 
 ZONES = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
-MOMENTS = st.datetimes().filter(lambda moment: 1 < moment.toordinal() < 3_652_058)
+#: A day from the first and the last that Python has: in another zone they are still some.
+MOMENTS = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 29))  # noqa: DTZ001 - of no zone
 #: Of which there are so few nanoseconds that INT64 has them.
-NEAR = MOMENTS.filter(lambda moment: 1700 < moment.year < 2250)
+NEAR = st.datetimes(datetime(1701, 1, 1), datetime(2249, 12, 31))  # noqa: DTZ001
 FLOATS = st.floats(allow_nan=False)
 PRECISION, BEST = TypeOptions(NumericMapping.PRECISION_ONLY), TypeOptions(NumericMapping.BEST_FIT)
 EAGER = TypeOptions(NumericMapping.BEST_FIT_EAGER_DOUBLE)

@@ -204,18 +204,21 @@ def _not_connected(settings: ConnectionSettings, error: psycopg.Error) -> Connec
     return RetriableError(f"PostgreSQL at {settings.place} takes no connection now: {said}")
 
 
-def make_missing(connection: Connection, statement: str) -> None:
+def make_missing(connection: Connection, statement: str, parameters: tuple[()] | None = None) -> None:
     """Execute a definition that says IF NOT EXISTS, as another session may at the same moment: the server looks first,
     and may then be told that it is there by now, in words that depend on how far the other one is.
+
+    Args:
+        parameters: () of a statement that has %% for each %.
 
     Raises psycopg.Error: anything else; DuplicateObject for a type of a table's name, which is no table's.
     """
     try:
-        connection.execute(statement.encode())
+        connection.execute(statement.encode(), parameters)
     except (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateColumn):
         _log.info("another task was first: %s", statement)
     except errors.DuplicateObject:  # a table has a type of its name, and that may have been found first
-        connection.execute(statement.encode())
+        connection.execute(statement.encode(), parameters)
 
 
 def quoted(*names: str) -> str:

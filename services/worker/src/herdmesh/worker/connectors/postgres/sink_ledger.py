@@ -70,7 +70,7 @@ def ensure_table(connection: Connection, table: TableName, ledger: SqlLedger) ->
 
 def _make(connection: Connection, table: TableName, ledger: SqlLedger) -> None:
     try:
-        make_missing(connection, ledger.definition)
+        make_missing(connection, ledger.definition, ())
     except (
         errors.InsufficientPrivilege, errors.InvalidSchemaName, errors.ReadOnlySqlTransaction, errors.DuplicateObject,
     ) as error:  # fmt: skip
