@@ -45,13 +45,15 @@ from herdmesh.engine.errors import LedgerTaken, OffsetsLost, TaskFailed
 from herdmesh.engine.ledger import LedgerSinkTask
 from herdmesh.engine.sql_ledger import SqlLedger
 from herdmesh.engine.staging import Manifest, StagingFolder, publish
-from herdmesh.sdk.asynchronous import AsyncSinkTask, AsyncSourceTask
+from herdmesh.sdk.asynchronous import AsyncRecordSinkTask, AsyncSinkTask, AsyncSourceTask
 from herdmesh.sdk.grouping import group_partitions
+from herdmesh.sdk.record_transactions import RecordTransactions
 from herdmesh.sdk.records import RecordSinkTask, RecordSourceTask, SourceRecord
 from herdmesh.sdk.settings import Secret, Settings, setting
 
 __all__ = [
     "REQUIRED",
+    "AsyncRecordSinkTask",
     "AsyncSinkTask",
     "AsyncSourceTask",
     "Config",
@@ -81,6 +83,7 @@ __all__ = [
     "RecordMetadata",
     "RecordSinkTask",
     "RecordSourceTask",
+    "RecordTransactions",
     "RetriableError",
     "Schema",
     "SchemaBuilder",
