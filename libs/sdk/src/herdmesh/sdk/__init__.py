@@ -8,6 +8,7 @@ in any version.
 
 from __future__ import annotations
 
+from herdmesh.connect.authored import RecordConverter, RecordPredicate, RecordTransformation
 from herdmesh.connect.config import (
     REQUIRED,
     ConfigDef,
@@ -79,11 +80,14 @@ __all__ = [
     "OffsetsLost",
     "PartitionId",
     "Recommender",
+    "RecordConverter",
     "RecordError",
     "RecordMetadata",
+    "RecordPredicate",
     "RecordSinkTask",
     "RecordSourceTask",
     "RecordTransactions",
+    "RecordTransformation",
     "RetriableError",
     "Schema",
     "SchemaBuilder",
