@@ -126,6 +126,10 @@ def _asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
     if what == "alter_offsets" and isinstance(connector, SourceConnector):
         config, offsets = arguments
         return connector.alter_offsets(config, [(partition, offset) for partition, offset in offsets])
+    if what == "offsets_at" and isinstance(connector, SourceConnector):
+        config, time_ms, committed = arguments
+        found = connector.offsets_at(config, time_ms, [(partition, offset) for partition, offset in committed])
+        return None if found is None else list(found)
     return getattr(connector, what)(*arguments)
 
 

@@ -24,7 +24,15 @@ from herdmesh.connect.config import (
     Type,
     Validator,
 )
-from herdmesh.connect.connector import Config, Connector, ConnectorKind, PartitionId, SinkConnector, SourceConnector
+from herdmesh.connect.connector import (
+    Config,
+    Connector,
+    ConnectorKind,
+    OffsetMap,
+    PartitionId,
+    SinkConnector,
+    SourceConnector,
+)
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.effects.plugin_processes import Line, PluginProcess
 from herdmesh.worker.plugin_messages import ToldConnector, ToldKey
@@ -131,6 +139,12 @@ class RemoteSource(RemoteConnector, SourceConnector):
         self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
     ) -> bool:
         return bool(self._ask("alter_offsets", config, list(offsets)))
+
+    def offsets_at(
+        self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
+    ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
+        told = self._ask("offsets_at", config, time_ms, list(committed))
+        return None if told is None else [(partition, offset) for partition, offset in told]
 
     def sign(self, task_config: Config) -> str | None:
         return self._ask("sign", task_config)

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.connector import Config, OffsetMap, SourceConnector
 from herdmesh.connect.errors import ConfigError, ConnectError
 from herdmesh.worker.connectors.postgres.catalog import TableId, columns_of_table, tables
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated
@@ -29,7 +29,7 @@ from herdmesh.worker.connectors.postgres.source_config import (
     settings_of,
     warnings_of,
 )
-from herdmesh.worker.connectors.postgres.source_place import check_offset
+from herdmesh.worker.connectors.postgres.source_place import check_offset, rewound
 from herdmesh.worker.connectors.postgres.source_plan import Plan, opened
 from herdmesh.worker.connectors.postgres.source_task import PostgresSourceTask, table_relation, tables_of, written
 
@@ -96,6 +96,12 @@ class PostgresSourceConnector(SourceConnector):
         for partition, offset in offsets:
             check_offset(partition, offset)
         return True
+
+    def offsets_at(
+        self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
+    ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
+        """By the rows' moments, in the modes that have them."""
+        return rewound(time_ms, committed, has_timestamp=settings_of(config).mode.has_timestamp)
 
     def sign(self, task_config: Config) -> str | None:
         """The place of each table's last row. Raises RetriableError while the server is away."""
