@@ -98,7 +98,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Envir
     monkeypatch.setattr(sys, "path", [str(environment.packages), *sys.path])
     importlib.invalidate_caches()
     yield environment
-    sys.modules.pop("steps", None)
+    for name in ("steps", "steps_gone", "steps_none"):
+        sys.modules.pop(name, None)
 
 
 def batch(*values: bytes | None, keys: tuple[bytes | None, ...] = ()) -> Batch:
@@ -243,10 +244,10 @@ def test_a_name_of_connects_own_stays_its_own(installed: Environment) -> None:
 def test_what_cannot_be_imported_keeps_nobody_else_from_being_found(
     installed: Environment, caplog: pytest.LogCaptureFixture
 ) -> None:
-    installed.install("broken", "1", {"broken.py": "import no_such_module\n"}, transformations=["B = broken:B"])
+    installed.install("gone", "1", {"steps_gone.py": "import no_such_module\n"}, transformations=["B = steps_gone:B"])
     assert authored.here("Numbered", None) is not None
-    assert "B = broken:B cannot be imported" in caplog.text
-    installed.install("other", "1", {"other.py": "Other = dict\n"}, predicates=["O = other:Other"])
+    assert "B = steps_gone:B cannot be imported" in caplog.text
+    installed.install("none", "1", {"steps_none.py": "Other = dict\n"}, predicates=["O = steps_none:Other"])
     with pytest.raises((TypeError, ImportError)):
         authored.entries()
     with pytest.raises(ConfigError):
