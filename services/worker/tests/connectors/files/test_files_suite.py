@@ -1,4 +1,5 @@
-"""The standard suite that authors are given, applied to `FileSink`, on a local disk and on S3, and to `S3Sink`."""
+"""The standard suite that authors are given, applied to `FileSink`, on a local disk, on S3 and by Hadoop's client, and
+to `S3Sink`."""
 
 from __future__ import annotations
 
@@ -108,6 +109,20 @@ def _numbers(text: bytes) -> list[int]:
     return [int(number) for number in fields if number is not None]
 
 
+class HadoopFolder(Folder):
+    """A folder that Hadoop's client has a view of."""
+
+    def __init__(self, folder: Path, seen: Path) -> None:
+        super().__init__(folder)
+        self._seen = seen / self.name
+
+    def config(self) -> dict[str, str]:
+        return {"directory": f"viewfs://tests/files/{self.name}", "format": "json"}
+
+    def texts(self) -> list[bytes]:
+        return [path.read_bytes() for path in self._seen.glob("[!.]*.json")]
+
+
 class OnS3:
     """The session's S3 server."""
 
@@ -145,3 +160,14 @@ class TestConfluentsObjects(OnS3, SinkSuite):
 class TestConfluentsObjectsRuns(OnS3, SinkRunSuite):
     connector = S3SinkConnector
     world = ConfluentsObjects
+
+
+class TestHadoopRuns(SinkRunSuite):
+    """What is asked of a task by itself it was asked on a disk and on S3; each folder has the staging contract."""
+
+    connector = FileSink
+    world = HadoopFolder
+
+    @pytest.fixture
+    def outside(self, hadoop_folder: Path) -> Path:
+        return hadoop_folder
