@@ -1,7 +1,7 @@
 """What several of our connectors are made of, beside what the SDK gives to all.
 
-Owns four parts: a connector whose config one function reads (`ReadConnector`), settings that nobody knows
-(`unknown_settings`), the thread that looks again for what a connector deals out (`Lookout`), and looks at a source that
+Owns four parts: a connector whose config one function reads (`ReadConnector`), settings that do nothing
+(`warned_settings`), the thread that looks again for what a connector deals out (`Lookout`), and looks at a source that
 serve for a while (`KeptSigns`). Knows no source.
 
 Invariant: what validation lets pass, `start` takes, because the same function reads it.
@@ -14,7 +14,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from herdmesh.connect.config import FieldViolation
@@ -27,8 +27,11 @@ SIGN_KEPT_S = 0.5
 _SIGNS_MAX = 1_000
 #: What all connectors have below these.
 _OF_ALL = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
-           "consumer.override.", "producer.override.", "admin.override.", "herdmesh.")  # fmt: skip
-_SHARED_PREFIXES = {ConnectorKind.SINK: _OF_ALL, ConnectorKind.SOURCE: (*_OF_ALL, "topic.creation.")}
+           "producer.override.", "admin.override.", "herdmesh.")  # fmt: skip
+_SHARED_PREFIXES = {
+    ConnectorKind.SINK: (*_OF_ALL, "consumer.override."),
+    ConnectorKind.SOURCE: (*_OF_ALL, "topic.creation."),
+}
 _log = logging.getLogger(__name__)
 S = TypeVar("S")
 Found = TypeVar("Found")
@@ -64,15 +67,32 @@ class ReadConnector(Connector, Generic[S]):
             return None
 
 
-def unknown_settings(config: Config, own: Collection[str], kind: ConnectorKind) -> list[FieldViolation]:
-    """A warning for each key that is neither among the connector's own nor one of all connectors of its kind."""
+def warned_settings(
+    config: Config,
+    own: Collection[str],
+    kind: ConnectorKind,
+    without_effect: Mapping[str, tuple[str, tuple[str, ...]]] | None = None,
+    prefixes: tuple[str, ...] = (),
+) -> list[FieldViolation]:
+    """A warning for each key that does nothing: those that are told why, and those that nobody knows.
+
+    Args:
+        own: keys of the connector, and of its tasks.
+        without_effect: other connectors' keys: why, and the values that ask for nothing else.
+        prefixes: of keys of the connector's own.
+    """
     of_kind = SOURCE if kind is ConnectorKind.SOURCE else SINK
     known = {*COMMON.keys, *of_kind.keys, *HERDMESH.keys, *own, "name"}
-    return [
-        FieldViolation(name, f"{name} has no effect: this connector has no such setting", "is it misspelt?")
-        for name in config
-        if name not in known and not name.startswith(_SHARED_PREFIXES[kind])
-    ]
+    found: list[FieldViolation] = []
+    for name, value in config.items():
+        if without_effect and name in without_effect:
+            why, same = without_effect[name]
+            if (value or "").strip() not in same:
+                found.append(FieldViolation(name, f"{name} has no effect: {why}", "leave it out"))
+        elif name not in known and not name.startswith((*_SHARED_PREFIXES[kind], *prefixes)):
+            message = f"{name} has no effect: this connector has no such setting"
+            found.append(FieldViolation(name, message, "is it misspelt?"))
+    return found
 
 
 class Lookout(Generic[Found]):
