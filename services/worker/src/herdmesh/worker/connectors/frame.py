@@ -1,8 +1,8 @@
 """What several of our connectors are made of, beside what the SDK gives to all.
 
 Owns five parts: a connector whose config one function reads (`ReadConnector`), settings that do nothing
-(`warned_settings`), a thread for what is to be done again and again (`Repeated`), looking for what a connector deals out
-(`Lookout`), and looks at a source that serve for a while (`KeptSigns`). Knows no source.
+(`warned_settings`), a thread for what is to be done again and again (`Repeated`), looking for what a connector deals
+out (`Lookout`), and looks at a source that serve for a while (`KeptSigns`). Knows no source.
 
 Invariant: what validation lets pass, `start` takes, because the same function reads it.
 """

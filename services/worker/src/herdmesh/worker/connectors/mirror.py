@@ -1,8 +1,8 @@
 """`MirrorSourceConnector`: copies topics of another Kafka cluster into the workers', byte by byte.
 
 Owns the connector: which partitions there are, who copies which, and noticing new ones; when copies are given the
-settings of their topics (`mirror_topic_settings`). Keys: `mirror_config`; names: `mirror_names`; the task: `mirror_task`,
-so that a worker that only validates makes no client.
+settings of their topics (`mirror_topic_settings`). Keys: `mirror_config`; names: `mirror_names`; the task:
+`mirror_task`, so that a worker that only validates makes no client.
 
 Invariant: the partitions it deals out are those it last saw, so two task sets in a row differ only by what the source
 has gained or lost.

@@ -18,9 +18,7 @@ from herdmesh.worker.effects.mirror_cluster import Cluster
 _log = logging.getLogger(__name__)
 
 
-def changes_of(
-    wanted: Mapping[str, str], there: Mapping[str, str], excluded: str
-) -> dict[str, str | None]:
+def changes_of(wanted: Mapping[str, str], there: Mapping[str, str], excluded: str) -> dict[str, str | None]:
     """What to set, None = to take back, for a copy to have what its topic has; both are what is set for the topics
     themselves. `excluded`: a regular expression of Java's over names."""
     changes = {name: value for name, value in wanted.items() if there.get(name) != value}
