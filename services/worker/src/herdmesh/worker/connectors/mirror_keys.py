@@ -119,8 +119,8 @@ KEYS = ConfigDef(
     ConfigKey(BOOTSTRAP, Type.STRING, REQUIRED, _HIGH, "Brokers of the source cluster, host:port, separated by commas. "
               "Records go to the cluster of the workers.", non_empty_string()),
     ConfigKey(TARGET_BOOTSTRAP, Type.STRING, None, Importance.MEDIUM, "Brokers of the target cluster, which is the "
-              "workers', host:port, separated by commas. Offset syncs are written, and settings of copies changed, where "
-              "it is given."),
+              "workers', host:port, separated by commas. Offset syncs are written, and settings of copies changed, "
+              "where it is given."),
 )  # fmt: skip
 """MirrorMaker's, in its order, and last what it does not declare; docs/differences.md has what it declares besides."""
 
