@@ -86,6 +86,7 @@ class AuthoredPredicate(Predicate):
 
     def __init__(self, author: RecordPredicate) -> None:
         self.author = author
+        self.java_class = author.class_name
 
     def configure(self, config: RawConfig) -> None:
         _configure(self.author, config)
@@ -113,6 +114,7 @@ class AuthoredConverter(Converter):
 
     def __init__(self, author: RecordConverter, topic: str = "") -> None:
         self.author = author
+        self.java_class = author.class_name
         self.topic = topic
         self._by_topic: dict[str, Self] = {}
 
@@ -137,6 +139,3 @@ class AuthoredConverter(Converter):
 
     def close(self) -> None:
         self.author.close()
-
-    def __str__(self) -> str:
-        return f"converter {self.author.class_name}"

@@ -23,7 +23,6 @@ from typing import Any, Protocol, TypeVar
 from confluent_kafka import Message
 
 from herdmesh.connect.attempts import RecordSkipped, record_error
-from herdmesh.connect.authored_steps import AuthoredConverter
 from herdmesh.connect.connector_keys import ERRORS
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import ConfigError, RecordError, RetriableError
@@ -262,8 +261,6 @@ def executing_class(step: object) -> str:
     """The class a failure is told of: Java's name of a converter or transformation."""
     if isinstance(step, Step):
         return step.transformation.class_name
-    if isinstance(step, AuthoredConverter):
-        return step.author.class_name
     return getattr(step, "java_class", None) or str(step)
 
 
