@@ -38,7 +38,7 @@ class PostgresSourceConnector(ReadConnector[SourceSettings], SourceConnector):
     """Confluent's JDBC source connector for PostgreSQL, as far as docs/connectors/postgres-source.md says."""
 
     class_name = "io.confluent.connect.jdbc.JdbcSourceConnector"
-    aliases = ("PostgresSource", "JdbcSourceConnector", "JdbcSource")
+    aliases = ("PostgresSource", "JdbcSourceConnector", "JdbcSource", "io.aiven.connect.jdbc.JdbcSourceConnector")
     version = "0.1.0"
     java_task_class = "io.confluent.connect.jdbc.source.JdbcSourceTask"
 
