@@ -46,7 +46,12 @@ async def test_versions_of_plugins_run_side_by_side_each_with_its_own_libraries(
         ]  # fmt: skip
         topic = mesh.create_topic(tmp_topic(), partitions=1)
         old = {"connector.plugin.version": "1.0"}
-        for name, more in (("greet-1", {**old, **loud, "transforms.loud.plugin.version": "1.0"}), ("greet-2", {})):
+        created = {
+            "greet-1": {**old, **loud, "transforms.loud.plugin.version": "1.0"},
+            "greet-2": {},
+            "stream": {"connector.class": "FileStreamSink", **loud},
+        }
+        for name, more in created.items():
             code, _, said = await herd(mesh, "create", "-f", config(name, **more))
             assert code == 0, said
         for name, more, says in (
@@ -66,8 +71,13 @@ async def test_versions_of_plugins_run_side_by_side_each_with_its_own_libraries(
             assert (own, of_tinylib, written) == (version, tinylib, value)
             assert f"/{version}/lib/" in tinylib_at
             assert f"/{version}/lib/" not in msgspec_at
+        await mesh.until_committed_at_least("stream", topic, 1)
+        # A connector that is installed, with a transformation that is not.
+        assert (tmp_path / "stream").read_text() == "a!2\n"
         statuses = await asyncio.to_thread(Kafka(mesh.bootstrap).records, "mesh-plugged-status", 5)
         said = {
-            key.decode(): json.loads(value)["version"] for key, value in statuses if key and value and b"task" in key
+            key.decode(): json.loads(value)["version"]
+            for key, value in statuses
+            if key and value and b"task-greet" in key
         }
         assert said == {"status-task-greet-1-0": "1.0", "status-task-greet-2-0": "2.0"}
