@@ -49,13 +49,13 @@ up: setup ## Run the whole mesh in this terminal; Ctrl-C stops it
 .PHONY: test
 test: export PYTHONDONTWRITEBYTECODE :=
 test: setup ## All tests (real broker, real PostgreSQL, real Spark, real processes)
-	@$(BIN)/python -m herdmesh.devstack.jars connect s3 jdbc-driver
+	@$(BIN)/python -m herdmesh.devstack.jars connect s3 hdfs jdbc-driver
 	-@$(BIN)/python -m herdmesh.devstack.postgres_server
 	@$(BIN)/pytest -n auto --dist loadgroup $(ARGS)
 
 .PHONY: test-fast
-test-fast: .venv/.ready ## Only the tests that need neither Kafka, PostgreSQL, S3 nor Spark
-	@$(BIN)/pytest -m "not kafka and not postgres and not spark and not s3" $(ARGS)
+test-fast: .venv/.ready ## Only the tests that need neither Kafka, PostgreSQL, S3, HDFS nor Spark
+	@$(BIN)/pytest -m "not kafka and not postgres and not spark and not s3 and not hdfs" $(ARGS)
 
 .PHONY: check
 check: .venv/.check-tools ## ruff, pyright, layers, contracts, generated code (changes nothing)

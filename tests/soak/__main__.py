@@ -96,6 +96,13 @@ PARTS = {
         ("tests/faults/test_kills.py", "tests/faults/test_failpoints.py"),
         rounds=10,
     ),
+    "files": Part(
+        "files in HDFS: the authors' suite, tasks killed and frozen at every point",
+        (
+            "services/worker/tests/connectors/files/test_files_suite.py",
+            "services/worker/tests/connectors/files/test_file_sink.py",
+        ),
+    ),
     "exactly-once": Part(
         "1,000,000 records file to topic, PostgreSQL to topic, topic to topic, to PostgreSQL and to Parquet, under 20 "
         "kill -9 of workers, herders, stores and broker",

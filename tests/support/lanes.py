@@ -3,8 +3,8 @@
 Owns which test runs in which of them, and when. The shared lane has everything that needs the session's broker or
 Spark, kills things, or holds a limit of time. The own lane has what needs a broker and not that one (marker
 `own_broker`), and of what needs but a broker to move records as much as makes the two lanes equally long, for which
-there is a second one, and all with PostgreSQL or S3. The pure lane has the rest, which needs nothing but itself, and
-takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
+there is a second one, and all with PostgreSQL, S3 or HDFS. The pure lane has the rest, which needs nothing but itself,
+and takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
 limit of time (marker `timed`), which waits until the other lanes run nothing, and, as the very last, chaos: three
 minutes, mostly of waiting. Beside chaos, and stepping back for it, the own lane runs the last of its tests
 (`_BESIDE_CHAOS`). What only computes (`_COMPUTES`) is what the pure lane has last, and nobody waits for it: it takes
@@ -49,7 +49,13 @@ _BESIDE_CHAOS = ("services/worker/tests/connectors/postgres/", "services/worker/
 #: What of the pure lane keeps one process busy, talks to nobody, and holds no limit of time but that it ends.
 _COMPUTES = ("tests/sim/",)
 #: The lanes in which a session's broker, or database server, is made.
-_LANES_OF_SERVER = {"kafka": {_SHARED, _OWN}, "guarded": {_OWN}, "postgres": {_SHARED, _OWN}, "s3": {_OWN}}
+_LANES_OF_SERVER = {
+    "kafka": {_SHARED, _OWN},
+    "guarded": {_OWN},
+    "postgres": {_SHARED, _OWN},
+    "s3": {_OWN},
+    "hdfs": {_OWN},
+}
 _FAULTS = "tests/faults/"
 _CHAOS = "tests/faults/test_chaos.py"
 #: Places in the order of tests. From `_TIMED` on a test waits for other lanes.
@@ -89,8 +95,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.own_broker)
     if "kafka" in fixtures or item.get_closest_marker("own_broker"):
         item.add_marker(pytest.mark.kafka)
-    if "s3" in fixtures or any(isinstance(one, str) and one == "s3" for one in _params(item)):
-        item.add_marker(pytest.mark.s3)
+    for server in ("s3", "hdfs"):
+        if server in fixtures or any(isinstance(one, str) and one == server for one in _params(item)):
+            item.add_marker(server)
     if "postgres" in fixtures:
         item.add_marker(pytest.mark.postgres)
 
@@ -128,7 +135,7 @@ def lane_of(item: pytest.Item) -> str:
     markers = {mark.name for mark in item.iter_markers()}
     if "own_broker" in markers:
         return _OWN
-    moves = bool(markers & {"postgres", "s3"}) or ("kafka" in markers and item.nodeid.startswith(_MOVERS))
+    moves = bool(markers & {"postgres", "s3", "hdfs"}) or ("kafka" in markers and item.nodeid.startswith(_MOVERS))
     if moves and not markers & {"spark", "timed"} and not item.nodeid.startswith(_FAULTS):
         return _OWN
     return _SHARED if item.nodeid.startswith(_FAULTS) or markers & _SHARED_MARKERS else _PURE

@@ -1,4 +1,4 @@
-"""The S3 server of these tests, and a place of each kind. Owns nothing else."""
+"""The S3 server and the HDFS of these tests, and a place of each kind. Owns nothing else."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from herdmesh.devstack.hdfs import HdfsServer
 from herdmesh.devstack.s3 import S3Server
-from herdmesh.worker.spark.hadoop import HadoopJvm, shared_jvm
+from herdmesh.worker.spark.hadoop import shared_jvm
 from services.worker.tests.connectors.files.places import (
     KINDS,
     Place,
     hadoop_conf,
-    hadoop_place,
+    hdfs_place,
     local_place,
     s3_place,
 )
@@ -45,14 +46,19 @@ def hadoop_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def hadoop(hadoop_folder: Path) -> HadoopJvm:
-    """The one that tasks in this process have."""
-    return shared_jvm()
+def hdfs(hadoop_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`hdfs://127.0.0.1:PORT` of the session's HDFS."""
+    server = HdfsServer(tmp_path_factory.mktemp("hdfs"))
+    asyncio.run(server.start())
+    try:
+        yield server.url
+    finally:
+        asyncio.run(server.stop())
 
 
 def place_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
-    if kind == "hadoop":
-        return hadoop_place(request.getfixturevalue("hadoop"))
+    if kind == "hdfs":
+        return hdfs_place(request.getfixturevalue("hdfs"))
     return s3_place(request.getfixturevalue("s3")) if kind == "s3" else local_place(folder / kind, kind)
 
 

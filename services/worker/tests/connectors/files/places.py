@@ -5,7 +5,6 @@ Owns no test. Invariant: a place is empty when it is made, and no two share a fo
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,15 +16,12 @@ from pyarrow import fs
 from herdmesh.engine.files import Files, LocalFiles
 from herdmesh.worker.connectors.files.locations import Access, Location, opener
 from herdmesh.worker.connectors.files.remote import RemoteFiles
-from herdmesh.worker.spark.hadoop import HadoopFileSystem, HadoopJvm
+from herdmesh.worker.spark.hadoop import HadoopFileSystem, HadoopJvm, shared_jvm
 from services.worker.tests.connectors.files.s3_server import BUCKET, client, keys_for
 
 _fs: Any = fs
-KINDS = ("local", "copying", "renaming", "s3", "hadoop")
-"""`copying` and `renaming` are pyarrow's local file system, published in as S3 and as Hadoop's are. `hadoop` is a view
-of Hadoop's (`viewfs`) of a local folder, by Hadoop's own client; or what HERDMESH_TEST_HADOOP names, as
-`hdfs://127.0.0.1:8020/tests`."""
-HADOOP_VARIABLE = "HERDMESH_TEST_HADOOP"
+KINDS = ("local", "copying", "renaming", "s3", "hdfs")
+"""`copying` and `renaming` are pyarrow's local file system, published in as S3 and as Hadoop's are."""
 _SITE = """\
 <configuration><property>
   <name>fs.viewfs.mounttable.tests.link./files</name><value>file://{folder}</value>
@@ -99,9 +95,13 @@ def hadoop_conf(folder: Path) -> Path:
     return seen
 
 
-def hadoop_place(jvm: HadoopJvm) -> Place:
+def hdfs_place(url: str) -> Place:
+    """A folder of the HDFS."""
+    return hadoop_place(shared_jvm(), f"{url}/tests/{uuid.uuid4().hex}")
+
+
+def hadoop_place(jvm: HadoopJvm, root: str) -> Place:
     """A folder of Hadoop's."""
-    root = f"{os.environ.get(HADOOP_VARIABLE, 'viewfs://tests/files')}/{uuid.uuid4().hex}"
     location = Location.parse(root)
 
     system = HadoopFileSystem(jvm, f"{location.scheme}://{location.authority}", None)

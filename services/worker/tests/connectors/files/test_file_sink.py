@@ -1,5 +1,5 @@
-"""`FileSink` against a real broker, into S3 (`devstack.s3`) and a local folder: exact records, whatever is
-killed or frozen in between."""
+"""`FileSink` against a real broker, into S3 (`devstack.s3`), HDFS (`devstack.hdfs`) and a local folder: exact records,
+whatever is killed or frozen in between."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import pytest
 from herdmesh.engine import RunEnd, RunSpec
 from herdmesh.engine.failpoints import NAMES
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
-from services.worker.tests.connectors.files.places import Place, local_place, s3_place
+from services.worker.tests.connectors.files.places import Place, hdfs_place, local_place, s3_place
+from tests.support.sizes import SOAKING
 
 pytestmark = pytest.mark.kafka
 
@@ -50,11 +51,18 @@ def ids(place: Place) -> list[int]:
 
 
 @pytest.mark.parametrize("harm", ["kill", "wake"])
+@pytest.mark.parametrize("kind", ["s3", "hdfs"] if SOAKING else ["s3"])
 def test_each_record_is_in_one_object_once_whatever_happens_to_an_owner(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path, s3: str, harm: str
+    kafka_topics: Kafka,
+    tmp_topic: Callable[..., str],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    kind: str,
+    harm: str,
 ) -> None:
     """For each failpoint: freeze an owner there, kill it or let a second one work and wake it, and count."""
-    cases = [(point, kafka_topics.create_topic(tmp_topic()), tmp_topic("sink"), s3_place(s3)) for point in NAMES]
+    url, place_at = request.getfixturevalue(kind), s3_place if kind == "s3" else hdfs_place
+    cases = [(point, kafka_topics.create_topic(tmp_topic()), tmp_topic("sink"), place_at(url)) for point in NAMES]
     for _, topic, _, _ in cases:
         produce(kafka_topics, topic, range(RECORDS))
     with processes(tmp_path) as start:

@@ -14,6 +14,8 @@ from herdmesh.sdk.testing import BadConfig, Form, SinkRunSuite, SinkSuite, SinkW
 from herdmesh.worker.connectors.files.file_sink import FileSink
 from herdmesh.worker.connectors.files.hdfs_sink import HdfsSinkConnector
 from herdmesh.worker.connectors.files.s3_sink import S3SinkConnector
+from herdmesh.worker.spark.hadoop import shared_jvm
+from services.worker.tests.connectors.files.places import hadoop_place
 from services.worker.tests.connectors.files.s3_server import BUCKET, client, keys_for
 from tests.support.sizes import SOAKING
 
@@ -134,6 +136,23 @@ class HadoopsFolder(Folder):
         return [path.read_bytes() for path in (self._seen / self.name).glob("*/partition=*/[!.]*.json")]
 
 
+class Hdfs(Folder):
+    """A folder in HDFS."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        super().__init__(folder)
+        self._place = hadoop_place(shared_jvm(), f"{url}/suite/{self.name}")
+
+    def config(self) -> dict[str, str]:
+        return {"directory": self._place.directory, "format": "json"}
+
+    def bad_configs(self) -> list[BadConfig]:
+        return [({"directory": "hdfs://127.0.0.1:9/a"}, "directory"), ({"hadoop.user": "nobody"}, "directory")]
+
+    def texts(self) -> list[bytes]:
+        return list(self._place.visible().values())
+
+
 class OnS3:
     """The session's S3 server."""
 
@@ -192,3 +211,23 @@ class TestHadoopsFolder(WithHadoop, SinkSuite):
 class TestHadoopsFolderRuns(WithHadoop, SinkRunSuite):
     connector = HdfsSinkConnector
     world = HadoopsFolder
+
+
+class OnHdfs:
+    """The session's HDFS."""
+
+    pytestmark = pytest.mark.skipif(not SOAKING, reason="a JVM for each run: make soak")
+
+    @pytest.fixture
+    def outside(self, hdfs: str) -> str:
+        return hdfs
+
+
+class TestHdfs(OnHdfs, SinkSuite):
+    connector = FileSink
+    world = Hdfs
+
+
+class TestHdfsRuns(OnHdfs, SinkRunSuite):
+    connector = FileSink
+    world = Hdfs

@@ -53,6 +53,7 @@ _HOPELESS = {
     "AccessControlException": (DIRECTORY, f"give the user the right to write there, or name another ({HADOOP_USER})"),
     "No FileSystem for scheme": (DIRECTORY, _JARS),
     "ClassNotFoundException": (DIRECTORY, _JARS),
+    "is not a valid DFS filename": (DIRECTORY, "HDFS takes no colon in a name: check the folders of the partitioner"),
 }
 """Errors of S3 and Hadoop that come again until somebody changes something: the key to change and how."""
 _REQUEST_ID = re.compile(r"\s*\(?Request ID:[^)]*\)?")
