@@ -36,10 +36,10 @@ _STRING = {
     "value.converter": "org.apache.kafka.connect.storage.StringConverter",
 }
 #: A record and a line cost the processor little, the fetches and transactions that carry them much: so 100 records a
-#: second for a topic and 10 lines for a file come in two portions, which leaves the cores to who recovers.
-_PERIOD_S = 0.5
-_RECORDS_PER_PERIOD = 50
-_LINES_PER_PERIOD = 5
+#: second for a topic and 10 lines for a file come in one portion, which leaves the cores to who recovers.
+_PERIOD_S = 1.0
+_RECORDS_PER_PERIOD = 100
+_LINES_PER_PERIOD = 10
 
 
 class Traffic:
@@ -66,7 +66,7 @@ class Traffic:
             (folder / f"{topic}.txt").touch()
         configs: dict[str, dict[str, Any]] = {}
         for topic in (*PARQUET, IDLE):
-            configs[f"parquet-{topic}"] = parquet_sink(topic, folder / topic) | {"rotate.interval.ms": "1000"}
+            configs[f"parquet-{topic}"] = parquet_sink(topic, folder / topic) | {"rotate.interval.ms": "2000"}
         for topic in SOURCES:
             file = str(folder / f"{topic}.txt")
             configs[f"source-{topic}"] = {

@@ -23,10 +23,10 @@ from tests.support.mesh import Mesh
 _COUNTER = "herdmesh.test.counter"
 _PATCHES = 3
 _KEPT_ONE_OF = 20
-_LIVES_PAUSE_S = 0.5
-#: A write costs broker, stores and herders some 40 ms of processor time together: three or four a second are on their
-#: way at any kill, and leave the cores to who recovers.
-_CONTROL_PAUSE_S = 0.2
+_LIVES_PAUSE_S = 1.0
+#: A write costs broker, stores and herders some 40 ms of processor time together: two a second leave the cores to who
+#: recovers, and while anything is down, one is always on its way.
+_CONTROL_PAUSE_S = 0.5
 
 
 class ControlWriter:

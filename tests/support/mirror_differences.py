@@ -17,15 +17,17 @@ from typing import Any, cast
 from herdmesh.connect.connector_keys import COMMON
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.connectors.mirror_checkpoint import MirrorCheckpointConnector
+from herdmesh.worker.connectors.mirror_heartbeat import MirrorHeartbeatConnector
 from tests.support.golden import Line
 
-CONNECTORS = (MirrorSourceConnector, MirrorCheckpointConnector)
+CONNECTORS = (MirrorSourceConnector, MirrorCheckpointConnector, MirrorHeartbeatConnector)
 NAMES = tuple(one.class_name for one in CONNECTORS)
 BOOTSTRAP, TARGET = "source.cluster.bootstrap.servers", "target.cluster.bootstrap.servers"
 OWN = (BOOTSTRAP, TARGET)
 ANSWERS_WHY = (
     f"they have the differences above, and `{BOOTSTRAP}` is declared and required, `{TARGET}` declared: Java's mirror "
-    "has no definition of them, and fails without them when it starts"
+    "has no definition of them, and fails without them when it starts; but not of heartbeats, which go to the workers' "
+    "cluster alone"
 )
 
 
@@ -95,10 +97,18 @@ def wanted_answer(answer: Line, plain: Line, config: Mapping[str, str | None]) -
             found.append(shared[line["name"]])
         elif not _is_of_clients(line):
             found.append({**one, "definition": {**line, "type": "STRING"}} if _is_class(line) else one)
+    if not own_keys(config):
+        return {**answer, "configs": found}
     needed = BOOTSTRAP not in config
     errors = [f'Missing required configuration "{BOOTSTRAP}" which has no default value.'] if needed else []
     own = [{"value": _value(BOOTSTRAP, config, errors)}, {"value": _value(TARGET, config, [])}]
     return {**answer, "error_count": answer["error_count"] + len(errors), "configs": [*found, *own]}
+
+
+def own_keys(config: Mapping[str, str | None]) -> tuple[str, ...]:
+    """Which keys a connector declares that Java's has not, last."""
+    one = config.get("connector.class")
+    return () if one in (MirrorHeartbeatConnector.class_name, *MirrorHeartbeatConnector.aliases) else OWN
 
 
 def _value(name: str, config: Mapping[str, str | None], errors: list[str]) -> dict[str, Any]:

@@ -26,6 +26,8 @@ from tests.support.mesh import Mesh
 
 #: Only to tell late from never: a round of harm, a broker that restarts, and a task that is started again after both.
 EFFECT_S = 180.0
+#: Between two changes, of which most end a process or begin one.
+_PAUSE_S = 0.5
 _TARGETS = ("STARTED", "PAUSED", "STOPPED")
 _SHOWN = {"STARTED": "RUNNING", "PAUSED": "PAUSED", "STOPPED": "STOPPED"}
 _DEFECTS = ("INTERNAL", "CONFIG_INVALID", "CONNECTOR_NOT_FOUND", "NAME_INVALID", "REQUEST_INVALID")
@@ -43,6 +45,7 @@ class StateWriter:
         """The acknowledged target state, and those asked for since of which nobody knows whether they were set."""
         self._was_stopped = False
         """Perhaps, since it was STARTED last: then it has no task while it is PAUSED, as in Connect."""
+        self._over = asyncio.Event()
         self._writing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -60,6 +63,7 @@ class StateWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._writing is not None
+        self._over.set()
         self._writing.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._writing
@@ -74,7 +78,7 @@ class StateWriter:
         await self._until_in_effect(0)
 
     async def _write(self) -> None:
-        while True:
+        while not self._over.is_set():
             above = 0
             if self._possible <= {"STARTED"} and self._draw.random() < 1 / 3:
                 (task,) = (await self._until_in_effect(0))["tasks"]
@@ -82,7 +86,8 @@ class StateWriter:
             else:
                 await self._set(self._draw.choice([one for one in _TARGETS if {one} != self._possible]))
             await self._until_in_effect(above)
-            await asyncio.sleep(0.2)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), _PAUSE_S)
 
     async def _set(self, target: str) -> bool:
         """True when it is acknowledged."""

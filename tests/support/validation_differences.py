@@ -15,9 +15,7 @@ from typing import Any, cast
 
 from tests.support.golden import Line
 
-_MIRROR = "org.apache.kafka.connect.mirror.Mirror"
 WORKERS = ("DistributedConfig", "StandaloneConfig")
-OTHER_MIRRORS = (f"{_MIRROR}HeartbeatConnector",)
 
 WITHOUT_COUNTERPART = (
     (
@@ -26,11 +24,6 @@ WITHOUT_COUNTERPART = (
         "these is used, or answered for, where a properties file sets it; where a setting of ours has a property's "
         "name, default and kind are compared",
         WORKERS,
-    ),
-    (
-        "MirrorMaker's heartbeat connector",
-        "it does not exist here; `plain/validate/mir-heartbeat` is answered by a stand-in that has these definitions",
-        OTHER_MIRRORS,
     ),
 )
 """Title, why, and whose definitions."""

@@ -5,9 +5,8 @@ this release refuses on top (`test_validation.py`) are no part of Connect's laye
 
 What cannot be compared as it is, each named in its test: requests whose body is no map of texts, which no message of
 ours can carry; a Java NullPointerException; in what the mirror differs (`tests/support/mirror_differences.py`); and
-definitions that have no counterpart here: MirrorMaker's heartbeat connector (stood in for, where results are compared,
-by one with its recorded definitions) and the worker's own settings, whose names and defaults are compared where
-ours has them (cli/tests/standalone/test_connects_settings.py).
+definitions that have no counterpart here: the worker's own settings, whose names and defaults are compared where ours
+has them (cli/tests/standalone/test_connects_settings.py).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ import pytest
 
 from herdmesh.connect.builtin import VERSION, builtin_classes
 from herdmesh.connect.client_overrides import override_policy
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type, Validator, parse_value
+from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.connector import SourceConnector
 from herdmesh.connect.connector_config import Validation, validate_connector
 from herdmesh.connect.connector_keys import COMMON, SINK, SOURCE
@@ -61,60 +60,24 @@ def by_owner(lines: list[golden.Line]) -> dict[str, list[golden.Line]]:
 RECORDED = by_owner(golden.lines_or_own("configdef.jsonl"))
 
 
-def recorded_definition(owner: str) -> ConfigDef:
-    """A connector's definition as the vectors have it, for one that has no counterpart here. What it shares with all
-    connectors is ours."""
-    return ConfigDef(*(COMMON.keys.get(line["name"]) or recorded_key(line) for line in RECORDED[owner]))
+class Bare(SourceConnector):
+    """A connector without keys of its own, which does nothing."""
+
+    class_name = "bare"
+    version = VERSION
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return ConfigDef()
+
+    def task_class(self) -> str:
+        return "none:None"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        return []
 
 
-def recorded_key(line: golden.Line) -> ConfigKey:
-    kind = Type(line["type"])
-    validator = None if line["validator"] is None else Validator(line["validator"], lambda _name, _value: None)
-    return ConfigKey(
-        line["name"],
-        kind,
-        REQUIRED if line["required"] else parse_value(line["name"], line["default"], kind),
-        Importance(line["importance"]),
-        line["documentation"],
-        validator,
-        line["group"],
-        line["order"],
-        line["width"],
-        line["display_name"],
-        tuple(line["dependents"]),
-    )
-
-
-def mirror(name: str) -> type[SourceConnector]:
-    """A connector with the recorded keys of one of MirrorMaker's."""
-    return connector_of(name, recorded_definition(name))
-
-
-def connector_of(name: str, definition: ConfigDef) -> type[SourceConnector]:
-    """A connector that has these keys and does nothing."""
-
-    class StandIn(SourceConnector):
-        class_name = name
-        aliases = (name.rpartition(".")[2].removesuffix("Connector"), name.rpartition(".")[2])
-        version = VERSION
-
-        @classmethod
-        def config_def(cls) -> ConfigDef:
-            return definition
-
-        def task_class(self) -> str:
-            return "none:None"
-
-        def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
-            return []
-
-    return StandIn
-
-
-_MIRRORS = [name for name in RECORDED if ".mirror." in name and name not in mirror_differences.NAMES]
-_BARE = "bare"
-_STANDINS = [*map(mirror, _MIRRORS), connector_of(_BARE, ConfigDef())]
-PLUGINS = PluginRegistry(map(describe, [FileStreamSource, FileStreamSink, *mirror_differences.CONNECTORS, *_STANDINS]))
+PLUGINS = PluginRegistry(map(describe, [FileStreamSource, FileStreamSink, *mirror_differences.CONNECTORS, Bare]))
 _CONVERTERS = {
     **WorkerFacts().converters,
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -150,9 +113,8 @@ def test_definitions_are_declared_as_in_connect(owner: str) -> None:
             assert (key.validator.text if key.validator else None) == line["validator"], line["id"]
 
 
-def test_all_classes_but_mirror_makers_others_and_the_workers_settings_are_ours() -> None:
-    assert set(RECORDED) - set(_OURS) == {*validation_differences.WORKERS, *validation_differences.OTHER_MIRRORS}
-    assert set(_MIRRORS) == set(validation_differences.OTHER_MIRRORS)
+def test_all_classes_but_the_workers_settings_are_ours() -> None:
+    assert set(RECORDED) - set(_OURS) == set(validation_differences.WORKERS)
     assert sum(map(len, RECORDED.values())) == 629
 
 
@@ -191,9 +153,10 @@ def test_results_are_connects(vector: golden.Line) -> None:
     assert vector["status"] == 200
     found = body_of(result)
     if mirror_differences.is_asked_for(vector):
-        for own in found["configs"][-len(mirror_differences.OWN) :]:
-            own.pop("definition")  # of a key that Java's has not
-        plain = result_of({**config, "connector.class": _BARE}, WORKERS[vector["worker"]])
+        for own in found["configs"]:
+            if own["value"]["name"] in mirror_differences.own_keys(config):
+                own.pop("definition")  # of a key that Java's has not
+        plain = result_of({**config, "connector.class": Bare.class_name}, WORKERS[vector["worker"]])
         assert isinstance(plain, Validation)
         answer = mirror_differences.wanted_answer(answer, body_of(plain), config)
     assert found == answer

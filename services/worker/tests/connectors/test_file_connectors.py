@@ -63,6 +63,7 @@ def test_the_shipped_connectors_are_registered() -> None:
         ("FileStreamSink", "org.apache.kafka.connect.file.FileStreamSinkConnector"),
         ("MirrorSource", "org.apache.kafka.connect.mirror.MirrorSourceConnector"),
         ("MirrorCheckpoint", "org.apache.kafka.connect.mirror.MirrorCheckpointConnector"),
+        ("MirrorHeartbeat", "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"),
         ("ParquetSink", "herdmesh.ParquetSink"),
         ("FileSink", "herdmesh.FileSink"),
         ("S3SinkConnector", "io.confluent.connect.s3.S3SinkConnector"),

@@ -67,14 +67,15 @@ class SourceRunSuite(Worlds[SourceWorld]):
         for point in [point for point in NAMES if point != _PUBLISH]:
             world = new_world()
             _create_topics(kafka_bootstrap, world.topics())
-            world.write(range(RECORDS))
+            world.write(range(world.run_records or RECORDS))
             cases.append(_case(self.connector, world, kafka_bootstrap, TaskKind.SOURCE, point))
         killed(cases, tmp_path)
         for case in cases:
             run(replace(case.spec, run_id=uuid.uuid4().hex), QuietLink())
-            raw = values_in(kafka_bootstrap, case.world.topics(), RECORDS)
+            wanted = case.world.run_records or RECORDS
+            raw = values_in(kafka_bootstrap, case.world.topics(), wanted)
             counted: Counter[int] = Counter(case.world.number_of(value) for value in raw)
-            lost = sorted(set(range(RECORDS)) - counted.keys())
+            lost = sorted(set(range(wanted)) - counted.keys())
             assert not lost, f"after a kill at {case.point}: records {lost} are lost"
             twice = sorted(number for number, times in counted.items() if times > 1)
             exactly = self.connector().exactly_once_support(case.spec.connector_config) is True

@@ -59,6 +59,9 @@ class SourceWorld(World):
     time. None = `patience_s`."""
     records_min: ClassVar[int] = 0
     """A source that makes its records up may always have one: the fewest that can be written into it."""
+    run_records: ClassVar[int | None] = None
+    """How many records a run on a broker is to bring, of a source that makes one now and then by the clock and not as
+    many as are written; None = as many as the suite writes."""
     each_task_has_all: ClassVar[bool] = False
     """True = tasks do not share what was written: each sends all of it, in a source partition of its own."""
     in_order: ClassVar[bool] = True

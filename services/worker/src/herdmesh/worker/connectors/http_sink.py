@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.connector import Config, PartitionId, SinkConnector
-from herdmesh.connect.errors import ConfigError
-from herdmesh.worker.connectors.http_config import settings_of, warnings_of
+from herdmesh.worker.connectors.frame import ReadConnector
+from herdmesh.worker.connectors.http_config import HttpSettings, settings_of, warnings_of
 from herdmesh.worker.connectors.http_keys import KEYS
 
 
-class HttpSink(SinkConnector):
+class HttpSink(ReadConnector[HttpSettings], SinkConnector):
     """As far as docs/connectors/http-sink.md says, Aiven's HTTP sink and Confluent's."""
 
     class_name = "herdmesh.HttpSink"
@@ -32,19 +32,12 @@ class HttpSink(SinkConnector):
     def config_def(cls) -> ConfigDef:
         return KEYS
 
-    def validate(self, config: Config) -> Sequence[ConfigError]:
-        try:
-            settings_of(config)
-        except ConfigError as error:
-            return [error]
-        return ()
+    @classmethod
+    def read(cls, config: Config) -> HttpSettings:
+        return settings_of(config)
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return warnings_of(config)
-
-    def start(self, config: Config) -> None:
-        settings_of(config)
-        super().start(config)
 
     def task_class(self) -> str:
         return "herdmesh.worker.connectors.http_task:HttpSinkTask"

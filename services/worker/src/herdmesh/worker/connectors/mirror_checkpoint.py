@@ -10,13 +10,13 @@ gained or lost.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.connector import Config, SourceConnector
-from herdmesh.connect.errors import ConfigError, ConnectError
+from herdmesh.connect.errors import ConfigError
+from herdmesh.worker.connectors.frame import Lookout, ReadConnector
 from herdmesh.worker.connectors.mirror_checkpoint_config import (
     ASSIGNED,
     KEYS,
@@ -29,7 +29,7 @@ from herdmesh.worker.connectors.mirror_config import CONVERTERS
 _log = logging.getLogger(__name__)
 
 
-class MirrorCheckpointConnector(SourceConnector):
+class MirrorCheckpointConnector(ReadConnector[CheckpointSettings], SourceConnector):
     """MirrorMaker 2's checkpoint connector, as far as docs/connectors/mirror.md says."""
 
     class_name = "org.apache.kafka.connect.mirror.MirrorCheckpointConnector"
@@ -42,37 +42,30 @@ class MirrorCheckpointConnector(SourceConnector):
     def config_def(cls) -> ConfigDef:
         return KEYS
 
-    def validate(self, config: Config) -> Sequence[ConfigError]:
-        try:
-            settings_of(config)
-        except ConfigError as error:
-            return [error]
-        return ()
+    @classmethod
+    def read(cls, config: Config) -> CheckpointSettings:
+        return settings_of(config)
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return warnings_of(config)
 
     def start(self, config: Config) -> None:
+        """Raises RetriableError while the source is away."""
         super().start(config)
-        self._settings = settings_of(config)
-        self._groups = _found(self._settings) if self._settings.enabled else []
-        self._over = threading.Event()
-        wakes = self.context is not None and self._settings.enabled and self._settings.refresh_s is not None
-        self._watching = threading.Thread(target=self._watch, name="groups refresh", daemon=True) if wakes else None
-        if self._watching is not None:
-            self._watching.start()
+        every_s = self.settings.refresh_s if self.settings.enabled else None
+        self._groups = Lookout("groups of the source to look after", self._look, every_s, self.context)
 
     def stop(self) -> None:
-        self._over.set()
+        self._groups.close()
 
     def task_class(self) -> str:
         return "herdmesh.worker.connectors.mirror_checkpoint_task:MirrorCheckpointTask"
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
-        count = min(max_tasks, len(self._groups))
+        groups = self._groups.found
+        count = min(max_tasks, len(groups))
         return [
-            {**self.config, ASSIGNED: ",".join(self._groups[task::count]), "task.index": str(task)}
-            for task in range(count)
+            {**self.config, ASSIGNED: ",".join(groups[task::count]), "task.index": str(task)} for task in range(count)
         ]
 
     def exactly_once_support(self, config: Config) -> bool | None:
@@ -87,21 +80,8 @@ class MirrorCheckpointConnector(SourceConnector):
                 _check(partition, offset)
         return True
 
-    def _watch(self) -> None:
-        """Look for new groups until the connector is stopped."""
-        while not self._over.wait(self._settings.refresh_s):
-            try:
-                found = _found(self._settings)
-            except Exception as error:  # noqa: BLE001 - it would end this thread, and nobody would look any more
-                _log.warning(
-                    "new groups are looked for again later: %s", error, exc_info=not isinstance(error, ConnectError)
-                )
-                continue
-            if found != self._groups:
-                _log.info("the source has %d groups to look after now, %d before", len(found), len(self._groups))
-                self._groups = found
-                assert self.context is not None
-                self.context.request_task_reconfiguration()
+    def _look(self) -> list[str]:
+        return _found(self.settings) if self.settings.enabled else []
 
 
 def _found(settings: CheckpointSettings) -> list[str]:

@@ -162,7 +162,7 @@ _RULES: Mapping[str, Validator] = {
 """What MirrorMaker does not look at when it validates, and fails of when it starts."""
 _SYNC = "a topic gets its settings when it is created, and nobody changes them afterwards"
 _ACLS = "access rules are not copied"
-_TARGET = "records go to the workers' cluster, by their clients (producer.override.*)"
+TO_WORKERS_CLUSTER = "records go to the workers' cluster, by their clients (producer.override.*)"
 #: MirrorMaker's keys without effect: why, and the values that ask for nothing else.
 WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sync.topic.configs.enabled": (_SYNC, ("false",)),
@@ -183,7 +183,7 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "add.source.alias.to.metrics": ("it is of Java's own metrics", ("false",)),
 }  # fmt: skip
 _OF_SYNCS = (_EMIT, _LOCATION, _LAG, _SYNCS_REPLICATION, TARGET_BOOTSTRAP)
-_TARGET_PREFIXES = ("target.cluster.", "target.producer.", "target.admin.", "target.consumer.", "producer.",
+TARGET_PREFIXES = ("target.cluster.", "target.producer.", "target.admin.", "target.consumer.", "producer.",
                     "source.producer.")  # fmt: skip
 #: What all connectors have below these.
 SHARED_PREFIXES = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
@@ -341,8 +341,8 @@ def warnings_of(config: Config) -> list[FieldViolation]:
             found.append(without_effect(name, why_none))
         elif name in known or name.startswith((*SHARED_PREFIXES, *clients)):
             continue
-        elif name.startswith(_TARGET_PREFIXES):
-            found.append(without_effect(name, _TARGET))
+        elif name.startswith(TARGET_PREFIXES):
+            found.append(without_effect(name, TO_WORKERS_CLUSTER))
         else:
             message = f"{name} has no effect: this connector has no such setting"
             found.append(FieldViolation(name, message, "is it misspelt?"))

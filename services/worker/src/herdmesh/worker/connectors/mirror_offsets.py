@@ -37,7 +37,7 @@ class OffsetSync:
     def key(self) -> bytes:
         """Of its record."""
         topic, number = self.partition
-        return _text(topic) + struct.pack(">i", number)
+        return text_bytes(topic) + struct.pack(">i", number)
 
     def value(self) -> bytes:
         """Of its record."""
@@ -58,11 +58,11 @@ class Checkpoint:
     def key(self) -> bytes:
         """Of its record."""
         topic, number = self.partition
-        return _text(self.group) + _text(topic) + struct.pack(">i", number)
+        return text_bytes(self.group) + text_bytes(topic) + struct.pack(">i", number)
 
     def value(self) -> bytes:
         """Of its record."""
-        return struct.pack(">hqq", _VERSION, self.upstream, self.downstream) + _text(self.metadata)
+        return struct.pack(">hqq", _VERSION, self.upstream, self.downstream) + text_bytes(self.metadata)
 
 
 def read_sync(key: bytes, value: bytes) -> OffsetSync:
@@ -91,7 +91,7 @@ def read_checkpoint(key: bytes, value: bytes) -> Checkpoint:
     return Checkpoint(group, (topic, number), upstream, downstream, metadata)
 
 
-def _text(text: str) -> bytes:
+def text_bytes(text: str) -> bytes:
     """Kafka's `STRING`: its length in two bytes, and UTF-8."""
     encoded = text.encode()
     return struct.pack(">h", len(encoded)) + encoded

@@ -14,12 +14,13 @@ from typing import Any
 from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.connector import Config, SourceConnector
 from herdmesh.connect.errors import ConfigError, DataError
-from herdmesh.worker.connectors.postgres.cdc_config import KEYS, PREFIX, settings_of, warnings_of
+from herdmesh.worker.connectors.frame import ReadConnector
+from herdmesh.worker.connectors.postgres.cdc_config import KEYS, PREFIX, CdcSettings, settings_of, warnings_of
 from herdmesh.worker.connectors.postgres.cdc_events import VERSION
 from herdmesh.worker.connectors.postgres.cdc_position import read, source_partition
 
 
-class PostgresCdcSource(SourceConnector):
+class PostgresCdcSource(ReadConnector[CdcSettings], SourceConnector):
     """Debezium's PostgreSQL connector, as far as docs/connectors/postgres-cdc.md says."""
 
     class_name = "io.debezium.connector.postgresql.PostgresConnector"
@@ -31,19 +32,12 @@ class PostgresCdcSource(SourceConnector):
     def config_def(cls) -> ConfigDef:
         return KEYS
 
-    def validate(self, config: Config) -> Sequence[ConfigError]:
-        try:
-            settings_of(config)
-        except ConfigError as error:
-            return [error]
-        return ()
+    @classmethod
+    def read(cls, config: Config) -> CdcSettings:
+        return settings_of(config)
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return warnings_of(config)
-
-    def start(self, config: Config) -> None:
-        settings_of(config)
-        super().start(config)
 
     def task_class(self) -> str:
         return "herdmesh.worker.connectors.postgres.cdc_task:CdcSourceTask"
@@ -53,10 +47,7 @@ class PostgresCdcSource(SourceConnector):
 
     def exactly_once_support(self, config: Config) -> bool | None:
         """Not where the slot is dropped between runs, with the changes made then."""
-        try:
-            return not settings_of(config).drops_slot
-        except ConfigError:
-            return None
+        return self.asked_of(config, lambda settings: not settings.drops_slot)
 
     def alter_offsets(
         self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]

@@ -9,16 +9,14 @@ dropped.
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.connector import Config, SourceConnector
-from herdmesh.connect.errors import ConfigError, ConnectError
+from herdmesh.connect.errors import ConfigError
+from herdmesh.sdk.grouping import group_partitions
+from herdmesh.worker.connectors.frame import SIGN_KEPT_S, KeptSigns, Lookout, ReadConnector
 from herdmesh.worker.connectors.postgres.catalog import TableId, columns_of_table, tables
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated
 from herdmesh.worker.connectors.postgres.source_config import (
@@ -33,31 +31,24 @@ from herdmesh.worker.connectors.postgres.source_place import check_offset
 from herdmesh.worker.connectors.postgres.source_plan import Plan, opened
 from herdmesh.worker.connectors.postgres.source_task import PostgresSourceTask, table_relation, tables_of, written
 
-_SIGN_KEPT_S = 0.5
-"""A look serves at least so long; the worker asks four times a second."""
-_SIGNS_MAX = 1_000
-_log = logging.getLogger(__name__)
+_signs = KeptSigns()
 
 
-class PostgresSourceConnector(SourceConnector):
+class PostgresSourceConnector(ReadConnector[SourceSettings], SourceConnector):
     """Confluent's JDBC source connector for PostgreSQL, as far as docs/connectors/postgres-source.md says."""
 
     class_name = "io.confluent.connect.jdbc.JdbcSourceConnector"
     aliases = ("PostgresSource", "JdbcSourceConnector", "JdbcSource")
     version = "0.1.0"
     java_task_class = "io.confluent.connect.jdbc.source.JdbcSourceTask"
-    _watching: threading.Thread | None = None
 
     @classmethod
     def config_def(cls) -> ConfigDef:
         return KEYS
 
-    def validate(self, config: Config) -> Sequence[ConfigError]:
-        try:
-            settings_of(config)
-        except ConfigError as error:
-            return [error]
-        return ()
+    @classmethod
+    def read(cls, config: Config) -> SourceSettings:
+        return settings_of(config)
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
         return warnings_of(config)
@@ -65,30 +56,23 @@ class PostgresSourceConnector(SourceConnector):
     def start(self, config: Config) -> None:
         """Raises RetriableError when the server is away, ConfigError when it refuses us."""
         super().start(config)
-        self._settings = settings_of(config)
-        self._tables = [] if self._settings.query else _found(self._settings)
-        self._over = threading.Event()
-        if self.context is not None and not self._settings.query:
-            self._watching = threading.Thread(target=self._watch, name="postgres tables", daemon=True)
-            self._watching.start()
+        every_s = None if self.settings.query else self.settings.tables_ms / 1000
+        self._tables = Lookout("tables to read", self._look, every_s, self.context)
 
     def stop(self) -> None:
-        self._over.set()
+        self._tables.close()
 
     def task_class(self) -> str:
         return f"{PostgresSourceTask.__module__}:{PostgresSourceTask.__name__}"
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
-        if self._settings.query:
+        if self.settings.query:
             return [dict(self.config)]
-        return [{**self.config, TASK_TABLES: written(group)} for group in dealt(self._tables, max_tasks)]
+        return [{**self.config, TASK_TABLES: written(group)} for group in dealt(self._tables.found, max_tasks)]
 
     def exactly_once_support(self, config: Config) -> bool | None:
         """Not of bulk, which has no offsets: a run that dies in the middle begins anew."""
-        try:
-            return settings_of(config).mode is not Mode.BULK
-        except ConfigError:
-            return None
+        return self.asked_of(config, lambda settings: settings.mode is not Mode.BULK)
 
     def alter_offsets(
         self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
@@ -99,37 +83,20 @@ class PostgresSourceConnector(SourceConnector):
 
     def sign(self, task_config: Config) -> str | None:
         """The place of each table's last row. Raises RetriableError while the server is away."""
-        return _signs.of(task_config)
+        settings = settings_of(task_config)
+        if not settings.has_sign:
+            return None
+        kept_s = max(SIGN_KEPT_S, settings.poll_ms / 1000)
+        return _signs.of(task_config, lambda: _last_rows(settings, tables_of(task_config)), kept_s)
 
-    def _watch(self) -> None:
-        """Look for new and dropped tables until the connector is stopped."""
-        while not self._over.wait(self._settings.tables_ms / 1000):
-            try:
-                found = _found(self._settings)
-            except Exception as error:  # noqa: BLE001 - it would end this thread, and nobody would look any more
-                _log.warning(
-                    "tables are looked for again later: %s", error, exc_info=not isinstance(error, ConnectError)
-                )
-                continue
-            if found != self._tables:
-                _log.info("there are %d tables to read now, %d before", len(found), len(self._tables))
-                self._tables = found
-                assert self.context is not None
-                self.context.request_task_reconfiguration()
+    def _look(self) -> list[TableId]:
+        return [] if self.settings.query else _found(self.settings)
 
 
 def dealt(found: Sequence[TableId], tasks_max: int) -> list[list[TableId]]:
     """The tables of each task, as even as can be and in their order (Java: `ConnectorUtils.groupPartitions`). No task
     is without a table."""
-    count = min(tasks_max, len(found))
-    share, rest = divmod(len(found), count) if count else (0, 0)
-    groups: list[list[TableId]] = []
-    begin = 0
-    for task in range(count):
-        end = begin + share + (task < rest)
-        groups.append(list(found[begin:end]))
-        begin = end
-    return groups
+    return group_partitions(found, min(tasks_max, len(found))) if found else []
 
 
 def _found(settings: SourceSettings) -> list[TableId]:
@@ -142,36 +109,7 @@ def _found(settings: SourceSettings) -> list[TableId]:
     return [table for table in there if choice.has(table)]
 
 
-class _Signs:
-    """The last look at each task's tables, in this process; a connector is made anew for each."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[tuple[str, str | None], ...], tuple[float, str]] = OrderedDict()
-
-    def of(self, task_config: Config) -> str | None:
-        settings = settings_of(task_config)
-        if not settings.has_sign:
-            return None
-        key = tuple(sorted(task_config.items()))
-        with self._lock:
-            looked_s, sign = self._kept.get(key, (0.0, ""))
-        if sign and time.monotonic() - looked_s < max(_SIGN_KEPT_S, settings.poll_ms / 1000):
-            return sign
-        looked_s = time.monotonic()
-        sign = _look(settings, tables_of(task_config))
-        with self._lock:
-            self._kept[key] = looked_s, sign
-            self._kept.move_to_end(key)
-            if len(self._kept) > _SIGNS_MAX:
-                self._kept.popitem(last=False)
-        return sign
-
-
-_signs = _Signs()
-
-
-def _look(settings: SourceSettings, asked: Sequence[TableId]) -> str:
+def _last_rows(settings: SourceSettings, asked: Sequence[TableId]) -> str:
     connection = opened(settings)
     try:
         return " ".join(_last_of(connection, table, settings) for table in asked) or "no tables"

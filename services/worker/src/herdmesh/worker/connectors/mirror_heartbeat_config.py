@@ -1,0 +1,97 @@
+"""What a heartbeat connector's configuration says: MirrorMaker 2's keys, read, and a warning for each without effect.
+
+Owns the keys that the mirror's other connectors have not, and the warnings. The others are `mirror_config`'s.
+
+Invariant: a key is honoured, or refused, or named in a warning; none is dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
+from herdmesh.connect.connector import Config
+from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
+from herdmesh.connect.validators import at_least, non_empty_string
+from herdmesh.worker.connectors import mirror_checkpoint_config, mirror_config
+from herdmesh.worker.connectors.mirror_config import INTERNAL_SEPARATOR, SOURCE_ALIAS, TARGET_ALIAS
+
+REPLICATION = "heartbeats.topic.replication.factor"
+_EMIT, _EMIT_S = "emit.heartbeats.enabled", "emit.heartbeats.interval.seconds"
+_LOW = Importance.LOW
+
+KEYS = ConfigDef(
+    *(mirror_config.KEYS.keys[name] for name in (
+        "enabled", SOURCE_ALIAS, TARGET_ALIAS, "admin.timeout.ms", "replication.policy.class",
+        "replication.policy.separator", INTERNAL_SEPARATOR, "forwarding.admin.class", "metric.reporters")),
+    ConfigKey(_EMIT, Type.BOOLEAN, True, _LOW, "Whether to emit heartbeats to target cluster."),
+    ConfigKey(_EMIT_S, Type.LONG, 1, _LOW, "Frequency of heartbeats."),
+    ConfigKey(REPLICATION, Type.SHORT, 3, _LOW, "Replication factor for heartbeats topic."),
+)  # fmt: skip
+"""MirrorMaker's, in its order."""
+_RULES: Mapping[str, Validator] = {
+    SOURCE_ALIAS: non_empty_string(),
+    TARGET_ALIAS: non_empty_string(),
+    REPLICATION: at_least(-1),
+    _EMIT_S: Validator("not 0", mirror_config.check_interval),
+}
+"""What MirrorMaker does not look at when it validates."""
+#: MirrorMaker's keys without effect: why, and the values that ask for nothing else.
+_WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    **{name: mirror_config.WITHOUT_EFFECT[name] for name in (
+        "admin.timeout.ms", "forwarding.admin.class", "metric.reporters", "add.source.alias.to.metrics",
+    )},
+    "enabled": (f"as in Java heartbeats do not depend on it, but on {_EMIT}", ("true",)),
+}  # fmt: skip
+_SOURCES_PREFIXES = ("source.", "consumer.", "admin.")
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatSettings:
+    """A heartbeat connector's configuration, read."""
+
+    source: str
+    target: str
+    """Aliases."""
+    interval_s: int | None
+    """None = no heartbeats."""
+    replication_factor: int
+
+
+def settings_of(config: Config) -> HeartbeatSettings:
+    """Read the configuration. Raises ConfigError whose field is the key."""
+    values = KEYS.parse(config)
+    for key, rule in _RULES.items():
+        rule.check(key, values[key])
+    mirror_config.naming_of(values)
+    emits = values[_EMIT] and values[_EMIT_S] > 0
+    interval_s = values[_EMIT_S] if emits else None
+    return HeartbeatSettings(values[SOURCE_ALIAS], values[TARGET_ALIAS], interval_s, values[REPLICATION])
+
+
+def warnings_of(config: Config) -> list[FieldViolation]:
+    """Every key that has not the effect it asks for, with why."""
+    found: list[FieldViolation] = []
+    known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, "name", "task.index", "task.class"}
+    others = {*mirror_config.KEYS.keys, *mirror_checkpoint_config.KEYS.keys} - KEYS.keys.keys()
+    for name, value in config.items():
+        text = str(value or "").strip()
+        if converter := mirror_config.converter_warning(name, text):
+            found.append(converter)
+        elif name in _WITHOUT_EFFECT:
+            why, same = _WITHOUT_EFFECT[name]
+            if text not in same:
+                found.append(mirror_config.without_effect(name, why))
+        elif name in known or name.startswith(mirror_config.SHARED_PREFIXES):
+            continue
+        elif name.startswith(mirror_config.TARGET_PREFIXES):
+            found.append(mirror_config.without_effect(name, mirror_config.TO_WORKERS_CLUSTER))
+        elif name.startswith(_SOURCES_PREFIXES):
+            found.append(mirror_config.without_effect(name, "a heartbeat asks nothing of the source cluster"))
+        elif name in others:
+            found.append(mirror_config.without_effect(name, "it is a setting of the mirror's other connectors"))
+        else:
+            message = f"{name} has no effect: this connector has no such setting"
+            found.append(FieldViolation(name, message, "is it misspelt?"))
+    return found

@@ -1,0 +1,107 @@
+"""The task of `MirrorHeartbeatConnector`: one small record now and then.
+
+Owns when a heartbeat is due, and its bytes (Java: `Heartbeat`). Source partitions have MirrorMaker's form
+(`Heartbeat.connectPartition`); offsets have its `{"offset": 0}`, and beside that the time of the last heartbeat, so
+that runs that follow each other quickly do not make more of them.
+
+Invariant: two heartbeats are an interval apart at least, in one run or two, but where the clock was set back. What was
+missed while nobody ran is not made up for: it was missed.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
+from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.schemas import BYTES
+from herdmesh.worker.connectors.mirror_heartbeat_config import REPLICATION, settings_of
+from herdmesh.worker.connectors.mirror_names import HEARTBEATS
+from herdmesh.worker.connectors.mirror_offsets import text_bytes
+from herdmesh.worker.effects.mirror_cluster import COMPACTED
+
+_VERSION = 0
+"""Of a heartbeat's value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """At that time the way from one cluster to the other was looked after."""
+
+    source: str
+    target: str
+    """Aliases."""
+    timestamp_ms: int
+
+    def key(self) -> bytes:
+        """Of its record."""
+        return text_bytes(self.source) + text_bytes(self.target)
+
+    def value(self) -> bytes:
+        """Of its record."""
+        return struct.pack(">hq", _VERSION, self.timestamp_ms)
+
+
+class MirrorHeartbeatTask(SourceTask):
+    """Emits heartbeats. Their topic is made before the first poll's answer."""
+
+    def start(self, config: Config, context: SourceTaskContext) -> None:
+        self._settings = settings_of(config)
+        self._context = context
+        self._interval_s = self._settings.interval_s or 0
+        self._has_topic = False
+        self._partition = {
+            "sourceClusterAlias": self._settings.source,
+            "targetClusterAlias": self._settings.target,
+        }
+        wait_ms = _wait_ms(context.committed_offset(self._partition), self._interval_s * 1000)
+        self._due_s = time.monotonic() + wait_ms / 1000
+
+    def poll(self) -> SourceBatch | None:
+        if not self._has_topic:
+            self._make_topic()
+        now_s, now_ms = time.monotonic(), _now_ms()
+        if now_s < self._due_s:
+            return None
+        self._due_s = now_s + self._interval_s
+        one = Heartbeat(self._settings.source, self._settings.target, now_ms)
+        return SourceBatch(
+            HEARTBEATS,
+            [one.value()],
+            self._partition,
+            {"offset": 0, "timestamp": now_ms},
+            keys=[one.key()],
+            timestamps_ms=[now_ms],
+            key_schema=BYTES,
+            value_schema=BYTES,
+            partition=0,
+        )
+
+    def wake_after_ms(self) -> int:
+        """Until the next one is due."""
+        return max(1, int((self._due_s - time.monotonic()) * 1000))
+
+    def _make_topic(self) -> None:
+        try:
+            self._context.make_topic(HEARTBEATS, 1, self._settings.replication_factor, COMPACTED)
+        except ConfigError as error:
+            fix = "write as many as the workers' cluster has brokers at most, or -1 for its default"
+            raise ConfigError(str(error), field=REPLICATION, fix=fix) from error
+        self._has_topic = True
+
+
+def _wait_ms(offset: Mapping[str, Any] | None, interval_ms: int) -> int:
+    """How long a run waits for its first heartbeat; a last one that is still to come is none."""
+    last_ms = (offset or {}).get("timestamp")
+    now_ms = _now_ms()
+    if isinstance(last_ms, bool) or not isinstance(last_ms, int) or last_ms > now_ms:
+        return 0
+    return max(0, last_ms + interval_ms - now_ms)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
