@@ -90,6 +90,7 @@ def test_settings_of_the_spark_that_writes_are_no_options_and_on_no_command_line
         raise OSError("as far as this goes")
 
     monkeypatch.setattr("pyspark.java_gateway.launch_gateway", launch)
+    monkeypatch.setattr(task_session, "_begun", {})  # else the one that other tests have would end
     monkeypatch.setenv(task_session.HOME_VARIABLE, "/opt/spark-4.1")
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     with pytest.raises(RetriableError, match="as far as this goes"):
