@@ -143,7 +143,7 @@ async def test_a_source_goes_on_from_where_it_is_told(
     assert await asyncio.to_thread(mesh.consume_values, topic, 3) == expected
     await mesh.lifecycle("StopConnector", name)
     stopped = [(partition, {"position": 19})]
-    with pytest.raises(CommandError, match="a source cannot be rewound to a time"):
+    with pytest.raises(CommandError, match="cannot be rewound to a time"):
         await offsets.rewind(YEAR_2026_S)
     with pytest.raises(CommandError, match="should be a non-negative value"):
         await offsets.alter((partition, {"position": -1}), dry_run=True)

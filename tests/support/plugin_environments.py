@@ -1,7 +1,7 @@
 """Plugin folders for tests: what `python -m venv` and an installer leave behind, written without either.
 
-Owns the connector `org.example.Greet`, whose two versions need two versions of the library `tinylib`: each of its parts
-tells which it got. No network, no process.
+Owns the connector `org.example.Greet` and beside it the transformation `org.example.Louder`, whose two versions need
+two versions of the library `tinylib`: each of their parts tells which it got. No network, no process.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _CONNECTOR = """
 import os
 import tinylib
 from herdmesh.sdk import (
-    ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Recommender, RetriableError, SinkConnector, SinkTask,
-    Type, Validator,
+    ConfigDef, ConfigError, ConfigKey, FieldViolation, Importance, Recommender, RecordTransformation, RetriableError,
+    SinkConnector, SinkTask, Type, Validator,
 )
 
 def _loud(name, value):
@@ -86,6 +86,30 @@ class GreetTask(SinkTask):
         self.file.flush()
     def stop(self):
         self.file.close()
+
+def _short(name, value):
+    if len(value) > 1:
+        raise ConfigError(f"{{value}} is too long for tinylib {{tinylib.VERSION}}", field=name, fix=value[0])
+
+class Louder(RecordTransformation):
+    class_name = "org.example.Louder"
+    aliases = ("Louder",)
+
+    @classmethod
+    def config_def(cls):
+        return ConfigDef(
+            ConfigKey("mark", Type.STRING, "!", Importance.LOW, f"For tinylib {{tinylib.VERSION}}.",
+                      Validator("short", _short)),
+        )
+
+    def configure(self, config):
+        self.mark = self.config_def().parse(config)["mark"]
+        if self.mark == "?":
+            raise ConfigError(f"no questions in tinylib {{tinylib.VERSION}}", field="mark", fix="!")
+
+    def apply(self, record):
+        record.value = f"{{record.value}}{{self.mark}}{{tinylib.VERSION}}"
+        return record
 """
 
 
@@ -106,14 +130,20 @@ class Environment:
         *,
         connectors: Sequence[str] = (),
         requires: Sequence[str] = (),
+        **others: Sequence[str],
     ) -> Environment:
-        """A distribution with these files (path -> text) and entry points (`Name = module:Class`)."""
+        """A distribution with these files (path -> text) and entry points (`Name = module:Class`); `others` are
+        `transformations`, `predicates` and `converters`."""
         info = self.packages / f"{name}-{version}.dist-info"
         info.mkdir()
         lines = [f"Name: {name}", f"Version: {version}", *(f"Requires-Dist: {one}" for one in requires)]
         (info / "METADATA").write_text("\n".join(["Metadata-Version: 2.1", *lines, ""]))
-        if connectors:
-            (info / "entry_points.txt").write_text("\n".join(["[herdmesh.connectors]", *connectors, ""]))
+        groups = {kind: named for kind, named in {"connectors": connectors, **others}.items() if named}
+        if groups:
+            text = "".join(
+                f"[herdmesh.{kind}]\n" + "".join(f"{one}\n" for one in named) for kind, named in groups.items()
+            )
+            (info / "entry_points.txt").write_text(text)
         for path, text in modules.items():
             file = self.packages / path
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -130,5 +160,6 @@ def greet(folder: Path, version: str, tinylib: str) -> Environment:
     environment.install(
         "greet", version, {"greet.py": _CONNECTOR.format(version=version)},
         connectors=["Greet = greet:Greet"], requires=[f"tinylib=={tinylib}", "msgspec"],
+        transformations=["Louder = greet:Louder"],
     )  # fmt: skip
     return environment

@@ -14,13 +14,14 @@ from herdmesh import sdk
 from herdmesh.sdk import SinkBatch, TaskContext, arrow, testing, validators
 
 EXPORTS = """
-AsyncSinkTask AsyncSourceTask Config ConfigData ConfigDef ConfigError ConfigKey ConfigProvider ConnectError
-ConnectRecord ConnectorContext DataError ErrantRecordReporter ErrorClass FieldViolation Header Headers Importance
-JavaDate LedgerSinkTask LedgerTaken Manifest OffsetsLost PartitionId REQUIRED Recommender RecordError RecordMetadata
-RecordSinkTask RecordSourceTask RetriableError Schema SchemaBuilder Secret Settings SinkBatch SinkConnector
-SinkReading SinkTask SourceBatch SourceConnector SourceRecord SourceTask SourceTaskContext SqlLedger StagingFolder
-StagingSinkTask Struct TaskContext TaskFailed TransactionContext Type Validator date_schema decimal_schema
-group_partitions publish setting time_schema timestamp_schema
+AsyncRecordSinkTask AsyncSinkTask AsyncSourceTask Config ConfigData ConfigDef ConfigError ConfigKey ConfigProvider
+ConnectError ConnectRecord ConnectorContext DataError ErrantRecordReporter ErrorClass FieldViolation Header Headers
+Importance JavaDate LedgerSinkTask LedgerTaken Manifest OffsetsLost PartitionId REQUIRED Recommender RecordConverter
+RecordError RecordMetadata RecordPredicate RecordSinkTask RecordSourceTask RecordTransactions RecordTransformation
+RetriableError Schema SchemaBuilder Secret Settings SinkBatch SinkConnector SinkReading SinkTask SourceBatch
+SourceConnector SourceRecord SourceTask SourceTaskContext SqlLedger StagingFolder StagingSinkTask Struct TaskContext
+TaskFailed TransactionContext Type Validator date_schema decimal_schema group_partitions publish setting time_schema
+timestamp_schema
 """
 ARROW = "arrow_schema arrow_source_batch connect_schema to_arrow"
 VALIDATORS = """

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.schemas import INT64, STRING
 from herdmesh.sdk import (
+    AsyncRecordSinkTask,
     Config,
     ConnectRecord,
     Header,
@@ -232,6 +233,24 @@ class PickySink(RecordSinkTask):
         return
 
 
+class AwaitingPickySink(AsyncRecordSinkTask):
+    """The same in coroutines."""
+
+    async def start_async(self, config: Config, context: TaskContext) -> None:
+        await super().start_async(config, context)
+        self.records: list[ConnectRecord] = []
+
+    async def put_records_async(self, records: Sequence[ConnectRecord]) -> None:
+        for one in records:
+            if isinstance(one.value, int):
+                self.records.append(one)
+            else:
+                self.report(one, ValueError(f"no number: {one.value}"))
+
+    async def flush_async(self) -> None:
+        return
+
+
 def sink_batch(values: Sequence[Any]) -> SinkBatch:
     count = len(values)
     return SinkBatch("t", 1, 5, 5 + count, values, ["k"] * count, list(range(5, 5 + count)), [7] * count)
@@ -249,11 +268,15 @@ def test_a_sink_is_given_records_with_their_places() -> None:
         task.put(sink_batch(["x"]))
 
 
-def test_a_record_that_is_given_up_is_reported_with_its_place_among_equal_ones() -> None:
-    reports, task = Reports(), PickySink()
+@pytest.mark.parametrize("sink", [PickySink, AwaitingPickySink])
+def test_a_record_that_is_given_up_is_reported_with_its_place_among_equal_ones(
+    sink: type[PickySink | AwaitingPickySink],
+) -> None:
+    reports, task = Reports(), sink()
     task.start({}, TaskContext("c", 0, 1, "connect-c", "run", reports))
     batch = sink_batch([1, "x", "x", 2])
     task.put(batch)
+    task.stop()
     assert [one.value for one in task.records] == [1, 2]
     assert [(index, text) for _, index, text in reports.seen] == [(1, "no number: x"), (2, "no number: x")]
     assert all(given is batch for given, _, _ in reports.seen)

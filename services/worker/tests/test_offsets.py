@@ -322,11 +322,6 @@ def test_offsets_too_many_to_tell_are_counted() -> None:
     assert OffsetsTold((("\u00e9", "\u20ac"),)).byte_count == 5
 
 
-def test_a_source_is_not_rewound(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="a source cannot be rewound to a time"):
-        bench(NOWHERE).change(source(tmp_path / "a"), rewind_to_ms=5)
-
-
 def test_a_standalone_sources_offsets_are_told_and_reset_in_its_file(tmp_path: Path) -> None:
     file = OffsetFile(str(tmp_path / "offsets"))
     file.open()

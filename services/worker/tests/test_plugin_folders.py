@@ -45,7 +45,8 @@ def test_what_cannot_be_used_is_refused_with_the_reason_and_the_rest_is_found(tm
         "jars": "there is no virtual environment in it",
         "missing": "there is no such folder",
         "other": f"it is an environment of python2.7, and this worker runs {mine}",
-        "none": "no distribution in it has an entry point of the group herdmesh.connectors",
+        "none": "no distribution in it has an entry point of the group herdmesh.connectors, nor of "
+        "herdmesh.transformations, herdmesh.predicates, herdmesh.converters",
     }
     assert all(one.fix for one in refused)
 

@@ -153,6 +153,56 @@ def test_task_configs_and_the_runs_order_are_the_versions(registry: PluginRegist
     assert Path(spec.imports.folder).name == wanted
 
 
+LOUDER: dict[str, str | None] = {"transforms": "l", "transforms.l.type": "Louder"}
+STREAM: dict[str, str | None] = {
+    "name": "s",
+    "connector.class": "FileStreamSink",
+    "topics": "t",
+    "file": "/f",
+    **LOUDER,
+}
+STEP_VERSION = "transforms.l.plugin.version"
+
+
+@pytest.mark.parametrize(("wanted", "tinylib"), [("1.0", "1"), (None, "2"), ("[1.0,2.0)", "1")])
+def test_a_folders_transformation_is_validated_in_its_versions_process_and_has_the_run_import_from_there(
+    registry: PluginRegistry, wanted: str | None, tinylib: str
+) -> None:
+    """Of a connector that is installed: by its definition, its rules, and what its `configure` says."""
+    config = {**STREAM, STEP_VERSION: wanted} if wanted else STREAM
+    result = answered(registry, config)
+    assert errors(result) == {}
+    fields = {field.name: field for field in result.fields}
+    assert fields["transforms.l.mark"].documentation == f"For tinylib {tinylib}."
+    assert list(fields[STEP_VERSION].recommended_values) == ["1.0", "2.0"]
+    assert errors(answered(registry, {**config, "transforms.l.mark": "!!"})) == {
+        "transforms.l.mark": [f"!! is too long for tinylib {tinylib}"]
+    }
+    assert errors(answered(registry, {**config, "transforms.l.mark": "?"})) == {
+        "transforms.l.mark": [f"no questions in tinylib {tinylib}"]
+    }
+    spec = RunSpecs(WorkerSettings(), registry).run_spec(
+        UnitId("s", 0), TaskSpec(config, {"file": "/f"}, 1), "run", commit_scope=None
+    )
+    assert spec.imports is not None
+    assert Path(spec.imports.folder).name == f"{tinylib}.0"
+    assert "greet" not in sys.modules
+
+
+def test_a_task_joins_no_two_folders_and_a_version_nobody_has_is_told(registry: PluginRegistry) -> None:
+    greeting = {**CONFIG, **LOUDER, VERSION: "1.0"}
+    (said,) = errors(answered(registry, greeting))["transforms.l.type"]
+    assert "org.example.Louder 2.0 is in the plugin folder" in said
+    assert "a task is one process" in said
+    assert errors(answered(registry, {**greeting, STEP_VERSION: "1.0"})) == {}
+    told = errors(answered(registry, {**STREAM, STEP_VERSION: "3.0"}))
+    assert "available versions: [1.0, 2.0]" in told[STEP_VERSION][0]
+    listed = [one for one in Plugins(registry).all() if one.class_name == "org.example.Louder"]
+    assert [(one.version, one.kind) for one in listed] == [
+        ("1.0", connector_pb2.PLUGIN_KIND_TRANSFORMATION), ("2.0", connector_pb2.PLUGIN_KIND_TRANSFORMATION),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("file", "raised", "says", "error_class"),
     [
@@ -373,6 +423,34 @@ class Taker(One):
         )
         with pytest.raises(ConfigError, match="which name matches Both"):
             found.registry.find("Both")
+    finally:
+        found.close()
+
+
+def test_a_folders_transformation_takes_no_name_from_anybody(tmp_path: Path) -> None:
+    module = """
+from herdmesh.sdk import RecordTransformation
+class One(RecordTransformation):
+    class_name, aliases = "org.example.One", ("Both", "JsonConverter", "One")
+    def apply(self, record): return record
+class Two(One):
+    class_name, aliases = "org.example.Two", ("Both",)
+class Taker(One):
+    class_name, aliases = "org.apache.kafka.connect.transforms.Filter", ()
+"""
+    names = [f"{name} = one:{name}" for name in ("One", "Two", "Taker")]
+    for folder in ("a", "b"):
+        Environment(tmp_path / folder).install("one", "1", {"one.py": module}, transformations=names)
+    found = discover(str(tmp_path))
+    try:
+        one, two = (found.registry.class_named(f"org.example.{name}") for name in ("One", "Two"))
+        assert one is not None
+        assert two is not None
+        assert (one.aliases, two.aliases, one.version) == (("One",), (), "1")
+        own = found.registry.class_named("org.apache.kafka.connect.transforms.Filter")
+        assert own is not None
+        assert own.author is None
+        assert found.registry.class_named("Both") is None
     finally:
         found.close()
 

@@ -222,7 +222,7 @@ def one_by_one(chain: Sequence[Step], batch: Batch, shape: Shape) -> list[Told]:
         now = shape
         cells: Cells | None = (batch.keys[at], batch.values[at], batch.topic, list(batch.headers[at]))
         for step in chain:
-            if step.applies(cells):
+            if step.applies(cells, now, batch, at):
                 after = Single(step, now).run(cells, batch, at)
                 if after is None:
                     cells = None

@@ -76,7 +76,7 @@ def results(vector: Vector) -> list[Vector | None]:
         pass
     batch.headers = [list(record_json.record_of(vector["input"]).headers)]
     cells = (batch.keys[0], batch.values[0], batch.topic, batch.headers[0])
-    applies = step.applies(cells)
+    applies = step.applies(cells, shape, batch, 0)
     if "test" in vector:
         assert step.predicate is not None
         assert step.predicate.test(*cells) is vector["test"]

@@ -49,6 +49,8 @@ def test_confluents_class_name_and_a_file(tmp_path: Path) -> None:
     config = {"kafka.topic": "t", "schema.filename": str(file), "schema.keyfield": "id", "generate.timeout": "5"}
     assert connector.validate(config) == ()
     assert [warning.field for warning in connector.warnings(config)] == ["generate.timeout"]
+    misspelt = {"max.intervall": "0", "topic.creation.default.partitions": "2", "exactly.once.support": "required"}
+    assert [one.field for one in connector.warnings({**BASE, "name": "d", **misspelt})] == ["max.intervall"]
     connector.start(config)
     assert [one["task.id"] for one in connector.task_configs(3)] == ["0", "1", "2"]
 

@@ -67,5 +67,6 @@ def test_the_shipped_connectors_are_registered() -> None:
         ("ParquetSink", "herdmesh.ParquetSink"),
         ("FileSink", "herdmesh.FileSink"),
         ("S3SinkConnector", "io.confluent.connect.s3.S3SinkConnector"),
+        ("HdfsSink", "io.confluent.connect.hdfs3.Hdfs3SinkConnector"),
     ):
         assert registry.find(short) is registry.find(full)

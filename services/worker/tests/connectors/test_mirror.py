@@ -321,6 +321,26 @@ def test_the_ends_of_other_partitions_are_told_when_a_topic_is_gone(
     assert source.ends([(topic, 0), (f"{topic}-gone", 0)]) == {(topic, 0): 0}
 
 
+def test_a_mirror_is_rewound_by_the_times_of_the_records_at_the_source(
+    broker: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """Right before the first that is not older; not forward, not where there is none, and not another source's."""
+    topic = broker.create_topic(tmp_topic(), 2)
+    write(broker, topic, range(20))
+    connector, config = MirrorSourceConnector(), config_of(broker, topic)
+
+    def at(number: int, offset: int, cluster: str = "a") -> tuple[dict[str, Any], dict[str, Any]]:
+        return {"cluster": cluster, "partition": number, "topic": topic}, {"offset": offset}
+
+    committed = [at(0, 9), at(1, 9), at(0, 9, "other")]
+    found = connector.offsets_at(config, YESTERDAY_MS + 7 * 997, committed)
+    assert found == [at(0, 3), at(1, 2)], "records 8 and 7 come again, the fifth and the fourth of their partitions"
+    assert connector.alter_offsets(config, found or [])
+    assert connector.offsets_at(config, YESTERDAY_MS + 7 * 997, [at(0, 3), at(1, 1)]) == []
+    assert connector.offsets_at(config, YESTERDAY_MS + 19 * 997, committed) == [at(1, 8)]
+    assert connector.offsets_at(config, 0, committed) == [at(0, -1), at(1, -1)]
+
+
 def test_looking_for_new_topics_outlives_whatever_a_look_raises(
     broker: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,9 +123,7 @@ def rewind(
     ],
     allow_forward: Annotated[
         bool,
-        typer.Option(
-            "--allow-forward", help="Also where that is beyond what was read: the records between are skipped."
-        ),
+        typer.Option("--allow-forward", help="Of a sink: also beyond what was read; the records between are skipped."),
     ] = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -133,8 +131,10 @@ def rewind(
     herder: HerderOption = None,
     output: OutputOption = Format.TABLE,
 ) -> None:
-    """Have a stopped sink go on from the first records that are not older than a time, by the records' own times; in a
-    partition without any, from its end. Refused where that is beyond the committed offset, unless it is allowed."""
+    """Have a stopped connector go on from the first records that are not older than a time. Of a sink by the records'
+    own times, in a partition without any from its end; refused where that is beyond the committed offset, unless it is
+    allowed. Of a source as its connector knows where it was then (mirrors, tables with a timestamp column); never
+    forward."""
 
     def request() -> messages.RewindOffsetsRequest:
         wanted = messages.RewindOffsetsRequest(

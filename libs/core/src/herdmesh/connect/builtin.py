@@ -1,10 +1,10 @@
 """The classes that a connector's config can name besides connectors: converters, transformations, predicates.
 
 Owns the list, with names and definitions as Connect 4.3.1 has them, also of what is abstract, and beside it the
-converters with a schema registry. Which of them this release runs: `refusals`. Imported where configs are validated,
-not where records move.
+converters with a schema registry and the authors' own that are installed. Which of Connect's this release runs:
+`refusals`. Imported where configs are validated, not where records move.
 
-Invariant: a concrete class has the definition its Java class declares (golden configdef vectors).
+Invariant: a concrete class of Connect's has the definition its Java class declares (golden configdef vectors).
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from herdmesh.connect import predicates
+from herdmesh.connect.authored import AuthoredPlugin, RecordPredicate, RecordTransformation, entries
 from herdmesh.connect.config import ConfigDef
 from herdmesh.connect.converters import definitions as converters
+from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.transforms import definitions as transforms
 
 VERSION = "4.3.1"
@@ -48,6 +50,10 @@ class PluginClass:
     abstract: bool = False
     interface: bool = False
     nested: tuple[str, ...] = ()
+    author: type[AuthoredPlugin] | None = None
+    """The class of somebody else's; of a plugin folder, one whose settings are checked in the plugin's process."""
+    imports: PluginImports | None = None
+    """The plugin folder it is in; None = it is installed here."""
 
 
 def builtin_classes() -> list[PluginClass]:
@@ -61,6 +67,23 @@ def registered_converters() -> list[PluginClass]:
         PluginClass(name, _BOTH, definition, _short(name), REGISTERED_VERSION)
         for name, definition in converters.REGISTERED.items()
     ]
+
+
+def installed_classes() -> list[PluginClass]:
+    """The authors' transformations, predicates and converters that are installed here. Raises as
+    `authored.entries`."""
+    return [authored_class(cls, version) for cls, version in entries()]
+
+
+def authored_class(cls: type[AuthoredPlugin], version: str, imports: PluginImports | None = None) -> PluginClass:
+    """An author's class as a config can name it."""
+    kinds = _BOTH
+    if issubclass(cls, RecordTransformation):
+        kinds = (PluginKind.TRANSFORMATION,)
+    elif issubclass(cls, RecordPredicate):
+        kinds = (PluginKind.PREDICATE,)
+    definition, aliases = cls.config_def(), tuple(cls.aliases)
+    return PluginClass(cls.class_name, kinds, definition, aliases, version, author=cls, imports=imports)
 
 
 _PACKAGE = "org.apache.kafka.connect."

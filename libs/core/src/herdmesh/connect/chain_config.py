@@ -8,16 +8,25 @@ Invariant: a configuration `violations` finds nothing wrong with builds a chain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from herdmesh.connect.authored import (
+    AuthoredPlugin,
+    FindAuthored,
+    RecordConverter,
+    RecordPredicate,
+    RecordTransformation,
+    here,
+)
+from herdmesh.connect.authored_steps import AuthoredConverter, AuthoredPredicate, AuthoredTransformation
 from herdmesh.connect.chain import SinkChain, SourceChain
 from herdmesh.connect.config import FieldViolation, RawConfig, Type, parse_value
 from herdmesh.connect.converters import Converter, HeaderConverter, make_converter, make_header_converter
 from herdmesh.connect.errors import ConfigError, ConnectError
 from herdmesh.connect.predicates import PREDICATES, Predicate
 from herdmesh.connect.program import Step
-from herdmesh.connect.transforms import Transformation, make_transformation
+from herdmesh.connect.transforms import TRANSFORMATIONS, Transformation, make_transformation
 from herdmesh.connect.validators import unique_aliases
 
 _ALIASES = unique_aliases("transformation aliases")
@@ -27,7 +36,8 @@ _PREDICATE_ALIASES = unique_aliases("predicate aliases")
 def sink_chain(
     config: RawConfig, *, worker: RawConfig | None = None, keys: bool = True, headers: bool = True
 ) -> SinkChain:
-    """The chain of a sink task. `worker` gives the converters a connector does not name itself.
+    """The chain of a sink task. `worker` gives the converters a connector does not name itself. An author's classes are
+    those that this process can import.
 
     Raises:
         ConfigError: the first thing wrong, with the full key.
@@ -42,39 +52,56 @@ def source_chain(config: RawConfig, *, worker: RawConfig | None = None) -> Sourc
 
 def converters(config: RawConfig, *, worker: RawConfig | None = None) -> tuple[Converter, Converter, HeaderConverter]:
     """The key, value and header converters in force. Raises ConfigError with the full key."""
-    return (
-        make_converter("key.converter", config, role="key", defaults=worker),
-        make_converter("value.converter", config, role="value", defaults=worker),
-        make_header_converter("header.converter", config, defaults=worker),
-    )
+    key, value, header = (make() for make in _converter_makers(config, worker, here).values())
+    assert isinstance(key, Converter)
+    assert isinstance(value, Converter)
+    return key, value, header
+
+
+def _converter_makers(
+    config: RawConfig, worker: RawConfig | None, find: FindAuthored
+) -> dict[str, Callable[[], HeaderConverter]]:
+    def authored(name: str, version: str | None) -> Converter | None:
+        found = find(name, version)
+        return AuthoredConverter(found()) if found is not None and issubclass(found, RecordConverter) else None
+
+    def key() -> Converter:
+        return make_converter("key.converter", config, role="key", defaults=worker, authored=authored)
+
+    def value() -> Converter:
+        return make_converter("value.converter", config, role="value", defaults=worker, authored=authored)
+
+    def header() -> HeaderConverter:
+        return make_header_converter("header.converter", config, defaults=worker, authored=authored)
+
+    return {"key.converter": key, "value.converter": value, "header.converter": header}
 
 
 def transformations(config: RawConfig) -> list[Step]:
     """The configured transformations in order, with their predicates. Raises ConfigError with the full key."""
-    predicates = _predicates(config)
-    return [_step(config, alias, predicates) for alias in _aliases(config, "transforms")]
+    predicates = _predicates(config, here)
+    return [_step(config, alias, predicates, here) for alias in _aliases(config, "transforms")]
 
 
-def violations(config: RawConfig, *, worker: RawConfig | None = None) -> list[FieldViolation]:
-    """Everything that keeps a chain from being built: what is not built yet, and what only making it shows."""
+def violations(
+    config: RawConfig, *, worker: RawConfig | None = None, find: FindAuthored = here
+) -> list[FieldViolation]:
+    """Everything that keeps a chain from being built: what is not built yet, and what only making it shows. `find`:
+    where an author's classes are, for who cannot import them all."""
     found: list[FieldViolation] = []
-    for field, make in (
-        ("key.converter", lambda: make_converter("key.converter", config, role="key", defaults=worker)),
-        ("value.converter", lambda: make_converter("value.converter", config, role="value", defaults=worker)),
-        ("header.converter", lambda: make_header_converter("header.converter", config, defaults=worker)),
-    ):
+    for field, make in _converter_makers(config, worker, find).items():
         try:
             make()
         except ConnectError as error:
             found.append(_violation(error, field))
     try:
         aliases = _aliases(config, "transforms")
-        predicates = _predicates(config)
+        predicates = _predicates(config, find)
     except ConfigError as error:
         return [*found, _violation(error, "transforms")]
     for alias in aliases:
         try:
-            _step(config, alias, predicates)
+            _step(config, alias, predicates, find)
         except ConfigError as error:
             found.append(_violation(error, f"transforms.{alias}.type"))
     return found
@@ -105,19 +132,33 @@ def _class_name(field: str, settings: dict[str, Any]) -> str:
     return name
 
 
-def _predicates(config: RawConfig) -> dict[str, Predicate]:
+def _authored(find: FindAuthored, field: str, name: str, version: object) -> type[AuthoredPlugin] | None:
+    """Raises ConfigError with the full key."""
+    try:
+        return find(name, None if version is None else str(version))
+    except ConfigError as error:
+        raise ConfigError(str(error), field=f"{field.removesuffix('type')}plugin.version", fix=error.fix) from error
+
+
+def _predicates(config: RawConfig, find: FindAuthored) -> dict[str, Predicate]:
     found: dict[str, Predicate] = {}
     for alias in _aliases(config, "predicates"):
         prefix = f"predicates.{alias}."
         settings = _below(config, prefix)
         field = f"{prefix}type"
         name = _class_name(field, settings)
+        version = settings.pop("plugin.version", None)
         cls = PREDICATES.get(name)
-        if cls is None:
+        author = None if cls is not None else _authored(find, field, name, version)
+        made: Predicate
+        if cls is not None:
+            made = cls()
+        elif author is not None and issubclass(author, RecordPredicate):
+            made = AuthoredPredicate(author())
+        else:
             raise ConfigError.for_value(
                 field, name, f"Class {name} could not be found.", fix=f"use one of: {', '.join(PREDICATES)}"
             )
-        made = cls()
         try:
             made.configure(settings)
         except ConfigError as error:
@@ -126,11 +167,11 @@ def _predicates(config: RawConfig) -> dict[str, Predicate]:
     return found
 
 
-def _step(config: RawConfig, alias: str, predicates: Mapping[str, Predicate]) -> Step:
+def _step(config: RawConfig, alias: str, predicates: Mapping[str, Predicate], find: FindAuthored) -> Step:
     prefix = f"transforms.{alias}."
     settings = _below(config, prefix)
     field = f"{prefix}type"
-    made = make_transformation(field, _class_name(field, settings))
+    made = _transformation(field, _class_name(field, settings), settings.pop("plugin.version", None), find)
     named = settings.pop("predicate", None)
     negate = settings.pop("negate", None)
     _configure(made, settings, alias)
@@ -148,6 +189,14 @@ def _step(config: RawConfig, alias: str, predicates: Mapping[str, Predicate]) ->
             f"{prefix}predicate", named, f"no predicate of that name in predicates ({', '.join(predicates) or 'none'})"
         )
     return Step(alias, made, predicate, parse_value(f"{prefix}negate", negate, Type.BOOLEAN) is True)
+
+
+def _transformation(field: str, name: str, version: object, find: FindAuthored) -> Transformation:
+    if name not in TRANSFORMATIONS:
+        author = _authored(find, field, name, version)
+        if author is not None and issubclass(author, RecordTransformation):
+            return AuthoredTransformation(author())
+    return make_transformation(field, name)
 
 
 def _configure(made: Transformation, settings: Mapping[str, Any], alias: str) -> None:

@@ -16,7 +16,7 @@ from herdmesh.connect.attempts import TRANSFORMATION, Attempts
 from herdmesh.connect.collected import part_of
 from herdmesh.connect.data import Batch
 from herdmesh.connect.pieces import SHORT_RECORDS
-from herdmesh.connect.program import Cells, Diverged, Halted, Loop, Single, Step
+from herdmesh.connect.program import Alone, Cells, Diverged, Halted, Loop, Single, Step
 from herdmesh.connect.transforms.base import Column, Shape
 
 SHAPES_MAX: Final = 1_000
@@ -99,14 +99,16 @@ class Steps:
     def close(self) -> None:
         """Release the transformations."""
         for step in self.steps:
-            step.transformation.close()
+            step.close()
 
 
 def _step_one(
     step: Step, singles: dict[Shape, Single], cells: Cells, shape: Shape, batch: Batch, at: int
 ) -> tuple[Cells, Shape] | None:
-    if not step.applies(cells):
+    if not step.applies(cells, shape, batch, at):
         return cells, shape
+    if isinstance(step.transformation, Alone):
+        return step.transformation.alone(cells, shape, batch, at)
     single = singles.get(shape)
     if single is None:
         single = _keep(singles, shape, Single(step, shape))

@@ -134,6 +134,22 @@ class SourceConnector(Connector):
         """
         return False
 
+    def offsets_at(
+        self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
+    ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
+        """Where to go on from so that all that is not older than a time comes again (`herd offsets rewind`). Called on
+        an instance that is not started; what it says is looked at by `alter_offsets`, and written, as a user's offsets.
+
+        Args:
+            time_ms: milliseconds since 1970.
+            committed: what is stored, by source partition.
+
+        Returns the offset of each of these source partitions that is to go back, None = forgotten, to be begun anew;
+        one that is left out stays where it is, as one has to that was not as far at that time. None = the source does
+        not know. Raises ConfigError, or any error, to refuse the time; RetriableError while the source is away.
+        """
+        return None
+
     def sign(self, task_config: Config) -> str | None:
         """A cheap look at the source from the worker: a text that changes when there may be something new, None = only
         `poll` can tell.

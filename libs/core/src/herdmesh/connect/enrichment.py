@@ -138,7 +138,8 @@ def _converter_keys(
 
     def versions(class_name: str | None) -> list[str]:
         cls = None if class_name is None else plugins.class_named(class_name)
-        return [cls.version] if cls is not None and kind in cls.kinds and not cls.abstract else []
+        usable = cls is not None and kind in cls.kinds and not cls.abstract
+        return plugins.versions(class_name) if usable and class_name is not None else []
 
     written = config.get(name)
     there = versions(default if written is None else str(written))
@@ -213,10 +214,11 @@ class _Family:
             f"{prefix}plugin.version", Type.STRING, None, Importance.HIGH, f"Version of the '{alias}' {self.what}.",
             Validator("", check_version), group, 1, "LONG", f"{title} version for {alias}",
         )  # fmt: skip
-        yield _with_versions(key, (cls.version,) if usable and cls is not None else ())
+        yield _with_versions(key, plugins.versions(name) if usable else ())
         if usable and cls is not None and _has_version(name, version, plugins):
             hidden = {key.name for key in self.implicit}
-            own = [key for key in cls.definition.keys.values() if key.name not in hidden]
+            chosen = loaded(name, version, plugins) or cls
+            own = [key for key in chosen.definition.keys.values() if key.name not in hidden]
             for order, key in enumerate(ConfigDef(*self.implicit, *own).sorted_keys(), 2):
                 yield key.embedded(prefix, group, order)
 

@@ -1,8 +1,8 @@
 """Which plugins this process can use, and which classes a config can name, in which versions.
 
 Owns discovery of the connectors that are installed here, through the entry point group `herdmesh.connectors`, and the
-search by name and version; the other kinds are `builtin`. Connectors of plugin folders are the worker's to find: it
-brings them as descriptors like the others. Owns no instance.
+search by name and version; the other kinds are `builtin` and `authored`. What is in plugin folders is the worker's to
+find: it brings that as descriptors like the others. Owns no instance.
 
 Invariant: a name finds at most one class, and a class has each version once; two connectors that claim one name are an
 error at discovery, not a surprise later. Where no version is asked for, the latest is found (KIP-891).
@@ -10,11 +10,19 @@ error at discovery, not a surprise later. Where no version is asked for, the lat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 
-from herdmesh.connect.builtin import PluginClass, PluginKind, builtin_classes, registered_converters
+from herdmesh.connect.authored import AuthoredPlugin
+from herdmesh.connect.builtin import (
+    PluginClass,
+    PluginKind,
+    builtin_classes,
+    installed_classes,
+    registered_converters,
+)
+from herdmesh.connect.config import RawConfig
 from herdmesh.connect.connector import Connector, ConnectorKind
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.plugin_imports import PluginImports
@@ -88,14 +96,21 @@ class PluginRegistry:
                     if other.class_name != plugin.class_name or rank(other.version) == rank(plugin.version):
                         raise ValueError(f"both {other.connector} and {plugin.connector} are called {name}")
                 others_called_so.append(plugin)
-        builtin = [*builtin_classes(), *others]
-        self._concrete = [cls for cls in builtin if not cls.abstract]
-        self._classes = {name: cls for cls in builtin for name in (cls.name, *cls.aliases)}
+        classes = sorted([*builtin_classes(), *others], key=lambda cls: (cls.author is not None, rank(cls.version)))
+        self._concrete = [cls for cls in classes if not cls.abstract]
+        self._classes: dict[str, list[PluginClass]] = {}
+        """Oldest version first; of plugin folders there may be several of one version."""
+        for cls in classes:
+            for name in dict.fromkeys((cls.name, *cls.aliases)):
+                called_so = self._classes.setdefault(name, [])
+                if name in self._by_name or any(other.name != cls.name or not other.author for other in called_so):
+                    raise ValueError(f"{cls.name} is called {name}, and so is another plugin")
+                called_so.append(cls)
 
     @classmethod
     def discover(cls) -> PluginRegistry:
         """Every connector that is installed here. Raises as `installed`."""
-        return cls(installed(), registered_converters())
+        return cls(installed(), [*registered_converters(), *installed_classes()])
 
     def all(self) -> list[ListedPlugin]:
         """All plugins in Connect's order: by kind (sinks, sources, transformations, predicates, converters, header
@@ -112,15 +127,15 @@ class PluginRegistry:
 
     def names(self, kind: PluginKind) -> list[str]:
         """The classes of a kind, sorted: what a form offers."""
-        return sorted(cls.name for cls in self._concrete if kind in cls.kinds)
+        return sorted({cls.name for cls in self._concrete if kind in cls.kinds})
 
     def class_named(self, name: str, wanted: VersionRange | None = None) -> PluginClass | None:
         """The class of that name or alias, abstract ones too, in its latest version among those `wanted`; None = there
         is none."""
         connectors = self._by_name.get(name)
         if connectors is None:
-            found = self._classes.get(name)
-            return found if found is None or wanted is None or wanted.holds(found.version) else None
+            of_name = self._classes.get(name, ())
+            return next((one for one in reversed(of_name) if wanted is None or wanted.holds(one.version)), None)
         connector = _latest(connectors, wanted)
         if connector is None:
             return None
@@ -132,7 +147,42 @@ class PluginRegistry:
         """The versions there are of the class of that name or alias, oldest first."""
         if name in self._by_name:
             return [plugin.version for plugin in self._by_name[name]]
-        return [self._classes[name].version] if name in self._classes else []
+        return list(dict.fromkeys(one.version for one in self._classes.get(name, ())))
+
+    def authored(self, name: str, version: str | None) -> type[AuthoredPlugin] | None:
+        """`authored.FindAuthored` for all that this worker can use."""
+        found = self.class_named(name, version_range(version))
+        if found is None and name in self._classes:
+            there = self.versions(name)
+            fix = f"leave it out, or write {' or '.join(there)}"
+            raise ConfigError(not_there(self._classes[name][-1].name, version_range(version), there), fix=fix)
+        return None if found is None else found.author
+
+    def environment(self, config: RawConfig, worker: RawConfig) -> PluginImports | None:
+        """The plugin folder that a task of this config imports from: its connector's, or that of a transformation,
+        predicate or converter which the config names, or the worker's settings where it names no converter. None =
+        all of them are installed here.
+
+        Raises:
+            ConfigError: the connector cannot be found; two of them are in two folders, which one process cannot join.
+        """
+        name, version = config.get("connector.class") or "", config.get(PLUGIN_VERSION)
+        found, whose = self.find(str(name), None if version is None else str(version)).imports, "the connector"
+        for field, name, version in named_classes(config, worker):
+            chosen = self.class_named(name, version_range(version))
+            if chosen is None or chosen.imports is None:
+                continue
+            same = [one for one in self._classes[chosen.name] if one.version == chosen.version]
+            if found is None:
+                found, whose = chosen.imports, field
+            elif not any(one.imports is None or one.imports.folder == found.folder for one in same):
+                raise ConfigError(
+                    f"{chosen.name} {chosen.version} is in the plugin folder {chosen.imports.folder}, and {whose} is "
+                    f"from {found.folder}: a task is one process, and that has the libraries of one folder",
+                    field=field,
+                    fix=f"install it into {found.folder} too, or ask for a version that is there",
+                )
+        return found
 
     def full_name(self, name: str) -> str | None:
         """The class's full name, None = there is none (`config.FindClass`)."""
@@ -166,6 +216,23 @@ class PluginRegistry:
         if found is None:
             raise ConfigError(not_there(plugins[0].class_name, wanted, there), field=PLUGIN_VERSION, fix=fix)
         return found
+
+
+def named_classes(config: RawConfig, worker: RawConfig) -> Iterator[tuple[str, str, str | None]]:
+    """What a config, or the worker's settings for it, names besides the connector: key, name and version asked for.
+    What is malformed is left out; validation says so."""
+    for family in ("transforms", "predicates"):
+        aliases = config.get(family)
+        for alias in dict.fromkeys(aliases.split(",")) if isinstance(aliases, str) else ():
+            prefix = f"{family}.{alias.strip()}."
+            name, version = config.get(f"{prefix}type"), config.get(f"{prefix}plugin.version")
+            if isinstance(name, str):
+                yield f"{prefix}type", name.strip(), None if version is None else str(version)
+    for field in ("key.converter", "value.converter", "header.converter"):
+        source = config if config.get(field) is not None else worker
+        name, version = source.get(field), source.get(f"{field}.plugin.version")
+        if isinstance(name, str):
+            yield field, name.strip(), None if version is None else str(version)
 
 
 def not_there(class_name: str, wanted: VersionRange | None, there: Iterable[str]) -> str:

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, RawConfig, Type
-from herdmesh.connect.data import Header
+from herdmesh.connect.data import Batch, Header
 from herdmesh.connect.javaregex import compiled
-from herdmesh.connect.transforms.base import Code, Column
+from herdmesh.connect.transforms.base import Code, Column, Shape
 from herdmesh.connect.validators import all_of, non_empty_string, regex
 
 HAS_HEADER_KEY = ConfigDef(
@@ -68,6 +68,14 @@ class Predicate(ABC):
     @abstractmethod
     def test(self, key: Any, value: Any, topic: str | None, headers: Sequence[Header]) -> bool:
         """Whether the record is wanted."""
+
+    def alone(self, cells: tuple[Any, Any, str | None, list[Header]], _shape: Shape, _batch: Batch, _at: int) -> bool:
+        """The same of a record's cells, with its shape, and where it was in its batch."""
+        return self.test(*cells)
+
+    def close(self) -> None:
+        """Release everything; called once when the task ends."""
+        return
 
 
 class HasHeaderKey(Predicate):

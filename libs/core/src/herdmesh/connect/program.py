@@ -9,6 +9,7 @@ a new one) halts it too.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from operator import length_hint
@@ -28,6 +29,14 @@ _OneByOne = Callable[[Any, Any, str | None, int | None, int | None, int | None, 
 
 class Diverged(Exception):
     """A record of a batch leaves the batch's shape."""
+
+
+class Alone(ABC):
+    """A transformation that is never compiled: what becomes of a record is known only once it did."""
+
+    @abstractmethod
+    def alone(self, cells: Cells, shape: Shape, batch: Batch, at: int) -> tuple[Cells, Shape] | None:
+        """The record after it, and its shape; None = it is left out."""
 
 
 class Halted(Exception):
@@ -68,9 +77,15 @@ class Step:
         own = self.transformation.touches
         return own if self.predicate is None else own | self.predicate.touches
 
-    def applies(self, cells: Cells) -> bool:
-        """Whether the transformation applies to the record."""
-        return self.predicate is None or self.predicate.test(*cells) is not self.negate
+    def applies(self, cells: Cells, shape: Shape, batch: Batch, at: int) -> bool:
+        """Whether the transformation applies to the record, which was at that place of the batch."""
+        return self.predicate is None or self.predicate.alone(cells, shape, batch, at) is not self.negate
+
+    def close(self) -> None:
+        """Release everything."""
+        self.transformation.close()
+        if self.predicate is not None:
+            self.predicate.close()
 
     def condition(self, code: Code) -> str | None:
         """An expression: whether the transformation applies to the record. None = to all."""

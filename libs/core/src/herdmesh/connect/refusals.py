@@ -10,6 +10,7 @@ Invariant: a configuration with neither Connect's problems nor these can be star
 from __future__ import annotations
 
 from herdmesh.connect import chain_config
+from herdmesh.connect.authored import FindAuthored, here
 from herdmesh.connect.builtin import PluginKind
 from herdmesh.connect.client_overrides import clients_of
 from herdmesh.connect.client_security import override_violations
@@ -25,8 +26,11 @@ _RESTART_BACKOFF_MAX_MS = "herdmesh.restart.backoff.max.ms"
 _POLL_RECORDS = "consumer.override.max.poll.records"
 
 
-def refusals(config: RawConfig, plugin: PluginDescriptor, worker: RawConfig) -> list[FieldViolation]:
-    """Everything refused. `worker` is what a run gets as the worker's settings (default converters).
+def refusals(
+    config: RawConfig, plugin: PluginDescriptor, worker: RawConfig, find: FindAuthored = here
+) -> list[FieldViolation]:
+    """Everything refused. `worker` is what a run gets as the worker's settings (default converters), `find` where
+    authors' transformations, predicates and converters are.
 
     Raises what the author's `validate` raises beyond ConfigError.
     """
@@ -40,7 +44,7 @@ def refusals(config: RawConfig, plugin: PluginDescriptor, worker: RawConfig) -> 
         for problem in value.problems
     ]
     found += [
-        *chain_config.violations(config, worker=worker),
+        *chain_config.violations(config, worker=worker, find=find),
         *_not_built(config),
         *_only_javas(config, plugin.kind),
     ]

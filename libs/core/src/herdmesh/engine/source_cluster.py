@@ -108,9 +108,20 @@ class SourceCluster:
     def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:
         """Where each partition ends for the reader; without those that are gone. Raises RetriableError when the cluster
         does not answer."""
+        return self._listed(partitions, OffsetSpec.latest(), offset_of)
+
+    def offsets_at(self, partitions: Iterable[PartitionId], time_ms: int) -> dict[PartitionId, int]:
+        """The first record of each partition that is not older than that; without those that have none, or are gone.
+        Raises RetriableError when the cluster does not answer."""
+        found = self._listed(partitions, OffsetSpec.for_timestamp(time_ms), lambda told: told.offset)
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+    def _listed(
+        self, partitions: Iterable[PartitionId], spec: Any, read: Callable[[Any], int]
+    ) -> dict[PartitionId, int]:
         client = self._admin()
         level = IsolationLevel.READ_COMMITTED if self.read_committed else IsolationLevel.READ_UNCOMMITTED
-        asked = {TopicPartition(*one): OffsetSpec.latest() for one in partitions}
+        asked = {TopicPartition(*one): spec for one in partitions}
         if not asked:
             return {}
         futures = client.list_offsets(
@@ -118,11 +129,11 @@ class SourceCluster:
             isolation_level=level,
             request_timeout=CALL_TIMEOUT_S,
         )
-        ends: dict[PartitionId, int] = {}
+        found: dict[PartitionId, int] = {}
         failure: KafkaException | None = None
         for one, future in futures.items():
             try:
-                ends[(one.topic, one.partition)] = offset_of(future.result())
+                found[(one.topic, one.partition)] = read(future.result())
             except KafkaException as error:
                 if error.args[0].code() not in _GONE:
                     failure = error
@@ -131,7 +142,7 @@ class SourceCluster:
             # brings it the new one.
             self._topics()
             raise self._failed(failure) from failure
-        return ends
+        return found
 
     def reader(self, places: Mapping[PartitionId, int], records_max: int) -> Reader:
         """A reader of these partitions from these offsets (`BEGINNING` is one). To be closed. Raises RetriableError

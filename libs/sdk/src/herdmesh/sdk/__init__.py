@@ -8,6 +8,7 @@ in any version.
 
 from __future__ import annotations
 
+from herdmesh.connect.authored import RecordConverter, RecordPredicate, RecordTransformation
 from herdmesh.connect.config import (
     REQUIRED,
     ConfigDef,
@@ -45,13 +46,15 @@ from herdmesh.engine.errors import LedgerTaken, OffsetsLost, TaskFailed
 from herdmesh.engine.ledger import LedgerSinkTask
 from herdmesh.engine.sql_ledger import SqlLedger
 from herdmesh.engine.staging import Manifest, StagingFolder, publish
-from herdmesh.sdk.asynchronous import AsyncSinkTask, AsyncSourceTask
+from herdmesh.sdk.asynchronous import AsyncRecordSinkTask, AsyncSinkTask, AsyncSourceTask
 from herdmesh.sdk.grouping import group_partitions
+from herdmesh.sdk.record_transactions import RecordTransactions
 from herdmesh.sdk.records import RecordSinkTask, RecordSourceTask, SourceRecord
 from herdmesh.sdk.settings import Secret, Settings, setting
 
 __all__ = [
     "REQUIRED",
+    "AsyncRecordSinkTask",
     "AsyncSinkTask",
     "AsyncSourceTask",
     "Config",
@@ -77,10 +80,14 @@ __all__ = [
     "OffsetsLost",
     "PartitionId",
     "Recommender",
+    "RecordConverter",
     "RecordError",
     "RecordMetadata",
+    "RecordPredicate",
     "RecordSinkTask",
     "RecordSourceTask",
+    "RecordTransactions",
+    "RecordTransformation",
     "RetriableError",
     "Schema",
     "SchemaBuilder",

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import threading
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Final, TypeVar, final
@@ -26,7 +27,10 @@ from herdmesh.connect.connector import (
     SourceTaskContext,
     TaskContext,
 )
-from herdmesh.sdk.records import RecordQueue, SourceRecord
+from herdmesh.connect.data import ConnectRecord
+from herdmesh.connect.source_transactions import RecordMetadata
+from herdmesh.sdk.record_transactions import RecordTransactions
+from herdmesh.sdk.records import RecordQueue, SourceRecord, records_of, report
 
 T = TypeVar("T")
 STOP_S: Final = 10.0
@@ -68,6 +72,9 @@ def _serve(serving: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> 
 class AsyncSourceTask(SourceTask):
     """Reads records outside, in coroutines."""
 
+    transactions: RecordTransactions | None = None
+    """As of `RecordSourceTask`, for what `poll_async` gives; from `start_async` on. `context.transactions` is for the
+    places of a batch that the task makes itself."""
     _loop: _Loop | None = None
 
     @abstractmethod
@@ -84,14 +91,38 @@ class AsyncSourceTask(SourceTask):
         handed over as records."""
         return
 
+    async def commit_record_async(self, record: SourceRecord, metadata: RecordMetadata | None) -> None:
+        """As `RecordSourceTask.commit_record`, of what was handed over as records: one after the other, before
+        `commit_async`. What it raises is logged, and changes nothing."""
+        return
+
+    async def commit_batch_async(self, batch: SourceBatch, metadata: Sequence[RecordMetadata | None]) -> None:
+        """As `SourceTask.commit_batch`, of what was handed over as a batch."""
+        return
+
     async def stop_async(self) -> None:
         """Release everything; called once, also after an error. What still runs is cancelled next."""
         return
 
     @final
+    def wants_metadata(self) -> bool:
+        """True for a task with a `commit_record_async` or `commit_batch_async` of its own."""
+        own = type(self)
+        return (
+            own.commit_record_async is not AsyncSourceTask.commit_record_async
+            or own.commit_batch_async is not AsyncSourceTask.commit_batch_async
+        )
+
+    @final
     def start(self, config: Config, context: SourceTaskContext) -> None:
         """Told on to `start_async`."""
-        self._queue = RecordQueue(remembers=type(self).commit_async is not AsyncSourceTask.commit_async)
+        if context.transactions is not None:
+            self.transactions = RecordTransactions(context.transactions)
+        places = self.wants_metadata()
+        remembers = type(self).commit_async is not AsyncSourceTask.commit_async
+        self._queue = RecordQueue(remembers=remembers, places=places, transactions=self.transactions)
+        #: of what was handed over, and not told of yet: how many records, and whether as such.
+        self._unplaced: deque[tuple[int, bool]] | None = deque() if places else None
         self._loop = _Loop(f"{context.connector}-{context.task}")
         self._loop.run(self.start_async(config, context))
 
@@ -100,13 +131,41 @@ class AsyncSourceTask(SourceTask):
         """The next batch of what `poll_async` gives."""
         assert self._loop is not None, "polled before it was started"
         batch = self._queue.next()
-        if batch is not None:
-            return batch
-        found = self._loop.run(self.poll_async())
-        if found is None or isinstance(found, SourceBatch):
-            return found
-        self._queue.add(found)
-        return self._queue.next()
+        if batch is None:
+            found = self._loop.run(self.poll_async())
+            if isinstance(found, SourceBatch):
+                if self.transactions is not None:
+                    self.transactions.handed_batch()
+                return self._handed(found, as_records=False)
+            given = found or ()
+            if self.transactions is not None:
+                self.transactions.given(given[-1] if given else None)
+            self._queue.add(given)
+            batch = self._queue.next()
+        return None if batch is None else self._handed(batch, as_records=True)
+
+    def _handed(self, batch: SourceBatch, *, as_records: bool) -> SourceBatch:
+        if self._unplaced is not None and len(batch):
+            self._unplaced.append((len(batch), as_records))
+        return batch
+
+    @final
+    def commit_batch(self, batch: SourceBatch, metadata: Sequence[RecordMetadata | None]) -> None:
+        """Told on to `commit_record_async` or `commit_batch_async`. `batch` may be a part of what was handed over."""
+        assert self._unplaced is not None
+        count, as_records = self._unplaced.popleft()
+        if count > len(metadata):
+            self._unplaced.appendleft((count - len(metadata), as_records))
+        if self._loop is not None:
+            told = self._tell_each(metadata) if as_records else self.commit_batch_async(batch, metadata)
+            self._loop.run(told)
+
+    async def _tell_each(self, metadata: Sequence[RecordMetadata | None]) -> None:
+        for record, place in zip(self._queue.placed(len(metadata)), metadata, strict=True):
+            try:
+                await self.commit_record_async(record, place)
+            except Exception:  # noqa: BLE001 - an author's code may raise anything, and the commit stands
+                _log.exception("the task failed in commit_record_async; the record is committed all the same")
 
     @final
     def commit(self) -> None:
@@ -203,3 +262,31 @@ class AsyncSinkTask(SinkTask):
     def _run(self, wanted: Coroutine[Any, Any, T]) -> T:
         assert self._loop is not None, "called before it was started"
         return self._loop.run(wanted)
+
+
+class AsyncRecordSinkTask(AsyncSinkTask):
+    """Writes records outside, one by one, at least once, in coroutines.
+
+    `start_async` keeps the context: extend it with `await super().start_async(config, context)`.
+    """
+
+    context: TaskContext
+
+    async def start_async(self, config: Config, context: TaskContext) -> None:
+        """As `SinkTask.start`."""
+        self.context = context
+
+    @abstractmethod
+    async def put_records_async(self, records: Sequence[ConnectRecord]) -> None:
+        """As `RecordSinkTask.put_records`; it may leave writing to tasks of its own that `flush_async` waits for."""
+
+    @final
+    async def put_async(self, batch: SinkBatch) -> None:
+        """Given to `put_records_async`."""
+        if len(batch):
+            await self.put_records_async(records_of(batch, self.context))
+
+    def report(self, record: ConnectRecord, error: BaseException) -> None:
+        """As `RecordSinkTask.report`. Called from within `put_records_async` or `flush_async`, and what these wait for,
+        not from what goes on between two calls."""
+        report(self.context, record, error)

@@ -12,7 +12,7 @@ import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar, final
 
@@ -28,6 +28,7 @@ from herdmesh.connect.connector import (
 from herdmesh.connect.data import ConnectRecord, Header
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.source_transactions import RecordMetadata
+from herdmesh.sdk.record_transactions import RecordTransactions
 
 _log = logging.getLogger(__name__)
 
@@ -57,10 +58,14 @@ class SourceRecord:
 class RecordQueue:
     """Records on their way to the loop: taken and not handed on, handed on and not yet said to be committed."""
 
-    def __init__(self, *, remembers: bool, places: bool = False) -> None:
-        """`remembers`: somebody wants to know what was committed; `places`: and where each record is."""
+    def __init__(
+        self, *, remembers: bool, places: bool = False, transactions: RecordTransactions | None = None
+    ) -> None:
+        """`remembers`: somebody wants to know what was committed; `places`: and where each record is. `transactions`:
+        where the task says that they end, None = it has no say."""
         self._remembers = remembers
         self._places = places
+        self._transactions = transactions
         self._unplaced: deque[SourceRecord] = deque()
         self._ready: deque[list[SourceRecord]] = deque()
         self._handed: list[SourceRecord] = []
@@ -78,6 +83,8 @@ class RecordQueue:
             self._handed += records
         if self._places:
             self._unplaced.extend(records)
+        if self._transactions is not None:
+            self._transactions.handed(records)
         return _batch(records)
 
     def committed(self) -> list[SourceRecord]:
@@ -99,12 +106,16 @@ class RecordSourceTask(SourceTask):
     RECORDS_MAX: ClassVar[int] = 2_000
     """So many records are taken at once, at most."""
     context: SourceTaskContext
+    transactions: RecordTransactions | None = None
+    """How the task says where its transactions end, with `transaction.boundary=connector`; None = it has no say. In the
+    place of `context.transactions`, whose places are those of batches that this task does not see."""
 
     def start(self, config: Config, context: SourceTaskContext) -> None:
         """Take the config and find the place to go on from. Raises ConfigError."""
-        self.context = context
+        self.context = replace(context, transactions=None)
+        self.transactions = None if context.transactions is None else RecordTransactions(context.transactions)
         remembers = type(self).commit_records is not RecordSourceTask.commit_records
-        self._queue = RecordQueue(remembers=remembers, places=self.wants_metadata())
+        self._queue = RecordQueue(remembers=remembers, places=self.wants_metadata(), transactions=self.transactions)
         self._records: Iterator[SourceRecord] | None = None
         self._error: Exception | None = None
 
@@ -153,16 +164,18 @@ class RecordSourceTask(SourceTask):
             raise error
         was_open = self._records is not None
         taken = self._some()
-        if not taken and was_open and self._error is None:
+        if not taken and was_open and self._error is None and not self._ends_now:
             taken = self._some()  # the one before had just come to its end
         self._queue.add(taken)
         return self._queue.next()
 
     def _some(self) -> list[SourceRecord]:
         """Records, as many as are wanted. What came before an error is kept: its author has moved on past it."""
+        self._ends_now = False
         if self._records is None:
             found = self.poll_records()
             if found is None:
+                self._come_to_its_end([])
                 return []
             self._records = iter(found)
         wanted = max(1, min(self.RECORDS_MAX, self.context.poll_records_max()))
@@ -178,7 +191,12 @@ class RecordSourceTask(SourceTask):
         else:
             if len(taken) < wanted:
                 self._records = None
+                self._come_to_its_end(taken)
         return taken
+
+    def _come_to_its_end(self, taken: Sequence[SourceRecord]) -> None:
+        if self.transactions is not None:
+            self._ends_now = self.transactions.given(taken[-1] if taken else None)
 
     @final
     def commit(self) -> None:
@@ -209,13 +227,8 @@ class RecordSinkTask(SinkTask):
     @final
     def put(self, batch: SinkBatch) -> None:
         """Given to `put_records`."""
-        if not len(batch):
-            return
-        given = list(batch.records())
-        if self.context.reporter is not None:
-            for place, record in enumerate(given):
-                record.origin = batch, place
-        self.put_records(given)
+        if len(batch):
+            self.put_records(records_of(batch, self.context))
 
     def report(self, record: ConnectRecord, error: BaseException) -> None:
         """Give one record up (`ErrantRecordReporter.report`). Called from within `put_records` or `flush`.
@@ -229,11 +242,25 @@ class RecordSinkTask(SinkTask):
             ValueError: a record of the task's own without a topic.
             DataError: one that the converters cannot write.
         """
-        reporter = self.context.reporter
-        if reporter is None:
-            raise error
-        batch, place = record.origin or (_made(record), 0)
-        reporter.report(batch, place, error)
+        report(self.context, record, error)
+
+
+def records_of(batch: SinkBatch, context: TaskContext) -> list[ConnectRecord]:
+    """The records of a batch, each of which `report` knows as it was read."""
+    given = list(batch.records())
+    if context.reporter is not None:
+        for place, record in enumerate(given):
+            record.origin = batch, place
+    return given
+
+
+def report(context: TaskContext, record: ConnectRecord, error: BaseException) -> None:
+    """As `RecordSinkTask.report`."""
+    reporter = context.reporter
+    if reporter is None:
+        raise error
+    batch, place = record.origin or (_made(record), 0)
+    reporter.report(batch, place, error)
 
 
 def _made(record: ConnectRecord) -> SinkBatch:

@@ -22,7 +22,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     number: int
     what: str
     entry: str
-    """The connector class: `module:Class`."""
+    """The plugin's class: `module:Class`."""
     instance: str = ""
     """The started instance to ask; "" = a new one, never started and then dropped."""
     arguments: tuple[Any, ...] = ()
@@ -142,4 +142,15 @@ class ToldConnector(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     java_task_class: str
     default_converters: dict[str, str]
+    keys: tuple[ToldKey, ...]
+
+
+class ToldAuthored(msgspec.Struct, frozen=True, kw_only=True):
+    """A transformation, predicate or converter class, as far as a worker has to know it."""
+
+    class_name: str
+    aliases: tuple[str, ...]
+    kind: str
+    """Of the classes of `connect.authored` the one that it is."""
+    version: str
     keys: tuple[ToldKey, ...]

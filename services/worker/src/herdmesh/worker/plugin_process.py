@@ -21,7 +21,8 @@ from typing import Any
 import msgspec
 
 from herdmesh.connect import plugin_imports
-from herdmesh.connect.config import ConfigKey, Validator
+from herdmesh.connect.authored import AuthoredPlugin, RecordConverter, RecordPredicate, RecordTransformation
+from herdmesh.connect.config import ConfigKey
 from herdmesh.connect.connector import Connector, ConnectorContext, OffsetMap, SinkConnector, SourceConnector
 from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.plugins import ENTRY_POINT_GROUP
@@ -34,6 +35,7 @@ from herdmesh.worker.plugin_messages import (
     OffsetsWanted,
     Raised,
     TasksOutdated,
+    ToldAuthored,
     ToldConnector,
     ToldFailure,
     ToldKey,
@@ -66,22 +68,16 @@ class PluginConnectors:
         self._say(Answer(number=call.number, value=value, failure=failure))
 
     def _value(self, call: Call) -> Any:
-        cls = _class(call.entry)
+        loaded: Any = metadata.EntryPoint("", call.entry, ENTRY_POINT_GROUP).load()
+        if isinstance(loaded, type) and issubclass(loaded, AuthoredPlugin):
+            return _asked_of_authored(loaded, call)
+        cls = _class(loaded, call.entry)
         arguments = call.arguments
+        if call.what in _RULES:
+            return _rule(cls, call.what, *arguments)
         match call.what:
             case "describe":
                 return _described(cls, *arguments)
-            case "check" | "refine" | "strict":
-                name, value = arguments
-                rule: Callable[[str, Any], Any] | None = getattr(_validator(cls, name), call.what)
-                assert rule is not None
-                return rule(name, value)
-            case "values" | "visible":
-                name, parsed = arguments
-                recommender = cls.config_def().keys[name].recommender
-                assert recommender is not None
-                offered = getattr(recommender, call.what)(name, parsed)
-                return list(offered) if call.what == "values" else offered
             case "start":
                 return self._start(cls, call.instance, *arguments)
             case "stop":
@@ -130,21 +126,55 @@ def _asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
     if what == "alter_offsets" and isinstance(connector, SourceConnector):
         config, offsets = arguments
         return connector.alter_offsets(config, [(partition, offset) for partition, offset in offsets])
+    if what == "offsets_at" and isinstance(connector, SourceConnector):
+        config, time_ms, committed = arguments
+        found = connector.offsets_at(config, time_ms, [(partition, offset) for partition, offset in committed])
+        return None if found is None else list(found)
     return getattr(connector, what)(*arguments)
 
 
-def _class(entry: str) -> type[Connector]:
-    """Raises what importing it raises; TypeError when it is no connector."""
-    found: Any = metadata.EntryPoint("", entry, ENTRY_POINT_GROUP).load()
-    if not (isinstance(found, type) and issubclass(found, SinkConnector | SourceConnector)):
+def _class(loaded: Any, entry: str) -> type[Connector]:
+    """Raises TypeError when it is no connector."""
+    if not (isinstance(loaded, type) and issubclass(loaded, SinkConnector | SourceConnector)):
         raise TypeError(f"{entry} names no SourceConnector or SinkConnector")
-    return found
+    return loaded
 
 
-def _validator(cls: type[Connector], name: str) -> Validator:
-    found = cls.config_def().keys[name].validator
-    assert found is not None
-    return found
+_RULES = ("check", "refine", "strict", "values", "visible")
+
+
+def _rule(cls: type[Connector] | type[AuthoredPlugin], what: str, name: str, about: Any) -> Any:
+    """What the definition's rules say of a key: its validator of a value, its recommender of the other values."""
+    key = cls.config_def().keys[name]
+    if what in ("values", "visible"):
+        assert key.recommender is not None
+        offered = getattr(key.recommender, what)(name, about)
+        return list(offered) if what == "values" else offered
+    assert key.validator is not None
+    rule: Callable[[str, Any], Any] | None = getattr(key.validator, what)
+    assert rule is not None
+    return rule(name, about)
+
+
+def _asked_of_authored(cls: type[AuthoredPlugin], call: Call) -> Any:
+    """A transformation, predicate or converter: records meet it in the runs, here only its settings are looked at."""
+    if call.what in _RULES:
+        return _rule(cls, call.what, *call.arguments)
+    if call.what == "describe_authored":
+        (version,) = call.arguments
+        kinds = (RecordTransformation, RecordPredicate, RecordConverter)
+        return ToldAuthored(
+            class_name=cls.class_name,
+            aliases=tuple(cls.aliases),
+            kind=next(kind.__name__ for kind in kinds if issubclass(cls, kind)),
+            version=cls.version or version,
+            keys=tuple(map(_key, cls.config_def().keys.values())),
+        )
+    assert call.what == "configure", call.what
+    made = cls()
+    made.configure(*call.arguments)
+    made.close()
+    return None
 
 
 def _described(cls: type[Connector], version: str) -> ToldConnector:

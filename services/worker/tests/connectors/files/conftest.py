@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 
 from herdmesh.devstack.s3 import S3Server
-from services.worker.tests.connectors.files.places import KINDS, Place, local_place, s3_place
+from herdmesh.worker.spark.hadoop import HadoopJvm, shared_jvm
+from services.worker.tests.connectors.files.places import (
+    KINDS,
+    Place,
+    hadoop_conf,
+    hadoop_place,
+    local_place,
+    s3_place,
+)
 from services.worker.tests.connectors.files.s3_server import BUCKET
 
 
@@ -24,7 +32,27 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         asyncio.run(server.stop())
 
 
+@pytest.fixture(scope="session")
+def hadoop_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """What `viewfs://tests/files` is to Hadoop's clients from here on."""
+    patch = pytest.MonkeyPatch()
+    conf = tmp_path_factory.mktemp("hadoop")
+    seen = hadoop_conf(conf)
+    patch.setenv("HADOOP_CONF_DIR", str(conf))
+    yield seen
+    shared_jvm().close()
+    patch.undo()
+
+
+@pytest.fixture(scope="session")
+def hadoop(hadoop_folder: Path) -> HadoopJvm:
+    """The one that tasks in this process have."""
+    return shared_jvm()
+
+
 def place_of(kind: str, request: pytest.FixtureRequest, folder: Path) -> Place:
+    if kind == "hadoop":
+        return hadoop_place(request.getfixturevalue("hadoop"))
     return s3_place(request.getfixturevalue("s3")) if kind == "s3" else local_place(folder / kind, kind)
 
 

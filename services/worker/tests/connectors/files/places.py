@@ -5,6 +5,7 @@ Owns no test. Invariant: a place is empty when it is made, and no two share a fo
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,13 +15,22 @@ from typing import Any
 from pyarrow import fs
 
 from herdmesh.engine.files import Files, LocalFiles
-from herdmesh.worker.connectors.files.locations import Access, opener
+from herdmesh.worker.connectors.files.locations import Access, Location, opener
 from herdmesh.worker.connectors.files.remote import RemoteFiles
+from herdmesh.worker.spark.hadoop import HadoopFileSystem, HadoopJvm
 from services.worker.tests.connectors.files.s3_server import BUCKET, client, keys_for
 
 _fs: Any = fs
-KINDS = ("local", "copying", "renaming", "s3")
-"""`copying` and `renaming` are pyarrow's local file system, published in as S3 and as Hadoop's are."""
+KINDS = ("local", "copying", "renaming", "s3", "hadoop")
+"""`copying` and `renaming` are pyarrow's local file system, published in as S3 and as Hadoop's are. `hadoop` is a view
+of Hadoop's (`viewfs`) of a local folder, by Hadoop's own client; or what HERDMESH_TEST_HADOOP names, as
+`hdfs://127.0.0.1:8020/tests`."""
+HADOOP_VARIABLE = "HERDMESH_TEST_HADOOP"
+_SITE = """\
+<configuration><property>
+  <name>fs.viewfs.mounttable.tests.link./files</name><value>file://{folder}</value>
+</property></configuration>
+"""
 
 
 @dataclass
@@ -79,3 +89,38 @@ def s3_place(endpoint: str) -> Place:
 def _content(system: Any, path: str) -> bytes:
     with system.open_input_stream(path, compression=None) as stream:
         return stream.read()
+
+
+def hadoop_conf(folder: Path) -> Path:
+    """Write settings of Hadoop's into a folder; the folder in it that `viewfs://tests/files` is by them."""
+    seen = folder / "files"
+    seen.mkdir()
+    (folder / "core-site.xml").write_text(_SITE.format(folder=seen))
+    return seen
+
+
+def hadoop_place(jvm: HadoopJvm) -> Place:
+    """A folder of Hadoop's."""
+    root = f"{os.environ.get(HADOOP_VARIABLE, 'viewfs://tests/files')}/{uuid.uuid4().hex}"
+    location = Location.parse(root)
+
+    system = HadoopFileSystem(jvm, f"{location.scheme}://{location.authority}", None)
+
+    def open_hadoop(text: str) -> Files:
+        return RemoteFiles(system, f"/{Location.parse(text).path}/", text, renames=True)
+
+    def look() -> dict[str, bytes]:
+        found: dict[str, bytes] = {}
+        folders = [f"/{location.path}"]
+        while folders:
+            try:
+                entries = system.get_file_info(_fs.FileSelector(folders.pop()))
+            except FileNotFoundError:
+                continue
+            folders += [one.path for one in entries if one.type == _fs.FileType.Directory]
+            for path in (one.path for one in entries if one.type == _fs.FileType.File):
+                with system.open_input_stream(path) as stream:
+                    found[path.removeprefix(f"/{location.path}/")] = stream.read()
+        return dict(sorted(found.items()))
+
+    return Place(root, look, open_hadoop)

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow.csv
@@ -279,6 +280,24 @@ def test_a_server_that_is_not_there_is_a_problem_of_the_folder() -> None:
     assert (problem.field, "s3.endpoint" in problem.fix) == ("directory", True)
 
 
-def test_a_file_system_without_its_client_is_a_problem_of_the_folder() -> None:
-    (problem,) = FileSink().validate({"directory": "hdfs://127.0.0.1:9/x"})
-    assert (problem.field, "CLASSPATH" in problem.fix) == ("directory", True)
+@pytest.mark.parametrize(
+    ("directory", "said", "fix"),
+    [
+        ("hdfs://127.0.0.1:9/x", "Connection refused", "check directory"),
+        ("abfs://c@h/x", "AzureBlobFileSystem not found", "HERDMESH_SPARK_JARS"),  # Hadoop knows it, its jar is away
+    ],
+)
+def test_what_hadoops_client_cannot_do_is_a_problem_of_the_folder(directory: str, said: str, fix: str) -> None:
+    (problem,) = FileSink().validate({"directory": directory})
+    assert problem.field == "directory"
+    assert said in str(problem)
+    assert fix in problem.fix
+
+
+def test_a_folder_of_hadoops_is_tried(hadoop_folder: Path) -> None:
+    directory = hadoop_folder / "tried"
+    assert FileSink().validate({"directory": "viewfs://tests/files/tried"}) == []
+    assert [path.name for path in directory.rglob("*") if path.is_file()] == []
+    (hadoop_folder / "file").touch()
+    (problem,) = FileSink().validate({"directory": "viewfs://tests/files/file/x"})
+    assert problem.field == "directory"

@@ -1,4 +1,5 @@
-"""The standard suite that authors are given, applied to `FileSink`, on a local disk and on S3, and to `S3Sink`."""
+"""The standard suite that authors are given, applied to `FileSink`, on a local disk and on S3, to `S3Sink`, and by
+Hadoop's client to `HdfsSink`."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pyarrow import fs
 
 from herdmesh.sdk.testing import BadConfig, Form, SinkRunSuite, SinkSuite, SinkWorld
 from herdmesh.worker.connectors.files.file_sink import FileSink
+from herdmesh.worker.connectors.files.hdfs_sink import HdfsSinkConnector
 from herdmesh.worker.connectors.files.s3_sink import S3SinkConnector
 from services.worker.tests.connectors.files.s3_server import BUCKET, client, keys_for
 from tests.support.sizes import SOAKING
@@ -108,6 +110,30 @@ def _numbers(text: bytes) -> list[int]:
     return [int(number) for number in fields if number is not None]
 
 
+class HadoopsFolder(Folder):
+    """A folder that Hadoop's client has a view of, in the words of Confluent's connector."""
+
+    def __init__(self, folder: Path, seen: Path) -> None:
+        super().__init__(folder)
+        self._seen = seen
+
+    def config(self) -> dict[str, str]:
+        return {
+            "store.url": "viewfs://tests/files", "topics.dir": self.name, "flush.size": "100",
+            "format.class": "io.confluent.connect.hdfs3.json.JsonFormat",
+        }  # fmt: skip
+
+    def bad_configs(self) -> list[BadConfig]:
+        return [
+            ({"store.url": "nofs://host"}, "store.url"),
+            ({"flush.size": "0"}, "flush.size"),
+            ({"format.class": "io.confluent.connect.hdfs3.avro.AvroFormat"}, "format.class"),
+        ]
+
+    def texts(self) -> list[bytes]:
+        return [path.read_bytes() for path in (self._seen / self.name).glob("*/partition=*/[!.]*.json")]
+
+
 class OnS3:
     """The session's S3 server."""
 
@@ -145,3 +171,24 @@ class TestConfluentsObjects(OnS3, SinkSuite):
 class TestConfluentsObjectsRuns(OnS3, SinkRunSuite):
     connector = S3SinkConnector
     world = ConfluentsObjects
+
+
+class WithHadoop:
+    """The session's view."""
+
+    @pytest.fixture
+    def outside(self, hadoop_folder: Path) -> Path:
+        return hadoop_folder
+
+
+class TestHadoopsFolder(WithHadoop, SinkSuite):
+    """One batch to a commit is `TestFolder`'s in `make test`: it is the same task."""
+
+    connector = HdfsSinkConnector
+    world = HadoopsFolder
+    periods = (1, 3) if SOAKING else (3,)
+
+
+class TestHadoopsFolderRuns(WithHadoop, SinkRunSuite):
+    connector = HdfsSinkConnector
+    world = HadoopsFolder

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.plugins import describe
+from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.worker.connectors.files.confluent import task_config_of, warnings_of
 from herdmesh.worker.connectors.files.file_sink import FileSink
+from herdmesh.worker.connectors.files.hdfs_sink import DIALECT as HDFS
+from herdmesh.worker.connectors.files.hdfs_sink import HdfsSinkConnector
 from herdmesh.worker.connectors.files.locations import Access, Location, opener
-from herdmesh.worker.connectors.files.s3_sink import S3SinkConnector, task_config_of, warnings_of
+from herdmesh.worker.connectors.files.s3_sink import DIALECT, S3SinkConnector
 from herdmesh.worker.connectors.files.settings import settings_of
 from herdmesh.worker.connectors.parquet import ParquetSink
 
@@ -109,14 +112,14 @@ def test_an_s3_sink_of_confluents_is_a_file_sink() -> None:
         "rotate.interval.ms": "60000", "rotate.schedule.interval.ms": "30000", "locale": "en-US",
         "s3.compression.type": "gzip", "aws.access.key.id": "a", "aws.secret.access.key": "b",
     }  # fmt: skip
-    assert task_config_of(config) == {
+    assert task_config_of(DIALECT, config) == {
         "topics": "t", "directory": "s3://bucket/lake", "format": "json", "compression": "gzip", "file.records": "1000",
         "flush.records": "2147483647", "rotate.interval.ms": "30000", "topic.folders": "true", "partitioner": "time",
         "path.format": "'d'=YYYY-MM-dd", "partition.duration.ms": "86400000", "timezone": "Europe/Berlin",
         "timestamp.extractor": "RecordField", "timestamp.field": "at.ms", "s3.region": "eu-central-1",
         "s3.endpoint": "http://127.0.0.1:1", "aws.access.key.id": "a", "aws.secret.access.key": "b",
     }  # fmt: skip
-    settings_of(task_config_of(config))
+    settings_of(task_config_of(DIALECT, config))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +145,7 @@ def test_an_s3_sink_of_confluents_is_a_file_sink() -> None:
     ],
 )
 def test_confluents_classes_have_names_here(more: dict[str, str], expected: dict[str, str]) -> None:
-    found = task_config_of({**S3, **more})
+    found = task_config_of(DIALECT, {**S3, **more})
     assert {key: found[key] for key in expected} == expected
     settings_of(found)
 
@@ -174,12 +177,60 @@ def test_what_to_do_is_said_in_the_keys_that_were_written() -> None:
     assert (problem.field, problem.fix) == ("s3.bucket.name", "check s3.bucket.name, store.url and s3.region")
 
 
+def test_an_hdfs_sink_of_confluents_is_a_file_sink() -> None:
+    """Of either version."""
+    config = {
+        "topics": "t", "hdfs.url": "hdfs://nn:8020/", "flush.size": "3", "hive.integration": "false",
+        "format.class": "io.confluent.connect.hdfs.parquet.ParquetFormat",
+        "partitioner.class": "io.confluent.connect.hdfs.partitioner.FieldPartitioner", "partition.field.name": "a",
+        "storage.class": "io.confluent.connect.hdfs.storage.HdfsStorage",
+    }  # fmt: skip
+    found = task_config_of(HDFS, config)
+    assert found == {
+        "topics": "t", "directory": "hdfs://nn:8020/topics", "format": "parquet", "compression": "snappy",
+        "file.records": "3", "flush.records": "2147483647", "rotate.interval.ms": "9223372036854775807",
+        "topic.folders": "true", "partitioner": "field", "partition.fields": "a",
+    }  # fmt: skip
+    settings_of(found)
+    assert warnings_of(HDFS, config) == []
+    text = {"store.url": "viewfs:///", "format.class": "io.confluent.connect.hdfs3.string.StringFormat"}
+    found = task_config_of(HDFS, {**config, **text})
+    assert (found["directory"], found["format"], found["compression"]) == ("viewfs:///topics", "text", "none")
+    said = warnings_of(HDFS, {**config, "logs.dir": "wal", "hadoop.conf.dir": "/etc/hadoop", "hive.home": "x"})
+    assert [one.field for one in said] == ["hadoop.conf.dir", "logs.dir", "hive.home"]
+    names = ("io.confluent.connect.hdfs.HdfsSinkConnector", "HdfsSink", "Hdfs3SinkConnector")
+    registry = PluginRegistry([describe(HdfsSinkConnector)])
+    assert all(registry.find(name).connector is HdfsSinkConnector for name in names)
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [
+        ({"hdfs.url": ""}, "store.url"),
+        ({"hdfs.url": "/data"}, "hdfs.url"),
+        ({"store.url": "s3://bucket"}, "store.url"),
+        ({"hive.integration": "true"}, "hive.integration"),
+        ({"hdfs.authentication.kerberos": "true"}, "hdfs.authentication.kerberos"),
+        ({"format.class": "io.confluent.connect.hdfs3.avro.AvroFormat"}, "format.class"),
+    ],
+)
+def test_what_an_hdfs_sink_cannot_be_here_is_named_by_its_key(more: dict[str, str], field: str) -> None:
+    config = {
+        "hdfs.url": "hdfs://nn:8020", "flush.size": "3", "format.class": "io.confluent.connect.hdfs3.json.JsonFormat",
+        **more,
+    }  # fmt: skip
+    with pytest.raises(ConfigError) as refused:
+        HdfsSinkConnector().start(config)
+    assert refused.value.field == field
+
+
 def test_keys_without_effect_are_told() -> None:
-    said = warnings_of({**S3, "name": "n", "topics": "t", "behavior.on.null.values": "fail", "s3.part.size": "5",
-                        "file.delim": "+", "schema.compatibility": "NONE", "rotate.interval.ms": "5", "s3.bucket": "b",
-                        "transforms.a.type": "x"})  # fmt: skip
+    said = warnings_of(DIALECT, {
+        **S3, "name": "n", "topics": "t", "behavior.on.null.values": "fail", "s3.part.size": "5", "file.delim": "+",
+        "schema.compatibility": "NONE", "rotate.interval.ms": "5", "s3.bucket": "b", "transforms.a.type": "x",
+    })  # fmt: skip
     assert {one.field for one in said} == {"behavior.on.null.values", "s3.part.size", "s3.bucket", "rotate.interval.ms"}
-    assert warnings_of(S3) == []
+    assert warnings_of(DIALECT, S3) == []
 
 
 def test_keys_that_need_another_are_told(tmp_path: Path) -> None:

@@ -56,6 +56,12 @@ def test_a_config_of_the_java_connector_is_taken_as_it_is() -> None:
         ({"herdmesh.ledger.table": "a.b.c"}, "herdmesh.ledger.table"),
         ({"max.retries": "-1"}, "max.retries"),
         ({"connection.url": "jdbc:mysql://db/shop"}, "connection.url"),
+        ({"sql.quote.identifiers": "sometimes"}, "sql.quote.identifiers"),
+        # of Java's, and what they ask for would be other rows, or other tables
+        ({"table.name.normalize": "true"}, "table.name.normalize"),
+        ({"topics.to.tables.mapping": "orders:shop"}, "topics.to.tables.mapping"),
+        ({"handle.tombstone": "true"}, "handle.tombstone"),
+        ({"replace.null.with.default": "false"}, "replace.null.with.default"),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_field(changes: dict[str, str], field: str) -> None:
@@ -63,6 +69,28 @@ def test_what_cannot_be_is_refused_by_its_field(changes: dict[str, str], field: 
         PostgresSink().start({**BASE, **changes})
     assert refused.value.field == field
     assert field in [problem.field for problem in PostgresSink().validate({**BASE, **changes})]
+
+
+def test_a_config_of_aivens_connector_is_taken_as_it_is() -> None:
+    config = {
+        **BASE, "connector.class": "io.aiven.connect.jdbc.JdbcSinkConnector", "insert.mode": "multi",
+        "sql.quote.identifiers": "false", "table.name.normalize": "false", "handle.tombstone": "",
+        "replace.null.with.default": "TRUE", "topics": "Orders",
+    }  # fmt: skip
+    assert PostgresSink().validate(config) == []
+    assert PostgresSink().warnings(config) == []
+    found = sink_settings(config)
+    assert (found.insert_mode, found.table_of("Orders").sql) == (InsertMode.INSERT, '"orders"')
+    assert not sink_settings({**BASE, "sql.quote.identifiers": "true"}).folds_case
+    assert not sink_settings({**config, "quote.sql.identifiers": "always"}).folds_case
+    registry = PluginRegistry([describe(PostgresSink)])
+    assert registry.find(config["connector.class"]).connector is PostgresSink
+
+
+def test_a_key_that_nobody_knows_is_warned_of() -> None:
+    of_all = {"errors.tolerance": "all", "transforms": "", "consumer.override.max.poll.records": "5"}
+    (warning,) = PostgresSink().warnings({**BASE, "topics": "t", "auto.creat": "true", **of_all})
+    assert (warning.field, warning.fix) == ("auto.creat", "is it misspelt?")
 
 
 def test_kafkas_coordinates_have_names_of_their_own() -> None:

@@ -89,6 +89,24 @@ def test_a_config_of_confluents_is_taken_as_it_is() -> None:
     assert config["connector.class"] == describe(PostgresSourceConnector).class_name
 
 
+def test_a_config_of_aivens_connector_is_taken_as_it_is() -> None:
+    """What it calls otherwise: the moment to begin at, and how names are quoted."""
+    config = {
+        **BASE, "connector.class": "io.aiven.connect.jdbc.JdbcSourceConnector", "mode": "timestamp",
+        "timestamp.column.name": "changed", "timestamp.initial.ms": "1700000000000", "sql.quote.identifiers": "true",
+        "table.names.qualify": "true",
+    }  # fmt: skip
+    settings = settings_of(config)
+    assert (settings.initial_us, settings.from_now) == (1_700_000_000_000_000, False)
+    assert not warnings_of(config)
+    assert settings_of({**config, "timestamp.initial": "5"}).initial_us == 5_000
+    assert [one.field for one in warnings_of({**config, "sql.quote.identifiers": "false"})] == ["sql.quote.identifiers"]
+    for wrong in ("-1", "soon"):
+        (error,) = PostgresSourceConnector().validate({**config, "timestamp.initial.ms": wrong})
+        assert error.field == "timestamp.initial.ms"
+    assert config["connector.class"] in PostgresSourceConnector.aliases
+
+
 def test_what_has_no_effect_is_named() -> None:
     more = {
         "dialect.name": "OracleDatabaseDialect", "quote.sql.identifiers": "never", "query.retry.attempts": "5",

@@ -12,7 +12,7 @@ from herdmesh.connect import offsets_topic
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.postgres.catalog import TableId
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
-from herdmesh.worker.connectors.postgres.source_place import QUERY_PARTITION, Place, table_partition
+from herdmesh.worker.connectors.postgres.source_place import QUERY_PARTITION, Place, rewound, table_partition
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 #: What a `timestamptz` can be: 4713 BC to 294276.
@@ -77,3 +77,16 @@ def test_offsets_of_something_else_are_refused(partition: dict[str, Any] | None,
 def test_offsets_of_its_own_can_be_set_and_forgotten() -> None:
     offsets = [(TABLE, {"incrementing": 1}), (TABLE, None), (QUERY_PARTITION, {"timestamp": 1})]
     assert PostgresSourceConnector().alter_offsets({}, offsets)
+
+
+def test_a_place_is_rewound_by_its_moment_and_never_forward() -> None:
+    a, b, number = {"protocol": "1", "table": "d.s.a"}, {"protocol": "1", "table": "d.s.b"}, {"query": "query"}
+    committed = [
+        (a, Place(7, 5_000_000).offset() or {}), (b, Place(None, 999_999).offset() or {}),
+        (number, Place(3).offset() or {}),
+    ]  # fmt: skip
+    assert rewound(1_000, committed, has_timestamp=False) is None
+    found = rewound(1_000, committed, has_timestamp=True)
+    assert found is not None
+    # right before the first row of that very moment; what is there already, and what has no moment, stays
+    assert [(partition, Place.of(offset)) for partition, offset in found] == [(a, Place(7, 999_999))]

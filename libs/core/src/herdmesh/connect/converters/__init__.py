@@ -8,7 +8,7 @@ Invariant: a converter can be named by its short name and by its Java class name
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from herdmesh.connect.config import RawConfig
@@ -68,7 +68,27 @@ def converter_class(field: str, name: str) -> type[Converter]:
     return found
 
 
-def make_converter(field: str, config: RawConfig, *, role: Role, defaults: RawConfig | None = None) -> Converter:
+MakeAuthored = Callable[[str, str | None], Converter | None]
+"""An author's converter by its name and what `plugin.version` asks for, not configured yet; None = there is none."""
+
+
+def _none(_name: str, _version: str | None) -> Converter | None:
+    return None
+
+
+def _made(field: str, source: RawConfig, authored: MakeAuthored) -> Converter:
+    name = str(source[field])
+    if name not in CONVERTERS and name not in _REGISTERED:
+        version = source.get(f"{field}.plugin.version")
+        found = authored(name, None if version is None else str(version))
+        if found is not None:
+            return found
+    return converter_class(field, name)()
+
+
+def make_converter(
+    field: str, config: RawConfig, *, role: Role, defaults: RawConfig | None = None, authored: MakeAuthored = _none
+) -> Converter:
     """The configured converter of `field` (`key.converter`, `value.converter` or `header.converter`).
 
     When `config` does not name one, `defaults` (the worker's) does, and then only its settings count (configs 4.1).
@@ -82,7 +102,7 @@ def make_converter(field: str, config: RawConfig, *, role: Role, defaults: RawCo
         raise ConfigError(
             f'Missing required configuration "{field}" which has no default value.', field=field, fix="name a converter"
         )
-    converter = converter_class(field, str(name))()
+    converter = _made(field, source, authored)
     prefix = f"{field}."
     try:
         converter.configure(
@@ -93,12 +113,14 @@ def make_converter(field: str, config: RawConfig, *, role: Role, defaults: RawCo
     return converter
 
 
-def make_header_converter(field: str, config: RawConfig, *, defaults: RawConfig | None = None) -> HeaderConverter:
+def make_header_converter(
+    field: str, config: RawConfig, *, defaults: RawConfig | None = None, authored: MakeAuthored = _none
+) -> HeaderConverter:
     """The configured header converter: SimpleHeaderConverter when neither names one. As `make_converter`."""
     source: RawConfig = config if config.get(field) is not None else defaults or {}
     name = str(source.get(field) or SimpleHeaderConverter.java_class)
     converter: HeaderConverter
-    converter = SimpleHeaderConverter() if name in _SIMPLE else converter_class(field, name)()
+    converter = SimpleHeaderConverter() if name in _SIMPLE else _made(field, source, authored)
     prefix = f"{field}."
     try:
         converter.configure(

@@ -1,7 +1,8 @@
 """What several of our connectors are made of, beside what the SDK gives to all.
 
-Owns three parts: a connector whose config one function reads (`ReadConnector`), the thread that looks again for what a
-connector deals out (`Lookout`), and looks at a source that serve for a while (`KeptSigns`). Knows no source.
+Owns four parts: a connector whose config one function reads (`ReadConnector`), settings that nobody knows
+(`unknown_settings`), the thread that looks again for what a connector deals out (`Lookout`), and looks at a source that
+serve for a while (`KeptSigns`). Knows no source.
 
 Invariant: what validation lets pass, `start` takes, because the same function reads it.
 """
@@ -13,15 +14,21 @@ import threading
 import time
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Generic, TypeVar
 
-from herdmesh.connect.connector import Config, Connector, ConnectorContext
+from herdmesh.connect.config import FieldViolation
+from herdmesh.connect.connector import Config, Connector, ConnectorContext, ConnectorKind
+from herdmesh.connect.connector_keys import COMMON, HERDMESH, SINK, SOURCE
 from herdmesh.connect.errors import ConfigError, ConnectError
 
 SIGN_KEPT_S = 0.5
 """How long a look at a source serves at least; the worker asks four times a second."""
 _SIGNS_MAX = 1_000
+#: What all connectors have below these.
+_OF_ALL = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
+           "consumer.override.", "producer.override.", "admin.override.", "herdmesh.")  # fmt: skip
+_SHARED_PREFIXES = {ConnectorKind.SINK: _OF_ALL, ConnectorKind.SOURCE: (*_OF_ALL, "topic.creation.")}
 _log = logging.getLogger(__name__)
 S = TypeVar("S")
 Found = TypeVar("Found")
@@ -55,6 +62,17 @@ class ReadConnector(Connector, Generic[S]):
             return question(self.read(config))
         except ConfigError:
             return None
+
+
+def unknown_settings(config: Config, own: Collection[str], kind: ConnectorKind) -> list[FieldViolation]:
+    """A warning for each key that is neither among the connector's own nor one of all connectors of its kind."""
+    of_kind = SOURCE if kind is ConnectorKind.SOURCE else SINK
+    known = {*COMMON.keys, *of_kind.keys, *HERDMESH.keys, *own, "name"}
+    return [
+        FieldViolation(name, f"{name} has no effect: this connector has no such setting", "is it misspelt?")
+        for name in config
+        if name not in known and not name.startswith(_SHARED_PREFIXES[kind])
+    ]
 
 
 class Lookout(Generic[Found]):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, PartitionId, SourceConnector
+from herdmesh.connect.connector import Config, OffsetMap, PartitionId, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors import mirror_names
 from herdmesh.worker.connectors.frame import KeptSigns, Lookout, ReadConnector
@@ -80,6 +80,19 @@ class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
             if offset is not None:
                 _check_offset(offset)
         return True
+
+    def offsets_at(
+        self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
+    ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
+        """By the records' own times at the source. Of another source's partitions nothing is known: they stay."""
+        settings = settings_of(config)
+        known = {
+            (partition["topic"], partition["partition"]): (partition, int(offset["offset"]))
+            for partition, offset in committed
+            if partition is not None and partition.get("cluster") == settings.naming.source
+        }
+        found = settings.source.offsets_at(known, time_ms)
+        return [(known[one][0], {"offset": first - 1}) for one, first in found.items() if first - 1 < known[one][1]]
 
     def sign(self, task_config: Config) -> str | None:
         """Where the task's partitions end at the source. Raises RetriableError while it is away."""

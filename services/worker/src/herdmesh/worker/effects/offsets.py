@@ -16,7 +16,7 @@ all in a dry run; of a sink, which may change offsets elsewhere in it, `alter_of
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -87,15 +87,10 @@ class Offsets:
         given_up_s = time.monotonic() + question.timeout_ms / 1000
         if self._is_sink(question.config):
             return bounded(await in_thread("sink offsets", lambda: self._alter_sink(question, given_up_s)))
-        if question.rewind_to_ms is not None:
-            raise ConfigError(
-                "a source cannot be rewound to a time: only its source knows where it was then; alter its offsets, or "
-                "reset them to begin anew"
-            )
         if self._offset_file is None:
             return bounded(await in_thread("source offsets", lambda: self._alter_topic(question, given_up_s)))
         stored = self._offset_file.of(question.connector)
-        change = _SourceChange(question, stored)
+        change = await in_thread("source offsets", lambda: self._change(question, stored))
         agreed = await in_thread("source offsets", lambda: self._agree(question, change))
         if not question.dry_run:
             refuse_late(given_up_s, "the connector's alter_offsets")
@@ -158,20 +153,21 @@ class Offsets:
         return replace(self._spec(question), claim=claim)
 
     def _alter_topic(self, question: AlterOffsets, given_up_s: float) -> OffsetsTold:
-        # What is refused is refused before Kafka is asked; only what a reset forgets is not known before.
-        agreed = not question.reset and self._agree(question, _SourceChange(question, {}))
+        # What is refused is refused before Kafka is asked; only what a reset or a rewind changes is not known before.
+        by_stored = question.reset or question.rewind_to_ms is not None
+        agreed = not by_stored and self._agree(question, _SourceChange(question, {}))
         spec = self._claimed(question)
         settings = source_settings(spec)
         admin = clients.admin(spec, settings.admin, for_worker=True)
         if question.dry_run:
-            change = _SourceChange(question, stored_offsets.read(spec, settings, admin, None).items())
-            return change.told(agreed=self._agree(question, change) if question.reset else agreed)
+            change = self._change(question, stored_offsets.read(spec, settings, admin, None).items())
+            return change.told(agreed=self._agree(question, change) if by_stored else agreed)
         failures = DeliveryFailures()
         fence = Fence(clients.producer(spec, settings.producer, failures.add), spec.transactional_id)
         try:
             taking_over(fence, given_up_s)
-            change = _SourceChange(question, stored_offsets.read(spec, settings, admin, fence).items())
-            if question.reset:
+            change = self._change(question, stored_offsets.read(spec, settings, admin, fence).items())
+            if by_stored:
                 agreed = self._agree(question, change)
             claims.ask(spec, admin).verify()
             if change.records:
@@ -182,17 +178,47 @@ class Offsets:
         return change.told(agreed=agreed)
 
     def _agree(self, question: AlterOffsets, change: _SourceChange) -> bool:
+        config, connector = self._source(question)
+        return connector.alter_offsets(config, change.offsets)
+
+    def _source(self, question: AlterOffsets) -> tuple[Config, SourceConnector]:
         config = self._specs.providers.resolve(question.config).config
         connector = self._specs.plugin(config).load()
         assert isinstance(connector, SourceConnector)
-        return connector.alter_offsets(config, change.offsets)
+        return config, connector
+
+    def _change(self, question: AlterOffsets, stored: Mapping[bytes, bytes]) -> _SourceChange:
+        """Of a rewind, which offsets it is, only the connector knows."""
+        if question.rewind_to_ms is None:
+            return _SourceChange(question, stored)
+        if question.allow_forward:
+            raise ConfigError("a source is not set forward by a time: set its offsets")
+        committed = list(_pairs(stored))
+        config, connector = self._source(question)
+        if not committed:
+            raise ConfigError("the connector has no offsets, so there is nothing to rewind")
+        back = connector.offsets_at(config, question.rewind_to_ms, committed)
+        if back is None:
+            raise ConfigError(
+                f"{connector.class_name} cannot be rewound to a time: it does not know where it was then, by this "
+                "config; alter its offsets, or reset them to begin anew"
+            )
+        change = _SourceChange(question, stored, back)
+        if not change.records.keys() <= stored.keys():
+            raise ConfigError(f"{connector.class_name} rewinds source partitions that have no offset: {list(back)}")
+        return change
 
 
 class _SourceChange:
     """What a change makes of a source's offsets. `stored`: they, in the bytes of the offsets topic."""
 
-    def __init__(self, question: AlterOffsets, stored: Mapping[bytes, bytes]) -> None:
-        """Raises DataError with Connect's text."""
+    def __init__(
+        self,
+        question: AlterOffsets,
+        stored: Mapping[bytes, bytes],
+        back: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]] = (),
+    ) -> None:
+        """`back`: what a rewind sets. Raises DataError with Connect's text."""
         self._question = question
         self._stored = stored
         #: as the connector is to look at them.
@@ -204,7 +230,8 @@ class _SourceChange:
             self.records = dict.fromkeys(stored)
             self.offsets = [(_partition(key), None) for key in stored]
             return
-        self.offsets = [(object_of(partition), object_of(offset)) for partition, offset in question.offsets]
+        asked = [(object_of(partition), object_of(offset)) for partition, offset in question.offsets]
+        self.offsets = asked if question.rewind_to_ms is None else list(back)
         for partition, offset in self.offsets:
             key = offsets_topic.encode_key(question.connector, partition)
             self.records[key] = offsets_topic.encode_value(offset)
@@ -215,6 +242,14 @@ class _SourceChange:
         now = {key: value for key, value in {**self._stored, **self.records}.items() if value is not None}
         message = changed_message(agreed=agreed, reset=question.reset, dry_run=question.dry_run)
         return OffsetsTold(source_told(self._stored if question.reset else now), message)
+
+
+def _pairs(stored: Mapping[bytes, bytes]) -> Iterator[tuple[Mapping[str, Any] | None, Mapping[str, Any]]]:
+    """What is stored, as the connector wrote it; what cannot be read is left out, as where it is told."""
+    for key, value in sorted(stored.items()):
+        decoded = offsets_topic.decode(key, value)
+        if isinstance(decoded, offsets_topic.OffsetRecord) and decoded.offset is not None:
+            yield decoded.partition, decoded.offset
 
 
 def _partition(key: bytes) -> Mapping[str, Any] | None:

@@ -1,6 +1,6 @@
 """What is in the plugin folders (`plugin.path`), by what the installers wrote there: no module of theirs is imported.
 
-Owns how a folder is read, and which are refused: another Python's, one without connectors, and one whose requirements
+Owns how a folder is read, and which are refused: another Python's, one without plugins, and one whose requirements
 contradict what Herdmesh itself is installed with. A plugin shares its process with Herdmesh, so of each library that
 Herdmesh requires there is one version in it: the one installed here (`herdmesh.connect.plugin_imports`).
 
@@ -19,6 +19,7 @@ from typing import Final
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
+from herdmesh.connect.authored import GROUPS
 from herdmesh.connect.plugin_imports import PluginImports
 from herdmesh.connect.plugins import ENTRY_POINT_GROUP
 
@@ -40,8 +41,10 @@ class OwnLibraries:
 
 @dataclass(frozen=True, slots=True)
 class PluginEntry:
-    """One connector, as its distribution's metadata has it."""
+    """One plugin, as its distribution's metadata has it."""
 
+    group: str
+    """Of entry points: what kind of plugin it says it is."""
     name: str
     value: str
     """Where its class is: `module:Class`."""
@@ -52,7 +55,7 @@ class PluginEntry:
 
 @dataclass(frozen=True, slots=True)
 class PluginFolder:
-    """One virtual environment with connectors."""
+    """One virtual environment with plugins."""
 
     imports: PluginImports
     entries: tuple[PluginEntry, ...]
@@ -148,14 +151,16 @@ def _read(environment: Path, own: OwnLibraries) -> PluginFolder | RefusedFolder:
     there = list(metadata.distributions(path=[str(packages)]))
     brought = [one for one in there if canonicalize_name(one.name) not in own.versions]
     entries = tuple(
-        PluginEntry(entry.name, entry.value, one.name, one.version)
+        PluginEntry(group, entry.name, entry.value, one.name, one.version)
         for one in brought
-        for entry in one.entry_points.select(group=ENTRY_POINT_GROUP)
+        for group in (ENTRY_POINT_GROUP, *GROUPS)
+        for entry in one.entry_points.select(group=group)
     )
     if not entries:
         return RefusedFolder(
-            str(environment), f"no distribution in it has an entry point of the group {ENTRY_POINT_GROUP}",
-            f"install a connector with {environment / 'bin' / 'pip'}",
+            str(environment), f"no distribution in it has an entry point of the group {ENTRY_POINT_GROUP}, nor of "
+            f"{', '.join(GROUPS)}",
+            f"install a plugin with {environment / 'bin' / 'pip'}",
         )  # fmt: skip
     for one in brought:
         for wanted in _requirements(one, frozenset()):

@@ -19,11 +19,12 @@ import structlog
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from herdmesh.connect import plugins
-from herdmesh.connect.builtin import registered_converters
+from herdmesh.connect.builtin import PluginClass, builtin_classes, installed_classes, registered_converters
 from herdmesh.connect.plugins import PluginDescriptor, PluginRegistry
 from herdmesh.connect.versions import rank
 from herdmesh.worker.effects.plugin_folders import PluginFolder, find, own_libraries
 from herdmesh.worker.effects.plugin_processes import PluginProcess
+from herdmesh.worker.effects.remote_authored import remote_authored
 from herdmesh.worker.effects.remote_connectors import remote_class
 from herdmesh.worker.effects.validation import describe
 
@@ -51,38 +52,78 @@ def discover(plugin_path: str) -> Found:
     Raises TypeError, ValueError: of what is installed, as `herdmesh.connect.plugins` does.
     """
     here = plugins.installed()
+    others = [*registered_converters(), *installed_classes()]
     if not plugin_path.strip():
-        return Found(PluginRegistry(here, registered_converters()))
+        return Found(PluginRegistry(here, others))
     folders, refused = find(plugin_path, own_libraries())
     for one in refused:
         _log.warning("plugin_folder_refused", folder=one.folder, why=one.why, fix=one.fix)
     processes = [PluginProcess(folder.imports) for folder in folders]
     with ThreadPoolExecutor(os.cpu_count(), "plugins") as threads:
         found = [one for some in threads.map(_described, folders, processes) for one in some]
-    registry = PluginRegistry(_without_clashes(here, found), registered_converters())
+    connectors = _without_clashes(here, [one for one in found if isinstance(one, PluginDescriptor)])
+    authored = [one for one in found if isinstance(one, PluginClass)]
+    registry = PluginRegistry(connectors, [*others, *_with_free_names(connectors, others, authored)])
     return Found(registry, tuple(processes))
 
 
-def _described(folder: PluginFolder, process: PluginProcess) -> list[PluginDescriptor]:
-    """The connectors of a folder that can be imported."""
-    found: list[PluginDescriptor] = []
+def _described(folder: PluginFolder, process: PluginProcess) -> list[PluginDescriptor | PluginClass]:
+    """The plugins of a folder that can be imported."""
+    found: list[PluginDescriptor | PluginClass] = []
     for entry in folder.entries:
+        described: PluginDescriptor | PluginClass
         try:
-            described = plugins.describe(remote_class(process, entry.value, entry.version))
+            if entry.group == plugins.ENTRY_POINT_GROUP:
+                described = plugins.describe(remote_class(process, entry.value, entry.version))
+                described = replace(described, imports=folder.imports)
+            else:
+                described = remote_authored(process, entry.value, entry.version, folder.imports)
         except Exception as error:  # noqa: BLE001 - importing an author's code may raise anything
             _log.warning(
-                "plugin_refused", folder=folder.imports.folder, connector=entry.value, why=str(error),
+                "plugin_refused", folder=folder.imports.folder, plugin=entry.value, why=str(error),
                 distribution=f"{entry.distribution} {entry.version}",
             )  # fmt: skip
             continue
-        found.append(replace(described, imports=folder.imports))
+        found.append(described)
     process.rest()
     for one in found:
         _log.info(
-            "plugin_found", folder=folder.imports.folder, connector=one.class_name, version=one.version,
+            "plugin_found", folder=folder.imports.folder, plugin=_name(one), version=one.version,
             other_versions_in_it=list(folder.differing),
         )  # fmt: skip
     return found
+
+
+def _name(one: PluginDescriptor | PluginClass) -> str:
+    return one.class_name if isinstance(one, PluginDescriptor) else one.name
+
+
+def _with_free_names(
+    connectors: Iterable[PluginDescriptor], others: Iterable[PluginClass], found: Sequence[PluginClass]
+) -> list[PluginClass]:
+    """Transformations, predicates and converters of folders beside all else: one whose name is taken is left out, an
+    alias that somebody has is nobody's. Several may have one name, as long as they are one class, in versions, or in
+    folders, of its own."""
+    taken = {name for one in connectors for name in (one.class_name, *one.aliases)}
+    connects = [*builtin_classes(), *(one for one in others if one.author is None)]
+    taken |= {name for one in connects for name in (one.name, *one.aliases)}
+    installed = {name: one.name for one in others if one.author is not None for name in (one.name, *one.aliases)}
+    owners: dict[str, set[str]] = {}
+    for one in found:
+        for name in (one.name, *one.aliases):
+            owners.setdefault(name, {installed.get(name, one.name)}).add(one.name)
+    kept: list[PluginClass] = []
+    for one in found:
+        folder = one.imports.folder if one.imports is not None else ""
+        if one.name in taken or installed.get(one.name, one.name) != one.name:
+            _log.warning("plugin_refused", folder=folder, plugin=one.name, why="another plugin is called so too")
+            continue
+        free = tuple(name for name in one.aliases if name not in taken and owners[name] == {one.name})
+        if len(free) < len(one.aliases):
+            dropped = sorted(set(one.aliases) - set(free))
+            _log.warning("plugin_alias_taken", plugin=one.name, folder=folder, aliases=dropped)
+        kept.append(replace(one, aliases=free))
+    return kept
 
 
 def _without_clashes(here: Sequence[PluginDescriptor], found: Iterable[PluginDescriptor]) -> list[PluginDescriptor]:

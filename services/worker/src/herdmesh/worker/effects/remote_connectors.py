@@ -8,7 +8,7 @@ instance started, it goes on asking in the same process; when that one is gone, 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, cast
 
@@ -24,12 +24,20 @@ from herdmesh.connect.config import (
     Type,
     Validator,
 )
-from herdmesh.connect.connector import Config, Connector, ConnectorKind, PartitionId, SinkConnector, SourceConnector
+from herdmesh.connect.connector import (
+    Config,
+    Connector,
+    ConnectorKind,
+    OffsetMap,
+    PartitionId,
+    SinkConnector,
+    SourceConnector,
+)
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.effects.plugin_processes import Line, PluginProcess
 from herdmesh.worker.plugin_messages import ToldConnector, ToldKey
 
-_DESCRIBED_TIMEOUT_S: Final = 60.0
+DESCRIBED_TIMEOUT_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +58,10 @@ def remote_class(process: PluginProcess, entry: str, version: str) -> type[Conne
     """
     line = process.line()
     told = msgspec.convert(
-        line.call("describe", entry, version, timeout_s=_DESCRIBED_TIMEOUT_S), ToldConnector, strict=False
+        line.call("describe", entry, version, timeout_s=DESCRIBED_TIMEOUT_S), ToldConnector, strict=False
     )
     kind = ConnectorKind(told.kind)
-    definition = ConfigDef(*(_key(key, process, entry) for key in told.keys))
+    definition = definition_of(told.keys, process, entry)
     attributes = {
         "__doc__": f"{told.class_name} {told.version}, in a process of its own.",
         "__module__": __name__,
@@ -132,6 +140,12 @@ class RemoteSource(RemoteConnector, SourceConnector):
     ) -> bool:
         return bool(self._ask("alter_offsets", config, list(offsets)))
 
+    def offsets_at(
+        self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
+    ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
+        told = self._ask("offsets_at", config, time_ms, list(committed))
+        return None if told is None else [(partition, offset) for partition, offset in told]
+
     def sign(self, task_config: Config) -> str | None:
         return self._ask("sign", task_config)
 
@@ -142,6 +156,11 @@ class RemoteSink(RemoteConnector, SinkConnector):
     def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
         named = [(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         return bool(self._ask("alter_offsets", config, named))
+
+
+def definition_of(keys: Iterable[ToldKey], process: PluginProcess, entry: str) -> ConfigDef:
+    """A definition whose rules are asked in the process."""
+    return ConfigDef(*(_key(key, process, entry) for key in keys))
 
 
 def _plain(argument: Any) -> Any:

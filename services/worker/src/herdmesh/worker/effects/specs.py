@@ -135,7 +135,7 @@ class RunSpecs:
             worker_config={**bare.worker_config, **connector.default_converters},
             run_id=run_id,
             task_class=task_class,
-            imports=self.plugin(known.resolved.connector_config).imports,
+            imports=self.plugins.environment(known.resolved.connector_config, bare.worker_config),
             commit_scope=commit_scope,
             source_offsets=offsets,
             secrets=tuple(sorted(passwords.union(bare.secrets))),

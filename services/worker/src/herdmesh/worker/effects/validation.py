@@ -69,7 +69,8 @@ def _validation(
     try:
         config = providers.resolve(config).config
         result = validate_connector(config, plugins, worker_facts(worker, plugins))
-        refused = [*for_the_herder, *refusals(config, _plugin(config, plugins), worker)]
+        refused = [*for_the_herder, *refusals(config, _plugin(config, plugins), worker, plugins.authored)]
+        refused += _in_two_folders(config, plugins, worker)
     except ConfigError as error:
         result = _without_plugin(config)
         refused = [*for_the_herder, FieldViolation(error.field, str(error), error.fix)]
@@ -94,6 +95,14 @@ def _validation(
         if has_reference(written := raw.get(shown_field.name)):
             shown_field.value = without_url_passwords(written or "")
     return message
+
+
+def _in_two_folders(config: Properties, plugins: PluginRegistry, worker: Properties) -> list[FieldViolation]:
+    try:
+        plugins.environment(config, worker)
+    except ConfigError as error:
+        return [FieldViolation(error.field, str(error), error.fix)]
+    return []
 
 
 def _plugin(config: Properties, plugins: PluginRegistry) -> PluginDescriptor:

@@ -328,7 +328,7 @@ class ConnectorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RewindOffsets(self, request, context):
-        """RewindOffsets moves the offsets of a stopped sink to a time.
+        """RewindOffsets moves the offsets of a stopped connector to a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

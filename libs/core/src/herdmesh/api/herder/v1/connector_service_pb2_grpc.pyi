@@ -75,7 +75,7 @@ class ConnectorServiceStub:
     ResetOffsets: _grpc.UnaryUnaryMultiCallable[_offset_messages_pb2.ResetOffsetsRequest, _offset_messages_pb2.ResetOffsetsResponse]
     """ResetOffsets forgets the offsets of a stopped connector."""
     RewindOffsets: _grpc.UnaryUnaryMultiCallable[_offset_messages_pb2.RewindOffsetsRequest, _offset_messages_pb2.RewindOffsetsResponse]
-    """RewindOffsets moves the offsets of a stopped sink to a time."""
+    """RewindOffsets moves the offsets of a stopped connector to a time."""
     ListTopics: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.ListTopicsRequest, _admin_messages_pb2.ListTopicsResponse]
     """ListTopics returns the topics a connector was seen to use."""
     ResetTopics: _grpc.UnaryUnaryMultiCallable[_admin_messages_pb2.ResetTopicsRequest, _admin_messages_pb2.ResetTopicsResponse]
@@ -141,7 +141,7 @@ class ConnectorServiceAsyncStub(ConnectorServiceStub):
     ResetOffsets: _aio.UnaryUnaryMultiCallable[_offset_messages_pb2.ResetOffsetsRequest, _offset_messages_pb2.ResetOffsetsResponse]  # type: ignore[assignment]
     """ResetOffsets forgets the offsets of a stopped connector."""
     RewindOffsets: _aio.UnaryUnaryMultiCallable[_offset_messages_pb2.RewindOffsetsRequest, _offset_messages_pb2.RewindOffsetsResponse]  # type: ignore[assignment]
-    """RewindOffsets moves the offsets of a stopped sink to a time."""
+    """RewindOffsets moves the offsets of a stopped connector to a time."""
     ListTopics: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.ListTopicsRequest, _admin_messages_pb2.ListTopicsResponse]  # type: ignore[assignment]
     """ListTopics returns the topics a connector was seen to use."""
     ResetTopics: _aio.UnaryUnaryMultiCallable[_admin_messages_pb2.ResetTopicsRequest, _admin_messages_pb2.ResetTopicsResponse]  # type: ignore[assignment]
@@ -324,7 +324,7 @@ class ConnectorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _offset_messages_pb2.RewindOffsetsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_offset_messages_pb2.RewindOffsetsResponse, _abc.Awaitable[_offset_messages_pb2.RewindOffsetsResponse]]:
-        """RewindOffsets moves the offsets of a stopped sink to a time."""
+        """RewindOffsets moves the offsets of a stopped connector to a time."""
 
     @_abc_1.abstractmethod
     def ListTopics(

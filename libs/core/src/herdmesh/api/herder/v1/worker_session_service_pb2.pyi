@@ -1074,7 +1074,7 @@ class AlterOffsetsCommand(_message.Message):
 
     @_builtins.property
     def rewind_to(self) -> _timestamp_pb2.Timestamp:
-        """rewind_to moves a sink's offsets to the first records that are not older."""
+        """rewind_to moves offsets to the first records that are not older."""
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -132,7 +133,8 @@ def problem_of(directory: str, access: Access) -> ConfigError | None:
             return _too_long()
         from herdmesh.worker.connectors.files import remote  # see above
 
-        remote.open_folder(location, access, remote.ATTEMPTS_OF_PROBE).probe()
+        with closing(remote.open_folder(location, access, remote.ATTEMPTS_OF_PROBE)) as folder:
+            folder.probe()
     except ConfigError as problem:
         return problem
     return None

@@ -1,4 +1,4 @@
-"""Folders of file systems that pyarrow reaches: S3 and what speaks its protocol, Hadoop's.
+"""Folders of file systems that are not disks: S3 and what speaks its protocol, by pyarrow; Hadoop's, by its client.
 
 Owns how a staged object gets its published name there, and what their errors mean. What a location is: `locations`.
 
@@ -19,7 +19,7 @@ import re
 import uuid
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from pyarrow import fs
 
@@ -27,6 +27,7 @@ from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.worker.connectors.files.locations import (
     DIRECTORY,
+    HADOOP_USER,
     S3_ACCESS_KEY,
     S3_ENDPOINT,
     S3_REGION,
@@ -43,18 +44,31 @@ CONNECT_TIMEOUT_S = 5
 REQUEST_TIMEOUT_S = 60
 """A copy of a large object is answered when it is done."""
 _COMPARED_BYTES = 1 << 20
+_JARS = "use file or s3, or give workers the jars of this file system (HERDMESH_SPARK_JARS)"
 _HOPELESS = {
     "NO_SUCH_BUCKET": (DIRECTORY, "make the bucket, or name another"),
     "ACCESS_DENIED": (DIRECTORY, "let these credentials list, read, write and delete objects there"),
     "INVALID_ACCESS_KEY_ID": (S3_ACCESS_KEY, "use keys that exist at this endpoint"),
     "SIGNATURE_DOES_NOT_MATCH": (S3_ACCESS_KEY, "check the two keys"),
+    "AccessControlException": (DIRECTORY, f"give the user the right to write there, or name another ({HADOOP_USER})"),
+    "No FileSystem for scheme": (DIRECTORY, _JARS),
+    "ClassNotFoundException": (DIRECTORY, _JARS),
 }
-"""Errors of S3 that come again until somebody changes something: the key to change and how."""
+"""Errors of S3 and Hadoop that come again until somebody changes something: the key to change and how."""
 _REQUEST_ID = re.compile(r"\s*\(?Request ID:[^)]*\)?")
 
 
+@runtime_checkable
+class Closes(Protocol):
+    """A file system that holds something."""
+
+    def close(self) -> None:
+        """Let it go."""
+        ...
+
+
 class RemoteFiles:
-    """A folder of one of pyarrow's file systems."""
+    """A folder of one of pyarrow's file systems, or of one that can as much of them as is asked here."""
 
     hidden = ".staged/"
     at_once = AT_ONCE
@@ -142,6 +156,11 @@ class RemoteFiles:
             keys = f"{DIRECTORY}, {S3_ENDPOINT} and {S3_REGION}" if self.location.startswith("s3:") else DIRECTORY
             raise ConfigError(str(error), field=DIRECTORY, fix=f"check {keys}") from error
 
+    def close(self) -> None:
+        """Let go of the file system, and what serves nobody else."""
+        if isinstance(self._system, Closes):
+            self._system.close()
+
     def _path(self, path: str) -> str:
         return self._prefix + path
 
@@ -183,16 +202,13 @@ class RemoteFiles:
 
 
 def open_folder(location: Location, access: Access, attempts: int = ATTEMPTS) -> RemoteFiles:
-    """The folder, not looked at yet; `attempts`: of a request to S3.
-
-    Raises:
-        ConfigError: its file system cannot be reached from this process.
-    """
+    """The folder, not looked at yet; `attempts`: of a request to S3. A probe of Hadoop's tries to connect so often too,
+    and has a JVM of its own, until it is closed."""
     if location.scheme == "s3":
         prefix = "/".join(filter(None, (location.authority, location.path))) + "/"
         return RemoteFiles(_s3(access, attempts), prefix, location.text, renames=False)
     prefix = f"/{location.path}/" if location.path else "/"
-    return RemoteFiles(_hadoop(location, access), prefix, location.text, renames=True)
+    return RemoteFiles(_hadoop(location, access, attempts), prefix, location.text, renames=True)
 
 
 def _s3(access: Access, attempts: int) -> Any:
@@ -210,14 +226,10 @@ def _s3(access: Access, attempts: int) -> Any:
     )
 
 
-def _hadoop(location: Location, access: Access) -> Any:
-    try:
-        return _fs.HadoopFileSystem(f"{location.scheme}://{location.authority}", 0, user=access.hadoop_user)
-    except OSError as error:
-        text = str(error).splitlines()[0]
-        raise ConfigError(
-            f"{DIRECTORY}: {location.text} cannot be reached by Hadoop's client: {text}",
-            field=DIRECTORY,
-            fix="use file or s3, or give workers Hadoop: JAVA_HOME, HADOOP_HOME, and CLASSPATH as "
-            "`hadoop classpath --glob` prints it",
-        ) from error
+def _hadoop(location: Location, access: Access, attempts: int) -> Any:
+    from herdmesh.worker.spark import hadoop  # with pyspark, which S3 does without
+
+    address = f"{location.scheme}://{location.authority}"
+    if attempts == ATTEMPTS_OF_PROBE:
+        return hadoop.HadoopFileSystem(hadoop.HadoopJvm(), address, access.hadoop_user, attempts)
+    return hadoop.HadoopFileSystem(hadoop.shared_jvm(), address, access.hadoop_user)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from herdmesh.connect.config import FieldViolation
-from herdmesh.connect.connector import Config
-from herdmesh.connect.connector_keys import COMMON, HERDMESH, SINK
+from herdmesh.connect.connector import Config, ConnectorKind
 from herdmesh.worker.connectors.files import settings
 from herdmesh.worker.connectors.files.locations import (
     DIRECTORY,
@@ -22,10 +21,8 @@ from herdmesh.worker.connectors.files.locations import (
     S3_SECRET_KEY,
     Location,
 )
+from herdmesh.worker.connectors.frame import unknown_settings
 
-#: What all connectors have below these.
-_SHARED_PREFIXES = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
-                    "consumer.override.", "producer.override.", "admin.override.", "herdmesh.")  # fmt: skip
 _TIME = (settings.PARTITIONER, "time")
 _NEEDED: Mapping[str, tuple[str, str]] = {
     settings.PARTITION_FIELDS: (settings.PARTITIONER, "field"),
@@ -56,12 +53,7 @@ def unused(config: Config) -> list[FieldViolation]:
 
 def unknown(config: Config, own: Collection[str]) -> list[FieldViolation]:
     """Keys that are neither the connector's own nor those of all sinks."""
-    known = {*COMMON.keys, *SINK.keys, *HERDMESH.keys, *own, "name"}
-    return [
-        FieldViolation(name, f"{name} has no effect: this connector has no such setting", "is it misspelt?")
-        for name in config
-        if name not in known and not name.startswith(_SHARED_PREFIXES)
-    ]
+    return unknown_settings(config, own, ConnectorKind.SINK)
 
 
 def without_effect(name: str, why: str) -> FieldViolation:

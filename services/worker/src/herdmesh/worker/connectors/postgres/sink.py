@@ -24,6 +24,7 @@ class PostgresSink(SinkConnector):
     class_name = "herdmesh.PostgresSink"
     aliases = (
         "PostgresSink", "PostgresSinkConnector", "io.confluent.connect.jdbc.JdbcSinkConnector", "JdbcSinkConnector",
+        "io.aiven.connect.jdbc.JdbcSinkConnector",
     )  # fmt: skip
     version = "0.1.0"
     java_task_class = "io.confluent.connect.jdbc.sink.JdbcSinkTask"

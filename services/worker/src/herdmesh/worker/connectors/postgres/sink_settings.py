@@ -16,9 +16,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
-from herdmesh.connect.connector import Config
+from herdmesh.connect.connector import Config, ConnectorKind
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.validators import at_least, non_empty_string, optional_at_least
+from herdmesh.worker.connectors.frame import unknown_settings
 from herdmesh.worker.connectors.postgres.common import connection_keys, quoted
 
 INSERT_MODE, DELETE_ENABLED = "insert.mode", "delete.enabled"
@@ -136,6 +137,19 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
 }
 
 
+_QUOTE_BOOLEAN = "sql.quote.identifiers"
+"""Aiven's, for `quote.sql.identifiers`."""
+#: Keys of Java's JDBC sinks that would write other rows, or to other tables: the values that ask for what is done here
+#: anyway, what that is, and what else to do.
+_OTHERWISE: Mapping[str, tuple[tuple[str, ...], str, str]] = {
+    "table.name.normalize": (("", "false"), "a topic's name is taken as it is", "rename topics by RegexRouter"),
+    "topics.to.tables.mapping": (("",), f"{TABLE_NAME_FORMAT} names the tables", "rename topics by RegexRouter"),
+    "handle.tombstone": (("", "false"), "a record without a value is never passed over in silence",
+                         "drop them by Filter with the predicate RecordIsTombstone"),
+    "replace.null.with.default": (("", "true"), "a field without a value has its schema's default", "leave it out"),
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class TableName:
     """A table as the config or a topic names it."""
@@ -180,7 +194,10 @@ class SinkSettings:
 
 def sink_settings(config: Config) -> SinkSettings:
     """Read a sink's settings, but those of its connection. Raises ConfigError."""
-    parsed = KEYS.parse(config)
+    parsed = KEYS.parse(_in_these_words(config))
+    for key, (same, does, fix) in _OTHERWISE.items():
+        if (text := (config.get(key) or "").strip()).lower() not in same:
+            raise ConfigError.for_value(key, text, f"not built here: {does}", fix=fix)
     pk_mode = PkMode(parsed[PK_MODE].lower())
     pk_fields: tuple[str, ...] = tuple(name for name in parsed[PK_FIELDS] if name)
     found = SinkSettings(
@@ -202,11 +219,26 @@ def sink_settings(config: Config) -> SinkSettings:
     return found
 
 
+def _in_these_words(config: Config) -> Config:
+    """What Aiven's fork of Confluent's connector calls otherwise, and means the same by."""
+    found = dict(config)
+    if (config.get(INSERT_MODE) or "").strip().lower() == "multi":
+        found[INSERT_MODE] = InsertMode.INSERT.value
+    quotes = (config.get(_QUOTE_BOOLEAN) or "").strip().lower()
+    if quotes and _QUOTE not in config:
+        if quotes not in ("true", "false"):
+            raise ConfigError.for_value(_QUOTE_BOOLEAN, quotes, "Expected value to be either true or false")
+        found[_QUOTE] = "always" if quotes == "true" else "never"
+    return found
+
+
 def warnings(config: Config) -> list[FieldViolation]:
     """Keys that are there and have no effect, each with why."""
+    own = {*KEYS.keys, *_WITHOUT_EFFECT, *_OTHERWISE, _QUOTE_BOOLEAN}
     return [
-        FieldViolation(key, f"{key} has no effect: {why}", "leave it out")
-        for key, why in _WITHOUT_EFFECT.items() if key in config
+        *(FieldViolation(key, f"{key} has no effect: {why}", "leave it out")
+          for key, why in _WITHOUT_EFFECT.items() if key in config),
+        *unknown_settings(config, own, ConnectorKind.SINK),
     ]  # fmt: skip
 
 

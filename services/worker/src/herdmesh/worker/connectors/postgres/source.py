@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.connector import Config, OffsetMap, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.sdk.grouping import group_partitions
 from herdmesh.worker.connectors.frame import SIGN_KEPT_S, KeptSigns, Lookout, ReadConnector
@@ -27,7 +27,7 @@ from herdmesh.worker.connectors.postgres.source_config import (
     settings_of,
     warnings_of,
 )
-from herdmesh.worker.connectors.postgres.source_place import check_offset
+from herdmesh.worker.connectors.postgres.source_place import check_offset, rewound
 from herdmesh.worker.connectors.postgres.source_plan import Plan, opened
 from herdmesh.worker.connectors.postgres.source_task import PostgresSourceTask, table_relation, tables_of, written
 
@@ -38,7 +38,7 @@ class PostgresSourceConnector(ReadConnector[SourceSettings], SourceConnector):
     """Confluent's JDBC source connector for PostgreSQL, as far as docs/connectors/postgres-source.md says."""
 
     class_name = "io.confluent.connect.jdbc.JdbcSourceConnector"
-    aliases = ("PostgresSource", "JdbcSourceConnector", "JdbcSource")
+    aliases = ("PostgresSource", "JdbcSourceConnector", "JdbcSource", "io.aiven.connect.jdbc.JdbcSourceConnector")
     version = "0.1.0"
     java_task_class = "io.confluent.connect.jdbc.source.JdbcSourceTask"
 
@@ -80,6 +80,12 @@ class PostgresSourceConnector(ReadConnector[SourceSettings], SourceConnector):
         for partition, offset in offsets:
             check_offset(partition, offset)
         return True
+
+    def offsets_at(
+        self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
+    ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
+        """By the rows' moments, in the modes that have them."""
+        return rewound(time_ms, committed, has_timestamp=settings_of(config).mode.has_timestamp)
 
     def sign(self, task_config: Config) -> str | None:
         """The place of each table's last row. Raises RetriableError while the server is away."""

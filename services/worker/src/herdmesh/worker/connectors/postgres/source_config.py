@@ -13,7 +13,16 @@ from enum import StrEnum
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
+from herdmesh.connect.config import (
+    REQUIRED,
+    ConfigDef,
+    ConfigKey,
+    FieldViolation,
+    Importance,
+    Type,
+    Validator,
+    parse_value,
+)
 from herdmesh.connect.connector import Config
 from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
 from herdmesh.connect.errors import ConfigError
@@ -33,6 +42,8 @@ MODE = "mode"
 INCREMENTING = "incrementing.column.name"
 TIMESTAMP = "timestamp.column.name"
 TIMESTAMP_INITIAL = "timestamp.initial"
+_INITIAL_MS = "timestamp.initial.ms"
+"""Aiven's, for `timestamp.initial`."""
 QUERY = "query"
 WHITELIST, BLACKLIST = "table.whitelist", "table.blacklist"
 INCLUDE, EXCLUDE = "table.include.list", "table.exclude.list"
@@ -153,11 +164,14 @@ KEYS = ConfigDef(
               "are a struct. Without it records have no key.", None, _HOW, 7, "MEDIUM", "Key columns"),
 )  # fmt: skip
 
+_QUOTED = "names are always quoted; a column is found whatever its case"
 _ONE_STATEMENT = "each look at a table is one statement"
 #: Confluent's keys without effect: why, and the values that ask for nothing else.
 _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "dialect.name": ("there is only PostgreSQL's", ("", "PostgreSqlDatabaseDialect")),
-    "quote.sql.identifiers": ("names are always quoted; a column is found whatever its case", ("always",)),
+    "quote.sql.identifiers": (_QUOTED, ("always",)),
+    "sql.quote.identifiers": (_QUOTED, ("true",)),
+    "table.names.qualify": ("tables are always asked for with their schema", ("true",)),
     "transaction.isolation.mode": (_ONE_STATEMENT, ("DEFAULT", "READ_COMMITTED", "REPEATABLE_READ", "SERIALIZABLE")),
     "query.retry.attempts": ("a server that is away is asked again until it is back", ()),
     "table.monitoring.startup.polling.limit.ms": ("tables are looked for when the connector starts", ()),
@@ -242,7 +256,7 @@ def settings_of(config: Config) -> SourceSettings:
     if mode.has_number and query and not values[INCREMENTING]:
         raise ConfigError(f"{INCREMENTING}: a query has no serial column of its own", field=INCREMENTING,
                           fix="name a column")  # fmt: skip
-    initial = values[TIMESTAMP_INITIAL]
+    initial = _initial_of(config, values)
     return SourceSettings(
         connection=connection,
         mode=mode,
@@ -263,6 +277,17 @@ def settings_of(config: Config) -> SourceSettings:
         tables_ms=values["table.poll.interval.ms"],
         waits_for_writers=values[WAIT_FOR_WRITERS],
     )
+
+
+def _initial_of(config: Config, values: Mapping[str, Any]) -> int | None:
+    """Where to begin, in milliseconds; by Aiven's name for it too, whose 0 means all rows there are since 1970."""
+    text = (config.get(_INITIAL_MS) or "").strip()
+    if values[TIMESTAMP_INITIAL] is not None or not text:
+        return values[TIMESTAMP_INITIAL]
+    found: int = parse_value(_INITIAL_MS, text, Type.LONG)
+    if found < 0:
+        raise ConfigError.for_value(_INITIAL_MS, text, "Value must be at least 0", fix=f"{TIMESTAMP_INITIAL}=-1 is now")
+    return found
 
 
 def _refuse_others(url: str) -> None:
@@ -320,7 +345,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why. Raises as `settings_of`."""
     settings = settings_of(config)
     found = warnings_of_connection(config)
-    known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, "name", TASK_TABLES, "task.class"}
+    known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, "name", TASK_TABLES, "task.class", _INITIAL_MS}
     for name, value in config.items():
         if name in _WITHOUT_EFFECT:
             why, same = _WITHOUT_EFFECT[name]

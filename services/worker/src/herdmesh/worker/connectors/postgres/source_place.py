@@ -8,10 +8,11 @@ Invariant: a place written and read again is the same place, to the microsecond.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from herdmesh.connect.connector import OffsetMap
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.postgres.catalog import TableId
 
@@ -82,6 +83,22 @@ def check_offset(partition: Mapping[str, Any] | None, offset: Mapping[str, Any] 
         )
     if offset is not None and Place.of(offset).offset() is None:
         raise ConfigError(f"The source offset {dict(offset)} has neither '{_INCREMENTING}' nor '{_TIMESTAMP}'")
+
+
+def rewound(
+    time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]], *, has_timestamp: bool
+) -> list[tuple[OffsetMap | None, OffsetMap | None]] | None:
+    """Offsets before the first row whose moment is not older than that (`SourceConnector.offsets_at`); those that are
+    there already stay. None where the mode has no moments."""
+    if not has_timestamp:
+        return None
+    before_us = time_ms * 1_000 - 1
+    places = [(partition, Place.of(offset)) for partition, offset in committed]
+    return [
+        (partition, replace(place, moment_us=before_us).offset())
+        for partition, place in places
+        if place.moment_us is not None and place.moment_us > before_us
+    ]
 
 
 def moment_sql(moment_us: int) -> str:

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, SourceConnector
+from herdmesh.connect.connector import Config, OffsetMap, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.sdk.grouping import group_partitions
 from herdmesh.worker.connectors.postgres.source_config import TASK_TABLES, Mode
-from herdmesh.worker.connectors.postgres.source_place import check_offset
+from herdmesh.worker.connectors.postgres.source_place import check_offset, rewound
 from herdmesh.worker.connectors.spark import source_config
 from herdmesh.worker.connectors.spark.source_config import settings_of
 
@@ -72,3 +72,9 @@ class JdbcSource(SourceConnector):
         for partition, offset in offsets:
             check_offset(partition, offset)
         return True
+
+    def offsets_at(
+        self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
+    ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
+        """By the rows' moments, in the modes that have them."""
+        return rewound(time_ms, committed, has_timestamp=settings_of(config).mode.has_timestamp)

@@ -1,0 +1,227 @@
+"""Hadoop's file systems, by Hadoop's own client: a small JVM beside this process, with the jars that Spark brings.
+
+Owns the JVM and the few calls that files need; what a folder of such a file system is good for is the connectors'
+(`connectors.files.remote`). Speaks pyarrow's words for file systems, as far as they are asked.
+
+What Hadoop is told: `HADOOP_CONF_DIR` (core-site.xml, hdfs-site.xml) of the worker's environment, and the jars of the
+worker's setting `spark_jars`, for file systems that Hadoop does not bring.
+
+Invariant: the JVM ends with its process, however that ends: the end of its input is its sign that its Python is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from threading import Lock
+from typing import IO, Any, Final
+
+import pyspark
+from py4j import java_gateway  # pyright: ignore[reportMissingTypeStubs]
+from py4j.protocol import Py4JError, Py4JJavaError  # pyright: ignore[reportMissingTypeStubs]
+from pyarrow import fs
+
+from herdmesh.worker.spark.task_session import JARS_VARIABLE, cause_of
+
+_HADOOP: Final = "org.apache.hadoop"
+_CONF_VARIABLE: Final = "HADOOP_CONF_DIR"
+_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""It moves bytes, and is not there for long."""
+_COPIED_BYTES: Final = 1 << 16
+_EXIT_TIMEOUT_S: Final = 10.0
+_CONNECT_TRIES: Final = ("ipc.client.connect.max.retries", "ipc.client.connect.max.retries.on.timeouts")
+_CONNECT_TIMEOUT: Final = "ipc.client.connect.timeout"
+_CONNECT_TIMEOUT_MS: Final = 5_000
+_py4j: Any = java_gateway
+_fs: Any = fs
+"""Untyped: one has no stubs, those of the other lack what newer versions have."""
+
+
+class HadoopJvm:
+    """The JVM, started at the first call."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._gateway: Any = None
+        self._process: Any = None
+        self._classes: dict[str, Any] = {}
+
+    def named(self, name: str) -> Any:
+        """A class of Java's. It is looked for once: each part of a name is a question to the JVM. Raises OSError when
+        the JVM does not start."""
+        with self._lock:
+            gateway = self._gateway = self._gateway or self._started()
+            found = self._classes.get(name)
+            if found is None:
+                found = gateway.jvm
+                for part in name.split("."):
+                    found = getattr(found, part)
+                self._classes[name] = found
+            return found
+
+    def close(self) -> None:
+        """End it."""
+        with self._lock:
+            gateway, self._gateway = self._gateway, None
+            self._classes.clear()
+            if gateway is not None:
+                gateway.shutdown()
+                self._process.stdin.close()
+                self._process.wait(_EXIT_TIMEOUT_S)
+
+    def _started(self) -> Any:
+        jars = Path(pyspark.__file__).parent / "jars"
+        more = filter(None, (jar.strip() for jar in os.environ.get(JARS_VARIABLE, "").split(",")))
+        classpath = filter(None, (os.environ.get(_CONF_VARIABLE), str(jars / "*"), *more))
+        log_config = resources.files("herdmesh.worker.spark").joinpath("log4j2.properties")
+        (py4j_jar,) = jars.glob("py4j-*.jar")
+        try:
+            port, token, self._process = _py4j.launch_gateway(
+                jarpath=str(py4j_jar),
+                classpath=os.pathsep.join(classpath),
+                javaopts=[*_OPTIONS, f"-Dlog4j2.configurationFile={log_config}"],
+                java_path=None,  # JAVA_HOME's, as Spark takes it
+                die_on_exit=True,
+                enable_auth=True,
+                return_proc=True,
+            )
+        except ValueError as error:  # it ended before it had a port
+            raise OSError("the JVM for Hadoop's client did not start: is there a Java, as for Spark?") from error
+        return _py4j.JavaGateway(
+            gateway_parameters=_py4j.GatewayParameters(port=port, auth_token=token, auto_convert=True)
+        )
+
+
+@cache
+def shared_jvm() -> HadoopJvm:
+    """This process' own, for as long as it lives."""
+    return HadoopJvm()
+
+
+class HadoopFileSystem:
+    """One file system. Thread-safe. Calls raise FileNotFoundError, or OSError with what Hadoop says."""
+
+    type_name = "hadoop"
+
+    def __init__(self, jvm: HadoopJvm, uri: str, user: str | None, connect_tries: int | None = None) -> None:
+        """`user`: as whom, None = as the JVM's. `connect_tries`: at most so many, None = as Hadoop is configured."""
+        self._jvm = jvm
+        self._uri = uri
+        self._user = user
+        self._connect_tries = connect_tries
+        self._lock = Lock()
+        self._opened: Any = None
+
+    @contextmanager
+    def open_output_stream(self, path: str, **_: Any) -> Generator[IO[bytes]]:
+        """A file that is there when the context ends without an error. It is written beside this process first, because
+        each write to a JVM is a call."""
+        with tempfile.NamedTemporaryFile(prefix="herdmesh-") as spool:
+            yield spool.file
+            spool.flush()
+            with _told(path):
+                self._upload(spool.name, path)
+
+    @contextmanager
+    def open_input_stream(self, path: str, **_: Any) -> Generator[IO[bytes]]:
+        """The file as it is now, copied to this machine."""
+        with tempfile.TemporaryDirectory(prefix="herdmesh-") as folder:
+            local = os.path.join(folder, "file")
+            with _told(path):
+                self._there().copyToLocalFile(False, self._path(path), self._java_path(f"file:{local}"), True)
+            with open(local, "rb") as stream:
+                yield stream
+
+    def get_file_info(self, asked: Any) -> Any:
+        """Of one path, or of all in the folder of a selector. Raises FileNotFoundError for a folder that is not."""
+        if isinstance(asked, str):
+            with _told(asked):
+                there = self._there()
+                path = self._path(asked)
+                is_file = there.exists(path) and there.getFileStatus(path).isFile()
+            return _fs.FileInfo(asked, _fs.FileType.File if is_file else _fs.FileType.NotFound)
+        with _told(asked.base_dir):
+            there = self._there().listStatus(self._path(asked.base_dir))
+            found = [(one.isFile(), one.getPath().getName()) for one in there]
+        return [
+            _fs.FileInfo(f"{asked.base_dir}/{name}", _fs.FileType.File if is_file else _fs.FileType.Directory)
+            for is_file, name in found
+        ]
+
+    def create_dir(self, path: str, *, recursive: bool) -> None:
+        """With all folders above it."""
+        assert recursive
+        with _told(path):
+            self._there().mkdirs(self._path(path))
+
+    def move(self, source: str, target: str) -> None:
+        """Rename. Raises OSError also where Hadoop only says that it did not."""
+        with _told(source):
+            if not self._there().rename(self._path(source), self._path(target)):
+                raise OSError(f"{source} was not renamed to {target}")
+
+    def delete_file(self, path: str) -> None:
+        """Remove a file. Raises FileNotFoundError."""
+        with _told(path):
+            if not self._there().delete(self._path(path), False):
+                raise FileNotFoundError(path)
+
+    def close(self) -> None:
+        """End the JVM."""
+        self._jvm.close()
+
+    def _there(self) -> Any:
+        with self._lock:
+            if self._opened is None:
+                self._opened = self._open()
+            return self._opened
+
+    def _open(self) -> Any:
+        conf = self._jvm.named(f"{_HADOOP}.conf.Configuration")()
+        if self._connect_tries is not None:
+            for name in _CONNECT_TRIES:
+                conf.setInt(name, self._connect_tries)
+            conf.setInt(_CONNECT_TIMEOUT, _CONNECT_TIMEOUT_MS)
+        uri = self._jvm.named("java.net.URI")(f"{self._uri}/")
+        systems = self._jvm.named(f"{_HADOOP}.fs.FileSystem")
+        return systems.get(uri, conf) if self._user is None else systems.get(uri, conf, self._user)
+
+    def _path(self, path: str) -> Any:
+        return self._java_path(f"{self._uri}{path}")
+
+    def _java_path(self, text: str) -> Any:
+        return self._jvm.named(f"{_HADOOP}.fs.Path")(text)
+
+    def _upload(self, local: str, path: str) -> None:
+        source = self._jvm.named("java.io.FileInputStream")(local)
+        try:
+            target = self._there().create(self._path(path), False)
+            try:
+                self._jvm.named(f"{_HADOOP}.io.IOUtils").copyBytes(source, target, _COPIED_BYTES, False)
+                if target.hasCapability("hsync"):
+                    target.hsync()
+            finally:
+                target.close()
+        finally:
+            source.close()
+
+
+@contextmanager
+def _told(path: str) -> Generator[None]:
+    """What Java raises as what Python does."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        raised: Any = error
+        name: str = raised.java_exception.getClass().getName()
+        said = cause_of(error)
+        if name == "java.io.FileNotFoundException":
+            raise FileNotFoundError(path) from error
+        raise OSError(said) from error
+    except Py4JError as error:
+        raise OSError(f"the JVM of Hadoop's client does not answer: {error}") from error

@@ -1,0 +1,77 @@
+"""A stopped source rewound to a time, by what its connector says of where it was then, in the offsets topic and in the
+file of a standalone worker. That of each connector that knows is its own test's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from herdmesh.connect.errors import ConfigError
+from herdmesh.worker.connectors.file_stream import FileStreamSource
+from herdmesh.worker.effects.offset_file import OffsetFile
+from services.worker.tests.test_offsets import NOWHERE, bench, source
+
+
+def test_a_source_that_does_not_know_where_it_was_is_not_rewound(tmp_path: Path) -> None:
+    """Nor forward, nor one that has no offsets."""
+    file = OffsetFile(str(tmp_path / "offsets"))
+    file.open()
+    try:
+        here, config = bench(NOWHERE), source(tmp_path / "a")
+        here.offset_file = file
+        with pytest.raises(ConfigError, match="has no offsets, so there is nothing to rewind"):
+            here.change(config, rewind_to_ms=5)
+        here.change(config, ({"filename": "a"}, {"position": 3}))
+        with pytest.raises(ConfigError, match="FileStreamSourceConnector cannot be rewound to a time"):
+            here.change(config, rewind_to_ms=5)
+        with pytest.raises(ConfigError, match="a source is not set forward by a time"):
+            here.change(config, rewind_to_ms=5, allow_forward=True)
+    finally:
+        file.close()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("kept_in", ["topic", "file"])
+def test_a_source_is_rewound_to_where_its_connector_says_that_it_was(
+    kept_in: str,
+    tmp_path: Path,
+    tmp_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """What it says is looked at by its `alter_offsets`, as what a user says; a dry run tells the same."""
+    asked: list[tuple[int, Any]] = []
+
+    def offsets_at(_self: FileStreamSource, _config: Any, time_ms: int, committed: Any) -> Any:
+        asked.append((time_ms, committed))
+        if time_ms == 9:
+            return [({"filename": "stranger"}, None)]
+        return [(partition, {"position": time_ms}) for partition, _ in committed if partition["filename"] == "b"]
+
+    monkeypatch.setattr(FileStreamSource, "offsets_at", offsets_at)
+    a, b = ({"filename": "a"}, {"position": 30}), ({"filename": "b"}, {"position": 40})
+    back = ({"filename": "b"}, {"position": 5})
+    file = OffsetFile(str(tmp_path / "offsets"))
+    file.open()
+    try:
+        if kept_in == "file":
+            here = bench(NOWHERE)
+            here.offset_file = file
+        else:
+            here = bench(request.getfixturevalue("kafka_bootstrap"), tmp_topic("offsets"))
+        config = source(tmp_path / "a")
+        here.change(config, a, b)
+        assert here.change(config, rewind_to_ms=5, dry_run=True)[0] == [a, back]
+        assert here.told(config) == [a, b]
+        assert here.change(config, rewind_to_ms=5)[0] == here.told(config) == [a, back]
+        with pytest.raises(ConfigError, match="should be a non-negative value"):
+            here.change(config, rewind_to_ms=-1)
+        with pytest.raises(ConfigError, match="rewinds source partitions that have no offset"):
+            here.change(config, rewind_to_ms=9)
+        assert here.told(config) == [a, back]
+    finally:
+        file.close()
+    assert asked[:2] == [(5, [a, b]), (5, [a, b])]
