@@ -91,6 +91,8 @@ def test_settings_of_the_spark_that_writes_are_no_options_and_on_no_command_line
 
     monkeypatch.setattr("pyspark.java_gateway.launch_gateway", launch)
     monkeypatch.setattr(task_session, "_begun", {})  # else the one that other tests have would end
+    for held in ("_gateway", "_jvm"):  # what pyspark has of that one
+        monkeypatch.setattr(f"pyspark.SparkContext.{held}", None)
     monkeypatch.setenv(task_session.HOME_VARIABLE, "/opt/spark-4.1")
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     with pytest.raises(RetriableError, match="as far as this goes"):

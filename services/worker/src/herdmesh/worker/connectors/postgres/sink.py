@@ -64,7 +64,7 @@ class PostgresSink(SinkConnector):
 def _check_connection(config: Config) -> None:
     refuse_others(
         config,
-        "connector.class=SparkSink with spark.format=jdbc, spark.option.url and spark.option.dbtable adds rows to tables "
-        "of other databases, through Spark",
+        "connector.class=SparkSink with spark.format=jdbc, spark.option.url and spark.option.dbtable adds rows to "
+        "tables of other databases, through Spark",
     )
     connection_settings(config)
