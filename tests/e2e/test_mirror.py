@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from libs.core.tests.engine.harness import Kafka
+from tests.e2e.test_offsets import Offsets
 from tests.support.mesh import Mesh
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="session")]
@@ -42,6 +43,14 @@ async def test_a_new_topic_of_the_source_is_copied_too(mesh: Mesh, tmp_topic: Ca
     for topic, count in ((first, 100), (second, 50)):
         copied = await asyncio.to_thread(mesh.consume_values, f"src.{topic}", count)
         assert sorted(copied) == sorted(value or b"" for _, value in kafka.records(topic))
+    # A source that knows where it was is rewound to a time: all that is not older is copied again.
+    await mesh.lifecycle("StopConnector", name)
+    places = [{"cluster": "src", "partition": 0, "topic": topic} for topic in sorted((first, second))]
+    assert await Offsets(mesh, name).rewind(0) == [(place, {"offset": -1}) for place in places]
+    await mesh.lifecycle("ResumeConnector", name)
+    for topic, count in ((first, 200), (second, 100)):
+        await asyncio.to_thread(mesh.consume_values, f"src.{topic}", count)
+    await mesh.delete(name)
 
 
 async def test_a_group_goes_on_at_the_target(mesh: Mesh, tmp_topic: Callable[..., str]) -> None:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from herdmesh.cli.commands.transform import alone
 from herdmesh.cli.transform.reading import line_batches
+from tests.support.plugin_environments import Environment
 
 _JSON = {"value.converter": "org.apache.kafka.connect.json.JsonConverter", "value.converter.schemas.enable": False}
 _CHAIN = {
@@ -137,6 +138,48 @@ def test_explain_tells_what_is_compiled_and_for_whom_it_is_decoded(tmp_path: Pat
     copied = herd(tmp_path, b"x\n", "--explain", config={"value.converter": "String"}).stdout
     assert "passed on as bytes; decoded when, and if, the task looks at it" in copied
     assert "nothing to do for these" in copied
+
+
+_OWN = """
+from herdmesh.sdk import RecordConverter, RecordPredicate, RecordTransformation
+class Twice(RecordTransformation):
+    class_name, aliases = "org.example.Twice", ("Twice",)
+    def apply(self, record):
+        record.value = record.value * 2
+        return record
+class Odd(RecordPredicate):
+    class_name, aliases = "org.example.Odd", ("Odd",)
+    def test(self, record):
+        return len(record.value) % 2 == 1
+class Text(RecordConverter):
+    class_name, aliases = "org.example.Text", ("Text",)
+    def to_connect(self, topic, data):
+        return None, data.decode()
+    def from_connect(self, topic, schema, value):
+        return value.encode()
+"""
+
+
+def test_an_authors_own_steps_run_and_are_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they do in a worker, where they are installed."""
+    own = Environment(tmp_path / "plugin").install(
+        "own_steps", "1", {"own_steps.py": _OWN}, transformations=["T = own_steps:Twice"],
+        predicates=["O = own_steps:Odd"], converters=["C = own_steps:Text"],
+    )  # fmt: skip
+    monkeypatch.setattr(sys, "path", [str(own.packages), *sys.path])
+    config = {
+        "topics": "t", "value.converter": "Text", "transforms": "twice", "transforms.twice.type": "Twice",
+        "transforms.twice.predicate": "odd", "predicates": "odd", "predicates.odd.type": "Odd",
+    }  # fmt: skip
+    result = herd(tmp_path, b"abc\nab\n", config=config)
+    assert result.exit_code == 0, result.stderr
+    assert [one["value"] for one in lines(result)] == ["abcabc", "ab"]
+    told = herd(tmp_path, b"abc\n", "--explain", config=config).stdout
+    for text in (
+        "org.example.Text", "1. twice: org.example.Twice, if odd (org.example.Odd); touches headers, key, topic, value",
+        "one by one: what is an author's own is not compiled (twice)",
+    ):  # fmt: skip
+        assert text in told
 
 
 def test_bench_counts_and_measures(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
@@ -208,8 +209,9 @@ class Reports:
     def __init__(self) -> None:
         self.seen: list[tuple[SinkBatch, int, str]] = []
 
-    def report(self, batch: SinkBatch, index: int, error: BaseException) -> None:
+    def report(self, batch: SinkBatch, index: int, error: BaseException) -> Future[None]:
         self.seen.append((batch, index, str(error)))
+        return Future()
 
     def settle(self) -> None:
         return

@@ -197,6 +197,8 @@ def test_a_task_joins_no_two_folders_and_a_version_nobody_has_is_told(registry: 
     assert errors(answered(registry, {**greeting, STEP_VERSION: "1.0"})) == {}
     told = errors(answered(registry, {**STREAM, STEP_VERSION: "3.0"}))
     assert "available versions: [1.0, 2.0]" in told[STEP_VERSION][0]
+    told = errors(answered(registry, {**STREAM, STEP_VERSION: "[1.0"}))
+    assert told.keys() == {"transforms.l.type", STEP_VERSION}, "what is no version is told at its key alone"
     listed = [one for one in Plugins(registry).all() if one.class_name == "org.example.Louder"]
     assert [(one.version, one.kind) for one in listed] == [
         ("1.0", connector_pb2.PLUGIN_KIND_TRANSFORMATION), ("2.0", connector_pb2.PLUGIN_KIND_TRANSFORMATION),

@@ -5,13 +5,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
+from herdmesh.connect.config import ConfigDef
+from herdmesh.connect.connector import Config, SourceConnector
 from herdmesh.connect.errors import ConfigError
+from herdmesh.worker import plugin_process
 from herdmesh.worker.connectors.file_stream import FileStreamSource
+from herdmesh.worker.effects import remote_connectors
 from herdmesh.worker.effects.offset_file import OffsetFile
+from herdmesh.worker.effects.plugin_processes import PluginProcess
+from herdmesh.worker.effects.remote_connectors import RemoteSource
 from services.worker.tests.test_offsets import NOWHERE, bench, source
 
 
@@ -75,3 +82,43 @@ def test_a_source_is_rewound_to_where_its_connector_says_that_it_was(
     finally:
         file.close()
     assert asked[:2] == [(5, [a, b]), (5, [a, b])]
+
+
+class Remembering(SourceConnector):
+    """Of a plugin folder: knows where it was, but not before 5."""
+
+    class_name, version = "org.example.Remembering", "1"
+
+    @classmethod
+    def config_def(cls) -> ConfigDef:
+        return ConfigDef()
+
+    def task_class(self) -> str:
+        return "m:T"
+
+    def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
+        return []
+
+    def offsets_at(self, config: Config, time_ms: int, committed: Any) -> Any:
+        assert config["x"] == "y"
+        return None if time_ms < 5 else [(partition, {"n": offset["n"] - 1}) for partition, offset in committed]
+
+
+class Line:
+    """A plugin's process, in this one; everything goes through JSON as it does on the way there."""
+
+    def line(self) -> Line:
+        return self
+
+    def call(self, what: str, _entry: str, *arguments: Any, instance: str = "") -> Any:
+        given = msgspec.json.decode(msgspec.json.encode(arguments), type=tuple[Any, ...])
+        return msgspec.json.decode(msgspec.json.encode(plugin_process.asked(Remembering(), what, given)))
+
+
+def test_a_connector_of_a_plugin_folder_is_asked_in_its_process() -> None:
+    class Remote(RemoteSource):
+        remote = remote_connectors.Remote(cast("PluginProcess", Line()), "m:C", ConfigDef())
+
+    committed = [({"p": 1}, {"n": 7}), (None, {"n": 3})]
+    assert Remote().offsets_at({"x": "y"}, 5, committed) == [({"p": 1}, {"n": 6}), (None, {"n": 2})]
+    assert Remote().offsets_at({"x": "y"}, 4, committed) is None

@@ -17,6 +17,8 @@ from herdmesh.connect.connector_config import validate_connector
 from herdmesh.connect.data import Batch, Header, Struct
 from herdmesh.connect.errors import ConfigError, RecordError
 from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.connect.redaction import redacted, secrets_of_one_answer
+from herdmesh.engine.tolerance import executing_class
 from libs.core.tests.connect.example_plugins import Sink
 from tests.support.plugin_environments import Environment
 
@@ -34,6 +36,7 @@ class Numbered(RecordTransformation):
     @classmethod
     def config_def(cls):
         return ConfigDef(ConfigKey("by", Type.INT, 1, Importance.LOW, "Factor."),
+                         ConfigKey("key", Type.PASSWORD, None, Importance.LOW, "Nobody's."),
                          ConfigKey("kind", Type.STRING, "map", Importance.LOW, "What comes out."))
 
     def configure(self, config):
@@ -227,6 +230,14 @@ def test_they_are_listed_and_validated_as_connects_own() -> None:
         "Invalid value many for configuration transforms.number.by: Not a number of type INT"
     ]
     assert version.value.recommended == ["1.5"]
+
+
+def test_its_passwords_are_in_no_text_and_a_dead_letter_names_its_class() -> None:
+    with secrets_of_one_answer():
+        chain_config.transformations({**STEP, "transforms.number.key": "swordfish-7"})
+        assert redacted("it is swordfish-7") == "it is ***"
+    _, value, _ = chain_config.converters({"key.converter": "Reversed", "value.converter": "org.example.Reversed"})
+    assert executing_class(value) == "org.example.Reversed"
 
 
 def test_a_name_of_connects_own_stays_its_own(installed: Environment) -> None:

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
+from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
@@ -33,6 +33,7 @@ from herdmesh.connect.connector import PartitionId
 from herdmesh.engine import Command, Progress, RunOutcome, RunSpec, TaskKind, failure, run
 
 _QUEUED_MAX = 50_000
+_SET, _TAKE_BACK = AlterConfigOpType.SET, AlterConfigOpType.DELETE
 WAIT_S = 45.0
 _forking: ForkServerContext = multiprocessing.get_context("forkserver")
 _forking.set_forkserver_preload(["__main__", __name__, "pyarrow.parquet"])
@@ -232,6 +233,15 @@ class Kafka:
     def topic_config(self, topic: str, name: str) -> str:
         resource = ConfigResource(ResourceType.TOPIC, topic)
         return self.admin.describe_configs([resource])[resource].result()[name].value
+
+    def set_topic_config(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """None = the broker's own again."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=_TAKE_BACK if value is None else _SET)
+            for name, value in changes.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+        self.admin.incremental_alter_configs([resource])[resource].result(WAIT_S)
 
     def committed(self, group: str, *partitions: PartitionId) -> list[int]:
         """Committed offsets, -1001 = none."""

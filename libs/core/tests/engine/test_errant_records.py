@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
+from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.chain_config import sink_chain
 from herdmesh.connect.connector import SinkBatch
@@ -15,7 +17,9 @@ from herdmesh.connect.errors import DataError
 from herdmesh.connect.schemas import INT64, STRING
 from herdmesh.engine.contract import ErrorCounts
 from herdmesh.engine.errant_records import ErrantRecords
+from herdmesh.engine.record_errors import SinkErrors
 from herdmesh.engine.tolerance import Counts, Tolerance, error_settings
+from libs.core.tests.engine.harness import make_spec
 from libs.core.tests.engine.heard import Heard
 
 CHAIN = sink_chain({"key.converter": "StringConverter", "value.converter": "LongConverter"})
@@ -79,3 +83,32 @@ def test_what_the_converters_cannot_write_is_the_tasks_error_and_counts_as_nothi
     with pytest.raises(ValueError, match="needs a topic"):
         world.records.report(SinkBatch("", 0, 0, 0, [1], [], [0], [], (), None, INT64), 0, ValueError("x"))
     assert (world.counts.so_far(), world.heard.failures, world.records.is_ending) == (ErrorCounts(), [], False)
+
+
+def test_what_is_reported_is_done_once_it_is_safe_and_waiting_has_it_so() -> None:
+    """Nobody else moves a letter while a task waits; what a task cancelled is nobody's."""
+    world, settled = World(), list[int]()
+    batch = given([5], read(5))
+
+    def settle() -> None:
+        settled.append(len(world.heard.failures))
+        world.records.settled()
+
+    world.records.settle = settle
+    first, second, third = (world.records.report(batch, 0, ValueError("x")) for _ in range(3))
+    assert third.cancel()
+    assert not first.done()
+    assert second.result() is None
+    assert (first.done(), settled) == (True, [3])
+    assert first.result() is None
+    assert settled == [3]
+
+
+def test_the_commit_that_waits_for_letters_says_that_they_are_safe() -> None:
+    spec = make_spec("127.0.0.1:1", "c", "x:Y", {"topics": "t", "errors.tolerance": "all", "errors.log.enable": "true"})
+    errors = SinkErrors(spec, cast("AdminClient", None), CHAIN)
+    assert errors.reporter is not None
+    told = errors.reporter.report(given([5], read(5)), 0, ValueError("x"))
+    assert not told.done()
+    errors.settle()
+    assert told.done()

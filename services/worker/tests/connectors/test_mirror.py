@@ -363,3 +363,26 @@ def test_looking_for_new_topics_outlives_whatever_a_look_raises(
         assert asked.wait(60)
     finally:
         connector.stop()
+
+
+def test_copies_follow_the_settings_of_their_topics(broker: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """What is set at the source later is set for the copy, and what is not any more is taken back there too."""
+    topic = broker.create_topic(tmp_topic(), 1, **{"retention.ms": "99999999999", "segment.ms": "77777777"})
+    config = config_of(broker, topic, **{"sync.topic.configs.interval.seconds": "1"})
+    (spec,) = specs_of(broker, tmp_topic("mirror"), config)
+    run_here(spec)
+    copy = f"a.{topic}"
+    assert broker.topic_config(copy, "segment.ms") == "77777777"
+    broker.set_topic_config(topic, {"retention.ms": "88888888888", "segment.ms": None, "min.insync.replicas": "1"})
+    broker.set_topic_config(copy, {"min.insync.replicas": "3"})  # excluded, as by MirrorMaker
+    connector = MirrorSourceConnector()
+    connector.context = ConnectorContext(lambda: None)
+    connector.start(config)
+    try:
+        deadline_s = time.monotonic() + 60
+        while broker.topic_config(copy, "retention.ms") != "88888888888":
+            assert time.monotonic() < deadline_s
+    finally:
+        connector.stop()
+    assert broker.topic_config(copy, "segment.ms") == broker.topic_config(topic, "segment.ms") != "77777777"
+    assert broker.topic_config(copy, "min.insync.replicas") == "3"

@@ -11,6 +11,7 @@ from herdmesh.worker.connectors import mirror_names
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.connectors.mirror_config import settings_of, warnings_of
 from herdmesh.worker.connectors.mirror_names import Naming, Selection
+from herdmesh.worker.connectors.mirror_topic_settings import changes_of
 
 BASE = {"source.cluster.alias": "a", "target.cluster.alias": "b", "source.cluster.bootstrap.servers": "h:1"}
 PARTITIONS = st.lists(
@@ -210,16 +211,41 @@ def test_offset_syncs_are_written_where_the_target_is_known(more: dict[str, str]
 @pytest.mark.parametrize(
     ("more", "blamed"),
     [
-        ({"emit.offset-syncs.enabled": "false"}, ["target.cluster.bootstrap.servers"]),
-        ({"transforms": "x"}, ["transforms", "target.cluster.bootstrap.servers"]),
-        ({"errors.tolerance": "all"}, ["errors.tolerance", "target.cluster.bootstrap.servers"]),
+        ({"emit.offset-syncs.enabled": "false"}, []),
+        ({"transforms": "x"}, ["transforms"]),
+        ({"errors.tolerance": "all"}, ["errors.tolerance"]),
     ],
 )
 def test_offset_syncs_are_not_written_where_they_might_be_wrong(more: dict[str, str], blamed: list[str]) -> None:
     assert settings_of({**BASE, **TARGET, **more}).syncs is None
     assert [warning.field for warning in warnings_of({**BASE, **TARGET, **more})] == blamed
+    alone = {**BASE, **TARGET, **more, "sync.topic.configs.enabled": "false"}  # then nobody asks the target
+    assert [warning.field for warning in warnings_of(alone)] == [*blamed, "target.cluster.bootstrap.servers"]
     quiet = {**BASE, **more, "emit.offset-syncs.enabled": "false"}
     assert not warnings_of(quiet)
+
+
+def test_copies_follow_the_settings_of_their_topics_where_the_target_is_known() -> None:
+    settings = settings_of({**BASE, **TARGET, "sync.topic.configs.interval.seconds": "30"})
+    assert settings.configs_s == 30
+    assert settings.target is not None
+    assert settings.target.bootstrap_servers == "h:2"
+    assert settings_of(BASE).configs_s is None
+    for more in ({"sync.topic.configs.enabled": "false"}, {"sync.topic.configs.interval.seconds": "-1"}):
+        assert settings_of({**BASE, **TARGET, **more}).configs_s is None
+        assert not warnings_of({**BASE, **TARGET, **more})
+    (error,) = MirrorSourceConnector().validate({**BASE, **TARGET, "sync.topic.configs.interval.seconds": "0"})
+    assert error.field == "sync.topic.configs.interval.seconds"
+    (warning,) = warnings_of({**BASE, "sync.topic.configs.interval.seconds": "30"})
+    assert "target.cluster.bootstrap.servers" in warning.message
+
+
+def test_a_setting_is_changed_or_taken_back_and_never_one_that_is_excluded() -> None:
+    wanted = {"retention.ms": "5", "cleanup.policy": "compact", "min.insync.replicas": "2"}
+    there = {"retention.ms": "7", "cleanup.policy": "compact", "segment.ms": "9", "unclean.leader.election.enable": "1"}
+    excluded = r"min\.insync\.replicas|unclean.*"
+    assert changes_of(wanted, there, excluded) == {"retention.ms": "5", "segment.ms": None}
+    assert changes_of(wanted, wanted, excluded) == {}
 
 
 @pytest.mark.parametrize(

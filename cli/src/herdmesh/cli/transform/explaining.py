@@ -15,6 +15,7 @@ from herdmesh.cli.transform.options import Direction
 from herdmesh.cli.transform.reading import Given
 from herdmesh.cli.transform.running import Noting, Runner
 from herdmesh.connect import record_json
+from herdmesh.connect.authored_steps import AuthoredPredicate, AuthoredTransformation
 from herdmesh.connect.config import RawConfig
 from herdmesh.connect.converters.base import Converter
 from herdmesh.connect.program import Loop, Step
@@ -42,7 +43,7 @@ def explained(runner: Runner, config: RawConfig) -> Iterator[str]:
         for shape, loop in loops.items():
             yield ""
             yield f"records of a {way}, {_shape(shape)}"
-            yield from _compiled(loop)
+            yield from _compiled(loop, runner.steps)
 
 
 def _decoding(runner: Runner, column: str, converter: object) -> str:
@@ -74,7 +75,11 @@ def _schema(schema: Schema | None) -> str:
     return "without schema" if schema is None else f"of schema {json.dumps(record_json.schema_to(schema))}"
 
 
-def _compiled(loop: Loop | None) -> Iterator[str]:
+def _compiled(loop: Loop | None, steps: Sequence[Step]) -> Iterator[str]:
+    own = [step.alias for step in steps if _is_authored(step)]
+    if loop is None and own:
+        yield f"  one by one: what is an author's own is not compiled ({', '.join(own)})"
+        return
     if loop is None:
         yield "  one by one: a predicate gives some of these records another schema than the rest"
         return
@@ -84,6 +89,10 @@ def _compiled(loop: Loop | None) -> Iterator[str]:
     yield "  one compiled loop:"
     for line in loop.source.rstrip("\n").split("\n"):
         yield f"    {line}"
+
+
+def _is_authored(step: Step) -> bool:
+    return isinstance(step.transformation, AuthoredTransformation) or isinstance(step.predicate, AuthoredPredicate)
 
 
 @dataclass(frozen=True, slots=True)

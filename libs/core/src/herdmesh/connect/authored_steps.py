@@ -10,21 +10,24 @@ from __future__ import annotations
 
 from typing import Any, Final, Self
 
-from herdmesh.connect.authored import Config, RecordConverter, RecordPredicate, RecordTransformation
+from herdmesh.connect.authored import AuthoredPlugin, RecordConverter, RecordPredicate, RecordTransformation
 from herdmesh.connect.config import RawConfig
 from herdmesh.connect.converters.base import Converter, Role
 from herdmesh.connect.data import Batch, ConnectRecord, Header
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.predicates import Predicate
 from herdmesh.connect.program import Alone, Cells, Diverged
+from herdmesh.connect.redaction import keep_secret
 from herdmesh.connect.schemas import Schema
 from herdmesh.connect.transforms.base import Code, Column, Compiled, Shape, Transformation
 
 _ALL: Final = frozenset[Column](("key", "value", "topic", "headers"))
 
 
-def _texts(config: RawConfig) -> Config:
-    return {name: None if value is None else str(value) for name, value in config.items()}
+def _configure(author: AuthoredPlugin, config: RawConfig) -> None:
+    """Give it its settings. From then on no text of this process shows the passwords among them."""
+    keep_secret(author.config_def().passwords(config))
+    author.configure({name: None if value is None else str(value) for name, value in config.items()})
 
 
 def record_of(cells: Cells, shape: Shape, batch: Batch, at: int) -> ConnectRecord:
@@ -50,7 +53,7 @@ class AuthoredTransformation(Transformation, Alone):
         return self.author.class_name
 
     def configure(self, config: RawConfig) -> None:
-        self.author.configure(_texts(config))
+        _configure(self.author, config)
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         raise AssertionError("an author's class takes its settings itself")
@@ -83,9 +86,10 @@ class AuthoredPredicate(Predicate):
 
     def __init__(self, author: RecordPredicate) -> None:
         self.author = author
+        self.java_class = author.class_name
 
     def configure(self, config: RawConfig) -> None:
-        self.author.configure(_texts(config))
+        _configure(self.author, config)
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         raise AssertionError("an author's class takes its settings itself")
@@ -110,12 +114,13 @@ class AuthoredConverter(Converter):
 
     def __init__(self, author: RecordConverter, topic: str = "") -> None:
         self.author = author
+        self.java_class = author.class_name
         self.topic = topic
         self._by_topic: dict[str, Self] = {}
 
     def configure(self, config: RawConfig, role: Role) -> None:
         self.role = role
-        self.author.configure(_texts({**config, "converter.type": role}))
+        _configure(self.author, {**config, "converter.type": role})
 
     def _set_up(self, settings: dict[str, Any]) -> None:
         raise AssertionError("an author's class takes its settings itself")
@@ -134,6 +139,3 @@ class AuthoredConverter(Converter):
 
     def close(self) -> None:
         self.author.close()
-
-    def __str__(self) -> str:
-        return f"converter {self.author.class_name}"

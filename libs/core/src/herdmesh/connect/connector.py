@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import repeat
@@ -175,9 +176,10 @@ class SinkConnector(Connector):
 class ErrantRecordReporter(Protocol):
     """Takes records that a sink task was given and cannot write (Java: `ErrantRecordReporter`, KIP-610)."""
 
-    def report(self, batch: SinkBatch, index: int, error: BaseException) -> None:
+    def report(self, batch: SinkBatch, index: int, error: BaseException) -> Future[None]:
         """Give one record up: it is counted, logged and put into the dead letter queue, as the connector is configured
-        (`errors.*`). The offset is not committed before the dead letter is safe, so there is nothing to wait for.
+        (`errors.*`). The offset is not committed before the dead letter is safe, so there is nothing to wait for, but
+        for a task that commits elsewhere.
 
         Called from within `put`, `flush` or `stage`. A dead letter has the record as it was read, from a batch that
         `put` was given or one that `dataclasses.replace` made of it. Of records that the task made itself, in a batch
@@ -188,6 +190,9 @@ class ErrantRecordReporter(Protocol):
             batch: as `put` was given it, or of the task's own making.
             index: place of the record in its columns.
             error: why; its class and message go along.
+
+        Returns: done once the dead letter is safe, at the latest with the next commit; `result()` has it so, and all
+            letters before it (`settle`, whose errors it raises; its `timeout` is not heeded).
 
         Raises:
             RecordError: with `errors.tolerance=none`, after all that. The run ends then, also when the task catches it.

@@ -169,7 +169,10 @@ class PluginRegistry:
         name, version = config.get("connector.class") or "", config.get(PLUGIN_VERSION)
         found, whose = self.find(str(name), None if version is None else str(version)).imports, "the connector"
         for field, name, version in named_classes(config, worker):
-            chosen = self.class_named(name, version_range(version))
+            try:
+                chosen = self.class_named(name, version_range(version))
+            except ConfigError:
+                continue  # no version is written so: validation says it, and a run does
             if chosen is None or chosen.imports is None:
                 continue
             same = [one for one in self._classes[chosen.name] if one.version == chosen.version]

@@ -47,7 +47,8 @@ _KNOWN_MOST = 10_000
 class Predicate(ABC):
     """One predicate class."""
 
-    java_class: ClassVar[str]
+    java_class: str
+    """As a configuration names it; of an author's own, what its author calls it."""
     config_def: ClassVar[ConfigDef]
 
     touches: ClassVar[frozenset[Column]]

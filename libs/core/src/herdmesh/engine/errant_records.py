@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Message
 
@@ -28,13 +29,15 @@ class ErrantRecords:
     """`ErrantRecordReporter` of one run. Used from the loop's thread only."""
 
     def __init__(self, tolerance: Tolerance, settle: Callable[[], None], chain: SinkChain) -> None:
-        """`settle`: returns once all that was told is safe. `chain`: the run's."""
+        """`settle`: returns once all that was told is safe, having said so (`settled`). `chain`: the run's."""
         self.settle = settle
         self._tolerance = tolerance
         self._chain = chain
         self._exceeded: RecordError | None = None
+        #: told since the last time that all was safe.
+        self._told: list[Future[None]] = []
 
-    def report(self, batch: SinkBatch, index: int, error: BaseException) -> None:
+    def report(self, batch: SinkBatch, index: int, error: BaseException) -> Future[None]:
         """As `ErrantRecordReporter.report`."""
         message = _as_read(batch, index)
         if message is None:
@@ -44,6 +47,16 @@ class ErrantRecords:
         except RecordError as exceeded:
             self._exceeded = exceeded
             raise
+        told = _Told(self.settle)
+        self._told.append(told)
+        return told
+
+    def settled(self) -> None:
+        """All that was told so far is safe."""
+        told, self._told = self._told, []
+        for one in told:
+            if not one.done():  # its task may have cancelled it
+                one.set_result(None)
 
     @property
     def is_ending(self) -> bool:
@@ -67,6 +80,20 @@ class ErrantRecords:
             topic=record.topic, partition=record.partition, offset=record.offset, key=key, value=value,
             headers=[*headers], timestamp=stamp,
         )  # fmt: skip
+
+
+class _Told(Future[None]):
+    """A letter that may still be on its way. Nothing but the loop's own calls moves it, so to wait is to make them."""
+
+    def __init__(self, settle: Callable[[], None]) -> None:
+        super().__init__()
+        self._settle = settle
+
+    def result(self, timeout: float | None = None) -> None:
+        """Return once it is safe. Raises as `ErrantRecordReporter.settle`."""
+        if not self.done():
+            self._settle()
+        return super().result(timeout)
 
 
 def _as_read(batch: SinkBatch, index: int) -> Message | None:

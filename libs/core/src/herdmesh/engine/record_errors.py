@@ -65,6 +65,8 @@ class SinkErrors:
         """Return once no dead letter is on its way. Raises TaskFailed when that takes too long."""
         if self._letters is not None:
             self._letters.settle()
+        if self.reporter is not None:
+            self.reporter.settled()
 
     @property
     def is_ending(self) -> bool:

@@ -286,7 +286,7 @@ class AsyncRecordSinkTask(AsyncSinkTask):
         if len(batch):
             await self.put_records_async(records_of(batch, self.context))
 
-    def report(self, record: ConnectRecord, error: BaseException) -> None:
-        """As `RecordSinkTask.report`. Called from within `put_records_async` or `flush_async`, and what these wait for,
-        not from what goes on between two calls."""
-        report(self.context, record, error)
+    def report(self, record: ConnectRecord, error: BaseException) -> Future[None]:
+        """As `RecordSinkTask.report`; what it returns is waited for by `result()`, not awaited. Called from within
+        `put_records_async` or `flush_async`, and what these wait for, not from what goes on between two calls."""
+        return report(self.context, record, error)

@@ -12,6 +12,7 @@ import logging
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, ClassVar, final
@@ -230,8 +231,9 @@ class RecordSinkTask(SinkTask):
         if len(batch):
             self.put_records(records_of(batch, self.context))
 
-    def report(self, record: ConnectRecord, error: BaseException) -> None:
-        """Give one record up (`ErrantRecordReporter.report`). Called from within `put_records` or `flush`.
+    def report(self, record: ConnectRecord, error: BaseException) -> Future[None]:
+        """Give one record up (`ErrantRecordReporter.report`, also for what is returned). Called from within
+        `put_records` or `flush`.
 
         A record that was given, now or earlier, is put into the queue as it was read, also when `dataclasses.replace`
         changed it. One that the task made itself is as the connector's converters write it.
@@ -242,7 +244,7 @@ class RecordSinkTask(SinkTask):
             ValueError: a record of the task's own without a topic.
             DataError: one that the converters cannot write.
         """
-        report(self.context, record, error)
+        return report(self.context, record, error)
 
 
 def records_of(batch: SinkBatch, context: TaskContext) -> list[ConnectRecord]:
@@ -254,13 +256,13 @@ def records_of(batch: SinkBatch, context: TaskContext) -> list[ConnectRecord]:
     return given
 
 
-def report(context: TaskContext, record: ConnectRecord, error: BaseException) -> None:
+def report(context: TaskContext, record: ConnectRecord, error: BaseException) -> Future[None]:
     """As `RecordSinkTask.report`."""
     reporter = context.reporter
     if reporter is None:
         raise error
     batch, place = record.origin or (_made(record), 0)
-    reporter.report(batch, place, error)
+    return reporter.report(batch, place, error)
 
 
 def _made(record: ConnectRecord) -> SinkBatch:

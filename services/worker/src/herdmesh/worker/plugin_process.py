@@ -83,7 +83,7 @@ class PluginConnectors:
             case "stop":
                 return self._started.pop(call.instance).stop()
             case _:
-                return _asked(self._started[call.instance] if call.instance else cls(), call.what, arguments)
+                return asked(self._started[call.instance] if call.instance else cls(), call.what, arguments)
 
     def _start(self, cls: type[Connector], instance: str, config: dict[str, str | None]) -> None:
         made = cls()
@@ -115,7 +115,8 @@ class PluginConnectors:
             asking.put(answer)
 
 
-def _asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
+def asked(connector: Connector, what: str, arguments: tuple[Any, ...]) -> Any:
+    """A method of an instance, by its name, with arguments as they come off the line."""
     if what == "validate":
         return [(one.field, str(one), one.fix) for one in connector.validate(*arguments)]
     if what == "warnings":

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -209,8 +210,9 @@ class _Reporter:
     def __init__(self) -> None:
         self.said: list[tuple[int, str]] = []
 
-    def report(self, batch: SinkBatch, index: int, error: BaseException) -> None:
+    def report(self, batch: SinkBatch, index: int, error: BaseException) -> Future[None]:
         self.said.append((index, str(error)))
+        return Future()
 
     def settle(self) -> None:
         return

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,8 +36,9 @@ class Reporter:
     reported: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     settled: int = 0
 
-    def report(self, batch: SinkBatch, index: int, error: BaseException) -> None:
+    def report(self, batch: SinkBatch, index: int, error: BaseException) -> Future[None]:
         self.reported.append((batch.offsets[index], str(error)))
+        return Future()
 
     def settle(self) -> None:
         self.settled = len(self.reported)

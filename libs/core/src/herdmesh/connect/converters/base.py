@@ -24,7 +24,8 @@ Schemas = Schema | None | list[Schema | None]
 class HeaderConverter(ABC):
     """Between a header's bytes and a Connect header."""
 
-    java_class: ClassVar[str]
+    java_class: str
+    """As a configuration names it; of an author's own, what its author calls it."""
     config_def: ClassVar[ConfigDef]
 
     def configure(self, config: RawConfig, role: Role) -> None:

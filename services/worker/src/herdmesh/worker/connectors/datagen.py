@@ -18,7 +18,7 @@ from herdmesh.connect.connector import Config, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.validators import at_least, non_empty_string
 from herdmesh.worker.connectors.datagen_quickstarts import QUICKSTARTS
-from herdmesh.worker.connectors.frame import unknown_settings
+from herdmesh.worker.connectors.frame import warned_settings
 
 TOPIC, INTERVAL_MS, ITERATIONS = "kafka.topic", "max.interval", "iterations"
 SCHEMA, SCHEMA_FILE, QUICKSTART = "schema.string", "schema.filename", "quickstart"
@@ -133,7 +133,7 @@ class Datagen(SourceConnector):
         return ()
 
     def warnings(self, config: Config) -> Sequence[FieldViolation]:
-        found = unknown_settings(config, {*KEYS.keys, TASK_ID}, self.kind)
+        found = warned_settings(config, {*KEYS.keys, TASK_ID}, self.kind)
         if (config.get(TIMEOUT_MS) or "").strip():
             message = f"{TIMEOUT_MS} has no effect: how long making a record takes is known from its schema"
             found.append(FieldViolation(TIMEOUT_MS, message, "leave it out"))

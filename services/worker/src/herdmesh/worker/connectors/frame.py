@@ -1,8 +1,8 @@
 """What several of our connectors are made of, beside what the SDK gives to all.
 
-Owns four parts: a connector whose config one function reads (`ReadConnector`), settings that nobody knows
-(`unknown_settings`), the thread that looks again for what a connector deals out (`Lookout`), and looks at a source that
-serve for a while (`KeptSigns`). Knows no source.
+Owns five parts: a connector whose config one function reads (`ReadConnector`), settings that do nothing
+(`warned_settings`), a thread for what is to be done again and again (`Repeated`), looking for what a connector deals
+out (`Lookout`), and looks at a source that serve for a while (`KeptSigns`). Knows no source.
 
 Invariant: what validation lets pass, `start` takes, because the same function reads it.
 """
@@ -14,7 +14,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from herdmesh.connect.config import FieldViolation
@@ -27,8 +27,11 @@ SIGN_KEPT_S = 0.5
 _SIGNS_MAX = 1_000
 #: What all connectors have below these.
 _OF_ALL = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
-           "consumer.override.", "producer.override.", "admin.override.", "herdmesh.")  # fmt: skip
-_SHARED_PREFIXES = {ConnectorKind.SINK: _OF_ALL, ConnectorKind.SOURCE: (*_OF_ALL, "topic.creation.")}
+           "producer.override.", "admin.override.", "herdmesh.")  # fmt: skip
+_SHARED_PREFIXES = {
+    ConnectorKind.SINK: (*_OF_ALL, "consumer.override."),
+    ConnectorKind.SOURCE: (*_OF_ALL, "topic.creation."),
+}
 _log = logging.getLogger(__name__)
 S = TypeVar("S")
 Found = TypeVar("Found")
@@ -64,15 +67,55 @@ class ReadConnector(Connector, Generic[S]):
             return None
 
 
-def unknown_settings(config: Config, own: Collection[str], kind: ConnectorKind) -> list[FieldViolation]:
-    """A warning for each key that is neither among the connector's own nor one of all connectors of its kind."""
+def warned_settings(
+    config: Config,
+    own: Collection[str],
+    kind: ConnectorKind,
+    without_effect: Mapping[str, tuple[str, tuple[str, ...]]] | None = None,
+    prefixes: tuple[str, ...] = (),
+) -> list[FieldViolation]:
+    """A warning for each key that does nothing: those that are told why, and those that nobody knows.
+
+    Args:
+        own: keys of the connector, and of its tasks.
+        without_effect: other connectors' keys: why, and the values that ask for nothing else.
+        prefixes: of keys of the connector's own.
+    """
     of_kind = SOURCE if kind is ConnectorKind.SOURCE else SINK
     known = {*COMMON.keys, *of_kind.keys, *HERDMESH.keys, *own, "name"}
-    return [
-        FieldViolation(name, f"{name} has no effect: this connector has no such setting", "is it misspelt?")
-        for name in config
-        if name not in known and not name.startswith(_SHARED_PREFIXES[kind])
-    ]
+    found: list[FieldViolation] = []
+    for name, value in config.items():
+        if without_effect and name in without_effect:
+            why, same = without_effect[name]
+            if (value or "").strip() not in same:
+                found.append(FieldViolation(name, f"{name} has no effect: {why}", "leave it out"))
+        elif name not in known and not name.startswith((*_SHARED_PREFIXES[kind], *prefixes)):
+            message = f"{name} has no effect: this connector has no such setting"
+            found.append(FieldViolation(name, message, "is it misspelt?"))
+    return found
+
+
+class Repeated:
+    """Does something every so often, in a thread of its own, until it is closed. What that raises is logged."""
+
+    def __init__(self, doing: str, action: Callable[[], None], every_s: float, *, at_once: bool = False) -> None:
+        """`doing`: what it is, for the log. `at_once`: not only after the first interval."""
+        self._doing, self._action, self._every_s = doing, action, every_s
+        self._over = threading.Event()
+        threading.Thread(target=self._go, args=(at_once,), name=doing, daemon=True).start()
+
+    def close(self) -> None:
+        """Do it no more. Does not wait for what is under way."""
+        self._over.set()
+
+    def _go(self, at_once: bool) -> None:
+        while at_once or not self._over.wait(self._every_s):
+            at_once = False
+            try:
+                self._action()
+            except Exception as error:  # noqa: BLE001 - it would end this thread, and nobody would do it any more
+                is_odd = not isinstance(error, ConnectError)
+                _log.warning("%s is tried again later: %s", self._doing, error, exc_info=is_odd)
 
 
 class Lookout(Generic[Found]):
@@ -95,29 +138,24 @@ class Lookout(Generic[Found]):
             what: it looks for; for the log.
             every_s: None = once is enough.
         """
-        self._what, self._look = what, look
-        self._over = threading.Event()
+        self._what, self._look, self._context = what, look, context
         self.found = look()
+        self._again: Repeated | None = None
         if context is not None and every_s is not None:
-            again = threading.Thread(target=self._watch, args=(every_s, context), name=f"look for {what}", daemon=True)
-            again.start()
+            self._again = Repeated(f"looking for {what}", self._look_again, every_s)
 
     def close(self) -> None:
         """Look no more. Does not wait for a look that is under way."""
-        self._over.set()
+        if self._again is not None:
+            self._again.close()
 
-    def _watch(self, every_s: float, context: ConnectorContext) -> None:
-        while not self._over.wait(every_s):
-            try:
-                found = self._look()
-            except Exception as error:  # noqa: BLE001 - it would end this thread, and nobody would look any more
-                is_odd = not isinstance(error, ConnectError)
-                _log.warning("%s are looked for again later: %s", self._what, error, exc_info=is_odd)
-                continue
-            if found != self.found:
-                _log.info("there are %d %s now, %d before", len(found), self._what, len(self.found))
-                self.found = found
-                context.request_task_reconfiguration()
+    def _look_again(self) -> None:
+        found = self._look()
+        if found != self.found:
+            _log.info("there are %d %s now, %d before", len(found), self._what, len(self.found))
+            self.found = found
+            if self._context is not None:
+                self._context.request_task_reconfiguration()
 
 
 class KeptSigns:

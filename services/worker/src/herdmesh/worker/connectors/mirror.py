@@ -1,7 +1,8 @@
 """`MirrorSourceConnector`: copies topics of another Kafka cluster into the workers', byte by byte.
 
-Owns the connector: which partitions there are, who copies which, and noticing new ones. Keys: `mirror_config`; names:
-`mirror_names`; the task: `mirror_task`, so that a worker that only validates makes no client.
+Owns the connector: which partitions there are, who copies which, and noticing new ones; when copies are given the
+settings of their topics (`mirror_topic_settings`). Keys: `mirror_config`; names: `mirror_names`; the task:
+`mirror_task`, so that a worker that only validates makes no client.
 
 Invariant: the partitions it deals out are those it last saw, so two task sets in a row differ only by what the source
 has gained or lost.
@@ -16,15 +17,10 @@ from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.connector import Config, OffsetMap, PartitionId, SourceConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors import mirror_names
-from herdmesh.worker.connectors.frame import KeptSigns, Lookout, ReadConnector
-from herdmesh.worker.connectors.mirror_config import (
-    ASSIGNED,
-    CONVERTERS,
-    KEYS,
-    MirrorSettings,
-    settings_of,
-    warnings_of,
-)
+from herdmesh.worker.connectors.frame import KeptSigns, Lookout, ReadConnector, Repeated
+from herdmesh.worker.connectors.mirror_config import CONVERTERS, MirrorSettings, settings_of, warnings_of
+from herdmesh.worker.connectors.mirror_keys import ASSIGNED, KEYS
+from herdmesh.worker.connectors.mirror_topic_settings import keep_settings
 
 _signs = KeptSigns()
 
@@ -54,9 +50,15 @@ class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
         super().start(config)
         every_s = self.settings.refresh_s if self.settings.enabled else None
         self._partitions = Lookout("partitions of the source to copy", self._look, every_s, self.context)
+        self._keeping: Repeated | None = None
+        if self.context is not None and self.settings.enabled and self.settings.configs_s is not None:
+            doing = "changing settings of copies"
+            self._keeping = Repeated(doing, self._keep_settings, self.settings.configs_s, at_once=True)
 
     def stop(self) -> None:
         self._partitions.close()
+        if self._keeping is not None:
+            self._keeping.close()
 
     def task_class(self) -> str:
         return "herdmesh.worker.connectors.mirror_task:MirrorSourceTask"
@@ -97,6 +99,10 @@ class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
     def sign(self, task_config: Config) -> str | None:
         """Where the task's partitions end at the source. Raises RetriableError while it is away."""
         return _signs.of(task_config, lambda: _ends(task_config))
+
+    def _keep_settings(self) -> None:
+        assert self.settings.target is not None
+        keep_settings(self.settings, self.settings.target)
 
     def _look(self) -> list[PartitionId]:
         settings = self.settings

@@ -1,6 +1,6 @@
 """What a checkpoint connector's configuration says: MirrorMaker 2's keys, read, and a warning for each without effect.
 
-Owns the keys that `MirrorSourceConnector` has not, and the warnings. The others are `mirror_config`'s, the settings of
+Owns the keys that `MirrorSourceConnector` has not, and the warnings. The others are `mirror_keys`', the settings of
 clients `mirror_clients`'s. Makes no client.
 
 Invariant: a key is honoured, or refused, or named in a warning; none is dropped in silence.
@@ -18,9 +18,9 @@ from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import matches
 from herdmesh.connect.validators import at_least, non_empty_string
-from herdmesh.worker.connectors import mirror_config
+from herdmesh.worker.connectors import mirror_config, mirror_keys
 from herdmesh.worker.connectors.mirror_clients import BOOTSTRAP, TARGET_BOOTSTRAP, cluster_of, prefixes_of
-from herdmesh.worker.connectors.mirror_config import EXCLUDE, SOURCE_ALIAS, TOPICS
+from herdmesh.worker.connectors.mirror_keys import EXCLUDE, SOURCE_ALIAS, TOPICS, check_interval
 from herdmesh.worker.connectors.mirror_names import Naming, Selection
 from herdmesh.worker.effects.mirror_cluster import Cluster
 
@@ -38,7 +38,7 @@ _HIGH, _LOW = Importance.HIGH, Importance.LOW
 
 def _same(name: str, doc: str | None = None) -> ConfigKey:
     """As the mirror has it."""
-    key = mirror_config.KEYS.keys[name]
+    key = mirror_keys.KEYS.keys[name]
     return key if doc is None else replace(key, doc=doc)
 
 
@@ -48,10 +48,10 @@ KEYS = ConfigDef(
                  "forwarding.admin.class", "metric.reporters", "consumer.poll.timeout.ms")),
     ConfigKey(GROUPS, Type.LIST, [".*"], _HIGH,
               "Consumer groups to replicate. Supports comma-separated group IDs and regexes.",
-              mirror_config.KEYS.keys[TOPICS].validator),
+              mirror_keys.KEYS.keys[TOPICS].validator),
     ConfigKey(GROUPS_EXCLUDE, Type.LIST, ["console-consumer-.*", "connect-.*", "__.*"], _HIGH,
               "Exclude groups. Supports comma-separated group IDs and regexes. Excludes take precedence over includes.",
-              mirror_config.KEYS.keys[TOPICS].validator),
+              mirror_keys.KEYS.keys[TOPICS].validator),
     ConfigKey("group.filter.class", Type.STRING, f"{_MIRROR}DefaultGroupFilter", _LOW,
               "GroupFilter to use. Selects consumer groups to replicate."),
     ConfigKey(_REFRESH, Type.BOOLEAN, True, _LOW, "Whether to periodically check for new consumer groups."),
@@ -64,7 +64,7 @@ KEYS = ConfigDef(
     ConfigKey(_SET_S, Type.LONG, 60, _LOW, "Frequency of consumer group offset sync."),
     ConfigKey(_REPLICATION, Type.SHORT, 3, _LOW, "Replication factor for checkpoints topic."),
     *map(_same, (_LOCATION, "topic.filter.class")),
-    _same("metric.names.formats", mirror_config.KEYS.keys["metric.names.formats"].doc.replace(
+    _same("metric.names.formats", mirror_keys.KEYS.keys["metric.names.formats"].doc.replace(
         "MirrorSourceConnector,", "MirrorCheckpointConnector,").replace(
         "target={TARGET},topic=", "target={TARGET},group={GROUP},topic=")),
     _same(BOOTSTRAP, "Brokers of the source cluster, host:port, separated by commas."),
@@ -76,7 +76,7 @@ _RULES: Mapping[str, Validator] = {
     SOURCE_ALIAS: non_empty_string(),
     "replication.policy.separator": non_empty_string(),
     _REPLICATION: at_least(-1),
-    _REFRESH_S: Validator("not 0", mirror_config.check_interval),
+    _REFRESH_S: Validator("not 0", check_interval),
     _EMIT_S: at_least(1),
     _SET_S: at_least(1),
 }
@@ -127,7 +127,7 @@ def settings_of(config: Config) -> CheckpointSettings:
     """Read the configuration. Raises ConfigError whose field is the key."""
     values = _checked(config)
     naming = mirror_config.naming_of(values)
-    topics = mirror_config.KEYS.parse({SOURCE_ALIAS: "", BOOTSTRAP: "-", **_filters(config)})
+    topics = mirror_keys.KEYS.parse({SOURCE_ALIAS: "", BOOTSTRAP: "-", **_filters(config)})
     for key in (TOPICS, EXCLUDE):
         mirror_config.require_regexes(key, topics[key] or [])
     source, target, _ = _clusters(config, values, naming)

@@ -1,7 +1,7 @@
 """What a mirror's configuration says: MirrorMaker 2's keys, read, and a warning for each that has no effect here.
 
-Owns the keys, their translation and the warnings. What names mean is `mirror_names`'s, the settings of clients are
-`mirror_clients`'s. Makes no client.
+Owns what is made of the keys (`mirror_keys`), and the warnings. What names mean is `mirror_names`'s, the settings of
+clients are `mirror_clients`'s. Makes no client.
 
 Invariant: a key is honoured, or refused, or named in a warning; none is dropped in silence.
 """
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
+from herdmesh.connect.config import FieldViolation, Validator
 from herdmesh.connect.connector import Config
 from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import compiled
-from herdmesh.connect.validators import at_least, distinct_values, non_empty_string, one_of
+from herdmesh.connect.validators import at_least, non_empty_string
 from herdmesh.engine.source_cluster import SourceCluster
 from herdmesh.worker.connectors.mirror_clients import (
     BOOTSTRAP,
@@ -27,153 +27,59 @@ from herdmesh.worker.connectors.mirror_clients import (
     cluster_of,
     prefixes_of,
 )
+from herdmesh.worker.connectors.mirror_keys import (
+    ASSIGNED,
+    CONFIGS,
+    CONFIGS_S,
+    DEFAULT_POLICY,
+    EMIT,
+    EXCLUDE,
+    IDENTITY_POLICY,
+    INTERNAL_SEPARATOR,
+    KEYS,
+    LAG,
+    LOCATION,
+    MIRROR,
+    POLICY,
+    PROPERTIES_EXCLUDE,
+    REFRESH_S,
+    REPLICATION,
+    SEPARATOR,
+    SOURCE_ALIAS,
+    SYNCS_REPLICATION,
+    TARGET_ALIAS,
+    TOPICS,
+    check_interval,
+)
 from herdmesh.worker.connectors.mirror_names import Naming, Selection
 from herdmesh.worker.effects.mirror_cluster import Cluster
 
-SOURCE_ALIAS, TARGET_ALIAS = "source.cluster.alias", "target.cluster.alias"
-TOPICS, EXCLUDE, PROPERTIES_EXCLUDE = "topics", "topics.exclude", "config.properties.exclude"
-ASSIGNED = "task.assigned.partitions"
-"""Of a task's config, as in Java."""
-_MIRROR = "org.apache.kafka.connect.mirror."
-_DEFAULT, _IDENTITY = f"{_MIRROR}DefaultReplicationPolicy", f"{_MIRROR}IdentityReplicationPolicy"
-_POLICY, _SEPARATOR = "replication.policy.class", "replication.policy.separator"
-_REFRESH_S, _REPLICATION = "refresh.topics.interval.seconds", "replication.factor"
 _ISOLATION, _MAX_RECORDS, _RESET = "isolation.level", "max.poll.records", "auto.offset.reset"
 _LEVELS = ("read_committed", "read_uncommitted")
 _OWN = (_ISOLATION, _MAX_RECORDS, _RESET)
-_EMIT, _LOCATION, _LAG = "emit.offset-syncs.enabled", "offset-syncs.topic.location", "offset.lag.max"
-_SYNCS_REPLICATION = "offset-syncs.topic.replication.factor"
-INTERNAL_SEPARATOR = "replication.policy.internal.topic.separator.enabled"
 _BATCH_RECORDS = 2_000
-_HIGH, _LOW = Importance.HIGH, Importance.LOW
-
-_DISTINCT = distinct_values(empty_allowed=True)
-
-
-def each_of(*choices: str) -> Validator:
-    one = one_of(*choices)
-
-    def check(field: str, values: Any) -> None:
-        _DISTINCT.check(field, values)
-        for value in values:
-            one.check(field, value)
-
-    return Validator(one.text, check, _DISTINCT.refine, _DISTINCT.strict)
-
-
-KEYS = ConfigDef(
-    ConfigKey("enabled", Type.BOOLEAN, True, _LOW, "Whether to replicate source->target."),
-    ConfigKey(SOURCE_ALIAS, Type.STRING, REQUIRED, _HIGH, "Alias of source cluster"),
-    ConfigKey(TARGET_ALIAS, Type.STRING, "target", _HIGH, "Alias of target cluster. Used in metrics reporting."),
-    ConfigKey("admin.timeout.ms", Type.LONG, 60_000, _LOW,
-              "Timeout for administrative tasks, e.g. detecting new topics."),
-    ConfigKey(_POLICY, Type.STRING, _DEFAULT, _LOW, "Class which defines the remote topic naming convention."),
-    ConfigKey(_SEPARATOR, Type.STRING, ".", _LOW, "Separator used in remote topic naming convention."),
-    ConfigKey(INTERNAL_SEPARATOR, Type.BOOLEAN, True, _LOW,
-              "Whether to use replication.policy.separator to control the names of topics used for checkpoints and "
-              "offset syncs. By default, custom separators are used in these topic names; however, if upgrading "
-              "MirrorMaker 2 from older versions that did not allow for these topic names to be customized, it may be "
-              "necessary to set this property to 'false' in order to continue using the same names for those topics."),
-    ConfigKey("forwarding.admin.class", Type.STRING, "org.apache.kafka.clients.admin.ForwardingAdmin", _LOW,
-              "Class which extends ForwardingAdmin to define custom cluster resource management (topics, configs, "
-              "etc). The class must have a constructor with signature <code>(Map<String, Object> config)</code> that "
-              "is used to configure a KafkaAdminClient and may also be used to configure clients for external systems "
-              "if necessary."),
-    ConfigKey("metric.reporters", Type.LIST, ["org.apache.kafka.common.metrics.JmxReporter"], _LOW,
-              "A list of classes to use as metrics reporters. Implementing the "
-              "<code>org.apache.kafka.common.metrics.MetricsReporter</code> interface allows plugging in classes that "
-              "will be notified of new metric creation. When custom reporters are set and "
-              "<code>org.apache.kafka.common.metrics.JmxReporter</code> is needed, it has to be explicitly added to "
-              "the list.", _DISTINCT),
-    ConfigKey(TOPICS, Type.LIST, [".*"], _HIGH,
-              "Topics to replicate. Supports comma-separated topic names and regexes.", _DISTINCT),
-    ConfigKey(EXCLUDE, Type.LIST, [r"mm2.*\.internal", r".*\.replica", "__.*"], _HIGH,
-              "Excluded topics. Supports comma-separated topic names and regexes. Excludes take precedence over "
-              "includes.", _DISTINCT),
-    ConfigKey(PROPERTIES_EXCLUDE, Type.LIST,
-              ["follower.replication.throttled.replicas", "leader.replication.throttled.replicas",
-               "message.timestamp.difference.max.ms", "log.message.timestamp.before.max.ms",
-               "log.message.timestamp.after.max.ms", "message.timestamp.type", "unclean.leader.election.enable",
-               "min.insync.replicas"],
-              _HIGH, "Topic config properties that should not be replicated. Supports comma-separated property names "
-              "and regexes.", _DISTINCT),
-    ConfigKey("topic.filter.class", Type.STRING, f"{_MIRROR}DefaultTopicFilter", _LOW,
-              "TopicFilter to use. Selects topics to replicate."),
-    ConfigKey("config.property.filter.class", Type.STRING, f"{_MIRROR}DefaultConfigPropertyFilter", _LOW,
-              "ConfigPropertyFilter to use. Selects topic config  properties to replicate."),
-    ConfigKey("consumer.poll.timeout.ms", Type.LONG, 1_000, _LOW, "Timeout when polling source cluster."),
-    ConfigKey("refresh.topics.enabled", Type.BOOLEAN, True, _LOW,
-              "Whether to periodically check for new topics and partitions."),
-    ConfigKey(_REFRESH_S, Type.LONG, 600, _LOW, "Frequency of topic refresh."),
-    ConfigKey("sync.topic.configs.enabled", Type.BOOLEAN, True, _LOW,
-              "Whether to periodically configure remote topics to match their corresponding upstream topics."),
-    ConfigKey("sync.topic.configs.interval.seconds", Type.LONG, 600, _LOW, "Frequency of topic config sync."),
-    ConfigKey("sync.topic.acls.enabled", Type.BOOLEAN, True, _LOW,
-              "Whether to periodically configure remote topic ACLs to match their corresponding upstream topics."),
-    ConfigKey("sync.topic.acls.interval.seconds", Type.LONG, 600, _LOW, "Frequency of topic ACL sync."),
-    ConfigKey(_REPLICATION, Type.INT, 2, _LOW, "Replication factor for newly created remote topics."),
-    ConfigKey(_SYNCS_REPLICATION, Type.SHORT, 3, _LOW,
-              "Replication factor for offset-syncs topic."),
-    ConfigKey(_LAG, Type.LONG, 100, _LOW,
-              "How out-of-sync a remote partition can be before it is resynced."),
-    ConfigKey(_LOCATION, Type.STRING, "source", _LOW,
-              "The location (source/target) of the offset-syncs topic.", one_of("source", "target")),
-    ConfigKey(_EMIT, Type.BOOLEAN, True, _LOW,
-              "Whether to store the new offset of the replicated records in offset-syncs topic or not. "
-              "MirrorCheckpointConnector will not be able to sync group offsets or emit checkpoints if "
-              "emit.checkpoints.enabled and/or sync.group.offsets.enabled are enabled while emit.offset-syncs.enabled "
-              "is disabled."),
-    ConfigKey("heartbeats.replication.enabled", Type.BOOLEAN, True, _LOW,
-              "Whether to replicate the heartbeats topics even when the topic filter does not include them. If set to "
-              "true, heartbeats topics identified by the replication policy will always be replicated, regardless of "
-              "the topic filter configuration. If set to false, heartbeats topics will only be replicated if the topic "
-              "filter allows."),
-    ConfigKey("metric.names.formats", Type.LIST, ["legacy"], _LOW,
-              "Deprecated. The formats in which metrics are emitted. Valid values are legacy and new. When set to "
-              'legacy, the metrics have the following name "kafka.connect.mirror:type=MirrorSourceConnector,'
-              'source={SOURCE},target={TARGET},topic={TOPIC},partition={PARTITION}". When set to new, the metrics have '
-              'the following name "kafka.connect:type=plugins,connector={CONNECTOR},task={TASK},source={SOURCE},'
-              'target={TARGET},topic={TOPIC},partition={PARTITION}". When set to "legacy,new" the connector will emit '
-              "metrics with both names, this can be useful when migrating to the new format but it doubles the amount "
-              "of metrics that are emitted.\nIn Kafka 5.0 the legacy format and this configuration will be removed "
-              "and the metrics will always use the new names.", each_of("legacy", "new")),
-    ConfigKey(BOOTSTRAP, Type.STRING, REQUIRED, _HIGH, "Brokers of the source cluster, host:port, separated by commas. "
-              "Records go to the cluster of the workers.", non_empty_string()),
-    ConfigKey(TARGET_BOOTSTRAP, Type.STRING, None, Importance.MEDIUM, "Brokers of the target cluster, which is the "
-              "workers', host:port, separated by commas. Offset syncs are written where it is given."),
-)  # fmt: skip
-"""MirrorMaker's, in its order, and last what it does not declare; docs/differences.md has what it declares besides."""
-
-
-def check_interval(field: str, value: Any) -> None:
-    """Raises ConfigError for 0."""
-    if not value:
-        raise ConfigError.for_value(field, value, "Value must be at least 1, or negative for never", fix="600")
-
 
 _RULES: Mapping[str, Validator] = {
     SOURCE_ALIAS: non_empty_string(),
-    _SEPARATOR: non_empty_string(),
-    _REPLICATION: at_least(-1),
-    _REFRESH_S: Validator("not 0", check_interval),
-    _SYNCS_REPLICATION: at_least(-1),
-    _LAG: at_least(0),
+    SEPARATOR: non_empty_string(),
+    REPLICATION: at_least(-1),
+    REFRESH_S: Validator("not 0", check_interval),
+    CONFIGS_S: Validator("not 0", check_interval),
+    SYNCS_REPLICATION: at_least(-1),
+    LAG: at_least(0),
 }
 """What MirrorMaker does not look at when it validates, and fails of when it starts."""
-_SYNC = "a topic gets its settings when it is created, and nobody changes them afterwards"
 _ACLS = "access rules are not copied"
 TO_WORKERS_CLUSTER = "records go to the workers' cluster, by their clients (producer.override.*)"
 #: MirrorMaker's keys without effect: why, and the values that ask for nothing else.
 WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "sync.topic.configs.enabled": (_SYNC, ("false",)),
-    "sync.topic.configs.interval.seconds": (_SYNC, ()),
     "sync.topic.acls.enabled": (_ACLS, ("false",)),
     "sync.topic.acls.interval.seconds": (_ACLS, ()),
     "consumer.poll.timeout.ms": ("a task never waits long for records", ()),
     "admin.timeout.ms": ("questions to a cluster are given 10 s", ()),
-    "topic.filter.class": ("topics are chosen by topics and topics.exclude", (f"{_MIRROR}DefaultTopicFilter",)),
+    "topic.filter.class": ("topics are chosen by topics and topics.exclude", (f"{MIRROR}DefaultTopicFilter",)),
     "config.property.filter.class": (
-        "settings are chosen by config.properties.exclude", (f"{_MIRROR}DefaultConfigPropertyFilter",),
+        "settings are chosen by config.properties.exclude", (f"{MIRROR}DefaultConfigPropertyFilter",),
     ),
     "forwarding.admin.class": (
         "it names a Java class, and this connector runs no Java", ("org.apache.kafka.clients.admin.ForwardingAdmin",),
@@ -182,7 +88,7 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "metric.names.formats": ("it is of Java's own metrics", ()),
     "add.source.alias.to.metrics": ("it is of Java's own metrics", ("false",)),
 }  # fmt: skip
-_OF_SYNCS = (_EMIT, _LOCATION, _LAG, _SYNCS_REPLICATION, TARGET_BOOTSTRAP)
+_OF_SYNCS = (EMIT, LOCATION, LAG, SYNCS_REPLICATION, TARGET_BOOTSTRAP)
 TARGET_PREFIXES = ("target.cluster.", "target.producer.", "target.admin.", "target.consumer.", "producer.",
                     "source.producer.")  # fmt: skip
 #: What all connectors have below these.
@@ -215,6 +121,10 @@ class MirrorSettings:
     """True = a partition whose next record is gone is begun anew instead of failing the task."""
     syncs: SyncSettings | None
     """None = no offset syncs are written."""
+    configs_s: int | None
+    """How often copies are given the settings of their topics; None = when they are made, and never again."""
+    target: Cluster | None
+    """The workers' own, where it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,23 +168,25 @@ def settings_of(config: Config) -> MirrorSettings:
             client_id=consumer.config.get("client.id") or f"mirror-{naming.source}-{naming.target}",
             read_committed=level[1].lower() == _LEVELS[0],
         ),
-        replication_factor=values[_REPLICATION],
-        refresh_s=values[_REFRESH_S] if values["refresh.topics.enabled"] and values[_REFRESH_S] > 0 else None,
+        replication_factor=values[REPLICATION],
+        refresh_s=values[REFRESH_S] if values["refresh.topics.enabled"] and values[REFRESH_S] > 0 else None,
         properties_exclude=tuple(values[PROPERTIES_EXCLUDE] or ()),
         batch_records=_batch_records(own),
         from_end=_from_end(own),
         reset_lost=(config.get("herdmesh.offsets.missing") or "").strip() == "reset",
         syncs=None if _no_syncs(config, values)[0] else _syncs(config, values, naming)[0],
+        configs_s=None if _no_configs(values) else values[CONFIGS_S],
+        target=_target(config, values, naming)[0] if _has_target(values) else None,
     )
 
 
 def naming_of(values: Mapping[str, Any]) -> Naming:
     """The replication policy, of parsed values. Raises ConfigError whose field is the key."""
-    policy = values[_POLICY]
-    if policy.rpartition(".")[2] not in (_DEFAULT.rpartition(".")[2], _IDENTITY.rpartition(".")[2]):
-        fix = f"write {_DEFAULT} or {_IDENTITY}"
-        raise ConfigError.for_value(_POLICY, policy, "only Kafka's own policies exist here", fix=fix)
-    separator = values[_SEPARATOR]
+    policy = values[POLICY]
+    if policy.rpartition(".")[2] not in (DEFAULT_POLICY.rpartition(".")[2], IDENTITY_POLICY.rpartition(".")[2]):
+        fix = f"write {DEFAULT_POLICY} or {IDENTITY_POLICY}"
+        raise ConfigError.for_value(POLICY, policy, "only Kafka's own policies exist here", fix=fix)
+    separator = values[SEPARATOR]
     return Naming(
         values[SOURCE_ALIAS],
         values[TARGET_ALIAS],
@@ -284,11 +196,27 @@ def naming_of(values: Mapping[str, Any]) -> Naming:
     )
 
 
+def _has_target(values: Mapping[str, Any]) -> bool:
+    return bool((values[TARGET_BOOTSTRAP] or "").strip())
+
+
+def _target(config: Config, values: Mapping[str, Any], naming: Naming) -> tuple[Cluster, list[FieldViolation]]:
+    client_id = f"mirror-syncs-{naming.source}-{naming.target}"
+    return cluster_of("target", naming.target, values[TARGET_BOOTSTRAP], config, KEYS.keys, client_id)
+
+
+def _no_configs(values: Mapping[str, Any]) -> str:
+    """Why copies do not follow the settings of their topics; empty = they do."""
+    if not values[CONFIGS] or values[CONFIGS_S] < 0:
+        return f"{CONFIGS} is false" if not values[CONFIGS] else f"{CONFIGS_S} is negative"
+    return "" if _has_target(values) else f"to change settings of copies needs {TARGET_BOOTSTRAP}"
+
+
 def _no_syncs(config: Config, values: Mapping[str, Any]) -> tuple[str, str]:
     """Why no offset syncs are written, with the key to blame; empty = they are."""
-    if not values[_EMIT]:
-        return f"{_EMIT} is false", _EMIT
-    if not (values[TARGET_BOOTSTRAP] or "").strip():
+    if not values[EMIT]:
+        return f"{EMIT} is false", EMIT
+    if not _has_target(values):
         return f"offset syncs need {TARGET_BOOTSTRAP}, the workers' cluster", TARGET_BOOTSTRAP
     if (config.get("transforms") or "").strip():
         return "a transformation may drop a record, or send it elsewhere, so that offsets are not told", "transforms"
@@ -299,8 +227,8 @@ def _no_syncs(config: Config, values: Mapping[str, Any]) -> tuple[str, str]:
 
 def _syncs(config: Config, values: Mapping[str, Any], naming: Naming) -> tuple[SyncSettings, list[FieldViolation]]:
     """How offset syncs are written, and what is to be warned of."""
-    client_id, at_target = f"mirror-syncs-{naming.source}-{naming.target}", values[_LOCATION] == "target"
-    target, warnings = cluster_of("target", naming.target, values[TARGET_BOOTSTRAP], config, KEYS.keys, client_id)
+    client_id, at_target = f"mirror-syncs-{naming.source}-{naming.target}", values[LOCATION] == "target"
+    target, warnings = _target(config, values, naming)
     kept_in = target
     if not at_target:
         kept_in, of_source = cluster_of("source", naming.source, values[BOOTSTRAP], config, KEYS.keys, client_id)
@@ -310,8 +238,8 @@ def _syncs(config: Config, values: Mapping[str, Any], naming: Naming) -> tuple[S
         at_target=at_target,
         kept_in=kept_in,
         target=target,
-        replication_factor=values[_SYNCS_REPLICATION],
-        lag_max=values[_LAG],
+        replication_factor=values[SYNCS_REPLICATION],
+        lag_max=values[LAG],
     )
     return syncs, warnings
 
@@ -324,11 +252,15 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     values = KEYS.parse(config)
     why_none, blamed = _no_syncs(config, values)
     if not why_none:
-        side = "target" if values[_LOCATION] == "target" else "source"
+        side = "target" if values[LOCATION] == "target" else "source"
         clients = (*clients, *prefixes_of("target", "admin"), *prefixes_of(side, "producer"))
         found += _syncs(config, values, naming_of(values))[1]
     elif blamed in ("transforms", "errors.tolerance"):
-        found.append(FieldViolation(blamed, f"no offset syncs are written: {why_none}", f"write {_EMIT}=false"))
+        found.append(FieldViolation(blamed, f"no offset syncs are written: {why_none}", f"write {EMIT}=false"))
+    no_configs = _no_configs(values)
+    if why_none and not no_configs:
+        clients = (*clients, *prefixes_of("target", "admin"))
+        found += client_of("target", "admin", config, KEYS.keys)[0].warnings
     for name, value in config.items():
         text = str(value or "").strip()
         if converter := converter_warning(name, text):
@@ -337,7 +269,12 @@ def warnings_of(config: Config) -> list[FieldViolation]:
             why, same = WITHOUT_EFFECT[name]
             if text not in same:
                 found.append(without_effect(name, why))
-        elif why_none and name in _OF_SYNCS and name != blamed and not (name == _EMIT and text == "false"):
+        elif name in (CONFIGS, CONFIGS_S) and no_configs:
+            if (name, text.lower()) != (CONFIGS, "false") and not text.startswith("-"):
+                found.append(without_effect(name, no_configs))
+        elif name == TARGET_BOOTSTRAP and not no_configs:
+            continue
+        elif why_none and name in _OF_SYNCS and name != blamed and not (name == EMIT and text == "false"):
             found.append(without_effect(name, why_none))
         elif name in known or name.startswith((*SHARED_PREFIXES, *clients)):
             continue

@@ -1,6 +1,6 @@
 """What a heartbeat connector's configuration says: MirrorMaker 2's keys, read, and a warning for each without effect.
 
-Owns the keys that the mirror's other connectors have not, and the warnings. The others are `mirror_config`'s.
+Owns the keys that the mirror's other connectors have not, and the warnings. The others are `mirror_keys`'.
 
 Invariant: a key is honoured, or refused, or named in a warning; none is dropped in silence.
 """
@@ -14,15 +14,15 @@ from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Import
 from herdmesh.connect.connector import Config
 from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
 from herdmesh.connect.validators import at_least, non_empty_string
-from herdmesh.worker.connectors import mirror_checkpoint_config, mirror_config
-from herdmesh.worker.connectors.mirror_config import INTERNAL_SEPARATOR, SOURCE_ALIAS, TARGET_ALIAS
+from herdmesh.worker.connectors import mirror_checkpoint_config, mirror_config, mirror_keys
+from herdmesh.worker.connectors.mirror_keys import INTERNAL_SEPARATOR, SOURCE_ALIAS, TARGET_ALIAS, check_interval
 
 REPLICATION = "heartbeats.topic.replication.factor"
 _EMIT, _EMIT_S = "emit.heartbeats.enabled", "emit.heartbeats.interval.seconds"
 _LOW = Importance.LOW
 
 KEYS = ConfigDef(
-    *(mirror_config.KEYS.keys[name] for name in (
+    *(mirror_keys.KEYS.keys[name] for name in (
         "enabled", SOURCE_ALIAS, TARGET_ALIAS, "admin.timeout.ms", "replication.policy.class",
         "replication.policy.separator", INTERNAL_SEPARATOR, "forwarding.admin.class", "metric.reporters")),
     ConfigKey(_EMIT, Type.BOOLEAN, True, _LOW, "Whether to emit heartbeats to target cluster."),
@@ -34,7 +34,7 @@ _RULES: Mapping[str, Validator] = {
     SOURCE_ALIAS: non_empty_string(),
     TARGET_ALIAS: non_empty_string(),
     REPLICATION: at_least(-1),
-    _EMIT_S: Validator("not 0", mirror_config.check_interval),
+    _EMIT_S: Validator("not 0", check_interval),
 }
 """What MirrorMaker does not look at when it validates."""
 #: MirrorMaker's keys without effect: why, and the values that ask for nothing else.
@@ -74,7 +74,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why."""
     found: list[FieldViolation] = []
     known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, "name", "task.index", "task.class"}
-    others = {*mirror_config.KEYS.keys, *mirror_checkpoint_config.KEYS.keys} - KEYS.keys.keys()
+    others = {*mirror_keys.KEYS.keys, *mirror_checkpoint_config.KEYS.keys} - KEYS.keys.keys()
     for name, value in config.items():
         text = str(value or "").strip()
         if converter := mirror_config.converter_warning(name, text):

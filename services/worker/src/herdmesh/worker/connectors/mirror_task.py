@@ -24,7 +24,8 @@ from herdmesh.connect.schemas import OPTIONAL_BYTES
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.engine.source_cluster import BEGINNING, PlaceLost, Reader, Stretch
 from herdmesh.worker.connectors import mirror_names
-from herdmesh.worker.connectors.mirror_config import ASSIGNED, MirrorSettings, settings_of
+from herdmesh.worker.connectors.mirror_config import MirrorSettings, settings_of
+from herdmesh.worker.connectors.mirror_keys import ASSIGNED
 from herdmesh.worker.connectors.mirror_syncs import OffsetSyncs
 
 WAIT_S = 0.02

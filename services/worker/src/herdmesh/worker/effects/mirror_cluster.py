@@ -1,4 +1,5 @@
-"""One of a mirror's two clusters as its offsets are dealt with: groups, ends of topics, and MirrorMaker's own topics.
+"""One of a mirror's two clusters as its offsets are dealt with: groups, ends of topics, and MirrorMaker's own topics;
+and settings of topics.
 
 Owns the clients for that. Records that are copied are read by `engine.source_cluster`, and written by the run. Knows
 nothing of what the bytes of those topics mean.
@@ -28,7 +29,14 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
+from confluent_kafka.admin._config import (  # the package re-exports these, but not for type checkers
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+)
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.connect.connector import PartitionId
@@ -43,6 +51,8 @@ _NO_GROUP = frozenset((KafkaError.GROUP_ID_NOT_FOUND,))
 #: What a broker says of a group whose members are there.
 _IN_USE = frozenset((KafkaError.UNKNOWN_MEMBER_ID, KafkaError.REBALANCE_IN_PROGRESS, KafkaError.NON_EMPTY_GROUP))
 _SILENT = frozenset((KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN))
+_SET, _TAKE_BACK = AlterConfigOpType.SET, AlterConfigOpType.DELETE
+_OF_THE_TOPIC = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
 _BATCH = 5_000
 _POLL_S = 0.2
 _FLUSH_S = 5.0
@@ -132,6 +142,37 @@ class Cluster:
                 if error.args[0].code() not in _GONE:
                     raise self._failed(error) from error
         return ends
+
+    def topic_settings(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """What is set for each topic itself; without those there are not. Raises RetriableError."""
+        asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
+        if not asked:
+            return {}
+        futures = self.asked(lambda: self._client().describe_configs(asked, request_timeout=CALL_TIMEOUT_S))
+        found: dict[str, dict[str, str]] = {}
+        for resource, future in futures.items():
+            try:
+                entries = future.result()
+            except KafkaException as error:
+                if error.args[0].code() not in _GONE:
+                    raise self._failed(error) from error
+            else:
+                found[resource.name] = {
+                    name: entry.value for name, entry in entries.items() if entry.source == _OF_THE_TOPIC
+                }
+        return found
+
+    def set_topic_settings(self, topic: str, changes: Mapping[str, str | None]) -> None:
+        """Change what is set for a topic; None = what the brokers have holds again. Raises RetriableError, also for
+        what the brokers refuse: another time they may not."""
+        entries = [
+            ConfigEntry(name, value, incremental_operation=_TAKE_BACK if value is None else _SET)
+            for name, value in changes.items()
+        ]
+        asked = [ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)]
+        futures = self.asked(lambda: self._client().incremental_alter_configs(asked, request_timeout=CALL_TIMEOUT_S))
+        for future in futures.values():
+            self.asked(future.result)
 
     def make_compacted_topic(self, topic: str, replication_factor: int) -> None:
         """One of MirrorMaker's own, unless it is there. Raises ConfigError for what the brokers refuse of it,

@@ -21,7 +21,7 @@ from herdmesh.worker.connectors.files.locations import (
     S3_SECRET_KEY,
     Location,
 )
-from herdmesh.worker.connectors.frame import unknown_settings
+from herdmesh.worker.connectors.frame import warned_settings
 
 _TIME = (settings.PARTITIONER, "time")
 _NEEDED: Mapping[str, tuple[str, str]] = {
@@ -53,7 +53,7 @@ def unused(config: Config) -> list[FieldViolation]:
 
 def unknown(config: Config, own: Collection[str]) -> list[FieldViolation]:
     """Keys that are neither the connector's own nor those of all sinks."""
-    return unknown_settings(config, own, ConnectorKind.SINK)
+    return warned_settings(config, own, ConnectorKind.SINK)
 
 
 def without_effect(name: str, why: str) -> FieldViolation:

@@ -19,7 +19,7 @@ from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Import
 from herdmesh.connect.connector import Config, ConnectorKind
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.validators import at_least, non_empty_string, optional_at_least
-from herdmesh.worker.connectors.frame import unknown_settings
+from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.postgres.common import connection_keys, quoted
 
 INSERT_MODE, DELETE_ENABLED = "insert.mode", "delete.enabled"
@@ -238,7 +238,7 @@ def warnings(config: Config) -> list[FieldViolation]:
     return [
         *(FieldViolation(key, f"{key} has no effect: {why}", "leave it out")
           for key, why in _WITHOUT_EFFECT.items() if key in config),
-        *unknown_settings(config, own, ConnectorKind.SINK),
+        *warned_settings(config, own, ConnectorKind.SINK),
     ]  # fmt: skip
 
 

@@ -9,32 +9,30 @@ dropped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, OffsetMap, SourceConnector
+from herdmesh.connect.connector import Config
 from herdmesh.connect.errors import ConfigError
 from herdmesh.sdk.grouping import group_partitions
-from herdmesh.worker.connectors.frame import SIGN_KEPT_S, KeptSigns, Lookout, ReadConnector
+from herdmesh.worker.connectors.frame import SIGN_KEPT_S, KeptSigns, Lookout
 from herdmesh.worker.connectors.postgres.catalog import TableId, columns_of_table, tables
 from herdmesh.worker.connectors.postgres.common import Connection, errors_translated
 from herdmesh.worker.connectors.postgres.source_config import (
     KEYS,
     TASK_TABLES,
-    Mode,
     SourceSettings,
     settings_of,
     warnings_of,
 )
-from herdmesh.worker.connectors.postgres.source_place import check_offset, rewound
 from herdmesh.worker.connectors.postgres.source_plan import Plan, opened
 from herdmesh.worker.connectors.postgres.source_task import PostgresSourceTask, table_relation, tables_of, written
+from herdmesh.worker.connectors.table_source import TableSource
 
 _signs = KeptSigns()
 
 
-class PostgresSourceConnector(ReadConnector[SourceSettings], SourceConnector):
+class PostgresSourceConnector(TableSource[SourceSettings]):
     """Confluent's JDBC source connector for PostgreSQL, as far as docs/connectors/postgres-source.md says."""
 
     class_name = "io.confluent.connect.jdbc.JdbcSourceConnector"
@@ -69,23 +67,6 @@ class PostgresSourceConnector(ReadConnector[SourceSettings], SourceConnector):
         if self.settings.query:
             return [dict(self.config)]
         return [{**self.config, TASK_TABLES: written(group)} for group in dealt(self._tables.found, max_tasks)]
-
-    def exactly_once_support(self, config: Config) -> bool | None:
-        """Not of bulk, which has no offsets: a run that dies in the middle begins anew."""
-        return self.asked_of(config, lambda settings: settings.mode is not Mode.BULK)
-
-    def alter_offsets(
-        self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
-    ) -> bool:
-        for partition, offset in offsets:
-            check_offset(partition, offset)
-        return True
-
-    def offsets_at(
-        self, config: Config, time_ms: int, committed: Sequence[tuple[OffsetMap | None, OffsetMap]]
-    ) -> Sequence[tuple[OffsetMap | None, OffsetMap | None]] | None:
-        """By the rows' moments, in the modes that have them."""
-        return rewound(time_ms, committed, has_timestamp=settings_of(config).mode.has_timestamp)
 
     def sign(self, task_config: Config) -> str | None:
         """The place of each table's last row. Raises RetriableError while the server is away."""

@@ -23,11 +23,11 @@ from herdmesh.connect.config import (
     Validator,
     parse_value,
 )
-from herdmesh.connect.connector import Config
-from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
+from herdmesh.connect.connector import Config, ConnectorKind
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import compiled, matches
 from herdmesh.connect.validators import at_least, non_empty_string, one_of
+from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.postgres.catalog import TABLE_TYPES, TableId
 from herdmesh.worker.connectors.postgres.common import (
     ConnectionSettings,
@@ -177,8 +177,6 @@ _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "table.monitoring.startup.polling.limit.ms": ("tables are looked for when the connector starts", ()),
     "date.calendar.system": ("dates are of the Gregorian calendar, as the server's are", ("PROLEPTIC_GREGORIAN",)),
 }
-_SHARED_PREFIXES = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
-                    "topic.creation.", "producer.override.", "admin.override.", "herdmesh.")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,15 +333,8 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why. Raises as `settings_of`."""
     settings = settings_of(config)
     found = warnings_of_connection(config)
-    known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, "name", TASK_TABLES, "task.class", _INITIAL_MS}
-    for name, value in config.items():
-        if name in _WITHOUT_EFFECT:
-            why, same = _WITHOUT_EFFECT[name]
-            if (value or "").strip() not in same:
-                found.append(FieldViolation(name, f"{name} has no effect: {why}", "leave it out"))
-        elif name not in known and not name.startswith(_SHARED_PREFIXES):
-            message = f"{name} has no effect: this connector has no such setting"
-            found.append(FieldViolation(name, message, "is it misspelt?"))
+    own = {*KEYS.keys, TASK_TABLES, "task.class", _INITIAL_MS}
+    found += warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT)
     if settings.mode is not Mode.INCREMENTING and config.get(WAIT_FOR_WRITERS) is not None:
         message = f"{WAIT_FOR_WRITERS} has no effect: with mode={settings.mode} no number alone says what is new"
         found.append(FieldViolation(WAIT_FOR_WRITERS, message, "leave it out, or set timestamp.delay.interval.ms"))

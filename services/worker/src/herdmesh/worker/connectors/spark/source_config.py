@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Importance, Type
-from herdmesh.connect.connector import Config
-from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
+from herdmesh.connect.connector import Config, ConnectorKind
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.validators import non_empty_string
+from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.postgres import source_config as postgres
 from herdmesh.worker.connectors.postgres.common import PASSWORD, URL, USER
 from herdmesh.worker.connectors.postgres.source_config import (
@@ -82,8 +82,6 @@ _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 _REFUSED: Final = ("table.blacklist", "table.include.list", "table.exclude.list", "catalog.pattern", "schema.pattern")
 """They choose among tables that nobody has listed here: without effect, other tables would be read than were meant."""
-_SHARED_PREFIXES = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
-                    "topic.creation.", "producer.override.", "admin.override.", "herdmesh.", OPTION_PREFIX)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,17 +159,8 @@ def topic_name(table: str) -> str:
 
 def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why."""
-    found: list[FieldViolation] = []
-    known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, "name", TASK_TABLES, "task.class"}
-    for name, value in config.items():
-        if name in _WITHOUT_EFFECT:
-            why, same = _WITHOUT_EFFECT[name]
-            if (value or "").strip() not in same:
-                found.append(FieldViolation(name, f"{name} has no effect: {why}", "leave it out"))
-        elif name not in known and not name.startswith(_SHARED_PREFIXES):
-            message = f"{name} has no effect: this connector has no such setting"
-            found.append(FieldViolation(name, message, "is it misspelt?"))
-    return found
+    own = {*KEYS.keys, TASK_TABLES, "task.class"}
+    return warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, (OPTION_PREFIX,))
 
 
 def _options_of(config: Config, values: Mapping[str, Any]) -> dict[str, str]:

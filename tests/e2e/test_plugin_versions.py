@@ -1,0 +1,83 @@
+"""Plugin folders to the end, through `herd`, herder, worker and Spark: two versions of a connector and of a
+transformation beside each other, each with its own version of the library that it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from herdmesh.devstack.broker import Broker
+from libs.core.tests.engine.harness import Kafka
+from tests.e2e.test_herd import herd
+from tests.support import plugin_environments
+from tests.support.mesh import running_mesh
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
+
+
+async def test_versions_of_plugins_run_side_by_side_each_with_its_own_libraries(
+    kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Herdmesh's own libraries stay the worker's. Refused is what no worker can run: a version nobody has, a task of
+    two folders, a setting that the plugin's own rules refuse."""
+    plugins = tmp_path / "plugins"
+    for version, tinylib in (("1.0", "1"), ("2.0", "2")):
+        plugin_environments.greet(plugins / version, version, tinylib)
+    monkeypatch.setenv("HERDMESH_PLUGIN_PATH", str(plugins))
+
+    def config(name: str, **more: str) -> str:
+        base = {"connector.class": "Greet", "topics": topic, "tasks.max": "1", "file": str(tmp_path / name),
+                "key.converter": "StringConverter", "value.converter": "StringConverter"}  # fmt: skip
+        (tmp_path / f"{name}.json").write_text(json.dumps({"name": name, "config": {**base, **more}}))
+        return str(tmp_path / f"{name}.json")
+
+    loud = {"transforms": "loud", "transforms.loud.type": "Louder"}
+    async with running_mesh(tmp_path / "plugged", kafka, workers=1, ends_by_force=True) as mesh:
+        code, found, _ = await herd(mesh, "get", "plugins", "-o", "json")
+        assert code == 0
+        ours = [(one["class"], one["type"], one["version"]) for one in found if one["class"].startswith("org.example")]
+        assert ours == [
+            (plugin_environments.GREET, "sink", "1.0"), (plugin_environments.GREET, "sink", "2.0"),
+            ("org.example.Louder", "transformation", "1.0"), ("org.example.Louder", "transformation", "2.0"),
+        ]  # fmt: skip
+        topic = mesh.create_topic(tmp_topic(), partitions=1)
+        old = {"connector.plugin.version": "1.0"}
+        created = {
+            "greet-1": {**old, **loud, "transforms.loud.plugin.version": "1.0"},
+            "greet-2": {},
+            "stream": {"connector.class": "FileStreamSink", **loud},
+        }
+        for name, more in created.items():
+            code, _, said = await herd(mesh, "create", "-f", config(name, **more))
+            assert code == 0, said
+        for name, more, says in (
+            ("none", {"connector.plugin.version": "3.0"}, "available versions: [1.0, 2.0]"),
+            ("both", {**old, **loud}, "a task is one process"),
+            ("loud", {**loud, **old, "transforms.loud.mark": "!!"}, "!! is too long for tinylib 2"),
+        ):
+            code, _, said = await herd(mesh, "create", "-f", config(name, **more))
+            assert code != 0
+            assert says in " ".join(said.split())
+        await asyncio.to_thread(mesh.produce_raw, topic, 0, b"a")
+        for name, version, tinylib, value in (("greet-1", "1.0", "1", "a!1"), ("greet-2", "2.0", "2", "a")):
+            await mesh.until_running(name, 1)
+            await mesh.until_committed_at_least(name, topic, 1)
+            (line,) = (tmp_path / name).read_text().splitlines()
+            own, of_tinylib, tinylib_at, msgspec_at, written = line.split(" ")
+            assert (own, of_tinylib, written) == (version, tinylib, value)
+            assert f"/{version}/lib/" in tinylib_at
+            assert f"/{version}/lib/" not in msgspec_at
+        await mesh.until_committed_at_least("stream", topic, 1)
+        # A connector that is installed, with a transformation that is not.
+        assert (tmp_path / "stream").read_text() == "a!2\n"
+        statuses = await asyncio.to_thread(Kafka(mesh.bootstrap).records, "mesh-plugged-status", 5)
+        said = {
+            key.decode(): json.loads(value)["version"]
+            for key, value in statuses
+            if key and value and b"task-greet" in key
+        }
+        assert said == {"status-task-greet-1-0": "1.0", "status-task-greet-2-0": "2.0"}
