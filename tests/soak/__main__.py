@@ -108,6 +108,10 @@ PARTS = {
         "kill -9 of workers, herders, stores and broker",
         ("tests/exactly_once",),
     ),
+    "lakehouse": Part(
+        "records into Delta and Iceberg tables by their own jars and a Spark 4.1; Delta once, killed after its commits",
+        ("services/worker/tests/connectors/spark/test_spark_lakehouse.py",),
+    ),
     "tasks": Part(
         "20,000 records a partition handed to sinks; rate limits over ten seconds; fair slots of 300 mixes of tasks",
         (

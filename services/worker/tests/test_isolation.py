@@ -12,13 +12,21 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 
+import psutil
 import pytest
 import pytest_asyncio
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
 from services.worker.tests import breaking_sink
-from services.worker.tests.test_worker_process import FAILED, RUNNING, WorkerProcess, create_topic, produce
+from services.worker.tests.test_worker_process import (
+    FAILED,
+    RUNNING,
+    WorkerProcess,
+    create_topic,
+    is_java,
+    produce,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(180)]
 
@@ -76,6 +84,31 @@ async def test_a_run_that_dies_takes_no_other_with_it_and_its_status_says_how(
     await _goes_on(worker, "steady", steady, pid)
     runs = {how: (await _held(worker, how)).progress.run_count for how in SAID}
     assert runs == {"segv": 1, "abort": 1, "exit": 1, "kill": 4, "grow": 1}
+
+
+async def test_an_application_of_its_own_takes_nobody_with_it(
+    worker: WorkerProcess, tmp_topic: Callable[..., str]
+) -> None:
+    """Its JVM is another than the worker's, and is begun anew with the next run."""
+    shared, own = [await create_topic(worker.bootstrap, tmp_topic(name), 1) for name in ("shared", "own")]
+    beside = await _steady(worker, "shared", shared)
+    pid = await _steady(worker, "own", own, **{"herdmesh.isolation": "application"})
+    jvm = _jvm_over(pid)
+    assert jvm.pid != _jvm_over(beside).pid
+    assert worker.pid in [one.pid for one in jvm.parents()]
+    jvm.kill()
+
+    await worker.until("own", lambda: worker.herder.progress("own").pid not in (0, pid), "in another run")
+    await produce(worker.bootstrap, own, ["after"])
+    await worker.until("own", lambda: worker.lines("own")[-1:] == ["after"], "writing on")
+    again = _jvm_over((await _held(worker, "own")).progress.pid)
+    assert again.pid not in (jvm.pid, _jvm_over(beside).pid)
+    await _goes_on(worker, "shared", shared, beside)
+
+
+def _jvm_over(pid: int) -> psutil.Process:
+    """The JVM whose daemon forked the run."""
+    return next(one for one in psutil.Process(pid).parents() if is_java(one))
 
 
 async def _steady(worker: WorkerProcess, name: str, topic: str, **more: str) -> int:

@@ -33,6 +33,7 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.measures import Measures
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.worker import wire
+from herdmesh.worker.effects.applications import Applications, ClosableJobs
 from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.processes import Processes
 from herdmesh.worker.effects.run_link import Launch, RunOrder, WorkerLink
@@ -83,6 +84,10 @@ class SubprocessJobs:
         self.released.set()
 
 
+def no_application(connector: str) -> ClosableJobs:
+    raise AssertionError(f"{connector} did not ask for one")
+
+
 ASSIGNMENT = Assignment(3, 12, "i1", ("store", (40,)), "7:aa")
 CLAIM = TaskSetClaim("connect-configs", 57, "i1", "7:aa")
 
@@ -92,7 +97,7 @@ class Bench:
     """Runs behind a real server, and what they say."""
 
     jobs: SubprocessJobs
-    processes: Processes
+    processes: Applications
     runs: Runs
     server: Server
     said: asyncio.Queue[events.Event]
@@ -111,7 +116,7 @@ async def bench() -> AsyncIterator[Bench]:
     said: asyncio.Queue[events.Event] = asyncio.Queue()
     jobs = SubprocessJobs()
     specs = RunSpecs(WorkerSettings(), PluginRegistry.discover())
-    processes = Processes(jobs, standbys=0)
+    processes = Applications(Processes(jobs, standbys=0), no_application)
     runs = Runs(processes, specs, lambda _unit, _spec: None, dict, said.put)
     servicer = RunServicer(processes, runs, said.put)
     add = run_service_pb2_grpc.add_RunServiceServicer_to_server
@@ -270,7 +275,7 @@ async def test_a_lost_process_ends_the_run_with_its_error(bench: Bench) -> None:
 
 async def test_a_standby_waits_for_its_order_and_goes_home_with_its_worker(bench: Bench) -> None:
     """Real processes: two are there before any run, the run gets one of them, and a third takes its place."""
-    processes, said = Processes(bench.jobs, standbys=2), bench.said
+    processes, said = Applications(Processes(bench.jobs, standbys=2), no_application), bench.said
     runs = Runs(processes, RunSpecs(WorkerSettings(), PluginRegistry.discover()), lambda _u, _s: None, dict, said.put)
     servicer = RunServicer(processes, runs, said.put)
     add = run_service_pb2_grpc.add_RunServiceServicer_to_server
@@ -325,7 +330,7 @@ async def test_offsets_a_run_hands_over_are_on_the_disk_when_it_goes_on(
     file.open()
     jobs, said = SubprocessJobs(hold=True), asyncio.Queue[events.Event]()
     specs = RunSpecs(WorkerSettings(offset_storage_file=str(path)), PluginRegistry.discover(), file.of)
-    processes = Processes(jobs, standbys=0)
+    processes = Applications(Processes(jobs, standbys=0), no_application)
     runs = Runs(processes, specs, lambda _unit, _spec: None, dict, said.put)
     add = run_service_pb2_grpc.add_RunServiceServicer_to_server
     servicer = RunServicer(processes, runs, said.put, file)
@@ -402,7 +407,7 @@ def test_where_there_is_no_config_topic_there_is_no_claim() -> None:
 async def test_a_loop_that_stands_still_is_told_by_another_thread_of_its_process(bench: Bench) -> None:
     specs = RunSpecs(WorkerSettings(stalled_ms=1_000), PluginRegistry.discover())
     said, jobs = bench.said, SubprocessJobs(hold=True)
-    processes = Processes(jobs, standbys=0)
+    processes = Applications(Processes(jobs, standbys=0), no_application)
     runs = Runs(processes, specs, lambda _unit, _spec: None, dict, said.put)
     add = run_service_pb2_grpc.add_RunServiceServicer_to_server
     servicer = RunServicer(processes, runs, said.put)

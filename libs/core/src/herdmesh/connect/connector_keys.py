@@ -299,5 +299,8 @@ HERDMESH = ConfigDef(
     _herdmesh.key(12, "herdmesh.memory.max", Type.STRING, None, _LOW, "SHORT", "Memory of a task",
                   "The most memory the process of a task may have, such as 512MB; one that has more is ended and its "
                   "task FAILED. Default: the worker's setting.", optional_size(MEMORY_MIN_BYTES)),
+    _herdmesh.key(13, "herdmesh.isolation", Type.STRING, "process", _LOW, "SHORT", "Isolation",
+                  "process: the tasks' processes are under the Spark of their worker. application: under one of the "
+                  "connector's own, on each worker that has tasks of it.", one_of("process", "application")),
 )  # fmt: skip
 """Keys of our own."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -24,6 +24,7 @@ from herdmesh.api.worker.v1 import run_service_pb2_grpc, worker_service_pb2_grpc
 from herdmesh.rpc import process, revisions
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.worker import wire
+from herdmesh.worker.effects.applications import Applications, SparkApplication
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.connectors import ConnectorHost
 from herdmesh.worker.effects.dead_letters import DeadLetters
@@ -89,8 +90,7 @@ async def ground(settings: WorkerSettings, stop: asyncio.Event) -> AsyncGenerato
     if offsets is not None:
         offsets.open()
     processes = settings.slots + settings.standby_count()
-    conf = spark_conf(settings.spark_master, processes, settings.spark_driver_memory)
-    spark = SparkHost({**conf, **task_session.environment(settings.spark_jars)})
+    spark = SparkHost(_spark_conf(settings, processes))
     try:
         await _unless(stop, spark.start())
         yield Ground(spark, offsets)
@@ -114,7 +114,9 @@ async def serve_on(
     loop = WorkerLoop(WorkerState(incarnation[:12], _limits(settings)), metrics)
     watch = IdleWatch(settings.bootstrap_servers, settings.access(), settings.watch_interval_ms, specs, loop.emit)
     plugins, loggers = Plugins(specs.plugins), Loggers()
-    processes = Processes(spark, settings.standby_count())
+    processes = Applications(
+        Processes(spark, settings.standby_count()), lambda connector: SparkApplication(connector, _conf_of(settings))
+    )
     runs = Runs(processes, specs, watch.remember_sign, loggers.changed, loop.emit)
     told = Offsets(specs, offsets)
     commands = Commands(settings, specs, plugins, loggers, told, DeadLetters(specs, offsets))
@@ -215,6 +217,17 @@ async def _close(effects: Effects, server: Server) -> None:
     await asyncio.gather(effects.statuses.close(_FLUSH_S), effects.session.close())
     await effects.runs.close(_SERVER_GRACE_S)
     await server.stop(_SERVER_GRACE_S)
+
+
+def _spark_conf(settings: WorkerSettings, processes: int) -> Mapping[str, str]:
+    conf = spark_conf(settings.spark_master, processes, settings.spark_driver_memory)
+    return {**conf, **task_session.environment(settings.spark_jars, settings.spark_home)}
+
+
+def _conf_of(settings: WorkerSettings) -> Callable[[str], Mapping[str, str]]:
+    """Of a connector's own application: what the worker's has, under a name of its own."""
+    conf = _spark_conf(settings, settings.slots)
+    return lambda connector: {**conf, "spark.app.name": f"herdmesh-worker: {connector}"}
 
 
 def _limits(settings: WorkerSettings) -> Limits:

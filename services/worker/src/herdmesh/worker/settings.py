@@ -116,6 +116,11 @@ class WorkerSettings(ServiceSettings):
         description="jars for tasks that have a Spark of their own (SparkSink, SparkJdbcSource) or Hadoop's client "
         "(FileSink): JDBC drivers, formats, file systems; comma separated paths on every machine that executes runs",
     )
+    spark_home: str = Field(
+        default="",
+        description="the Spark that such tasks start, where a format's jar needs an older one than the worker's: the "
+        "folder with its bin and jars, on every machine that executes runs; empty = the worker's",
+    )
 
     @field_validator("worker_properties")
     @classmethod

@@ -71,6 +71,12 @@ def test_what_cannot_be_is_refused_by_its_field(changes: dict[str, str], field: 
     assert field in [problem.field for problem in PostgresSink().validate({**BASE, **changes})]
 
 
+def test_the_class_of_confluent_says_which_connector_writes_to_another_database() -> None:
+    (problem,) = PostgresSink().validate({**BASE, "connection.url": "jdbc:mysql://db/shop"})
+    assert problem.field == "connection.url"
+    assert "SparkSink with spark.format=jdbc" in problem.fix
+
+
 def test_a_config_of_aivens_connector_is_taken_as_it_is() -> None:
     config = {
         **BASE, "connector.class": "io.aiven.connect.jdbc.JdbcSinkConnector", "insert.mode": "multi",

@@ -27,5 +27,6 @@ def spark(spark_of_this_process: None) -> Iterator[None]:
     """Runs in this process have the one JVM, with a database driver."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(task_session.JARS_VARIABLE, ",".join(ensure_jars("jdbc-driver").split(":")))
-        patch.setenv("JDK_JAVA_OPTIONS", " ".join(QUICK_JVM))
+        # Derby, which comes with Spark, else writes a log into the folder that it is started in.
+        patch.setenv("JDK_JAVA_OPTIONS", " ".join((*QUICK_JVM, "-Dderby.stream.error.file=/dev/null")))
         yield

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.worker.connectors.spark.settings import settings_of
 from herdmesh.worker.connectors.spark.sink import SparkSink
+from herdmesh.worker.spark import task_session
 
 
 def config(folder: Path, **more: str | None) -> dict[str, str | None]:
@@ -28,6 +31,10 @@ def config(folder: Path, **more: str | None) -> dict[str, str | None]:
         ("spark.option.dbtable", " ", {"spark_format": "jdbc", "spark_option_url": "jdbc:x:"}),
         ("staging.directory", "/data/{a,b}", {}),
         ("staging.directory", "/proc/no", {}),
+        ("spark.option.path", None, {"spark_format": "delta"}),
+        ("spark.option.path", " ", {"spark_format": "iceberg"}),
+        ("spark.sql.hive.metastore.jars", "maven", {}),
+        ("spark.sql.catalogImplementation", "hive", {}),
         ("spark.partition.by", "a", {"spark_format": "jdbc", "spark_option_url": "u", "spark_option_dbtable": "t"}),
     ],
 )
@@ -64,6 +71,36 @@ def test_options_reach_spark_as_they_are_written_and_passwords_no_text(tmp_path:
     settings = settings_of(full)
     assert settings.options == {"path": str(tmp_path / "out"), "batchSize": "5", "password": "hunter22"}
     assert "hunter22" not in repr(settings)
+
+
+def test_settings_of_the_spark_that_writes_are_no_options_and_on_no_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = {"spark.sql.catalog.lake": "org.example.Catalog", "spark.hadoop.fs.s3a.secret.key": "hunter22"}
+    full = config(tmp_path) | catalog
+    settings = settings_of(full)
+    assert settings.session == catalog
+    assert settings.options == {"path": str(tmp_path / "out")}
+    assert "hunter22" not in repr(settings)
+    assert SparkSink().warnings(full) == []
+    launched: list[tuple[str, dict[str, str]]] = []
+
+    def launch(conf: Any) -> None:
+        launched.append((os.environ["SPARK_HOME"], dict(conf.getAll())))
+        raise OSError("as far as this goes")
+
+    monkeypatch.setattr("pyspark.java_gateway.launch_gateway", launch)
+    monkeypatch.setattr(task_session, "_begun", {})  # else the one that other tests have would end
+    for held in ("_gateway", "_jvm"):  # what pyspark has of that one
+        monkeypatch.setattr(f"pyspark.SparkContext.{held}", None)
+    monkeypatch.setenv(task_session.HOME_VARIABLE, "/opt/spark-4.1")
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    with pytest.raises(RetriableError, match="as far as this goes"):
+        task_session.session_of(task_session.begin(settings.memory, settings.session))
+    ((home, conf),) = launched
+    assert (home, os.environ["SPARK_HOME"]) == ("/opt/spark-4.1", "/opt/spark")
+    assert conf["spark.driver.memory"] == "512m"
+    assert not catalog.keys() & conf.keys()
 
 
 def test_a_misspelt_key_is_warned_of_and_an_option_is_not(tmp_path: Path) -> None:

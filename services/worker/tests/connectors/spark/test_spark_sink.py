@@ -240,6 +240,21 @@ def test_a_write_that_is_repeated_and_an_owner_that_stood_still_in_it_change_not
     assert tables(tmp_path) == {"flights", jdbc.LEDGER}
 
 
+def test_another_database_has_each_number_once(tmp_path: Path) -> None:
+    """Derby: it folds names to capitals, and makes an empty copy of a table in words of its own."""
+    rows = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), rows)
+    where = {"url": f"jdbc:derby:{tmp_path}/db;create=true", "dbtable": "flights"}
+    options = {f"spark.option.{name}": value for name, value in where.items()}
+    target = jdbc.JdbcTarget(settings_of({"spark.format": "jdbc", "staging.directory": str(tmp_path), **options}))
+    for number in (1, 1, 2):
+        target.write(rows, "w", number)
+    assert target.last_number("w") == 2
+    session = target._spark.session()  # pyright: ignore[reportPrivateUsage]
+    found = session.read.format("jdbc").options(**where).load().collect()
+    assert sorted(tuple(row) for row in found) == [(1, "a"), (1, "a"), (2, "b"), (2, "b")]
+
+
 def test_a_column_that_is_missing_fails_the_task_until_the_table_has_it_and_nothing_is_lost(
     kafka_topics: Kafka, tmp_topic: Callable[..., str], tmp_path: Path
 ) -> None:

@@ -172,6 +172,10 @@ class Processes:
                 self._refuse(waiting, "it was cancelled before a process began it")
                 return
 
+    def awaits(self, process_id: str) -> bool:
+        """True for one that was launched and has not dialled in."""
+        return process_id in self._on_their_way
+
     def open(self, process_id: str, token: str) -> RunProcess:
         """The process that dialled in. Raises StaleGeneration for one this worker did not launch, or that is over."""
         process = self._on_their_way.get(process_id)

@@ -18,7 +18,8 @@ from herdmesh.api.worker.v1 import run_service_pb2
 from herdmesh.connect.errors import ConnectError
 from herdmesh.engine.contract import ErrorClass, Rate, RunSpec
 from herdmesh.engine.failure import classify
-from herdmesh.worker.effects.processes import Processes, RunLine
+from herdmesh.worker.effects.applications import Applications
+from herdmesh.worker.effects.processes import RunLine
 from herdmesh.worker.effects.run_link import RunOrder
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
@@ -35,7 +36,7 @@ class Runs:
 
     def __init__(
         self,
-        processes: Processes,
+        processes: Applications,
         specs: RunSpecs,
         before_run: Callable[[UnitId, TaskSpec], None],
         log_levels: Callable[[], Mapping[str, int]],

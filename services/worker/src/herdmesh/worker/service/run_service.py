@@ -15,9 +15,10 @@ import grpc.aio
 from herdmesh.api.worker.v1 import run_service_pb2, run_service_pb2_grpc
 from herdmesh.rpc.errors import RequestInvalid
 from herdmesh.worker import wire
+from herdmesh.worker.effects.applications import Applications
 from herdmesh.worker.effects.memory_watch import MemoryWatch
 from herdmesh.worker.effects.offset_file import OffsetFile
-from herdmesh.worker.effects.processes import LastWord, Processes, RunLine
+from herdmesh.worker.effects.processes import LastWord, RunLine
 from herdmesh.worker.effects.runs import Runs
 from herdmesh.worker.state import events
 
@@ -32,7 +33,7 @@ class RunServicer(run_service_pb2_grpc.RunServiceServicer):
 
     def __init__(
         self,
-        processes: Processes,
+        processes: Applications,
         runs: Runs,
         emit: Callable[[events.Event], Awaitable[None]],
         offsets: OffsetFile | None = None,

@@ -19,6 +19,7 @@ from importlib import resources
 from threading import Lock, Thread
 from typing import Any, Final
 
+from py4j.java_gateway import JavaPackage  # pyright: ignore[reportMissingTypeStubs]
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs]
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.errors import AnalysisException, IllegalArgumentException, PySparkException
@@ -30,7 +31,12 @@ from herdmesh.worker.spark import class_archive
 #: Jars for these sessions, comma separated: what operators of the worker allow, not what configs say. The worker's
 #: setting of that name, which runs' processes hear of by it.
 JARS_VARIABLE: Final = "HERDMESH_SPARK_JARS"
+#: The Spark whose JVM these sessions have, likewise; empty = pyspark's own. A format's jar is built for one Spark, and
+#: some for none as late as the worker's.
+HOME_VARIABLE: Final = "HERDMESH_SPARK_HOME"
 _EXIT_TIMEOUT_S: Final = 10.0
+_OF_SESSIONS: Final = ("spark.sql.", "spark.hadoop.")
+"""Settings that are read when a session is made. They may be secrets, so no command line has them."""
 _CONDITION: Final = re.compile(r"\[[A-Z][A-Z_.]+\]")
 """How Spark begins a text of its own."""
 _NOT_THERE: Final = re.compile(r"\[DATA_SOURCE_NOT_FOUND\]|No suitable driver")
@@ -42,9 +48,10 @@ _lock = Lock()
 _begun: dict[frozenset[tuple[str, str]], Future[SparkSession]] = {}
 
 
-def environment(jars: str) -> Mapping[str, str]:
-    """The settings of the worker's own Spark by which its runs' processes know the jars."""
-    return {f"spark.executorEnv.{JARS_VARIABLE}": jars} if jars else {}
+def environment(jars: str, home: str) -> Mapping[str, str]:
+    """The settings of the worker's own Spark by which its runs' processes know the jars, and the Spark to take."""
+    told = {JARS_VARIABLE: jars, HOME_VARIABLE: home}
+    return {f"spark.executorEnv.{name}": value for name, value in told.items() if value}
 
 
 def begin(memory: str, more: Mapping[str, str]) -> Future[SparkSession]:
@@ -77,6 +84,16 @@ def arrow_of(session: SparkSession, rows: Any, schema: Any) -> Any:
     """Rows that are in the JVM (a `java.util.List` of Spark's `Row`, and their `StructType`) as a pyarrow Table."""
     untyped: Any = session
     return DataFrame(untyped._jsparkSession.createDataFrame(rows, schema), session).toArrow()
+
+
+def java_class(session: SparkSession, name: str) -> Any:
+    """A class of a worker's jar. Raises ConfigError: no jar has it."""
+    untyped: Any = session.sparkContext
+    found = getattr(untyped._jvm, name)
+    if isinstance(found, JavaPackage):
+        fix = "give the worker its jar (setting spark_jars)"
+        raise ConfigError(f"{name} is not on the class path of this task's Spark", fix=fix)
+    return found
 
 
 def end() -> None:
@@ -131,13 +148,30 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     logging.getLogger("py4j").setLevel(logging.WARNING)
     _forget_gateway()
-    settings = SparkConf(loadDefaults=False).setAll(list(conf.items()))
-    gateway = _launcher.launch_gateway(settings)
+    launched = [(name, value) for name, value in conf.items() if not name.startswith(_OF_SESSIONS)]
+    with _home():
+        gateway = _launcher.launch_gateway(SparkConf(loadDefaults=False).setAll(launched))
     try:
+        settings = SparkConf(loadDefaults=False).setAll(list(conf.items()))
         return SparkSession(SparkContext(gateway=gateway, conf=settings))
     except BaseException:
         _end_jvm(gateway)
         raise
+
+
+@contextmanager
+def _home() -> Generator[None]:
+    """While inside, pyspark launches the Spark that the worker's setting names."""
+    before, wanted = os.environ.get("SPARK_HOME"), os.environ.get(HOME_VARIABLE, "").strip()
+    if wanted:
+        os.environ["SPARK_HOME"] = wanted
+    try:
+        yield
+    finally:
+        if wanted and before is None:
+            del os.environ["SPARK_HOME"]
+        elif before is not None:
+            os.environ["SPARK_HOME"] = before
 
 
 def _end(session: SparkSession) -> None:
@@ -161,6 +195,7 @@ def _forget_gateway() -> None:
 
 def _conf(memory: str, more: Mapping[str, str]) -> dict[str, str]:
     log_config = resources.files("herdmesh.worker.spark").joinpath("log4j2.properties")
+    archive = "" if os.environ.get(HOME_VARIABLE, "").strip() else class_archive.use_options()
     jars = os.pathsep.join(filter(None, (jar.strip() for jar in os.environ.get(JARS_VARIABLE, "").split(","))))
     return {
         "spark.master": "local[1]",
@@ -170,7 +205,7 @@ def _conf(memory: str, more: Mapping[str, str]) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": (
-            f"-XX:+UseSerialGC -Dlog4j2.configurationFile={log_config} {class_archive.use_options()}".rstrip()
+            f"-XX:+UseSerialGC -Dlog4j2.configurationFile={log_config} {archive}".rstrip()
         ),
         **({"spark.driver.extraClassPath": jars} if jars else {}),
         "spark.ui.enabled": "false",

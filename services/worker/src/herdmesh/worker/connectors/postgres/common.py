@@ -111,6 +111,16 @@ def connection_settings(config: Config) -> ConnectionSettings:
     return ConnectionSettings(host or "localhost", port or str(jdbc_url.PORT), database or user, user, password, found)
 
 
+def refuse_others(config: Config, instead: str) -> None:
+    """Raises ConfigError for another database's URL, which Confluent's classes take too; its fix is `instead`."""
+    url = (config.get(URL) or "").strip()
+    if url.startswith("jdbc:") and not url.startswith("jdbc:postgresql:"):
+        kind = ":".join(url.split(":")[:2])
+        raise ConfigError(
+            f"{URL}: this connector speaks to PostgreSQL only, and {kind}: is something else", field=URL, fix=instead
+        )
+
+
 def warnings_of_connection(config: Config) -> list[FieldViolation]:
     """Keys and parts of the URL that have no effect here, each with why. Raises as `connection_settings`."""
     connection_settings(config)

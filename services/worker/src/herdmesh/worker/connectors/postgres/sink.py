@@ -14,7 +14,7 @@ from herdmesh.connect.config import ConfigDef, FieldViolation
 from herdmesh.connect.connector import Config, PartitionId, SinkConnector
 from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors.postgres import sink_settings
-from herdmesh.worker.connectors.postgres.common import connection_settings, warnings_of_connection
+from herdmesh.worker.connectors.postgres.common import connection_settings, refuse_others, warnings_of_connection
 from herdmesh.worker.connectors.postgres.sink_ledger import alter_ledger
 
 
@@ -35,7 +35,7 @@ class PostgresSink(SinkConnector):
 
     def validate(self, config: Config) -> Sequence[ConfigError]:
         found: list[ConfigError] = []
-        for read in (sink_settings.sink_settings, connection_settings):
+        for read in (sink_settings.sink_settings, _check_connection):
             try:
                 read(config)
             except ConfigError as error:
@@ -47,7 +47,7 @@ class PostgresSink(SinkConnector):
 
     def start(self, config: Config) -> None:
         sink_settings.sink_settings(config)
-        connection_settings(config)
+        _check_connection(config)
         super().start(config)
 
     def task_class(self) -> str:
@@ -59,3 +59,12 @@ class PostgresSink(SinkConnector):
     def alter_offsets(self, config: Config, offsets: Mapping[PartitionId, int | None]) -> bool:
         alter_ledger(config, offsets)
         return True
+
+
+def _check_connection(config: Config) -> None:
+    refuse_others(
+        config,
+        "connector.class=SparkSink with spark.format=jdbc, spark.option.url and spark.option.dbtable adds rows to "
+        "tables of other databases, through Spark",
+    )
+    connection_settings(config)

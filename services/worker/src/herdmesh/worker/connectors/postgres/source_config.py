@@ -30,10 +30,10 @@ from herdmesh.connect.validators import at_least, non_empty_string, one_of
 from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.postgres.catalog import TABLE_TYPES, TableId
 from herdmesh.worker.connectors.postgres.common import (
-    URL,
     ConnectionSettings,
     connection_keys,
     connection_settings,
+    refuse_others,
     warnings_of_connection,
 )
 from herdmesh.worker.connectors.postgres.types import Granularity, NumericMapping, TypeOptions
@@ -244,7 +244,7 @@ class SourceSettings:
 def settings_of(config: Config) -> SourceSettings:
     """Read the configuration. Raises ConfigError whose field is the key."""
     values = KEYS.parse(config)
-    _refuse_others(values[URL].strip())
+    refuse_others(config, "connector.class=SparkJdbcSource has the same keys, and reads other databases through Spark")
     connection = connection_settings(config)
     mode = Mode(values[MODE])
     query = _query_of(values)
@@ -286,16 +286,6 @@ def _initial_of(config: Config, values: Mapping[str, Any]) -> int | None:
     if found < 0:
         raise ConfigError.for_value(_INITIAL_MS, text, "Value must be at least 0", fix=f"{TIMESTAMP_INITIAL}=-1 is now")
     return found
-
-
-def _refuse_others(url: str) -> None:
-    """Raises ConfigError for another database's URL: Confluent's class reads those too."""
-    if url.startswith("jdbc:") and not url.startswith("jdbc:postgresql:"):
-        kind = ":".join(url.split(":")[:2])
-        raise ConfigError(
-            f"{URL}: this connector speaks to PostgreSQL only, and {kind}: is something else", field=URL,
-            fix="connector.class=SparkJdbcSource has the same keys, and reads other databases through Spark",
-        )  # fmt: skip
 
 
 def _query_of(values: Mapping[str, Any]) -> str:

@@ -25,10 +25,15 @@ from herdmesh.worker.connectors.files.without_effect import unknown
 FORMAT, MODE, PARTITION_BY, MEMORY = "spark.format", "spark.mode", "spark.partition.by", "spark.memory"
 STAGING = "staging.directory"
 OPTION_PREFIX = "spark.option."
+SESSION_PREFIXES = ("spark.sql.", "spark.hadoop.")
+"""Keys that are settings of the Spark that writes, by the names that Spark has for them."""
+DELTA, ICEBERG = "delta", "iceberg"
 PATH, PASSWORD, URL, TABLE = (OPTION_PREFIX + name for name in ("path", "password", "url", "dbtable"))
 FLUSH_RECORDS, ROTATE_INTERVAL_MS, ROTATE_BYTES = "flush.records", "rotate.interval.ms", "rotate.bytes"
 FILE_FORMATS = ("parquet", "json", "csv", "orc")
 """Those that come with Spark and write files."""
+_NOT_OURS_TO_GIVE = ("spark.sql.catalogImplementation", "spark.sql.hive.", "spark.sql.session.timeZone")
+"""Of those: what makes Spark load code from elsewhere than the worker's jars, or changes what a moment means."""
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _MEMORY = re.compile(r"\d+[mg]", re.IGNORECASE)
 _MEMORY_MIB_MIN = 450
@@ -72,7 +77,9 @@ KEYS = ConfigDef(
         ROTATE_BYTES, Type.LONG, 256 * 1024 * 1024, _MEDIUM,
         "Write when what a task holds takes so many bytes of memory.", at_least(1),
     ),
-    ConfigKey(PATH, Type.STRING, None, _HIGH, "Where a format of files writes."),
+    ConfigKey(
+        PATH, Type.STRING, None, _HIGH, "Where a format of files, or delta, writes; with iceberg the table's name.",
+    ),
     ConfigKey(URL, Type.STRING, None, _HIGH, "With jdbc: the database, as its driver names it."),
     ConfigKey(TABLE, Type.STRING, None, _HIGH, "With jdbc: the table; Spark makes it when it is absent."),
     ConfigKey(PASSWORD, Type.PASSWORD, None, _MEDIUM, "The option password of Spark's writer."),
@@ -93,6 +100,8 @@ class SparkSettings:
     rotate_bytes: int
     options: Mapping[str, str] = field(repr=False)
     """For Spark's writer; may have passwords."""
+    session: Mapping[str, str] = field(repr=False)
+    """Of the Spark that writes: catalogs, extensions, access to file systems; may have passwords."""
 
 
 def settings_of(config: Config) -> SparkSettings:
@@ -107,7 +116,11 @@ def settings_of(config: Config) -> SparkSettings:
         rotate_s=values[ROTATE_INTERVAL_MS] / 1000,
         rotate_bytes=values[ROTATE_BYTES],
         options=_options(config),
+        session={key: value for key, value in config.items() if key.startswith(SESSION_PREFIXES) and value is not None},
     )
+    for key in found.session:
+        if key.startswith(_NOT_OURS_TO_GIVE):
+            raise ConfigError(f"{key} is not for connectors to say", field=key, fix="leave it out")
     if pattern := _GLOB.search(str(found.staging)):
         raise ConfigError.for_value(
             STAGING, values[STAGING], f"Spark takes {pattern[0]} for a pattern", fix="name another folder"
@@ -138,11 +151,11 @@ def problems_of(config: Config) -> list[ConfigError]:
 
 def warnings_of(config: Config) -> list[FieldViolation]:
     """Keys without effect."""
-    return [one for one in unknown(config, KEYS.keys) if not one.field.startswith(OPTION_PREFIX)]
+    return [one for one in unknown(config, KEYS.keys) if not one.field.startswith((OPTION_PREFIX, *SESSION_PREFIXES))]
 
 
 def _needed(name: str) -> tuple[str, ...]:
-    if name in FILE_FORMATS:
+    if name in (*FILE_FORMATS, DELTA, ICEBERG):
         return (PATH,)
     return (URL, TABLE) if name == "jdbc" else ()
 

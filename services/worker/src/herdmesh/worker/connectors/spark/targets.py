@@ -6,6 +6,7 @@ writes whenever it is asked.
 | Format | Numbers |
 |---|---|
 | jdbc | in a table of the database (`jdbc`), moved in the transaction that has the rows |
+| delta | in the table's log (`delta`), in the commit that has the rows |
 | any other | none |
 
 Invariant: `write` returns when Spark says that the target has the rows.
@@ -14,14 +15,13 @@ Invariant: `write` returns when Spark says that the target has the rows.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Final, Protocol
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.worker.connectors.spark.settings import FILE_FORMATS, FORMAT, SparkSettings
+from herdmesh.worker.connectors.spark.settings import DELTA, FILE_FORMATS, FORMAT, ICEBERG, SparkSettings
 from herdmesh.worker.spark import task_session
 
 _ATTEMPT: Final = "mapreduce.job.application.attempt.id"
@@ -50,15 +50,14 @@ class Target(Protocol):
 class SparkWriter:
     """Spark as a task has it, and its errors."""
 
-    def __init__(self, settings: SparkSettings, conf: Mapping[str, str] | None = None) -> None:
+    def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
-        self._conf = conf or {}
         self._begun: Future[Any] | None = None
 
     def begin(self) -> None:
         """Have the session started, unless it is."""
         if self._begun is None:
-            self._begun = task_session.begin(self._settings.memory, self._conf)
+            self._begun = task_session.begin(self._settings.memory, self._settings.session)
 
     def session(self) -> Any:
         """The session, waited for. Raises RetriableError."""
@@ -84,6 +83,8 @@ class FormatTarget:
     def __init__(self, settings: SparkSettings) -> None:
         self._spark = SparkWriter(settings)
         self._what = f"{FORMAT}={settings.format}"
+        self._table = settings.options["path"] if settings.format == ICEBERG else ""
+        self._partition_by = settings.partition_by
         self._folder = settings.options["path"] if settings.format in FILE_FORMATS else ""
 
     def begin(self) -> None:
@@ -98,6 +99,8 @@ class FormatTarget:
             if self._folder:
                 self._write_beside_others(rows)
             else:
+                if self._table:
+                    self._make_table(rows)
                 self._spark.appending(rows).save()
 
     def _write_beside_others(self, rows: Any) -> None:
@@ -110,6 +113,19 @@ class FormatTarget:
         finally:
             with suppress(Exception):  # what is left there nobody reads
                 self._delete_attempt(attempt)
+
+    def _make_table(self, rows: Any) -> None:
+        """Unless it is there: Iceberg's tables are of a catalog, and a write does not make them."""
+        if self._spark.session().catalog.tableExists(self._table):
+            return
+        wanted = rows.limit(0).writeTo(self._table).using(ICEBERG)
+        if self._partition_by:
+            wanted = wanted.partitionedBy(*(rows[name] for name in self._partition_by))
+        try:
+            wanted.create()
+        except task_session.ERRORS:
+            if not self._spark.session().catalog.tableExists(self._table):  # else another task has just made it
+                raise
 
     def _delete_attempt(self, attempt: str) -> None:
         context: Any = self._spark.session().sparkContext
@@ -124,4 +140,8 @@ def target_of(settings: SparkSettings) -> Target:
         from herdmesh.worker.connectors.spark.jdbc import JdbcTarget
 
         return JdbcTarget(settings)
+    if settings.format == DELTA:
+        from herdmesh.worker.connectors.spark.delta import DeltaTarget
+
+        return DeltaTarget(settings)
     return FormatTarget(settings)

@@ -1,0 +1,51 @@
+"""Delta tables, each file of rows once.
+
+Owns the question that Delta's log answers: the last number of a writer (connector, partition and staging folder). Delta
+keeps it as the version of an application's transaction (`txnAppId`, `txnVersion`), in the commit that has the rows, and
+refuses a commit beside another of the same application.
+
+Invariant: a number's rows are in the table if and only if its log has reached it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from herdmesh.engine import failpoints
+from herdmesh.worker.connectors.spark.settings import FORMAT, SparkSettings
+from herdmesh.worker.connectors.spark.targets import SparkWriter
+from herdmesh.worker.spark import task_session
+
+
+class DeltaTarget:
+    """One table, by its folder."""
+
+    keeps_numbers: ClassVar[bool] = True
+
+    def __init__(self, settings: SparkSettings) -> None:
+        self._spark = SparkWriter(settings)
+        self._folder = settings.options["path"]
+        self._what = f"{FORMAT}={settings.format}, writing {self._folder}"
+
+    def begin(self) -> None:
+        self._spark.begin()
+
+    def last_number(self, writer: str) -> int:
+        with task_session.telling(self._what, FORMAT):
+            session: Any = self._spark.session()
+            # Nothing of Delta's that an application is meant to call tells it.
+            logs = task_session.java_class(session, "org.apache.spark.sql.delta.DeltaLog")
+            logs.clearCache()  # else it is what this process last saw
+            found = logs.forTable(session._jsparkSession, self._folder).unsafeVolatileSnapshot().transactions()
+            last = found.get(writer)
+            return int(last.get()) if last.isDefined() else 0
+
+    def write(self, path: Path, writer: str, number: int | None) -> None:
+        assert number is not None
+        if self.last_number(writer) >= number:
+            return
+        with task_session.telling(self._what, FORMAT):
+            rows = self._spark.rows(path)
+            self._spark.appending(rows, txnAppId=writer, txnVersion=str(number)).save()
+        failpoints.hit("after-target-commit")

@@ -1,0 +1,32 @@
+"""A Spark that Delta and Iceberg have jars for, beside the worker's: fetched once, as an operator would install it.
+
+Owns which one, and where it lies. Invariant: what `home` names was installed whole.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+from herdmesh.devstack.jars import cache_dir
+
+VERSION: Final = "4.1.2"
+_INSTALL_S: Final = 900
+
+
+def home() -> Path:
+    """Its folder; installed unless it is there (490 MB). Raises what pip says."""
+    folder = cache_dir() / f"pyspark-{VERSION}"
+    if not folder.exists():
+        fresh = folder.with_name(f"{folder.name}-{os.getpid()}")
+        pip = (sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(fresh), f"pyspark=={VERSION}")
+        try:
+            subprocess.run(pip, check=True, timeout=_INSTALL_S)
+            os.rename(fresh, folder)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    return folder / "pyspark"
