@@ -113,8 +113,9 @@ class WorkerSettings(ServiceSettings):
     spark_driver_memory: str = Field(default="512m", description="heap of the JVM; no record passes through it")
     spark_jars: str = Field(
         default="",
-        description="jars for tasks that have a Spark of their own (SparkSink, SparkJdbcSource) or Hadoop's client "
-        "(FileSink): JDBC drivers, formats, file systems; comma separated paths on every machine that executes runs",
+        description="jars for tasks that have a Spark of their own (SparkSink, SparkJdbcSource, SparkStreamSource) or "
+        "Hadoop's client (FileSink): JDBC drivers, formats, file systems; comma separated paths on every machine "
+        "that executes runs",
     )
     spark_home: str = Field(
         default="",

@@ -1,4 +1,4 @@
-"""The JVM that the tests of `SparkSink` share.
+"""The JVM that the tests of Spark's connectors share.
 
 Owns its jars and its end. Invariant: one is started in this process for all of them, and no other test hears of its
 jars.
@@ -14,6 +14,8 @@ from herdmesh.devstack.broker import QUICK_JVM
 from herdmesh.devstack.jars import ensure_jars
 from herdmesh.worker.spark import task_session
 
+_JARS = ("jdbc-driver", "spark-kafka")
+
 
 @pytest.fixture(scope="session")
 def spark_of_this_process() -> Iterator[None]:
@@ -24,9 +26,10 @@ def spark_of_this_process() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def spark(spark_of_this_process: None) -> Iterator[None]:
-    """Runs in this process have the one JVM, with a database driver."""
+    """Runs in this process have the one JVM, with a database driver and Kafka's source."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(task_session.JARS_VARIABLE, ",".join(ensure_jars("jdbc-driver").split(":")))
+        jars = [one for group in _JARS for one in ensure_jars(group).split(":")]
+        patch.setenv(task_session.JARS_VARIABLE, ",".join(jars))
         # Derby, which comes with Spark, else writes a log into the folder that it is started in.
         patch.setenv("JDK_JAVA_OPTIONS", " ".join((*QUICK_JVM, "-Dderby.stream.error.file=/dev/null")))
         yield

@@ -20,6 +20,7 @@ from herdmesh.worker.connectors.spark.settings import settings_of
 from herdmesh.worker.spark import task_session
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
 from services.worker.tests.connectors.spark import lake
+from services.worker.tests.connectors.spark.stream_reading import Reader
 from tests.support.sizes import SOAKING
 from tests.support.tally import note
 
@@ -169,3 +170,21 @@ def test_a_column_that_a_delta_table_does_not_have_waits_until_the_config_lets_i
     assert failed.value.field == "spark.format"
     run_here(sink(kafka_topics, name, topic, tmp_path, "delta", **{"spark.option.mergeSchema": "true"}))
     assert rows(tmp_path, "delta") == expected(3)
+
+
+def test_an_iceberg_table_is_read_once_in_snapshots_and_files_wherever_a_run_ends(tmp_path: Path) -> None:
+    spark = session(tmp_path, "iceberg")
+    spark.sql("CREATE TABLE lake.shop.flights (id BIGINT, name STRING) USING iceberg")
+    for first in (0, 100, 200):
+        data = spark.createDataFrame([(number, f"n{number}") for number in range(first, first + 100)], "id long, name string")
+        data.repartition(3).writeTo("lake.shop.flights").append()
+    for polls in (1, 2, 3, 7):
+        reader = Reader(**iceberg_config(tmp_path), **{
+            "batch.max.rows": "40", "spark.option.streaming-max-files-per-micro-batch": "2", "key.column": "id",
+        })  # fmt: skip
+        found: list[dict[str, Any]] = []
+        while rows := reader.run(polls if not found else polls + 1):
+            found += rows
+        assert sorted((row["id"], row["name"]) for row in found) == expected(300)
+    rows = reader.run()
+    assert rows == []

@@ -115,12 +115,9 @@ def settings_of(config: Config) -> SparkSettings:
         flush_records=values[FLUSH_RECORDS],
         rotate_s=values[ROTATE_INTERVAL_MS] / 1000,
         rotate_bytes=values[ROTATE_BYTES],
-        options=_options(config),
-        session={key: value for key, value in config.items() if key.startswith(SESSION_PREFIXES) and value is not None},
+        options=options_of(config),
+        session=session_settings_of(config),
     )
-    for key in found.session:
-        if key.startswith(_NOT_OURS_TO_GIVE):
-            raise ConfigError(f"{key} is not for connectors to say", field=key, fix="leave it out")
     if pattern := _GLOB.search(str(found.staging)):
         raise ConfigError.for_value(
             STAGING, values[STAGING], f"Spark takes {pattern[0]} for a pattern", fix="name another folder"
@@ -160,9 +157,19 @@ def _needed(name: str) -> tuple[str, ...]:
     return (URL, TABLE) if name == "jdbc" else ()
 
 
-def _options(config: Config) -> dict[str, str]:
+def options_of(config: Config) -> dict[str, str]:
+    """What goes to Spark's reader or writer."""
     return {
         name.removeprefix(OPTION_PREFIX): value
         for name, value in config.items()
         if name.startswith(OPTION_PREFIX) and value is not None
     }
+
+
+def session_settings_of(config: Config) -> dict[str, str]:
+    """Of the task's Spark. Raises ConfigError for what connectors may not say."""
+    found = {key: value for key, value in config.items() if key.startswith(SESSION_PREFIXES) and value is not None}
+    for key in found:
+        if key.startswith(_NOT_OURS_TO_GIVE):
+            raise ConfigError(f"{key} is not for connectors to say", field=key, fix="leave it out")
+    return found

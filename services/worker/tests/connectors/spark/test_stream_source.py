@@ -1,0 +1,114 @@
+"""`SparkStreamSource` with a real Spark: a format that comes with it, whose rows are known, and Kafka's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from herdmesh.connect.errors import ConfigError
+from libs.core.tests.engine.harness import Kafka
+from services.worker.tests.connectors.spark.stream_reading import Reader, as_dict
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400), pytest.mark.usefixtures("spark")]
+
+
+def rate(**more: str) -> Reader:
+    """Ten rows at each look, of which one is due in a run."""
+    return Reader(**{
+        "spark.format": "rate-micro-batch", "spark.option.rowsPerBatch": "10",
+        "spark.option.startTimestamp": "1000", "spark.option.advanceMillisPerBatch": "500",
+        "batch.max.rows": "4", "poll.interval.ms": "3600000", **more,
+    })  # fmt: skip
+
+
+def test_a_slice_is_gone_on_with_in_its_midst_whenever_a_run_ends() -> None:
+    whole = rate().run()
+    assert [row["value"] for row in whole] == list(range(10))
+    for polls in range(1, 4):
+        reader = rate()
+        rows = reader.run(polls) + reader.run()
+        assert rows[:10] == whole
+        assert reader.offset == {"position": json.dumps({"offset": 10, "timestamp": 1500}, separators=(",", ":"))}
+
+
+def test_slices_follow_each_other_and_rows_are_structs_with_keys() -> None:
+    reader = rate(**{"key.column": "value"})
+    values = [row["value"] for _ in range(3) for row in reader.run()]
+    assert values == list(range(30))
+    batch = reader.batches[0]
+    assert (batch.topic, batch.source_partition) == ("t", {"format": "rate-micro-batch"})
+    assert list(batch.keys) == [as_dict(value)["value"] for value in batch.values]
+    assert {as_dict(value)["timestamp"] for value in batch.values} == {2000}
+
+
+def test_an_offset_that_is_set_is_where_reading_begins() -> None:
+    reader = rate()
+    reader.offset = {"position": '{"offset":500,"timestamp":9000}'}
+    assert [row["value"] for row in reader.run()] == list(range(500, 510))
+
+
+def test_a_position_that_the_source_does_not_know_and_a_column_that_is_not_there_fail_the_task() -> None:
+    with pytest.raises(ConfigError, match=r"value") as failed:
+        rate(**{"key.column": "id"}).run()
+    assert failed.value.field == "key.column"
+    with pytest.raises(ConfigError) as failed:
+        rate(**{"spark.option.rowsPerBatch": "-1"}).run()
+    assert failed.value.field == "spark.format"
+    reader = rate()
+    reader.offset = {"position": '{"offset":0,"timestamp":0}', "end": '{"offset":5,"timestamp":0}', "rows": 6}
+    with pytest.raises(ConfigError, match="now there are 5") as failed:
+        reader.run()
+    assert failed.value.fix
+
+
+@pytest.mark.kafka
+def test_kafkas_records_of_several_partitions_come_once_and_in_order(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str]
+) -> None:
+    """Stopped after each poll; a slice ends where the limit says, and a partition that comes later is read whole."""
+    broker = Kafka(kafka_bootstrap)
+    topic = broker.create_topic(tmp_topic(), 2)
+    reader = Reader(**{
+        "spark.format": "kafka", "spark.option.kafka.bootstrap.servers": kafka_bootstrap,
+        "spark.option.subscribe": topic, "spark.option.startingOffsets": "earliest",
+        "spark.option.maxOffsetsPerTrigger": "8", "batch.max.rows": "3", "key.column": "key",
+    })  # fmt: skip
+    written = [(partition, number) for number in range(9) for partition in (0, 1)]
+    _produce(kafka_bootstrap, topic, written)
+    found: list[tuple[int, int]] = []
+    while rows := _read(reader, 2):
+        found += rows
+    assert sorted(found) == sorted(written)
+    for partition in (0, 1):
+        assert [number for one, number in found if one == partition] == list(range(9))
+    assert reader.offset == {"position": json.dumps({topic: {"0": 9, "1": 9}}, separators=(",", ":"))}
+    assert reader.run() == []
+
+
+@pytest.mark.kafka
+def test_a_position_that_kafka_has_no_more_fails_the_task(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str]
+) -> None:
+    topic = Kafka(kafka_bootstrap).create_topic(tmp_topic(), 1)
+    reader = Reader(**{
+        "spark.format": "kafka", "spark.option.kafka.bootstrap.servers": kafka_bootstrap,
+        "spark.option.subscribe": topic,
+    })  # fmt: skip
+    reader.offset = {"position": json.dumps({topic: {"0": 7}})}
+    with pytest.raises(ConfigError, match="lost") as failed:
+        reader.run()
+    assert "offsets set" in failed.value.fix
+
+
+def _produce(bootstrap: str, topic: str, records: list[tuple[int, int]]) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
+    for partition, number in records:
+        producer.produce(topic, b"%d" % number, b"k", partition)
+    assert not producer.flush(20)
+
+
+def _read(reader: Reader, polls: int) -> list[tuple[int, int]]:
+    return [(row["partition"], int(row["value"])) for row in reader.run(polls)]
