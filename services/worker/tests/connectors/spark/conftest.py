@@ -13,8 +13,7 @@ import pytest
 from herdmesh.devstack.broker import QUICK_JVM
 from herdmesh.devstack.jars import ensure_jars
 from herdmesh.worker.spark import task_session
-
-_JARS = ("jdbc-driver", "spark-kafka")
+from services.worker.tests.connectors.spark import lake
 
 
 @pytest.fixture(scope="session")
@@ -26,10 +25,22 @@ def spark_of_this_process() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def spark(spark_of_this_process: None) -> Iterator[None]:
-    """Runs in this process have the one JVM, with a database driver and Kafka's source."""
+    """Runs in this process have the one JVM, with a database driver."""
     with pytest.MonkeyPatch.context() as patch:
-        jars = [one for group in _JARS for one in ensure_jars(group).split(":")]
-        patch.setenv(task_session.JARS_VARIABLE, ",".join(jars))
+        patch.setenv(task_session.JARS_VARIABLE, ",".join(ensure_jars("jdbc-driver").split(":")))
         # Derby, which comes with Spark, else writes a log into the folder that it is started in.
         patch.setenv("JDK_JAVA_OPTIONS", " ".join((*QUICK_JVM, "-Dderby.stream.error.file=/dev/null")))
         yield
+
+
+@pytest.fixture(scope="module")
+def spark_for_jars(spark_of_this_process: None) -> Iterator[None]:
+    """Runs have a Spark that Delta, Iceberg and Kafka's source have jars for. Only for the soak: it is 490 MB."""
+    home = lake.home()
+    jars = [one for group in ("lakehouse", "spark-kafka") for one in ensure_jars(group).split(":")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(task_session.JARS_VARIABLE, ",".join(jars))
+        patch.setenv(task_session.HOME_VARIABLE, str(home))
+        patch.setenv("JDK_JAVA_OPTIONS", " ".join(QUICK_JVM))
+        yield
+        task_session.end()

@@ -3,7 +3,7 @@ the tables, by the same Spark. Only in the soak, for that Spark is 490 MB."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,11 @@ import pyarrow.parquet
 import pytest
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.devstack.broker import QUICK_JVM
-from herdmesh.devstack.jars import ensure_jars
 from herdmesh.engine import RunSpec
 from herdmesh.worker.connectors.spark.delta import DeltaTarget
 from herdmesh.worker.connectors.spark.settings import settings_of
 from herdmesh.worker.spark import task_session
 from libs.core.tests.engine.harness import Kafka, make_spec, processes, run_here
-from services.worker.tests.connectors.spark import lake
 from services.worker.tests.connectors.spark.stream_reading import Reader
 from tests.support.sizes import SOAKING
 from tests.support.tally import note
@@ -28,6 +25,7 @@ pytestmark = [
     pytest.mark.kafka,
     pytest.mark.spark,
     pytest.mark.timeout(900),
+    pytest.mark.usefixtures("spark_for_jars"),
     pytest.mark.skipif(not SOAKING, reason="a Spark of its own, 490 MB: make soak ARGS=lakehouse"),
 ]
 
@@ -41,18 +39,6 @@ pq: Any = pyarrow.parquet
 @pytest.fixture(scope="module")
 def kafka_topics(kafka_bootstrap: str) -> Kafka:
     return Kafka(kafka_bootstrap)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def lakehouse(spark_of_this_process: None) -> Iterator[None]:
-    """Runs have such a Spark."""
-    home = lake.home()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(task_session.JARS_VARIABLE, ",".join(ensure_jars("lakehouse").split(":")))
-        patch.setenv(task_session.HOME_VARIABLE, str(home))
-        patch.setenv("JDK_JAVA_OPTIONS", " ".join(QUICK_JVM))
-        yield
-        task_session.end()
 
 
 def delta_config(folder: Path) -> dict[str, str]:

@@ -35,7 +35,6 @@ def config(**more: str | None) -> dict[str, str | None]:
         ("spark.option.kafka.bootstrap.servers", None),
         ("spark.option.subscribe", None),
         ("spark.option.minpartitions", "7"),
-        ("topic", None),
         ("spark.sql.session.timeZone", "CET"),
         ("spark.memory", "much"),
     ],

@@ -1,8 +1,8 @@
 """What a `SparkStreamSource`'s configuration says, and which formats there are.
 
 Owns the keys, and for each format what makes its positions hold: the options it needs, those that are fixed because
-the order of rows follows from them, and whether it ever ends. What an option else means is Spark's: `spark.option.<name>`
-goes to its reader as `<name>`.
+the order of rows follows from them, and whether it ever ends. What an option else means is Spark's:
+`spark.option.<name>` goes to its reader as `<name>`.
 
 Invariant: a format is here only if its stream goes on from an offset that it is given, and gives the same rows between
 two offsets whenever it is asked; what `settings_of` returns shows no password.

@@ -54,9 +54,7 @@ class Position:
         return {_POSITION: self.start, _END: self.end, _ROWS: self.rows}
 
 
-def check_offset(
-    own: Mapping[str, Any], partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None
-) -> None:
+def check_offset(own: Mapping[str, Any], partition: Mapping[str, Any] | None, offset: Mapping[str, Any] | None) -> None:
     """Raises ConfigError unless it is an offset of the stream whose source partition is `own`; None = forgotten."""
     if partition is None:
         raise ConfigError("Source partition may not be null")

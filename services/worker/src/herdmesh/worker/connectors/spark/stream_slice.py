@@ -2,7 +2,8 @@
 
 Owns the staging folder of one slice, and rows turned into what Connect takes. Who fills it: `stream_reader`.
 
-Invariant: memory has one piece at a time; the order of rows is that of Spark's partitions, and within each the source's.
+Invariant: memory has one piece at a time; the order of rows is that of Spark's partitions, and within each the
+source's.
 """
 
 from __future__ import annotations
