@@ -109,8 +109,12 @@ PARTS = {
         ("tests/exactly_once",),
     ),
     "lakehouse": Part(
-        "records into Delta and Iceberg tables by their own jars and a Spark 4.1; Delta once, killed after its commits",
-        ("services/worker/tests/connectors/spark/test_spark_lakehouse.py",),
+        "records into Delta and Iceberg tables by their own jars and a Spark 4.1; Delta once, killed after its commits; "
+        "Iceberg tables and Kafka's records through that Spark into topics, killed at every point",
+        (
+            "services/worker/tests/connectors/spark/test_spark_lakehouse.py",
+            "services/worker/tests/connectors/spark/test_stream_source_suite.py",
+        ),
     ),
     "tasks": Part(
         "20,000 records a partition handed to sinks; rate limits over ten seconds; fair slots of 300 mixes of tasks",

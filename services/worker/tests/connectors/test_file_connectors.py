@@ -68,5 +68,6 @@ def test_the_shipped_connectors_are_registered() -> None:
         ("FileSink", "herdmesh.FileSink"),
         ("S3SinkConnector", "io.confluent.connect.s3.S3SinkConnector"),
         ("HdfsSink", "io.confluent.connect.hdfs3.Hdfs3SinkConnector"),
+        ("SparkStreamSource", "herdmesh.SparkStreamSource"),
     ):
         assert registry.find(short) is registry.find(full)
