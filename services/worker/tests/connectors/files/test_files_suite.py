@@ -216,7 +216,7 @@ class TestHadoopsFolderRuns(WithHadoop, SinkRunSuite):
 class OnHdfs:
     """The session's HDFS."""
 
-    pytestmark = [pytest.mark.skipif(not SOAKING, reason="a JVM for each run: make soak")]
+    pytestmark = pytest.mark.skipif(not SOAKING, reason="a JVM for each run: make soak")
 
     @pytest.fixture
     def outside(self, hdfs: str) -> str:
