@@ -64,7 +64,8 @@ def missing(connectors: Iterable[type[Connector]], there: Iterable[type[Any]]) -
 
 def _is_off(suite: type[Any], test: str) -> bool:
     """A test of the suite's that does not run as it is written there: it was replaced, or is skipped by a mark."""
-    marks = {mark.name for mark in getattr(suite, "pytestmark", ())}
+    given: pytest.MarkDecorator | list[pytest.MarkDecorator] = getattr(suite, "pytestmark", [])
+    marks = {mark.name for mark in (given if isinstance(given, list) else [given])}
     standard = next(base for base in suite.__mro__ if base.__module__.startswith("herdmesh.sdk.testing"))
     return getattr(suite, test) is not getattr(standard, test) or bool(marks & {"skip", "skipif", "xfail"})
 

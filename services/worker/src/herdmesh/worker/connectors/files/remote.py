@@ -5,10 +5,11 @@ Owns how a staged object gets its published name there, and what their errors me
     S3        an object appears whole when its upload ends. Publish = copy within S3, then delete the staged one.
     Hadoop    publish = rename.
 
-Neither can be told "unless the name is taken", so that is looked at before. A staged file belongs to one run, and its
-name to one commit, so all who publish it copy the same bytes, and who comes when it was published and deleted finds
-nothing to copy. What the look cannot see is another connector that publishes the same name in between: two connectors
-that write one topic to one folder are for nobody to tell apart (on a local disk the link tells).
+S3 cannot be told "unless the name is taken", and what a rename does with a name that is taken is each Hadoop file
+system's own affair (HDFS refuses it), so that is looked at before. A staged file belongs to one run, and its name to
+one commit, so all who publish it copy the same bytes, and who comes when it was published and deleted finds nothing to
+copy. What the look cannot see is another connector that publishes the same name in between: two connectors that write
+one topic to one folder are for nobody to tell apart (on a local disk the link tells).
 
 Invariant: a published object is never overwritten by one with other content, but for that.
 """
