@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JNetworkError  # pyright: ignore[reportMissingTypeStubs]
-from pyspark.errors import StreamingQueryException
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.contract import ErrorClass
@@ -124,7 +123,7 @@ class Stream:
         query = writing.option("checkpointLocation", checkpoint.as_uri()).start(rows.as_uri())
         try:
             query.awaitTermination()
-        except StreamingQueryException:
+        except task_session.ERRORS:
             # Kafka's source (4.1) has no metrics of a recovered batch. They are asked for after its commit.
             if not (checkpoint / "commits/1").exists():
                 raise
