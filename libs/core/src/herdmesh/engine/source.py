@@ -2,8 +2,10 @@
 
 Owns one run: take over, read where the last run left off, poll, transform and convert, produce, commit, end.
 
-Records and their offsets always share a transaction (ADR 0003): the fence is a transactional producer anyway, so a
-stale owner's records never become visible, and nothing is sent twice to readers of committed records.
+Records and their offsets share a transaction (ADR 0003): the fence is a transactional producer anyway, so a stale
+owner's records never become visible, and nothing is sent twice to readers of committed records. Or records are sent at
+least once, visible at once, and only their offsets are committed under the fence (ADR 0012, `outlet`): what is called a
+transaction here is then what the next commit of offsets is about.
 
 In standalone mode the offsets are not in Kafka but in the worker's file: they are stored there once the transaction
 of their records is committed, so that a crash between the two sends records again and never loses one.
@@ -49,10 +51,10 @@ from herdmesh.engine.contract import (
     RunSpec,
 )
 from herdmesh.engine.control import Control
-from herdmesh.engine.fence import Fence
 from herdmesh.engine.garbage import Garbage
 from herdmesh.engine.limits import Limits
 from herdmesh.engine.meter import Meter
+from herdmesh.engine.outlet import Outlet
 from herdmesh.engine.receipts import DeliveryFailures, Receipts
 from herdmesh.engine.record_errors import SourceErrors
 from herdmesh.engine.settings import SourceSettings
@@ -83,7 +85,7 @@ class SourceLoop:
         *,
         task: SourceTask,
         chain: SourceChain,
-        fence: Fence,
+        outlet: Outlet,
         failures: DeliveryFailures,
         admin: AdminClient,
         errors: SourceErrors,
@@ -95,7 +97,7 @@ class SourceLoop:
         self._link = link
         self._task = task
         self._chain = chain
-        self._fence = fence
+        self._outlet = outlet
         self._admin = admin
         self._spans = spans
         self._errors = errors
@@ -103,7 +105,7 @@ class SourceLoop:
         #: None = transactions end when the loop finds it right, else only when the task asks for it.
         self._boundaries = Boundaries() if settings.connector_boundaries else None
         heard = Receipts(task, failures.add) if task.wants_metadata() else None
-        self._transaction = SourceTransaction(spec, settings, link, fence, failures, heard)
+        self._transaction = SourceTransaction(spec, settings, link, outlet, failures, heard)
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
         self._garbage = Garbage()
@@ -147,11 +149,11 @@ class SourceLoop:
             return self._run()
         except KafkaException as error:
             self._transaction.raise_refused(error)
-            self._fence.raise_fatal(error)
+            self._outlet.raise_fatal(error)
             raise
 
     def _run(self) -> RunOutcome:
-        self._fence.take_over()
+        self._outlet.fence.take_over()
         claim = claims.ask(self._spec, self._admin)
         with log_context.offsets_of(self._spec):
             self._offsets = self._read_offsets()
@@ -216,7 +218,7 @@ class SourceLoop:
             for key, value in self._spec.source_offsets.items():
                 offsets.apply(key, value)
             return offsets
-        return stored_offsets.read(self._spec, self._settings, self._admin, self._fence)
+        return stored_offsets.read(self._spec, self._settings, self._admin, self._outlet.fence)
 
     def _loop(self) -> RunEnd:
         while True:
@@ -273,7 +275,7 @@ class SourceLoop:
         Raises:
             KafkaException: it may not; an outage.
         """
-        if not self._fence.is_lost():
+        if not self._outlet.is_lost():
             return False
         if not self._warm:
             raise clients.forgotten()
@@ -304,7 +306,7 @@ class SourceLoop:
     def _report(self, now_s: float) -> None:
         if self._limits.roll(now_s) or self._meter.report_due(now_s):
             self._link.progress(self.progress())
-            clients.hear(self._fence.producer, self._admin)
+            self._outlet.hear(self._admin)
             self._garbage.collect()
 
     def _pause(self, seconds: float, yields: bool) -> RunEnd | None:
@@ -314,7 +316,7 @@ class SourceLoop:
         return self._control.pause(seconds, self._report, yields=yields and self._task.may_yield())
 
     def _transaction_is_full(self) -> bool:
-        if self._boundaries is not None or not self._fence.in_transaction:
+        if self._boundaries is not None or not self._transaction.is_open:
             return False
         bytes_max = self._settings.transaction_bytes_max
         if bytes_max is not None and self._transaction_bytes >= bytes_max:
@@ -325,7 +327,7 @@ class SourceLoop:
 
     def _is_held(self) -> bool:
         """True while a transaction is open that only the task may end."""
-        return self._boundaries is not None and self._fence.in_transaction
+        return self._boundaries is not None and self._transaction.is_open
 
     def _hand_over(self, batch: SourceBatch | None) -> int:
         """Send what was polled, and end transactions where the task asked for it; the bytes, as `_send`."""
@@ -370,7 +372,7 @@ class SourceLoop:
         return byte_count
 
     def _begin(self) -> None:
-        if not self._fence.in_transaction:
+        if not self._transaction.is_open:
             self._transaction.begin()
             self._began_s = self._poll_began_s
             self._transaction_bytes = 0
@@ -385,7 +387,7 @@ class SourceLoop:
                 self._errors.refused(given, raw.places[place], error, raw.topic)
             sent += len(raw.values) - len(refused)
         if self._errors.letters is not None:
-            self._errors.letters.send(self._fence)
+            self._errors.letters.send(self._outlet)
         return sent
 
     def _commit_before(self, error: RecordError) -> None:
@@ -396,7 +398,7 @@ class SourceLoop:
         letters = self._errors.letters
         if letters is not None and len(letters):
             self._begin()
-            letters.send(self._fence)
+            letters.send(self._outlet)
         self._commit(all_polled=False)
 
     def _ensure_topic(self, topic: str) -> None:
@@ -409,7 +411,7 @@ class SourceLoop:
 
     def _abort(self) -> None:
         """As the task asked for: the records are given up, and what is to be committed next is their offsets alone."""
-        if not self._fence.in_transaction:
+        if not self._transaction.is_open:
             _log.warning("the task asks to abort a transaction, and none is open")
             return
         _log.info("the task has its transaction aborted: %d records are given up", self._transaction.sent.total())
@@ -425,7 +427,7 @@ class SourceLoop:
     def _commit(self, *, all_polled: bool = True) -> None:
         """Commit the records produced so far together with their offsets. `all_polled`: there is no polled one that is
         not among them, which is what the task takes a commit for."""
-        if not self._fence.in_transaction:
+        if not self._transaction.is_open:
             return
         begun_s, begun_ns = time.monotonic(), time.time_ns()
         try:
@@ -454,7 +456,7 @@ class SourceLoop:
 
     def _tell_of_nothing(self, now_s: float) -> None:
         """A commit that had nothing to write is one, too, to the task; as in Connect one each flush interval."""
-        if self._fence.in_transaction:
+        if self._transaction.is_open:
             self._told_s = now_s
         elif (now_s - self._told_s) * 1000 >= self._settings.flush_interval_ms:
             self._tell_task()
