@@ -1,6 +1,7 @@
 """The record loop of a source task.
 
-Owns one run: take over, read where the last run left off, poll, transform and convert, produce, commit, end.
+Owns one run: take over, read where the last run left off, poll, transform and convert, produce, commit, end. How far
+the task is, `polls` knows.
 
 Records and their offsets share a transaction (ADR 0003): the fence is a transactional producer anyway, so a stale
 owner's records never become visible, and nothing is sent twice to readers of committed records. Or records are sent at
@@ -29,7 +30,7 @@ from herdmesh.connect.chain import SourceChain
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
-from herdmesh.connect.errors import RecordError, RetriableError
+from herdmesh.connect.errors import RecordError
 from herdmesh.engine import (
     claims,
     clients,
@@ -55,6 +56,7 @@ from herdmesh.engine.garbage import Garbage
 from herdmesh.engine.limits import Limits
 from herdmesh.engine.meter import Meter
 from herdmesh.engine.outlet import Outlet
+from herdmesh.engine.polls import Polls
 from herdmesh.engine.receipts import DeliveryFailures, Receipts
 from herdmesh.engine.record_errors import SourceErrors
 from herdmesh.engine.settings import SourceSettings
@@ -67,9 +69,6 @@ WARM_S_MAX = 86_400.0
 """How long a run stays that has nothing to do. A broker forgets a transactional id after seven days without use."""
 WAIT_S = 0.1
 """How long an idle loop waits before it polls, and looks at commands, again."""
-
-_CANNOT_POLL_S = 60.0
-"""At least so long between two warnings that the task cannot poll now."""
 
 _log = logging.getLogger(__name__)
 
@@ -115,19 +114,13 @@ class SourceLoop:
         self._counts_bytes = self._limits.counts_bytes or settings.transaction_bytes_max is not None
         #: of the open transaction, where bytes are counted.
         self._transaction_bytes = 0
-        self._offsets = source_offsets.SourceOffsets(spec.connector)
-        #: the last offset by source partition: committed before the run, or handed over by the task.
-        self._reached: dict[bytes, bytes | None] = {}
-        #: when it was last logged that the task cannot poll; None = it can.
-        self._warned_s: float | None = None
+        self._polls = Polls(task, spec.connector)
         self._topics: set[str] = set()
         #: committed records by topic.
         self._produced: Counter[str] = Counter()
         self._commit_scope = spec.commit_scope
         self._config_offset: int | None = None
         self._commit_time_ms: int | None = None
-        #: the last poll looked, and there was nothing; not known of a task that could not look.
-        self._found_nothing = False
         #: no transaction was committed because it was full since the source last had nothing.
         self._is_first = True
         #: when the first and the last batch of the open transaction were polled.
@@ -156,8 +149,7 @@ class SourceLoop:
         self._outlet.fence.take_over()
         claim = claims.ask(self._spec, self._admin)
         with log_context.offsets_of(self._spec):
-            self._offsets = self._read_offsets()
-        self._reached.update(self._offsets.items())
+            self._polls.go_on_from(self._read_offsets())
         self._config_offset = claim.verify()
         self._task.start(
             self._spec.task_config,
@@ -166,7 +158,7 @@ class SourceLoop:
                 task=self._spec.task,
                 task_count=self._spec.task_count,
                 run_id=self._spec.run_id,
-                committed_offset=self._offsets.committed_offset,
+                committed_offset=self._polls.offsets.committed_offset,
                 poll_records_max=lambda: self._limits.batch_size(POLL_RECORDS_MAX),
                 make_topic=partial(topics.make_topic, self._admin),
                 transactions=self._boundaries,
@@ -185,7 +177,7 @@ class SourceLoop:
             self._commit_before(error)
             raise
         debt_s = self._limits.wait_s(time.monotonic())
-        if reason is RunEnd.YIELDED and self._found_nothing and debt_s == 0:
+        if reason is RunEnd.YIELDED and self._polls.found_nothing and debt_s == 0:
             reason = RunEnd.QUIET  # it asks for a slot again when its task says, not at once
         wake_after_ms = 0
         if reason is RunEnd.QUIET:
@@ -234,7 +226,7 @@ class SourceLoop:
             if self._rests(now_s) or self._is_lost():
                 return RunEnd.QUIET
             self._poll_began_s = now_s
-            batch = self._poll() if self._limits.wait_s(now_s) == 0 else None
+            batch = self._polls.poll() if self._limits.wait_s(now_s) == 0 else None
             now_s = time.monotonic()
             if batch is not None:
                 self._record_s = now_s
@@ -244,7 +236,7 @@ class SourceLoop:
             else:
                 self._commit_unasked()
                 self._tell_of_nothing(now_s)
-                self._is_first |= self._found_nothing
+                self._is_first |= self._polls.found_nothing
                 time.sleep(min(WAIT_S, self._limits.wait_s(now_s) or WAIT_S))
             if self._transaction_is_full():
                 self._commit()
@@ -258,7 +250,9 @@ class SourceLoop:
         """
         quiet_s = now_s - self._record_s
         # The next run would know nothing of a rate limit that lets this one take nothing.
-        busy = not self._found_nothing or self._spec.continuous or self._limits.wait_s(now_s) > 0 or self._is_held()
+        busy = (
+            not self._polls.found_nothing or self._spec.continuous or self._limits.wait_s(now_s) > 0 or self._is_held()
+        )
         if busy or quiet_s * 1000 < self._spec.linger_ms:
             self._warm = False
             return False
@@ -281,27 +275,6 @@ class SourceLoop:
             raise clients.forgotten()
         _log.warning("a run that has nothing to do ends: %s", clients.forgotten())
         return True
-
-    def _poll(self) -> SourceBatch | None:
-        """Records of the task, or an offset without any. One that says that it can look later is asked again, without
-        end, as by Connect."""
-        self._found_nothing = False
-        try:
-            batch = self._task.poll()
-        except RetriableError as error:
-            now_s = time.monotonic()
-            if self._warned_s is None or now_s - self._warned_s >= _CANNOT_POLL_S:
-                self._warned_s = now_s
-                _log.warning("the task cannot poll now; it is asked again: %s", error)
-            return None
-        self._warned_s = None
-        self._found_nothing = batch is None or not (len(batch) or self._moves(batch))
-        return None if self._found_nothing else batch
-
-    def _moves(self, batch: SourceBatch) -> bool:
-        """True when its offset is another than the one before."""
-        key, value = self._offsets.record(batch.source_partition, batch.source_offset)
-        return self._reached.get(key) != value
 
     def _report(self, now_s: float) -> None:
         if self._limits.roll(now_s) or self._meter.report_due(now_s):
@@ -360,9 +333,7 @@ class SourceLoop:
         self._transaction.take(batch)
         failpoints.hit("before-write")
         sent = self._produce(given, made)
-        key, value = self._offsets.record(batch.source_partition, batch.source_offset)
-        self._transaction.move(key, value)
-        self._reached[key] = value
+        self._transaction.move(*self._polls.reached(batch))
         self._meter.count(len(batch), sent, time.monotonic())
         if self._spans is not None:
             self._spans.batch(begun_ns, len(batch), batch.topic)
