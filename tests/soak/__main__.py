@@ -74,7 +74,8 @@ PARTS = {
         ),
     ),
     "java": Part(
-        "a live Java Connect worker on the same topics, in both directions; 20,000 properties files read by both",
+        "a live Java Connect worker on the same topics, in both directions, a mirror between two clusters too; 20,000 "
+        "properties files read by both",
         ("tests/integration/test_java_*.py", "cli/tests/standalone/test_java_agrees.py"),
     ),
     "stores": Part(
