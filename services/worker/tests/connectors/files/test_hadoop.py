@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def test_what_hdfs_refuses_is_a_problem_of_the_folder(hdfs: str) -> None:
 
 
 @contextmanager
-def silent(backlog: int) -> Iterator[str]:
+def silent(backlog: int) -> Generator[str]:
     """The address of what nobody answers at: with a backlog, who connects; without, not even that (it is full, so that
     the kernel drops whatever else comes)."""
     with ExitStack() as stack:
