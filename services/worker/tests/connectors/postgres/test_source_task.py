@@ -434,7 +434,7 @@ def test_a_table_after_which_no_topic_can_be_called_is_told_with_what_to_do(
     with pytest.raises(ConfigError) as refused:
         task_configs(config)
     assert refused.value.field == "topic.prefix"
-    assert 'public.Order lines (ü) would go to topic "db-Order lines (ü)", and no topic\'s name has \' (ü)\'' in str(
+    assert "public.Order lines (ü) would go to topic \"db-Order lines (ü)\", and no topic's name has ' (ü)'" in str(
         refused.value
     )
     assert "RegexRouter" in refused.value.fix

@@ -32,9 +32,9 @@ from herdmesh.worker.connectors.postgres.source_config import (
     ZONE,
     Mode,
 )
-from herdmesh.worker.connectors.topic_names import check_topics
 from herdmesh.worker.connectors.spark import settings as spark_settings
 from herdmesh.worker.connectors.spark.settings import MEMORY, OPTION_PREFIX
+from herdmesh.worker.connectors.topic_names import check_topics
 
 DRIVER: Final = OPTION_PREFIX + "driver"
 NON_NULL: Final = "validate.non.null"
