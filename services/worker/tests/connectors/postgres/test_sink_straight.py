@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import errors
 
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.worker.connectors.postgres.sink_straight import ROWS_MIN, Attempts
 from services.worker.tests.connectors.postgres.sink_driver import Driven, ask
 
@@ -132,21 +132,28 @@ def test_bad_values_cost_one_record_each(tmp_database: str) -> None:
         assert len(held(sink)) == MANY - 2
 
 
+@pytest.mark.parametrize("is_ended", [False, True])
 def test_a_key_that_another_session_is_inserting_is_waited_for_and_updated(
-    tmp_database: str, copied: list[str]
+    tmp_database: str, copied: list[str], is_ended: bool
 ) -> None:
+    """`is_ended`: the server ends the session that waits amid its copy. Nothing of it stays."""
     made(tmp_database)
     with psycopg.connect(tmp_database) as other, Driven(tmp_database, **UPSERT) as sink:
         other.execute("INSERT INTO orders VALUES (100, 'other'), (-1, 'other')")
-        writing = threading.Thread(target=write, args=(sink, range(MANY), "ours"))
-        writing.start()
-        with psycopg.connect(tmp_database, autocommit=True) as watching:
-            waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'transactionid' AND query LIKE 'COPY%'"
-            while not watching.execute(waits).fetchone() == (1,):  # noqa: SIM201
-                assert writing.is_alive()
-        other.commit()
-        writing.join()
-        assert copied == [STRAIGHT, MERGED]
+        batch = sink.batch([{"note": "ours"}] * MANY, list(range(MANY)))
+        with ThreadPoolExecutor(1) as threads, psycopg.connect(tmp_database, autocommit=True) as watching:
+            writing = threads.submit(sink.task.put, batch)
+            waiting = "FROM pg_stat_activity WHERE wait_event = 'transactionid' AND query LIKE 'COPY%'"
+            while not watching.execute(f"SELECT {waiting}".encode()).rowcount:
+                assert not writing.done()
+            if is_ended:
+                watching.execute(f"SELECT pg_terminate_backend(pid) {waiting}".encode())
+                with pytest.raises(RetriableError):
+                    writing.result()
+            other.commit()
+            writing = writing if not is_ended else threads.submit(sink.task.put, batch)
+            writing.result()
+        assert copied == [STRAIGHT] * (1 + is_ended) + [MERGED]
         assert held(sink) == {-1: "other", **dict.fromkeys(range(MANY), "ours")}
         assert sink.ledger() == MANY
 
