@@ -105,7 +105,7 @@ def test_what_does_not_run_is_refused_by_name(change: dict[str, Any], field: str
 
 def test_a_source_is_at_least_once_unless_another_key_needs_more() -> None:
     plugin, asked = PLUGINS.find("ExampleSource"), {"herdmesh.delivery.guarantee": "at_least_once"}
-    worker = dict.fromkeys(("key.converter", "value.converter"), f"{_PACKAGE}json.JsonConverter")
+    worker: dict[str, str] = dict.fromkeys(("key.converter", "value.converter"), f"{_PACKAGE}json.JsonConverter")
     assert refusals(changed(SOURCE, asked), plugin, worker) == []
     more = {"exactly.once.support": "Required", "transaction.boundary": "connector"}
     found = refusals(changed(SOURCE, {**asked, **more}), plugin, worker)
