@@ -115,6 +115,7 @@ PARTS = {
         (
             "services/worker/tests/connectors/spark/test_spark_lakehouse.py",
             "services/worker/tests/connectors/spark/test_stream_source_suite.py",
+            "services/worker/tests/connectors/spark/test_scratch.py",
         ),
     ),
     "tasks": Part(
