@@ -103,7 +103,7 @@ async def _rewound(mesh: Mesh, name: str, out: str, pids: Path) -> None:
     assert (code, [one["offset"] for one in told["offsets"]]) == (0, [{"next": 10}]), said
     code, told, said = await herd(mesh, *back, "--yes")
     assert (code, [one["offset"] for one in told["offsets"]]) == (0, [{"next": 6}]), said
-    asked = {int(pid) for pid in pids.read_text().split()}
+    asked = {int(pid) for pid in (await asyncio.to_thread(pids.read_text)).split()}
     assert mesh.pid("worker-1") not in asked, "the plugin's code ran in the worker"
     await mesh.lifecycle("ResumeConnector", name)
     found = await asyncio.to_thread(mesh.consume_values, out, 14)

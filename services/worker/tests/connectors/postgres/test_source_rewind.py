@@ -6,13 +6,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import psycopg
 import pytest
 
 from herdmesh.connect.errors import ConfigError
-from libs.core.tests.engine.harness import Kafka
+from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
+from herdmesh.worker.state.model import TaskSpec, UnitId
+from libs.core.tests.engine.harness import Kafka, run_here
 from services.worker.tests.test_offsets import bench
 
 BEGUN_S = 1_704_164_400
@@ -48,7 +51,16 @@ def test_all_that_is_not_older_comes_again(
         found = Kafka(kafka_bootstrap).records(f"{topics}-{table}")
         return Counter(json.loads(value or b"")["id"] for _, value in found)
 
-    here.run(config)
+    connector = PostgresSourceConnector()
+    connector.start(config)
+    (task,) = connector.task_configs(1)
+    connector.stop()
+
+    def run() -> None:
+        spec = here.specs.run_spec(UnitId(f"src-{topics}", 0), TaskSpec(config, task, 1), "run", commit_scope=None)
+        run_here(replace(spec, linger_ms=0, stays_warm=False))
+
+    run()
     once: dict[str, Counter[int]] = {table: times(table) for table in ("early", "late")}
     assert once == {"early": Counter(range(ROWS)), "late": Counter((100, 101, 102))}
     before = here.told(config)
@@ -57,7 +69,7 @@ def test_all_that_is_not_older_comes_again(
     assert here.told(config) == before
     assert here.change(config, rewind_to_ms=to_ms)[0] == here.told(config) == dry
     assert {_moment(offset) for _, offset in dry} == {(to_ms - 1, 999_999_000)}
-    here.run(config)
+    run()
     assert times("early") - once["early"] == Counter((6, 7, 8, 9))
     assert times("late") - once["late"] == Counter((101, 102))
     assert here.told(config) == before, "and it is where it was"
