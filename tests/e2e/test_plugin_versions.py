@@ -44,8 +44,8 @@ async def test_versions_of_plugins_run_side_by_side_each_with_its_own_libraries(
         ours = [(one["class"], one["type"], one["version"]) for one in found if one["class"].startswith("org.example")]
         assert ours == [
             (plugin_environments.GREET, "sink", "1.0"), (plugin_environments.GREET, "sink", "2.0"),
-            ("org.example.Seconds", "source", "1.0"),
             ("org.example.Louder", "transformation", "1.0"), ("org.example.Louder", "transformation", "2.0"),
+            ("org.example.Seconds", "source", "1.0"),
         ]  # fmt: skip
         topic = mesh.create_topic(tmp_topic(), partitions=1)
         old = {"connector.plugin.version": "1.0"}
