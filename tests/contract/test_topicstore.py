@@ -237,12 +237,12 @@ async def test_more_writes_than_may_wait_are_refused(cluster: Cluster) -> None:
 @together
 async def test_records_past_the_store_are_seen(cluster: Cluster) -> None:
     store = await writer_of(cluster)
-    cluster.produce(b"foreign", b"1")
+    await cluster.produce(b"foreign", b"1")
     await store.barrier()  # a write is decided on what was read; only its refusal waits for the end of the topic
     with pytest.raises(Conflict):
         await store.write(create(b"foreign", b"2"))
     await store.write(put(b"own", b"1"))
-    cluster.produce(b"foreign", None)
+    await cluster.produce(b"foreign", None)
     await store.barrier()
     assert store.state.values() == {b"own": b"1"}
 
@@ -251,7 +251,7 @@ async def test_records_past_the_store_are_seen(cluster: Cluster) -> None:
 async def test_a_foreign_record_the_state_chokes_on_closes_the_store(cluster: Cluster) -> None:
     store = await writer_of(cluster)
     watcher = Watcher(store)
-    cluster.produce(b"poison", b"1")
+    await cluster.produce(b"poison", b"1")
     await until_role(store, Role.CLOSED)
     with pytest.raises(StoreClosed):
         await store.write(put(b"a", b"1"))
@@ -346,7 +346,7 @@ async def test_a_fenced_writer_applies_nothing_and_comes_back_when_allowed(clust
     await until_role(store, Role.WRITER)
     await store.write(put(b"a", b"1"))
     allowed = False
-    cluster.usurp()
+    await cluster.usurp()
     with pytest.raises(NotApplied):
         await store.write(put(b"a", b"2"))
     assert store.role is not Role.WRITER

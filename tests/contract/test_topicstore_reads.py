@@ -317,7 +317,7 @@ async def test_an_audit_record_knows_its_revision_when_somebody_else_writes_in_b
         key = b"key-%d" % number
 
         def decide(_: KeyValues, key: bytes = key) -> Decision[Written]:
-            cluster.produce(b"foreign", key)  # after what was applied, before what is decided here
+            cluster.produce_within(b"foreign", key)  # after what was applied, before what is decided here
             return _audited(cluster, key)
 
         written = await store.write(decide)

@@ -152,11 +152,15 @@ class Cluster(Protocol):
         """A started replica; closed with the cluster."""
         ...
 
-    def produce(self, key: bytes, value: bytes | None) -> None:
+    async def produce(self, key: bytes, value: bytes | None) -> None:
         """Write to the topic past every store, as a program that knows nothing of the fence would."""
         ...
 
-    def usurp(self) -> None:
+    def produce_within(self, key: bytes, value: bytes | None) -> None:
+        """As `produce`, within a decision: it holds the loop, on which other tests' stores may live."""
+        ...
+
+    async def usurp(self) -> None:
         """Initialise the stores' transactional id, as a Java leader with the same id would."""
         ...
 
@@ -191,10 +195,13 @@ class MemoryCluster:
         await store.start()
         return store
 
-    def produce(self, key: bytes, value: bytes | None) -> None:
+    async def produce(self, key: bytes, value: bytes | None) -> None:
+        self.produce_within(key, value)
+
+    def produce_within(self, key: bytes, value: bytes | None) -> None:
         self.broker.produce(self.settings.topic, key, value)
 
-    def usurp(self) -> None:
+    async def usurp(self) -> None:
         self.broker.fence(self.settings.transactional_id)
 
     async def close(self) -> None:
@@ -225,21 +232,24 @@ class KafkaCluster:
         await store.start()
         return store
 
-    def produce(self, key: bytes, value: bytes | None) -> None:
+    async def produce(self, key: bytes, value: bytes | None) -> None:
+        await asyncio.to_thread(self.produce_within, key, value)
+
+    def produce_within(self, key: bytes, value: bytes | None) -> None:
         producer = Producer(
             {"bootstrap.servers": self.settings.bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 0}
         )
         producer.produce(self.settings.topic, value, key)
         assert producer.flush(WAIT_S) == 0
 
-    def usurp(self) -> None:
+    async def usurp(self) -> None:
         producer = Producer(
             {
                 "bootstrap.servers": self.settings.bootstrap_servers,
                 "transactional.id": self.settings.transactional_id,
             }
         )
-        producer.init_transactions(WAIT_S)
+        await asyncio.to_thread(producer.init_transactions, WAIT_S)
 
     async def close(self) -> None:
         await asyncio.gather(*(store.close() for store in self.opened))

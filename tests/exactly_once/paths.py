@@ -1,4 +1,4 @@
-"""Five ways of data through one mesh, each exactly once, and what is beside them that is not.
+"""Five ways of data through one mesh, each exactly once. Beside each is a twin that is not (`twins`).
 
 Owns the configs, the three origins (a file, a table, a topic) and the growing of them, and how far each path is. Judges
 nothing (`truth` does).
@@ -8,7 +8,6 @@ nothing (`truth` does).
     topic-to-topic      MirrorSourceConnector          topic orders        -> topic eu.orders
     topic-to-postgres   PostgresSink                   topic orders        -> table target, which has no key of any kind
     topic-to-parquet    ParquetSink                    topic orders        -> folder parquet
-    at-least-once       FileStreamSink (the control)   topic orders        -> file control.txt
 
 Invariant: `Origins.grown` counts ids that all three origins have, acknowledged: 0, 1, 2, ... each once.
 """
@@ -22,20 +21,21 @@ from typing import Any
 
 import msgspec
 import psycopg
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 
 from tests.support.mesh import Mesh, parquet_sink
 
 INPUT = "orders"
 #: What is written by a source, by its path.
 OUTPUTS = {"file-to-topic": "lines", "postgres-to-topic": "db-origin", "topic-to-topic": f"eu.{INPUT}"}
+#: What their twins write, of the same data.
+TWIN_OUTPUTS = {"file-to-topic": "lines-twin", "postgres-to-topic": "twin-origin", "topic-to-topic": f"twin.{INPUT}"}
 SINKS = ("topic-to-postgres", "topic-to-parquet")
 PATHS = (*OUTPUTS, *SINKS)
-CONTROL = "at-least-once"
-TASKS = {"file-to-topic": 1, "postgres-to-topic": 1, "topic-to-topic": 2} | dict.fromkeys((*SINKS, CONTROL), 2)
 #: Where a run is held for an aimed kill: what it has written is there, and that it has is not committed.
-POINTS = dict.fromkeys((*PATHS, CONTROL), "after-write") | {"topic-to-postgres": "after-target-commit"}
-_PARTITIONS = {INPUT: 4, "lines": 2, "db-origin": 2, f"eu.{INPUT}": 4}
+POINTS = dict.fromkeys(PATHS, "after-write") | {"topic-to-postgres": "after-target-commit"}
+_OF_PATHS = {"file-to-topic": 2, "postgres-to-topic": 2, "topic-to-topic": 4}
+_PARTITIONS = {INPUT: 4, **{of[path]: count for of in (OUTPUTS, TWIN_OUTPUTS) for path, count in _OF_PATHS.items()}}
 _PAD = "x" * 32
 _STRINGS = {
     "key.converter": "org.apache.kafka.connect.storage.StringConverter",
@@ -101,13 +101,6 @@ def configs(mesh: Mesh, folder: Path, dsn: str) -> Mapping[str, dict[str, Any]]:
             **_JSON,
         },
         "topic-to-parquet": parquet_sink(INPUT, folder / "parquet"),
-        CONTROL: {
-            "connector.class": "FileStreamSink",
-            "tasks.max": "2",
-            "topics": INPUT,
-            "file": str(folder / "control.txt"),
-            **_STRINGS,
-        },
     }
 
 
@@ -120,7 +113,8 @@ class Origins:
             mesh.create_topic(topic, partitions)
         self._connection = psycopg.connect(dsn, autocommit=True)
         self._connection.execute("CREATE TABLE origin (id bigint PRIMARY KEY, pad text NOT NULL)")
-        self._connection.execute("CREATE TABLE target (id bigint, pad text)")
+        for table in ("target", "target_twin"):
+            self._connection.execute(f"CREATE TABLE {table} (id bigint, pad text)")
         self._file = (folder / "origin.txt").open("a")
         self._producer = Producer(
             {
@@ -194,11 +188,15 @@ class Progress:
                 tail.renew()
 
     def _rows(self) -> int:
-        """What the ledger says: it moves with the rows, and the topic has nothing but the records from offset 0 on."""
+        """What the ledger says: it moves with the rows, and the topic has nothing but the records from offset 0 on. The
+        twin has rows in it, too, which say nothing."""
         made = self._connection.execute("SELECT to_regclass('herdmesh_ledger') IS NOT NULL").fetchone()
         if made is None or not made[0]:
             return 0
-        row = self._connection.execute("SELECT coalesce(sum(next_offset), 0)::bigint FROM herdmesh_ledger").fetchone()
+        query = (
+            "SELECT coalesce(sum(next_offset), 0)::bigint FROM herdmesh_ledger WHERE connector = 'topic-to-postgres'"
+        )
+        row = self._connection.execute(query).fetchone()
         assert row is not None
         return row[0]
 
@@ -226,11 +224,16 @@ class Tail:
         """How many there were so far."""
         while messages := self._consumer.consume(_TAKEN_AT_ONCE, 0):
             for message in messages:
-                topic, partition, offset = message.topic(), message.partition(), message.offset()
-                if message.error() is None and topic and partition is not None and offset is not None:
-                    self._count += 1
-                    self._positions[topic, partition] = offset + 1
+                if message.error() is None:
+                    self.take(message)
         return self._count
+
+    def take(self, message: Message) -> None:
+        """One more."""
+        topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if topic and partition is not None and offset is not None:
+            self._count += 1
+            self._positions[topic, partition] = offset + 1
 
     def renew(self) -> None:
         """Go on with another client."""
@@ -260,6 +263,11 @@ def reader(bootstrap: str, *, committed: bool) -> Consumer:
             "log_level": 0,
         }
     )
+
+
+def id_of(value: bytes) -> int:
+    """That of a record of any of the topics."""
+    return int(value) if value.isdigit() else msgspec.json.decode(value, type=Row).id
 
 
 def partitions_of(topic: str) -> list[TopicPartition]:

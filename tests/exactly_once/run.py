@@ -1,17 +1,16 @@
-"""One run: five exactly-once paths through one mesh under the same twenty kills, and an at-least-once control beside
-them.
+"""One run: five exactly-once paths through one mesh, beside each the same at least once, under the same twenty kills.
 
 2 workers, 2 herders, 2 replicas of each store, a broker, and a real PostgreSQL, origin of one path and target of
-another, which is not killed. Owns the order of a run: what to kill is `kills`', the data are `paths`', the counting is
-`truth`'s.
+another, which is not killed. Owns the order of a run: what to kill is `kills`', the data are `paths`' and `twins`', the
+counting is `truth`'s.
 
 All waits on progress, nothing on time. The origins grow only a little ahead of the slowest path, and get more right
 before each kill, which no path had brought out when it was looked a moment before. Kill k is done when the
 slowest path has passed (k - 1) / 20 of its records.
 
-Two kills are *aimed*, the first among them: every path is held right after its next write (failpoints, `hold`), the
-sources' transactions are seen to be open at the broker, and then a worker is killed, and the runs that are held. So
-each path has for certain sent what it must send again, whatever the other kills hit.
+Two kills are *aimed*, the first among them: every path and every twin is held right after its next write (failpoints,
+`hold`), the paths' transactions are seen to be open at the broker, and then a worker is killed, and the runs that are
+held. So each has for certain sent what it must send again, whatever the other kills hit.
 
 Invariant: a run in which nothing moves for `STALL_S` fails, and says where each path and each connector is.
 """
@@ -19,6 +18,7 @@ Invariant: a run in which nothing moves for `STALL_S` fails, and says where each
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -28,15 +28,19 @@ from pathlib import Path
 from herdmesh.devstack.postgres import Postgres
 from tests.chaos.faults import Fault
 from tests.chaos.harm import Harm
+from tests.exactly_once import plain_sinks, twins
 from tests.exactly_once.holds import Holds
 from tests.exactly_once.kills import AIMED, KILLS, kills
-from tests.exactly_once.paths import CONTROL, INPUT, OUTPUTS, POINTS, TASKS, Origins, Progress, configs
+from tests.exactly_once.paths import OUTPUTS, PATHS, POINTS, Origins, Progress, configs
 from tests.exactly_once.truth import Result, open_transaction, results
 from tests.support.mesh import Mesh, running_mesh
 
 WORKERS, HERDERS, REPLICAS = 2, 2, 2
 #: All tasks fit on one worker, should the other be dead.
 SLOTS = 20
+_ALL = (*PATHS, *twins.TWINS)
+_POINTS = POINTS | twins.POINTS
+_ROOT = Path(__file__).parents[2]
 STALL_S = 240.0
 #: How far the origins grow ahead of the slowest path, and what each kill alone lets them have: parts of all.
 _LEAD = 1 / 30
@@ -95,7 +99,7 @@ class _Run:
         self._grown_max = records
         await self._until(records)
         await self._harm.over()
-        await self._mesh.until_committed(CONTROL, INPUT, STALL_S)
+        await twins.until_through(self._mesh, records, STALL_S)
         self._harm.note("all is through")
 
     async def _kill(self, role: str, fault: Fault) -> None:
@@ -116,16 +120,16 @@ class _Run:
         self._outcome.left.append(left)
 
     async def _hold_all(self) -> None:
-        """Until each path and the control have written something that is not committed."""
+        """Until each path and each twin has written something that is not committed."""
         await self._give_more()
-        while not set(POINTS) <= self._holds.held():
+        while not set(_POINTS) <= self._holds.held():
             self._raise_if_stalled()
             await asyncio.sleep(0.05)
         for topic in OUTPUTS.values():
             while not await asyncio.to_thread(open_transaction, self._mesh, topic):
                 self._raise_if_stalled()
                 await asyncio.sleep(0.05)
-        self._harm.note("all paths are held between a write and its commit")
+        self._harm.note("all paths and their twins are held between a write and its commit")
 
     async def _give_more(self) -> None:
         """More for each path, also for one that has brought out all there is."""
@@ -167,6 +171,8 @@ async def run_exactly_once(folder: Path, seed: int, records: int) -> Outcome:
     # Nobody kills it, so it need not sync.
     postgres = Postgres(folder / "postgres", settings={"fsync": "off"})
     starting = asyncio.create_task(postgres.start())  # beside the mesh
+    plugins = folder / "plugins"
+    plain_sinks.install(plugins)
     mesh_of = running_mesh(
         folder / "stack",
         None,
@@ -177,6 +183,7 @@ async def run_exactly_once(folder: Path, seed: int, records: int) -> Outcome:
         slots=SLOTS,
         is_quick=True,
         ends_by_force=True,
+        worker_env={"PYTHONPATH": os.pathsep.join((str(plugins), str(_ROOT), os.environ.get("PYTHONPATH", "")))},
     )
     try:
         async with mesh_of as mesh:
@@ -194,15 +201,17 @@ async def _through(mesh: Mesh, folder: Path, dsn: str, outcome: Outcome) -> Mapp
     origins = await asyncio.to_thread(Origins, mesh, folder, dsn)
     progress = Progress(mesh, folder, dsn)
     try:
-        holds = Holds(mesh, POINTS)  # before there are runs: they read it when they begin
-        await asyncio.gather(*(mesh.apply(name, config) for name, config in configs(mesh, folder, dsn).items()))
+        holds = Holds(mesh, _POINTS)  # before there are runs: they read it when they begin
+        paths = configs(mesh, folder, dsn)
+        applied = {**paths, **twins.configs(paths, folder)}
+        await asyncio.gather(*(mesh.apply(name, config) for name, config in applied.items()))
         await _Run(mesh, origins, progress, holds, outcome).drive()
     finally:
         progress.close()
         origins.close()
     # Nobody writes while it is counted, and nobody who woke up late can write after it.
-    await asyncio.gather(*(mesh.lifecycle("StopConnector", name) for name in TASKS))
+    await asyncio.gather(*(mesh.lifecycle("StopConnector", name) for name in _ALL))
     await asyncio.gather(
-        *(mesh.until(name, lambda one: one["connector"]["state"] == "STOPPED", "STOPPED") for name in TASKS)
+        *(mesh.until(name, lambda one: one["connector"]["state"] == "STOPPED", "STOPPED") for name in _ALL)
     )
     return await asyncio.to_thread(results, mesh, folder, dsn, outcome.records)

@@ -1,8 +1,8 @@
 """Exactly once, shown: five paths, each under the same twenty kill -9 of workers, herders, stores and broker.
 
-One run (`tests.exactly_once.run`) makes what all tests here look at. Each test first asserts that the kills would have
-doubled records: the control wrote lines again, the source's aborted attempts lie in the topic. Then it counts what
-there is, record by record. The seed is fixed, so that a failure in `make test` is one that others can have too;
+One run (`tests.exactly_once.run`) makes what all tests here look at. Each test first asserts that the kills double
+records of that path: its twin, the same at least once, lost none and has some again. Then it counts what there is,
+record by record. The seed is fixed, so that a failure in `make test` is one that others can have too;
 `python -m tests.exactly_once` draws a fresh one.
 """
 
@@ -15,6 +15,7 @@ import pytest
 from tests.exactly_once.kills import KILLS
 from tests.exactly_once.paths import PATHS
 from tests.exactly_once.run import Outcome, run_exactly_once
+from tests.exactly_once.truth import Count
 from tests.support.sizes import soak_or
 from tests.support.tally import note
 
@@ -34,7 +35,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """What the one run did and found."""
     outcome = asyncio.run(run_exactly_once(tmp_path_factory.mktemp("exactly-once"), SEED, RECORDS))
     print(outcome.summary())
-    violations = sum(one.lost + one.doubled + one.foreign for one in outcome.results.values())
+    violations = sum(one.path.lost + one.path.doubled + one.path.foreign for one in outcome.results.values())
     note("exactly once", runs=1, operations=len(PATHS) * RECORDS, faults=outcome.kills, violations=violations)
     return outcome
 
@@ -42,9 +43,9 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
 @pytest.mark.parametrize("path", PATHS)
 def test_each_record_comes_out_once(outcome: Outcome, path: str) -> None:
     result = outcome.results[path]
-    assert result.delivered_again > 0, f"these kills show nothing: {outcome.summary()}"
-    assert (result.lost, result.doubled, result.foreign) == (0, 0, 0), outcome.summary()
-    assert result.count == RECORDS
+    assert result.twin.doubled > 0, f"these kills show nothing: {outcome.summary()}"
+    assert (result.twin.lost, result.twin.foreign) == (0, 0), outcome.summary()
+    assert result.path == Count(RECORDS, lost=0, doubled=0, foreign=0), outcome.summary()
 
 
 def test_every_kill_fell_while_every_path_had_work_left(outcome: Outcome) -> None:

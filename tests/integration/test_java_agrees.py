@@ -150,7 +150,7 @@ class Scene:
 async def scene(bootstrap: str, folder: Path, topic: str, exactly_once: bool) -> AsyncGenerator[Scene]:
     """Java first, so that our config store finds a live cluster."""
     admin: Any = AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([NewTopic(topic, 2, 1)])[topic].result(45)
+    await asyncio.to_thread(admin.create_topics([NewTopic(topic, 2, 1)])[topic].result, 45)
     settings = {
         **QUICK_CLIENTS,
         "offset.flush.interval.ms": "500",
@@ -162,7 +162,7 @@ async def scene(bootstrap: str, folder: Path, topic: str, exactly_once: bool) ->
     java = JavaConnect(bootstrap, folder / "java", group=topic, settings=settings)
     try:
         await asyncio.to_thread(java.start)
-        one = Scene(bootstrap, java, folder, topic, exactly_once)
+        one = await asyncio.to_thread(Scene, bootstrap, java, folder, topic, exactly_once)
         try:
             async with one.ours.running():
                 yield one

@@ -235,7 +235,7 @@ async def test_java_runs_what_we_stored_and_we_take_it_back(
     topics again: what Java touched is foreign, and the next write of ours adopts it."""
     group = tmp_topic("back")
     admin: Any = AdminClient({"bootstrap.servers": kafka_bootstrap})
-    admin.create_topics([NewTopic(group, 2, 1)])[group].result(45)
+    await asyncio.to_thread(admin.create_topics([NewTopic(group, 2, 1)])[group].result, 45)
     settings = {
         **QUICK_CLIENTS,
         "offset.flush.interval.ms": "500",
@@ -255,7 +255,7 @@ async def test_java_runs_what_we_stored_and_we_take_it_back(
         async with leading(ours) as token:
             await _write_everything(Writer(ours, token), files)
         before = await ours.view()
-    raw = RawTopics(kafka_bootstrap, java.topics.config, java.topics.status)
+    raw = await asyncio.to_thread(RawTopics, kafka_bootstrap, java.topics.config, java.topics.status)
     try:
         await asyncio.to_thread(raw.read)
         await asyncio.to_thread(java.start)

@@ -164,7 +164,7 @@ async def _doctor_lists_unreadable_records(config: Subject, status: Subject) -> 
     producer.produce(config.topic, b"not json", b"connector-c", partition=0)
     producer.produce(status.topic, b"x", b"no kind of key", partition=2)
     producer.produce(status.topic, b"not json", b"status-connector-c", partition=1)
-    assert producer.flush(45) == 0
+    assert await asyncio.to_thread(producer.flush, 45) == 0
     for subject, wanted in ((config, 1), (status, 2)):
         async with asyncio.timeout(_WAIT_S):
             while True:

@@ -174,8 +174,12 @@ async def _lived_through(
         await store.barrier()
     finally:
         await store.close()
-    assert not Counter(raw) - Counter((one.key or b"", one.value) for one in state.seen)
+    assert await asyncio.to_thread(_has_seen, state, raw)
     return state, number
+
+
+def _has_seen(state: Any, raw: Sequence[Raw]) -> bool:
+    return not Counter(raw) - Counter((one.key or b"", one.value) for one in state.seen)
 
 
 def _numbered(write: Write, number: int, state: Any) -> Decision[None]:

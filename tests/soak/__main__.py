@@ -105,8 +105,8 @@ PARTS = {
         ),
     ),
     "exactly-once": Part(
-        "1,000,000 records file to topic, PostgreSQL to topic, topic to topic, to PostgreSQL and to Parquet, under 20 "
-        "kill -9 of workers, herders, stores and broker",
+        "1,000,000 records file to topic, PostgreSQL to topic, topic to topic, to PostgreSQL and to Parquet, each path "
+        "exactly once and beside it at least once, under 20 kill -9 of workers, herders, stores and broker",
         ("tests/exactly_once",),
     ),
     "lakehouse": Part(
@@ -115,6 +115,7 @@ PARTS = {
         (
             "services/worker/tests/connectors/spark/test_spark_lakehouse.py",
             "services/worker/tests/connectors/spark/test_stream_source_suite.py",
+            "services/worker/tests/connectors/spark/test_scratch.py",
         ),
     ),
     "databases": Part(

@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -434,10 +434,11 @@ async def running_mesh(
     slots: int | None = None,
     is_quick: bool = False,
     ends_by_force: bool = False,
+    worker_env: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[Mesh]:
     """A mesh of a group (default: its own) on a shared broker, or on one of its own (None); stopped at the end, in
     order or (`ends_by_force`) at once, where nobody looks at what it leaves. Its own starts as the shared one does, and
-    (`is_quick`) elects so."""
+    (`is_quick`) elects so. `worker_env`: more of the workers' environment."""
     group = group or f"mesh-{data_dir.name}"
     env = {
         "HERDMESH_GROUP_ID": group,
@@ -450,7 +451,7 @@ async def running_mesh(
     if broker is not None or is_quick:
         # the shared broker allows it, and what stores do while nobody writes is measured elsewhere
         env["HERDMESH_ELECTION_SESSION_TIMEOUT_MS"] = "1500"
-    worker_env = {
+    of_workers = {
         "HERDMESH_FAILPOINTS": f"@{data_dir / 'failpoints'}",
         "HERDMESH_FAILPOINT_LOG": str(data_dir / "failpoints.log"),
         "HERDMESH_WORKER_PROPERTIES": (
@@ -464,7 +465,11 @@ async def running_mesh(
         store_replicas,
         usual_ports=False,
         service_env=env,
-        worker_env=worker_env | ({} if slots is None else {"HERDMESH_SLOTS": str(slots)}),
+        worker_env={
+            **of_workers,
+            **({} if slots is None else {"HERDMESH_SLOTS": str(slots)}),
+            **(worker_env or {}),
+        },
         broker=broker,
         broker_config={"group.min.session.timeout.ms": "1000"} if is_quick else {},
         broker_jvm=QUICK_JVM,

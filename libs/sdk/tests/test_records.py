@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -290,7 +291,7 @@ def test_a_record_is_known_as_it_was_read_when_it_was_changed_and_when_it_is_rep
     first = sink_batch([1, 2])
     task.put(first)
     task.put(sink_batch([3]))
-    changed = replace(task.records[1], topic="elsewhere", value="made of 2")
+    changed = msgspec.structs.replace(task.records[1], topic="elsewhere", value="made of 2")
     task.report(changed, ValueError("late"))
     [(batch, index, text)] = reports.seen
     assert (batch is first, index, text) == (True, 1, "late")

@@ -77,6 +77,12 @@ def test_what_runs_is_not_refused(change: dict[str, Any]) -> None:
             "herdmesh.restart.backoff.max.ms",
             "must not be below herdmesh.restart.backoff.ms (10)",
         ),
+        (
+            {"herdmesh.delivery.guarantee": "at_most_once"},
+            "herdmesh.delivery.guarantee",
+            "String must be one of: exactly_once, at_least_once",
+        ),
+        ({"herdmesh.delivery.guarantee": "at_least_once"}, "herdmesh.delivery.guarantee", "is of sources"),
         ({"herdmesh.linger.ms": "-1"}, "herdmesh.linger.ms", "Value must be at least 0"),
         (
             {"consumer.override.security.protocol": "SASL_SSL", "consumer.override.sasl.mechanism": "PLAIN"},

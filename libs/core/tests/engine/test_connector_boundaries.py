@@ -29,6 +29,7 @@ from herdmesh.engine import (
 )
 from herdmesh.engine.contract import Command
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.outlet import Outlet
 from herdmesh.engine.receipts import DeliveryFailures
 from herdmesh.engine.settings import source_settings
 from herdmesh.engine.source_transaction import SourceTransaction
@@ -225,7 +226,7 @@ def test_a_transaction_that_kafka_may_have_ended_says_so(
     spec = make_spec(kafka_topics.bootstrap, name, "x:Y", {}, kind=TaskKind.SOURCE)
     fence = Fence(clients.producer(spec, {}), spec.transactional_id)
     fence.take_over()
-    open_one = SourceTransaction(spec, source_settings(spec), Link(), fence, DeliveryFailures(), None)
+    open_one = SourceTransaction(spec, source_settings(spec), Link(), Outlet(fence), DeliveryFailures(), None)
     open_one.begin()
     assert open_one.produce(Batch(topic, 0, [], [b"sent in time"])) == []
     assert fence.producer.flush(10.0) == 0

@@ -318,6 +318,19 @@ def test_a_transaction_may_last_as_long_as_it_is_to(
     assert settings.connector_boundaries is (config.get("transaction.boundary") == "CONNECTOR")
 
 
+@pytest.mark.parametrize(
+    ("key", "value"), [("transaction.boundary", "Connector"), ("exactly.once.support", " REQUIRED ")]
+)
+def test_at_least_once_is_refused_beside_what_needs_more(key: str, value: str) -> None:
+    """Also where nobody has validated the config."""
+    asked: dict[str, str | None] = {"herdmesh.delivery.guarantee": "at_least_once"}
+    assert source_settings(spec(asked)).at_least_once
+    assert not source_settings(spec({key: value})).at_least_once
+    with pytest.raises(ConfigError, match=f"at_least_once contradicts {key}={value.strip().lower()}") as refused:
+        source_settings(spec({**asked, key: value}))
+    assert (refused.value.field, f"or write {key}=" in refused.value.fix) == ("herdmesh.delivery.guarantee", True)
+
+
 def test_a_size_has_no_effect_where_the_connector_ends_transactions() -> None:
     size: dict[str, str | None] = {"herdmesh.transaction.max.bytes": "5"}
     assert source_settings(spec(size)).warnings == ()

@@ -155,6 +155,7 @@ class Story:
     """The worker keeps its offsets."""
 
 
+AT_LEAST_ONCE = {"herdmesh.delivery.guarantee": "at_least_once"}
 STORIES = {
     "commits": Story(20),
     "does not know whether it committed": Story(20, in_commit=True),
@@ -162,6 +163,10 @@ STORIES = {
     "has no room for more": Story(400, {"producer.override.buffer.memory": "1024"}),
     "has a transaction open": Story(
         10, {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "60000"}
+    ),
+    "is at least once": Story(20, AT_LEAST_ONCE),
+    "is at least once and has no room for more": Story(
+        400, {**AT_LEAST_ONCE, "producer.override.buffer.memory": "1024"}
     ),
 }
 
@@ -230,18 +235,27 @@ async def _forget(proxy: ForgetfulProxy, story: Story, topic: str) -> None:
         FedSource.until[topic] = story.then
 
 
+@pytest.mark.parametrize(("config", "nth"), [({}, 0), (AT_LEAST_ONCE, 0), (AT_LEAST_ONCE, 1)])
 def test_a_warm_source_whose_producer_nobody_hears_rests(
-    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+    kafka_topics: Kafka,
+    tmp_topic: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+    config: dict[str, str],
+    nth: int,
 ) -> None:
+    """Whichever of its producers it is."""
     topic, link = kafka_topics.create_topic(tmp_topic(), 1), Link()
     FedSource.until[topic] = 10
+    asked: list[object] = []
 
-    def is_lost(_contact: Contact, _producer: object) -> bool:
-        return bool(link.reports) and link.reports[-1].warm
+    def is_lost(_contact: Contact, producer: object) -> bool:
+        if producer not in asked:
+            asked.append(producer)
+        return bool(link.reports) and link.reports[-1].warm and asked.index(producer) == nth
 
     monkeypatch.setattr(Contact, "is_lost", is_lost)
     spec = make_spec(
-        kafka_topics.bootstrap, topic, f"{__name__}:FedSource", {"topic": topic},
+        kafka_topics.bootstrap, topic, f"{__name__}:FedSource", {"topic": topic, **config},
         kind=TaskKind.SOURCE, offset_storage_topic=f"{topic}-offsets", linger_ms=100, stays_warm=True,
     )  # fmt: skip
     assert run_here(spec, link).reason is RunEnd.QUIET

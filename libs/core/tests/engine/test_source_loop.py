@@ -237,7 +237,7 @@ def test_what_comes_after_a_refused_record_does_not_hide_the_refusal(
         if raw.topic == topic:
             refused = produce(transaction, raw)
             while not refusals:
-                transaction._fence.producer.poll(0.1)  # pyright: ignore[reportPrivateUsage]
+                transaction._outlet.producer.poll(0.1)  # pyright: ignore[reportPrivateUsage]
             return refused
         return produce(transaction, raw)
 

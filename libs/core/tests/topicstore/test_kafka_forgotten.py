@@ -108,10 +108,10 @@ async def test_the_reader_reads_on(forgotten: Forgotten) -> None:
     reader.start(told)
     try:
         for number in range(TIMES):
-            forgotten.direct.produce(b"k", b"%d" % number)
+            await forgotten.direct.produce(b"k", b"%d" % number)
             await told.until(lambda number=number: len(told.records) == number + 1)
             await forgotten.forget()
-        forgotten.direct.produce(b"k", b"last")
+        await forgotten.direct.produce(b"k", b"last")
         await told.until(lambda: told.records[-1].value == b"last")
     finally:
         await reader.stop()

@@ -379,7 +379,7 @@ async def test_a_topic_taken_away_under_the_store_closes_it(
     if anew != "absent":
         await guarded.create_topic(topic, cleanup_policy="compact")
     if anew == "longer":
-        _fill(cluster, 100)
+        await asyncio.to_thread(_fill, cluster, 100)
     if anew == "absent":
         # Whoever asks a store makes the store ask for the topic by name, again and again.
         asking = asyncio.gather(*(_ask_until_it_ends(store) for store in replicas), return_exceptions=True)
@@ -411,7 +411,7 @@ async def test_take_over_looks_before_it_fences(guarded: GuardedBroker, cluster:
     second = await cluster.open(tuning=_UNGUARDED)
     await guarded.delete_topic(cluster.settings.topic)
     await guarded.create_topic(cluster.settings.topic, cleanup_policy="compact")
-    _fill(cluster, 100)
+    await asyncio.to_thread(_fill, cluster, 100)
     await first.close()
     await until_role(second, Role.CLOSED)
     assert second.health.condition is Condition.TOPIC_RECREATED

@@ -107,10 +107,10 @@ async def test_nobody_reads_past_a_transaction_that_is_open(cluster: MemoryClust
     for _ in range(20):
         await asyncio.sleep(0)
     assert cluster.broker.topics["topic"].partitions[0].open
-    cluster.produce(b"foreign", b"1")
+    await cluster.produce(b"foreign", b"1")
     await reader.barrier()
     assert reader.state.values() == {b"a": b"1"}
-    cluster.usurp()  # ends the transaction
+    await cluster.usurp()  # ends the transaction
     await reader.barrier()
     assert reader.state.values() == {b"a": b"1", b"foreign": b"1"}
     store.thaw()

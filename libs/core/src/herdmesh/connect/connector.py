@@ -10,7 +10,7 @@ committed it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -261,14 +261,12 @@ class SinkBatch:
 
     def records(self) -> Iterator[ConnectRecord]:
         """The records as objects, for code that needs more than columns."""
-        headers: Iterable[list[Header]] = self.headers or repeat([])
-        original_topic = self.original_topic or self.topic
-        columns = zip(self.offsets, self.keys, self.values, self.timestamps_ms, headers, strict=False)
-        for offset, key, value, timestamp_ms, header in columns:
-            yield ConnectRecord(
-                self.topic, self.partition, key, value, timestamp_ms, list(header), self.key_schema, self.value_schema,
-                offset, original_topic=original_topic,
-            )  # fmt: skip
+        # No step of it is Python's: half the time of a loop.
+        return map(
+            ConnectRecord, repeat(self.topic), repeat(self.partition), self.keys, self.values, self.timestamps_ms,
+            map(list, self.headers or repeat(())), repeat(self.key_schema), repeat(self.value_schema),
+            self.offsets, repeat(None), repeat(None), repeat(self.original_topic or self.topic),
+        )  # fmt: skip
 
 
 class SinkTask(ABC):

@@ -22,6 +22,7 @@ from herdmesh.connect.config import (
     Type,
     Validator,
 )
+from herdmesh.connect.delivery_guarantee import AT_LEAST_ONCE, EXACTLY_ONCE, GUARANTEE
 from herdmesh.connect.validators import (
     at_least,
     distinct_values,
@@ -302,5 +303,9 @@ HERDMESH = ConfigDef(
     _herdmesh.key(13, "herdmesh.isolation", Type.STRING, "process", _LOW, "SHORT", "Isolation",
                   "process: the tasks' processes are under the Spark of their worker. application: under one of the "
                   "connector's own, on each worker that has tasks of it.", one_of("process", "application")),
+    _herdmesh.key(14, GUARANTEE, Type.STRING, EXACTLY_ONCE, _LOW, "SHORT", "Delivery guarantee",
+                  "exactly_once: a source's records and their offsets share a transaction. at_least_once: its records "
+                  "are outside of transactions and visible at once; after a kill some are there twice, none is lost.",
+                  one_of(EXACTLY_ONCE, AT_LEAST_ONCE)),
 )  # fmt: skip
 """Keys of our own."""

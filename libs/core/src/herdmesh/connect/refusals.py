@@ -17,6 +17,7 @@ from herdmesh.connect.client_security import override_violations
 from herdmesh.connect.config import FieldViolation, RawConfig
 from herdmesh.connect.connector import ConnectorKind
 from herdmesh.connect.connector_keys import DEAD_LETTERS, HERDMESH, group_names, topic_creation
+from herdmesh.connect.delivery_guarantee import contradictions
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import compiled, syntax_error
 from herdmesh.connect.plugins import PluginDescriptor
@@ -48,7 +49,11 @@ def refusals(
         *_not_built(config),
         *_only_javas(config, plugin.kind),
     ]
-    found += [*_restart_rules(config), *_poll_records(config)]
+    found += [
+        *_restart_rules(config),
+        *_poll_records(config),
+        *contradictions(config, is_source=plugin.kind is ConnectorKind.SOURCE),
+    ]
     found += override_violations(clients_of(PluginKind(plugin.kind.value), config, exactly_once=True), config, worker)
     if not any(value.problems for value in plugin.connector.config_def().validate(config).values()):
         # only then: an author's own rules may rely on well-formed values

@@ -124,6 +124,7 @@ def producer(
     *,
     reports: bool = False,
     on_error: Callable[[KafkaError], None] = note_error,
+    is_fenced: bool = True,
 ) -> Producer:
     """The producer that holds the task's fence, and writes a source's records.
 
@@ -131,6 +132,7 @@ def producer(
         on_failure: called from the producer's own calls for each message Kafka did not take, unless the message has a
             callback of its own.
         reports: call such callbacks for messages Kafka took, too, which costs time for each.
+        is_fenced: False = of records that are sent at least once: without the fence, and outside of transactions.
     """
     defaults: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
@@ -146,12 +148,15 @@ def producer(
         # When no broker answers, the default forgets all brokers, and with them the group's coordinator in a way that
         # lets send_offsets_to_transaction wait for ever (librdkafka issues 5456, 5511; tried with 2.16.0).
         "metadata.recovery.strategy": "none",
-        "transactional.id": spec.transactional_id,
         "enable.idempotence": True,
         "acks": "all",
         "partitioner": "murmur2_random",
     }
     config: dict[str, Any] = {**defaults, **overrides, **fixed}
+    if is_fenced:
+        config["transactional.id"] = spec.transactional_id
+    else:
+        config.pop("transaction.timeout.ms", None)
     if on_failure is not None:
         config |= {"on_delivery": _failures(on_failure), "delivery.report.only.error": not reports}
     return _made(Producer, "producer", config, on_error)

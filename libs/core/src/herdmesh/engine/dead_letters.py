@@ -4,9 +4,9 @@ Owns the topic, what a letter is made of, and when it is safe. A sink's letters 
 record was read with, and go through a producer of their own, since a task's transaction has only offsets in it. The
 loop commits no offset before the letters of the records below it are acknowledged (`settle`), so that no letter is
 missing and, after a crash between the two, some may be there twice, also where the sink itself is exactly-once. A
-source's letters are in the transaction of the batch they are from: there exactly when its offset is. Connect has none
-for sources; a source's record has no bytes yet, so key, value and headers are JSON with schema (JsonConverter), as the
-task gave them.
+source's letters go where its records go, and are in the transaction of the batch they are from: there exactly when its
+offset is (at least once: before it is). Connect has none for sources; a source's record has no bytes yet, so key, value
+and headers are JSON with schema (JsonConverter), as the task gave them.
 
 Invariant: a letter that Kafka does not take is counted and logged, and ends no run: as in Connect, the record is lost
 then. Only a source's letter that the broker refuses once it is in the transaction cannot be left out of it.
@@ -33,7 +33,7 @@ from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.error_reports import context_headers
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify_kafka
-from herdmesh.engine.fence import Fence
+from herdmesh.engine.outlet import Outlet
 from herdmesh.engine.source_offsets import ensure_topic
 from herdmesh.engine.tolerance import Counts, ErrorSettings, Failure, SourceRecord
 from herdmesh.kafka.contact import Contact
@@ -166,13 +166,13 @@ class SourceDeadLetters:
         """The batch is not sent: its records will be polled, and fail, again."""
         self._waiting.clear()
 
-    def send(self, fence: Fence) -> None:
-        """Put those that wait into the open transaction. Raises KafkaException as `Fence.raise_lost`."""
+    def send(self, outlet: Outlet) -> None:
+        """Have those that wait go where the records go. Raises KafkaException as `Outlet.raise_lost`."""
         for key, value, headers, time_ms in self._waiting:
             more: dict[str, Any] = {"headers": headers} if headers else {}
             if time_ms is not None:
                 more["timestamp"] = time_ms
-            if not _queued(fence.producer, fence.raise_lost, self._settings.dead_letters, key, value, **more):
+            if not _queued(outlet.producer, outlet.raise_lost, self._settings.dead_letters, key, value, **more):
                 self._counts.dead_letters_failed += 1
         self._waiting.clear()
 

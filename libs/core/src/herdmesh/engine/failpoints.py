@@ -10,11 +10,13 @@ from typing import Final
 
 from herdmesh.failpoints import Failpoints
 
+SOURCE_NAMES: Final = ("before-offset-commit",)
+"""Of sources that are at least once: their records are acknowledged, and their offsets not committed."""
 NAMES: Final = ("before-write", "after-write", "after-offset-commit", "before-publish")
 LEDGER_NAMES: Final = ("before-target-commit", "after-target-commit")
 """Of tasks that keep a ledger in their target (`engine.ledger`): on both sides of its commit."""
 
-_points = Failpoints((*NAMES, *LEDGER_NAMES))
+_points = Failpoints((*NAMES, *LEDGER_NAMES, *SOURCE_NAMES))
 
 #: Called once at the start of a run with its connector.
 arm = _points.arm

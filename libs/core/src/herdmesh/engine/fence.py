@@ -28,7 +28,8 @@ CALL_TIMEOUT_S = 2.0
 """One call of a transaction; it is repeated until RETRY_TIMEOUT_S. Short, because a repeated call looks at the brokers
 anew, and the one before may not have noticed that they are back."""
 _CLOSE_TIMEOUT_S = 3.0
-_TRANSACTIONS_TOPIC = "__transaction_state"
+TRANSACTIONS_TOPIC = "__transaction_state"
+"""What every producer may ask for that takes part in transactions."""
 
 _log = logging.getLogger(__name__)
 
@@ -194,7 +195,7 @@ def held(
     reports: bool = False,
 ) -> Fence:
     """The fence of a run, whose producer is made as by `clients.producer`."""
-    contact = clients.contact(spec, overrides, _TRANSACTIONS_TOPIC)
+    contact = clients.contact(spec, overrides, TRANSACTIONS_TOPIC)
     producer = clients.producer(spec, overrides, on_failure, reports=reports, on_error=contact.note)
     return Fence(producer, spec.transactional_id, contact)
 
@@ -210,6 +211,6 @@ def connect(producer: Producer, between: Callable[[], None] = clients.nothing) -
     """
     for _ in range(3):
         # Only answers of transactions say of themselves that they may be repeated.
-        answer = retried(lambda: producer.list_topics(_TRANSACTIONS_TOPIC, CALL_TIMEOUT_S), between=between)
+        answer = retried(lambda: producer.list_topics(TRANSACTIONS_TOPIC, CALL_TIMEOUT_S), between=between)
         if answer.orig_broker_id >= 0:
             return

@@ -80,6 +80,10 @@ class Receipts:
         """The run gives the transaction's batches up with their offsets: they will be polled again."""
         self._open.clear()
 
+    def forget_last(self) -> None:
+        """The last batch failed in part and will be polled again; those before it are committed."""
+        self._open.pop()
+
     def tell(self) -> None:
         """The transaction is committed. What the task raises is logged and changes nothing, as in Connect."""
         told, self._open = self._open, []

@@ -22,6 +22,7 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import watch_brokers
 from herdmesh.engine.fence import held
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
+from herdmesh.engine.outlet import outlet
 from herdmesh.engine.reading import Reading
 from herdmesh.engine.receipts import DeliveryFailures
 from herdmesh.engine.record_errors import SinkErrors, SourceErrors
@@ -96,13 +97,13 @@ def _run_source(spec: RunSpec, link: RunLink, spans: RunSpans | None) -> RunOutc
     failures = DeliveryFailures()
     with ExitStack() as exits:
         task = _new(spec.task_class, SourceTask)
-        fence = held(spec, settings.producer, failures.add, reports=task.wants_metadata())
-        exits.callback(fence.close)
+        way_out = outlet(spec, settings, failures, reports=task.wants_metadata())
+        exits.callback(way_out.close)
         admin = clients.admin(spec, settings.admin)
         chain = chain_config.source_chain(spec.connector_config, worker=spec.worker_config)
         exits.callback(task.stop)
         loop = SourceLoop(
-            spec, settings, link, task=task, chain=chain, fence=fence, failures=failures, admin=admin,
+            spec, settings, link, task=task, chain=chain, outlet=way_out, failures=failures, admin=admin,
             errors=SourceErrors(spec, admin), spans=spans,
         )  # fmt: skip
         return _to_its_end(loop, link)

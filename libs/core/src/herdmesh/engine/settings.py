@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from herdmesh.connect.client_security import client_access
 from herdmesh.connect.client_settings import ClientSettings, client_settings
+from herdmesh.connect.delivery_guarantee import contradictions, is_at_least_once
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import compiled, matches
 from herdmesh.engine.contract import RunSpec
@@ -99,6 +100,8 @@ class SourceSettings:
     waits for records sees at once that they come. Not less where the user has set an interval."""
     flush_interval_ms: int
     """How often a task that polls nothing hears that all is committed."""
+    at_least_once: bool
+    """True = records go outside of transactions, ahead of their offsets (`herdmesh.delivery.guarantee`)."""
     connector_boundaries: bool
     """True = transactions end where the task says, and neither after a time nor at a size."""
     transaction_timeout_ms: int
@@ -178,6 +181,7 @@ def source_settings(spec: RunSpec) -> SourceSettings:
         transaction_interval_ms=min(interval_ms, timeout_ms // 2),
         first_transaction_ms=min(first_ms, timeout_ms // 2),
         flush_interval_ms=flush_ms,
+        at_least_once=_is_at_least_once(config),
         connector_boundaries=boundary == "connector",
         transaction_timeout_ms=timeout_ms,
         transaction_bytes_max=_number(config, _BYTES_MAX, 0, minimum=1) or None,
@@ -195,6 +199,13 @@ def _no_size(config: Mapping[str, str | None], boundary: str) -> tuple[str, ...]
     if boundary != "connector" or not _text(config, _BYTES_MAX):
         return ()
     return (f"{_BYTES_MAX} has no effect with transaction.boundary=connector: the connector says when one ends",)
+
+
+def _is_at_least_once(config: Mapping[str, str | None]) -> bool:
+    """Raises ConfigError for what contradicts it: a config may be stored by what does not know the key."""
+    for one in contradictions(config, is_source=True):
+        raise ConfigError(one.message, field=one.field, fix=one.fix)
+    return is_at_least_once(config)
 
 
 def _lasting(producer: Mapping[str, str], interval_ms: int) -> ClientConfig:

@@ -1,9 +1,12 @@
 """The record loop of a source task.
 
-Owns one run: take over, read where the last run left off, poll, transform and convert, produce, commit, end.
+Owns one run: take over, read where the last run left off, poll, transform and convert, produce, commit, end. How far
+the task is, `polls` knows.
 
-Records and their offsets always share a transaction (ADR 0003): the fence is a transactional producer anyway, so a
-stale owner's records never become visible, and nothing is sent twice to readers of committed records.
+Records and their offsets share a transaction (ADR 0003): the fence is a transactional producer anyway, so a stale
+owner's records never become visible, and nothing is sent twice to readers of committed records. Or records are sent at
+least once, visible at once, and only their offsets are committed under the fence (ADR 0012, `outlet`): what is called a
+transaction here is then what the next commit of offsets is about.
 
 In standalone mode the offsets are not in Kafka but in the worker's file: they are stored there once the transaction
 of their records is committed, so that a crash between the two sends records again and never loses one.
@@ -27,7 +30,7 @@ from herdmesh.connect.chain import SourceChain
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.data import Batch
-from herdmesh.connect.errors import RecordError, RetriableError
+from herdmesh.connect.errors import RecordError
 from herdmesh.engine import (
     claims,
     clients,
@@ -49,10 +52,11 @@ from herdmesh.engine.contract import (
     RunSpec,
 )
 from herdmesh.engine.control import Control
-from herdmesh.engine.fence import Fence
 from herdmesh.engine.garbage import Garbage
 from herdmesh.engine.limits import Limits
 from herdmesh.engine.meter import Meter
+from herdmesh.engine.outlet import Outlet
+from herdmesh.engine.polls import Polls
 from herdmesh.engine.receipts import DeliveryFailures, Receipts
 from herdmesh.engine.record_errors import SourceErrors
 from herdmesh.engine.settings import SourceSettings
@@ -65,9 +69,6 @@ WARM_S_MAX = 86_400.0
 """How long a run stays that has nothing to do. A broker forgets a transactional id after seven days without use."""
 WAIT_S = 0.1
 """How long an idle loop waits before it polls, and looks at commands, again."""
-
-_CANNOT_POLL_S = 60.0
-"""At least so long between two warnings that the task cannot poll now."""
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class SourceLoop:
         *,
         task: SourceTask,
         chain: SourceChain,
-        fence: Fence,
+        outlet: Outlet,
         failures: DeliveryFailures,
         admin: AdminClient,
         errors: SourceErrors,
@@ -95,7 +96,7 @@ class SourceLoop:
         self._link = link
         self._task = task
         self._chain = chain
-        self._fence = fence
+        self._outlet = outlet
         self._admin = admin
         self._spans = spans
         self._errors = errors
@@ -103,7 +104,7 @@ class SourceLoop:
         #: None = transactions end when the loop finds it right, else only when the task asks for it.
         self._boundaries = Boundaries() if settings.connector_boundaries else None
         heard = Receipts(task, failures.add) if task.wants_metadata() else None
-        self._transaction = SourceTransaction(spec, settings, link, fence, failures, heard)
+        self._transaction = SourceTransaction(spec, settings, link, outlet, failures, heard)
         self._meter = Meter(now_s)
         self._limits = Limits(settings.rate.records_per_second, settings.rate.bytes_per_second, spec.task_count, now_s)
         self._garbage = Garbage()
@@ -113,19 +114,13 @@ class SourceLoop:
         self._counts_bytes = self._limits.counts_bytes or settings.transaction_bytes_max is not None
         #: of the open transaction, where bytes are counted.
         self._transaction_bytes = 0
-        self._offsets = source_offsets.SourceOffsets(spec.connector)
-        #: the last offset by source partition: committed before the run, or handed over by the task.
-        self._reached: dict[bytes, bytes | None] = {}
-        #: when it was last logged that the task cannot poll; None = it can.
-        self._warned_s: float | None = None
+        self._polls = Polls(task, spec.connector)
         self._topics: set[str] = set()
         #: committed records by topic.
         self._produced: Counter[str] = Counter()
         self._commit_scope = spec.commit_scope
         self._config_offset: int | None = None
         self._commit_time_ms: int | None = None
-        #: the last poll looked, and there was nothing; not known of a task that could not look.
-        self._found_nothing = False
         #: no transaction was committed because it was full since the source last had nothing.
         self._is_first = True
         #: when the first and the last batch of the open transaction were polled.
@@ -147,15 +142,14 @@ class SourceLoop:
             return self._run()
         except KafkaException as error:
             self._transaction.raise_refused(error)
-            self._fence.raise_fatal(error)
+            self._outlet.raise_fatal(error)
             raise
 
     def _run(self) -> RunOutcome:
-        self._fence.take_over()
+        self._outlet.fence.take_over()
         claim = claims.ask(self._spec, self._admin)
         with log_context.offsets_of(self._spec):
-            self._offsets = self._read_offsets()
-        self._reached.update(self._offsets.items())
+            self._polls.go_on_from(self._read_offsets())
         self._config_offset = claim.verify()
         self._task.start(
             self._spec.task_config,
@@ -164,7 +158,7 @@ class SourceLoop:
                 task=self._spec.task,
                 task_count=self._spec.task_count,
                 run_id=self._spec.run_id,
-                committed_offset=self._offsets.committed_offset,
+                committed_offset=self._polls.offsets.committed_offset,
                 poll_records_max=lambda: self._limits.batch_size(POLL_RECORDS_MAX),
                 make_topic=partial(topics.make_topic, self._admin),
                 transactions=self._boundaries,
@@ -183,7 +177,7 @@ class SourceLoop:
             self._commit_before(error)
             raise
         debt_s = self._limits.wait_s(time.monotonic())
-        if reason is RunEnd.YIELDED and self._found_nothing and debt_s == 0:
+        if reason is RunEnd.YIELDED and self._polls.found_nothing and debt_s == 0:
             reason = RunEnd.QUIET  # it asks for a slot again when its task says, not at once
         wake_after_ms = 0
         if reason is RunEnd.QUIET:
@@ -216,7 +210,7 @@ class SourceLoop:
             for key, value in self._spec.source_offsets.items():
                 offsets.apply(key, value)
             return offsets
-        return stored_offsets.read(self._spec, self._settings, self._admin, self._fence)
+        return stored_offsets.read(self._spec, self._settings, self._admin, self._outlet.fence)
 
     def _loop(self) -> RunEnd:
         while True:
@@ -232,7 +226,7 @@ class SourceLoop:
             if self._rests(now_s) or self._is_lost():
                 return RunEnd.QUIET
             self._poll_began_s = now_s
-            batch = self._poll() if self._limits.wait_s(now_s) == 0 else None
+            batch = self._polls.poll() if self._limits.wait_s(now_s) == 0 else None
             now_s = time.monotonic()
             if batch is not None:
                 self._record_s = now_s
@@ -242,7 +236,7 @@ class SourceLoop:
             else:
                 self._commit_unasked()
                 self._tell_of_nothing(now_s)
-                self._is_first |= self._found_nothing
+                self._is_first |= self._polls.found_nothing
                 time.sleep(min(WAIT_S, self._limits.wait_s(now_s) or WAIT_S))
             if self._transaction_is_full():
                 self._commit()
@@ -256,7 +250,9 @@ class SourceLoop:
         """
         quiet_s = now_s - self._record_s
         # The next run would know nothing of a rate limit that lets this one take nothing.
-        busy = not self._found_nothing or self._spec.continuous or self._limits.wait_s(now_s) > 0 or self._is_held()
+        busy = (
+            not self._polls.found_nothing or self._spec.continuous or self._limits.wait_s(now_s) > 0 or self._is_held()
+        )
         if busy or quiet_s * 1000 < self._spec.linger_ms:
             self._warm = False
             return False
@@ -273,38 +269,17 @@ class SourceLoop:
         Raises:
             KafkaException: it may not; an outage.
         """
-        if not self._fence.is_lost():
+        if not self._outlet.is_lost():
             return False
         if not self._warm:
             raise clients.forgotten()
         _log.warning("a run that has nothing to do ends: %s", clients.forgotten())
         return True
 
-    def _poll(self) -> SourceBatch | None:
-        """Records of the task, or an offset without any. One that says that it can look later is asked again, without
-        end, as by Connect."""
-        self._found_nothing = False
-        try:
-            batch = self._task.poll()
-        except RetriableError as error:
-            now_s = time.monotonic()
-            if self._warned_s is None or now_s - self._warned_s >= _CANNOT_POLL_S:
-                self._warned_s = now_s
-                _log.warning("the task cannot poll now; it is asked again: %s", error)
-            return None
-        self._warned_s = None
-        self._found_nothing = batch is None or not (len(batch) or self._moves(batch))
-        return None if self._found_nothing else batch
-
-    def _moves(self, batch: SourceBatch) -> bool:
-        """True when its offset is another than the one before."""
-        key, value = self._offsets.record(batch.source_partition, batch.source_offset)
-        return self._reached.get(key) != value
-
     def _report(self, now_s: float) -> None:
         if self._limits.roll(now_s) or self._meter.report_due(now_s):
             self._link.progress(self.progress())
-            clients.hear(self._fence.producer, self._admin)
+            self._outlet.hear(self._admin)
             self._garbage.collect()
 
     def _pause(self, seconds: float, yields: bool) -> RunEnd | None:
@@ -314,7 +289,7 @@ class SourceLoop:
         return self._control.pause(seconds, self._report, yields=yields and self._task.may_yield())
 
     def _transaction_is_full(self) -> bool:
-        if self._boundaries is not None or not self._fence.in_transaction:
+        if self._boundaries is not None or not self._transaction.is_open:
             return False
         bytes_max = self._settings.transaction_bytes_max
         if bytes_max is not None and self._transaction_bytes >= bytes_max:
@@ -325,7 +300,7 @@ class SourceLoop:
 
     def _is_held(self) -> bool:
         """True while a transaction is open that only the task may end."""
-        return self._boundaries is not None and self._fence.in_transaction
+        return self._boundaries is not None and self._transaction.is_open
 
     def _hand_over(self, batch: SourceBatch | None) -> int:
         """Send what was polled, and end transactions where the task asked for it; the bytes, as `_send`."""
@@ -358,9 +333,7 @@ class SourceLoop:
         self._transaction.take(batch)
         failpoints.hit("before-write")
         sent = self._produce(given, made)
-        key, value = self._offsets.record(batch.source_partition, batch.source_offset)
-        self._transaction.move(key, value)
-        self._reached[key] = value
+        self._transaction.move(*self._polls.reached(batch))
         self._meter.count(len(batch), sent, time.monotonic())
         if self._spans is not None:
             self._spans.batch(begun_ns, len(batch), batch.topic)
@@ -370,7 +343,7 @@ class SourceLoop:
         return byte_count
 
     def _begin(self) -> None:
-        if not self._fence.in_transaction:
+        if not self._transaction.is_open:
             self._transaction.begin()
             self._began_s = self._poll_began_s
             self._transaction_bytes = 0
@@ -385,7 +358,7 @@ class SourceLoop:
                 self._errors.refused(given, raw.places[place], error, raw.topic)
             sent += len(raw.values) - len(refused)
         if self._errors.letters is not None:
-            self._errors.letters.send(self._fence)
+            self._errors.letters.send(self._outlet)
         return sent
 
     def _commit_before(self, error: RecordError) -> None:
@@ -396,7 +369,7 @@ class SourceLoop:
         letters = self._errors.letters
         if letters is not None and len(letters):
             self._begin()
-            letters.send(self._fence)
+            letters.send(self._outlet)
         self._commit(all_polled=False)
 
     def _ensure_topic(self, topic: str) -> None:
@@ -409,7 +382,7 @@ class SourceLoop:
 
     def _abort(self) -> None:
         """As the task asked for: the records are given up, and what is to be committed next is their offsets alone."""
-        if not self._fence.in_transaction:
+        if not self._transaction.is_open:
             _log.warning("the task asks to abort a transaction, and none is open")
             return
         _log.info("the task has its transaction aborted: %d records are given up", self._transaction.sent.total())
@@ -425,7 +398,7 @@ class SourceLoop:
     def _commit(self, *, all_polled: bool = True) -> None:
         """Commit the records produced so far together with their offsets. `all_polled`: there is no polled one that is
         not among them, which is what the task takes a commit for."""
-        if not self._fence.in_transaction:
+        if not self._transaction.is_open:
             return
         begun_s, begun_ns = time.monotonic(), time.time_ns()
         try:
@@ -454,7 +427,7 @@ class SourceLoop:
 
     def _tell_of_nothing(self, now_s: float) -> None:
         """A commit that had nothing to write is one, too, to the task; as in Connect one each flush interval."""
-        if self._fence.in_transaction:
+        if self._transaction.is_open:
             self._told_s = now_s
         elif (now_s - self._told_s) * 1000 >= self._settings.flush_interval_ms:
             self._tell_task()

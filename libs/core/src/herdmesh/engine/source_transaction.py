@@ -1,7 +1,8 @@
 """The open transaction of a source's run: what is in it, and how it ends.
 
-Owns its records by topic, the offsets it is to move, and where those go: the offsets topics in the transaction itself,
-or the worker's file after it (ADR 0003). When it ends, and what is told of it, is the loop's.
+Owns its records by topic, the offsets it is to move, and where those go: the offsets topics, or the worker's file once
+the records are committed (ADR 0003). What a commit is to Kafka is `outlet`'s, where records that are sent at least once
+are in no transaction of Kafka's. When it ends, and what is told of it, is the loop's.
 
 Invariant: offsets move with all the records before them or not at all; a transaction that is given up leaves no count
 of a record behind.
@@ -20,7 +21,7 @@ from herdmesh.connect.data import Batch
 from herdmesh.engine import log_context, producing
 from herdmesh.engine.contract import ErrorClass, RunLink, RunSpec
 from herdmesh.engine.errors import TaskFailed, TaskFenced
-from herdmesh.engine.fence import Fence
+from herdmesh.engine.outlet import Outlet
 from herdmesh.engine.receipts import DeliveryFailures, Receipts, Report
 from herdmesh.engine.settings import SourceSettings
 
@@ -35,14 +36,14 @@ _PAUSE_S = 0.05
 
 
 class SourceTransaction:
-    """One after the other, under one fence. `receipts`: of a task that wants to hear of its records."""
+    """One after the other, through one outlet. `receipts`: of a task that wants to hear of its records."""
 
     def __init__(
         self,
         spec: RunSpec,
         settings: SourceSettings,
         link: RunLink,
-        fence: Fence,
+        outlet: Outlet,
         failures: DeliveryFailures,
         receipts: Receipts | None,
     ) -> None:
@@ -50,7 +51,7 @@ class SourceTransaction:
         """Records by topic."""
         self._spec = spec
         self._link = link
-        self._fence = fence
+        self._outlet = outlet
         self._failures = failures
         self._receipts = receipts
         self._timeout_ms = settings.transaction_timeout_ms
@@ -74,9 +75,14 @@ class SourceTransaction:
                 ErrorClass.RETRIABLE,
             )
 
+    @property
+    def is_open(self) -> bool:
+        """True from `begin` on, until it is committed or aborted."""
+        return self._outlet.is_open
+
     def begin(self) -> None:
         """Open one. Raises TaskFenced."""
-        self._fence.begin()
+        self._outlet.begin()
         self._begun_s = time.monotonic()
 
     def take(self, batch: SourceBatch) -> None:
@@ -93,7 +99,7 @@ class SourceTransaction:
                 error = KafkaError(KafkaError._UNKNOWN_PARTITION, text)  # pyright: ignore[reportPrivateUsage]
                 return [(place, error) for place in range(len(raw.values))]
         reports: Sequence[Report] = () if self._receipts is None else self._receipts.of(raw.places)
-        refused = producing.produce(self._fence.producer, raw, reports, self._fence.raise_lost)
+        refused = producing.produce(self._outlet.producer, raw, reports, self._outlet.raise_lost)
         self.sent[raw.topic] += len(raw.values) - len(refused)
         return refused
 
@@ -102,15 +108,15 @@ class SourceTransaction:
         topic that it has written to), and reports it at the commit, which is the end of the whole transaction."""
         until_s = time.monotonic() + _TOLD_S
         while not (count := self._ask_partitions(topic)) and time.monotonic() < until_s:
-            self._fence.producer.poll(_PAUSE_S)
-            self._fence.raise_lost()
+            self._outlet.producer.poll(_PAUSE_S)
+            self._outlet.raise_lost()
         self._partition_counts[topic] = count
         return count
 
     def _ask_partitions(self, topic: str) -> int:
         """0 when nobody says."""
         try:
-            return len(self._fence.producer.list_topics(topic, _ASK_S).topics[topic].partitions)
+            return len(self._outlet.producer.list_topics(topic, _ASK_S).topics[topic].partitions)
         except KafkaException:
             return 0
 
@@ -122,15 +128,13 @@ class SourceTransaction:
         """Commit its records with their offsets, or hand the offsets to the worker after it. `sent` is kept.
 
         Raises:
-            TaskFenced: as `Fence.commit`; so TaskFailed, or with what Kafka refused of its records.
+            TaskFenced: as `Outlet.commit`; so TaskFailed, or with what Kafka refused of its records.
         """
         with log_context.offsets_of(self._spec):
             try:
-                for topic in self.offsets_topics:
-                    producing.produce_all(self._fence.producer, topic, self._pending, self._fence.raise_lost)
-                self._fence.commit()
+                self._outlet.commit(self._pending, self.offsets_topics)
             except TaskFenced as error:
-                if not self._is_overdue():
+                if not (self._outlet.is_transactional and self._is_overdue()):
                     raise
                 raise TaskFenced(
                     f"{error}; or it was Kafka that ended the transaction, which took longer than "
@@ -157,7 +161,12 @@ class SourceTransaction:
         self.begin()
 
     def give_up(self) -> None:
-        """Abort it, offsets and all: its records are polled again."""
+        """Abort it, offsets and all: its records are polled again. Of records that cannot be given up (at least once)
+        those of the last batch are, which failed in part; what came before is still to be committed."""
+        if not self._outlet.is_transactional:
+            if self._receipts is not None:
+                self._receipts.forget_last()
+            return
         self._abort()
         self._pending.clear()
         if self._receipts is not None:
@@ -170,16 +179,16 @@ class SourceTransaction:
         The client takes no more calls from the moment on when it hears of a refusal, and reports it a little later.
         """
         deadline_s = time.monotonic() + (_REPORT_S if _is_of_refusal(error) else 0)
-        self._fence.producer.poll(0)
+        self._outlet.producer.poll(0)
         while not self._failures and time.monotonic() < deadline_s:
-            self._fence.producer.poll(_REPORT_POLL_S)
+            self._outlet.producer.poll(_REPORT_POLL_S)
         self._failures.raise_first()
 
     def _is_overdue(self) -> bool:
         return (time.monotonic() - self._begun_s) * 1000 >= self._timeout_ms
 
     def _abort(self) -> None:
-        self._fence.abort()
+        self._outlet.abort()
         self.sent.clear()
         self._failures.forget()
 

@@ -8,15 +8,20 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 from pyarrow import fs
 
-from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine.staging import StagingFolder
 from herdmesh.worker.connectors.files.locations import Access, Location, opener
+from herdmesh.worker.connectors.files.remote import RemoteFiles
 from herdmesh.worker.spark import hadoop
 from services.worker.tests.connectors.files.places import hdfs_place
 
@@ -85,3 +90,36 @@ def test_what_hdfs_refuses_is_a_problem_of_the_folder(hdfs: str) -> None:
     with pytest.raises(ConfigError, match="not a valid DFS filename") as colon, place.files().writing("at=10:30/a"):
         pass
     assert (colon.value.field, "colon" in colon.value.fix) == ("directory", True)
+
+
+@contextmanager
+def silent(backlog: int) -> Generator[str]:
+    """The address of what nobody answers at: with a backlog, who connects; without, not even that (it is full, so that
+    the kernel drops whatever else comes)."""
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.socket())
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(backlog)
+        for _ in range(0 if backlog else 4):
+            one = stack.enter_context(socket.socket())
+            one.setblocking(False)
+            one.connect_ex(listening.getsockname())
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_name_node_that_does_not_answer_is_given_up_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By our bounds, lowered here, or by those of the user's configuration, which win."""
+    theirs = "<property><name>ipc.client.rpc-timeout.ms</name><value>200</value></property>"
+    (tmp_path / "core-site.xml").write_text(f"<configuration>{theirs}</configuration>")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    ours = hadoop.Patience(connect_ms=200, silent_retries=1, answer_ms=3_600_000)
+    jvm = hadoop.HadoopJvm()
+    try:
+        for backlog in (0, 16):
+            with silent(backlog) as address:
+                at = hadoop.HadoopFileSystem(jvm, f"hdfs://{address}", None, ours)
+                told = rf"failed: .*200 millis.*{address}\b.*is that name node there.*ipc\.client"
+                with pytest.raises(RetriableError, match=told):
+                    RemoteFiles(at, "/", f"hdfs://{address}", renames=True).read("a")
+    finally:
+        jvm.close()

@@ -58,11 +58,19 @@ def test_which_tables_are_read(lists: dict[str, str], chosen: bool) -> None:
         ({"poll.interval.ms": "0"}, "poll.interval.ms"),
         ({"connection.url": "jdbc:oracle:thin:@h"}, "connection.url"),
         ({"topic.prefix": ""}, "topic.prefix"),
+        ({"topic.prefix": "my topics/"}, "topic.prefix"),
+        ({"topic.prefix": "p" * 249}, "topic.prefix"),
+        ({"topic.prefix": "..", "query": "SELECT 1"}, "topic.prefix"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_key(more: dict[str, str], field: str) -> None:
     (error,) = PostgresSourceConnector().validate({**BASE, **more})
     assert error.field == field
+
+
+def test_a_prefix_that_no_topic_can_have_is_left_to_transformations() -> None:
+    assert not PostgresSourceConnector().validate({**BASE, "topic.prefix": "my topics/", "transforms": "rename"})
+    assert not PostgresSourceConnector().validate({**BASE, "topic.prefix": "p" * 249, "query": "SELECT 1"})
 
 
 def test_a_config_of_confluents_is_taken_as_it_is() -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from herdmesh.connect.connector import ConnectorContext
+from herdmesh.connect.connector import ConnectorContext, SourceTaskContext
 from herdmesh.connect.data import JavaDate
 from herdmesh.connect.errors import ConfigError, DataError, RetriableError
 from herdmesh.connect.schemas import INT64, OPTIONAL_STRING, STRING, Schema, timestamp_schema
@@ -423,6 +423,33 @@ def test_a_table_without_a_column_that_counts_is_told(admin: Connection, tmp_dat
         pytest.raises(ConfigError, match="no serial"),
     ):
         task.poll()
+
+
+def test_a_table_after_which_no_topic_can_be_called_is_told_with_what_to_do(
+    admin: Connection, tmp_database: str
+) -> None:
+    config = config_of(tmp_database, **INCREMENTING)
+    before = task_configs(config)[0]
+    admin.execute('CREATE TABLE "Order lines (ü)" (id serial PRIMARY KEY)')
+    with pytest.raises(ConfigError) as refused:
+        task_configs(config)
+    assert refused.value.field == "topic.prefix"
+    assert "public.Order lines (ü) would go to topic \"db-Order lines (ü)\", and no topic's name has ' (ü)'" in str(
+        refused.value
+    )
+    assert "RegexRouter" in refused.value.fix
+    assert "table.blacklist" in refused.value.fix
+    left_out = {**config, "table.blacklist": "Order lines (ü)"}
+    assert task_configs(left_out)[0]["tables"] == before["tables"]
+    renamed = {**config, "transforms": "plain"}
+    (task_config,) = task_configs(renamed)
+    reader = Reader(renamed)
+    with reader.task():
+        pass
+    # one that is made while the connector runs
+    made = source_task.PostgresSourceTask()
+    with pytest.raises(ConfigError, match="would go to topic"):
+        made.start({**task_config, "transforms": ""}, SourceTaskContext("source", 0, 1, "run", lambda _: None))
 
 
 def test_a_value_that_connect_cannot_have_names_its_column(admin: Connection, tmp_database: str) -> None:

@@ -12,6 +12,12 @@ from herdmesh.connect.connector import SourceBatch, SourceTaskContext
 from herdmesh.worker.connectors.spark.stream import SparkStreamSource
 from herdmesh.worker.connectors.spark.stream_task import SparkStreamTask
 
+RATE = {
+    "spark.format": "rate-micro-batch", "spark.option.rowsPerBatch": "10", "spark.option.startTimestamp": "1000",
+    "spark.option.advanceMillisPerBatch": "500", "batch.max.rows": "4", "poll.interval.ms": "3600000",
+}  # fmt: skip
+"""Ten rows at each look, of which one is due in a run; they come with Spark, and are known."""
+
 
 class Reader:
     """A connector's only task."""

@@ -42,10 +42,14 @@ def config(**more: str | None) -> dict[str, str | None]:
         ("timestamp.column.name", None, {"mode": "timestamp+incrementing"}),
         ("spark.option.dbtable", "orders", {}),
         ("spark.option.password", "hunter22", {}),
+        ("topic.prefix", "a/", {}),
+        ("topic.prefix", "..", {"query": "SELECT 1 AS id", "table.whitelist": ""}),
     ],
 )
 def test_what_cannot_work_is_named_by_its_field(field: str, value: str | None, more: dict[str, str]) -> None:
-    (problem,) = JdbcSource().validate(config(**more, **{field.replace(".", "_"): value}))
+    (problem,) = JdbcSource().validate(
+        config(**{**{name.replace(".", "_"): one for name, one in more.items()}, field.replace(".", "_"): value})
+    )
     assert problem.field == field
     assert problem.fix
     assert "hunter22" not in f"{problem}{problem.fix}"

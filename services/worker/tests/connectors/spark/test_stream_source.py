@@ -11,18 +11,14 @@ import json
 import pytest
 
 from herdmesh.connect.errors import ConfigError
-from services.worker.tests.connectors.spark.stream_reading import Reader, as_dict
+from services.worker.tests.connectors.spark.stream_reading import RATE, Reader, as_dict
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400), pytest.mark.usefixtures("spark")]
 
 
 def rate(**more: str) -> Reader:
-    """Ten rows at each look, of which one is due in a run."""
-    return Reader(**{
-        "spark.format": "rate-micro-batch", "spark.option.rowsPerBatch": "10",
-        "spark.option.startTimestamp": "1000", "spark.option.advanceMillisPerBatch": "500",
-        "batch.max.rows": "4", "poll.interval.ms": "3600000", **more,
-    })  # fmt: skip
+    """Of `RATE`."""
+    return Reader(**{**RATE, **more})
 
 
 def test_a_slice_is_gone_on_with_in_its_midst_whenever_a_run_ends() -> None:

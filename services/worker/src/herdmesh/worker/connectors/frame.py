@@ -73,6 +73,9 @@ def warned_settings(
     kind: ConnectorKind,
     without_effect: Mapping[str, tuple[str, tuple[str, ...]]] | None = None,
     prefixes: tuple[str, ...] = (),
+    *,
+    here: Callable[[str, str], str | None] = lambda _key, _value: None,
+    foreign: Callable[[str], str | None] = lambda _key: None,
 ) -> list[FieldViolation]:
     """A warning for each key that does nothing: those that are told why, and those that nobody knows.
 
@@ -80,19 +83,31 @@ def warned_settings(
         own: keys of the connector, and of its tasks.
         without_effect: other connectors' keys: why, and the values that ask for nothing else.
         prefixes: of keys of the connector's own.
+        here: why a key, with its value, has no effect in this config; "" = it has, None = as without this.
+        foreign: why a key that is not known has no effect; None = it is misspelt.
     """
     of_kind = SOURCE if kind is ConnectorKind.SOURCE else SINK
     known = {*COMMON.keys, *of_kind.keys, *HERDMESH.keys, *own, "name"}
     found: list[FieldViolation] = []
     for name, value in config.items():
+        text = (value or "").strip()
         if without_effect and name in without_effect:
             why, same = without_effect[name]
-            if (value or "").strip() not in same:
-                found.append(FieldViolation(name, f"{name} has no effect: {why}", "leave it out"))
+            if text not in same:
+                found.append(no_effect(name, why))
+        elif (why := here(name, text)) is not None:
+            if why:
+                found.append(no_effect(name, why))
         elif name not in known and not name.startswith((*_SHARED_PREFIXES[kind], *prefixes)):
-            message = f"{name} has no effect: this connector has no such setting"
-            found.append(FieldViolation(name, message, "is it misspelt?"))
+            why = foreign(name)
+            unknown = no_effect(name, "this connector has no such setting", "is it misspelt?")
+            found.append(unknown if why is None else no_effect(name, why))
     return found
+
+
+def no_effect(key: str, why: str, fix: str = "leave it out") -> FieldViolation:
+    """A warning."""
+    return FieldViolation(key, f"{key} has no effect: {why}", fix)
 
 
 class Repeated:

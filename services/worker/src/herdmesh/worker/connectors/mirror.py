@@ -19,6 +19,7 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.worker.connectors import mirror_names
 from herdmesh.worker.connectors.frame import KeptSigns, Lookout, ReadConnector, Repeated
 from herdmesh.worker.connectors.mirror_config import CONVERTERS, MirrorSettings, settings_of, warnings_of
+from herdmesh.worker.connectors.mirror_frame import check_partition
 from herdmesh.worker.connectors.mirror_keys import ASSIGNED, KEYS
 from herdmesh.worker.connectors.mirror_topic_settings import keep_settings
 
@@ -78,7 +79,7 @@ class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
         self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
     ) -> bool:
         for partition, offset in offsets:
-            _check_partition(partition)
+            check_partition(partition, ("cluster", "topic"), numbered=True)
             if offset is not None:
                 _check_offset(offset)
         return True
@@ -112,19 +113,6 @@ class MirrorSourceConnector(ReadConnector[MirrorSettings], SourceConnector):
 def _ends(task_config: Config) -> str:
     ends = settings_of(task_config).source.ends(mirror_names.read(task_config.get(ASSIGNED) or ""))
     return " ".join(f"{topic}-{number}:{end}" for (topic, number), end in sorted(ends.items()))
-
-
-def _check_partition(partition: Mapping[str, Any] | None) -> None:
-    if partition is None:
-        raise ConfigError("Source partition may not be null")
-    for key in ("cluster", "topic"):
-        if not isinstance(partition.get(key), str):
-            raise ConfigError(f"The source partition {dict(partition)} needs a text under the key '{key}'")
-    number = partition.get("partition")
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise ConfigError(
-            f"The source partition {dict(partition)} needs a number, 0 or more, under the key 'partition'"
-        )
 
 
 def _check_offset(offset: Mapping[str, Any]) -> None:

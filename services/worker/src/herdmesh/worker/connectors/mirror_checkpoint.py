@@ -10,13 +10,11 @@ gained or lost.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, SourceConnector
-from herdmesh.connect.errors import ConfigError
-from herdmesh.worker.connectors.frame import Lookout, ReadConnector
+from herdmesh.connect.connector import Config
+from herdmesh.worker.connectors.frame import Lookout
 from herdmesh.worker.connectors.mirror_checkpoint_config import (
     ASSIGNED,
     KEYS,
@@ -24,19 +22,19 @@ from herdmesh.worker.connectors.mirror_checkpoint_config import (
     settings_of,
     warnings_of,
 )
-from herdmesh.worker.connectors.mirror_config import CONVERTERS
+from herdmesh.worker.connectors.mirror_frame import TellingConnector
 
 _log = logging.getLogger(__name__)
 
 
-class MirrorCheckpointConnector(ReadConnector[CheckpointSettings], SourceConnector):
+class MirrorCheckpointConnector(TellingConnector[CheckpointSettings]):
     """MirrorMaker 2's checkpoint connector, as far as docs/connectors/mirror.md says."""
 
     class_name = "org.apache.kafka.connect.mirror.MirrorCheckpointConnector"
     aliases = ("MirrorCheckpoint", "MirrorCheckpointConnector")
-    version = "4.3.1"
     java_task_class = "org.apache.kafka.connect.mirror.MirrorCheckpointTask"
-    default_converters = CONVERTERS
+    partition_texts = ("group", "topic")
+    has_partition_number = True
 
     @classmethod
     def config_def(cls) -> ConfigDef:
@@ -68,18 +66,6 @@ class MirrorCheckpointConnector(ReadConnector[CheckpointSettings], SourceConnect
             {**self.config, ASSIGNED: ",".join(groups[task::count]), "task.index": str(task)} for task in range(count)
         ]
 
-    def exactly_once_support(self, config: Config) -> bool | None:
-        """A checkpoint, and that it was told, are one transaction."""
-        return True
-
-    def alter_offsets(
-        self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
-    ) -> bool:
-        for partition, offset in offsets:
-            if offset is not None:
-                _check(partition, offset)
-        return True
-
     def _look(self) -> list[str]:
         return _found(self.settings) if self.settings.enabled else []
 
@@ -93,18 +79,3 @@ def _found(settings: CheckpointSettings) -> list[str]:
         elif any(settings.selection.has(topic) for topic, _ in settings.source.group_offsets(group)):
             found.append(group)
     return found
-
-
-def _check(partition: Mapping[str, Any] | None, offset: Mapping[str, Any]) -> None:
-    if partition is None:
-        raise ConfigError("Source partitions may not be null")
-    for key in ("group", "topic"):
-        if not isinstance(partition.get(key), str):
-            raise ConfigError(f"The source partition {dict(partition)} needs a text under the key '{key}'")
-    number = partition.get("partition")
-    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-        raise ConfigError(
-            f"The source partition {dict(partition)} needs a number, 0 or more, under the key 'partition'"
-        )
-    if offset.get("offset") != 0:
-        raise ConfigError(f"The source offset {dict(offset)} needs 0 under the key 'offset': it is no place to go on")

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
-from herdmesh.connect.connector import Config
-from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
+from herdmesh.connect.connector import Config, ConnectorKind
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import matches
 from herdmesh.connect.validators import at_least, non_empty_string
 from herdmesh.worker.connectors import mirror_config, mirror_keys
+from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.mirror_clients import BOOTSTRAP, TARGET_BOOTSTRAP, cluster_of, prefixes_of
 from herdmesh.worker.connectors.mirror_keys import EXCLUDE, SOURCE_ALIAS, TOPICS, check_interval
 from herdmesh.worker.connectors.mirror_names import Naming, Selection
@@ -32,7 +32,7 @@ _EMIT, _EMIT_S = "emit.checkpoints.enabled", "emit.checkpoints.interval.seconds"
 _EMIT_SYNCS, _LOCATION = "emit.offset-syncs.enabled", "offset-syncs.topic.location"
 _REFRESH, _REFRESH_S = "refresh.groups.enabled", "refresh.groups.interval.seconds"
 _SET, _SET_S = "sync.group.offsets.enabled", "sync.group.offsets.interval.seconds"
-_REPLICATION = "checkpoints.topic.replication.factor"
+REPLICATION = "checkpoints.topic.replication.factor"
 _HIGH, _LOW = Importance.HIGH, Importance.LOW
 
 
@@ -62,7 +62,7 @@ KEYS = ConfigDef(
               "Whether to periodically write the translated offsets to __consumer_offsets topic in target cluster, as "
               "long as no active consumers in that group are connected to the target cluster"),
     ConfigKey(_SET_S, Type.LONG, 60, _LOW, "Frequency of consumer group offset sync."),
-    ConfigKey(_REPLICATION, Type.SHORT, 3, _LOW, "Replication factor for checkpoints topic."),
+    ConfigKey(REPLICATION, Type.SHORT, 3, _LOW, "Replication factor for checkpoints topic."),
     *map(_same, (_LOCATION, "topic.filter.class")),
     _same("metric.names.formats", mirror_keys.KEYS.keys["metric.names.formats"].doc.replace(
         "MirrorSourceConnector,", "MirrorCheckpointConnector,").replace(
@@ -75,7 +75,7 @@ KEYS = ConfigDef(
 _RULES: Mapping[str, Validator] = {
     SOURCE_ALIAS: non_empty_string(),
     "replication.policy.separator": non_empty_string(),
-    _REPLICATION: at_least(-1),
+    REPLICATION: at_least(-1),
     _REFRESH_S: Validator("not 0", check_interval),
     _EMIT_S: at_least(1),
     _SET_S: at_least(1),
@@ -141,7 +141,7 @@ def settings_of(config: Config) -> CheckpointSettings:
         source=source,
         target=target,
         syncs_at_target=at_target,
-        replication_factor=values[_REPLICATION],
+        replication_factor=values[REPLICATION],
         emit_s=values[_EMIT_S],
         refresh_s=values[_REFRESH_S] if values[_REFRESH] and values[_REFRESH_S] > 0 else None,
         set_s=values[_SET_S] if values[_SET] else None,
@@ -152,26 +152,20 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why. Raises as `settings_of`."""
     values = _checked(config)
     _, target, found = _clusters(config, values, mirror_config.naming_of(values))
-    known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, TOPICS, EXCLUDE, _EMIT_SYNCS, "name", ASSIGNED,
-             "task.index", "task.class"}  # fmt: skip
     clients = (*prefixes_of("source", "admin"), *prefixes_of("source", "consumer"))
     if target is not None:
         clients = (*clients, *prefixes_of("target", "admin"), *prefixes_of("target", "consumer"))
-    for name, value in config.items():
-        text = str(value or "").strip()
-        if converter := mirror_config.converter_warning(name, text):
-            found.append(converter)
-        elif name in _WITHOUT_EFFECT:
-            why, same = _WITHOUT_EFFECT[name]
-            if text not in same:
-                found.append(mirror_config.without_effect(name, why))
-        elif name == TARGET_BOOTSTRAP and target is None:
-            why = f"only {_SET} and {_LOCATION}=target have to do with it; checkpoints go to the workers' cluster"
-            found.append(mirror_config.without_effect(name, why))
-        elif name not in known and not name.startswith((*mirror_config.SHARED_PREFIXES, *clients)):
-            message = f"{name} has no effect: this connector has no such setting"
-            found.append(FieldViolation(name, message, "is it misspelt?"))
-    return found
+
+    def here(name: str, _text: str) -> str | None:
+        if name != TARGET_BOOTSTRAP or target is not None:
+            return None
+        return f"only {_SET} and {_LOCATION}=target have to do with it; checkpoints go to the workers' cluster"
+
+    found += warned_settings(
+        config, {*KEYS.keys, TOPICS, EXCLUDE, _EMIT_SYNCS, ASSIGNED, *mirror_config.OF_TASKS}, ConnectorKind.SOURCE,
+        _WITHOUT_EFFECT, (*mirror_config.CONSUMERS, *clients), here=here,
+    )  # fmt: skip
+    return [*mirror_config.converter_warnings(config), *found]
 
 
 def _checked(config: Config) -> dict[str, Any]:

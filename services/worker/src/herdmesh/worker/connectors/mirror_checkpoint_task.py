@@ -19,11 +19,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from herdmesh.connect.connector import Config, PartitionId, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.errors import ConfigError, RetriableError
-from herdmesh.connect.schemas import BYTES
-from herdmesh.worker.connectors.mirror_checkpoint_config import ASSIGNED, CheckpointSettings, settings_of
+from herdmesh.connect.errors import RetriableError
+from herdmesh.worker.connectors import mirror_frame
+from herdmesh.worker.connectors.mirror_checkpoint_config import ASSIGNED, REPLICATION, settings_of
 from herdmesh.worker.connectors.mirror_offsets import Checkpoint, Translation, is_news, read_sync, to_set
-from herdmesh.worker.effects.mirror_cluster import COMPACTED, Cluster, Log
+from herdmesh.worker.effects.mirror_cluster import Cluster, Log
 
 _log = logging.getLogger(__name__)
 
@@ -74,20 +74,13 @@ class MirrorCheckpointTask(SourceTask):
         settings = self._settings
         if self._syncs is None:
             topic = settings.naming.checkpoints()
-            self._make(topic, settings)
+            mirror_frame.make_topic(self._context, topic, settings.replication_factor, REPLICATION)
             self._syncs = settings.syncs_in.log(settings.naming.offset_syncs(settings.syncs_at_target))
         for key, value in self._syncs.read():
             try:
                 self._translation.add(read_sync(key, value))
             except ValueError as error:
                 _log.warning("a record of the offset-syncs topic is passed over: %s", error)
-
-    def _make(self, topic: str, settings: CheckpointSettings) -> None:
-        try:
-            self._context.make_topic(topic, 1, settings.replication_factor, COMPACTED)
-        except ConfigError as error:
-            fix = "write as many as the workers' cluster has brokers at most, or -1 for its default"
-            raise ConfigError(str(error), field="checkpoints.topic.replication.factor", fix=fix) from error
 
     def _news_of(self, group: str) -> list[SourceBatch]:
         """The checkpoints of a group that are to be told. Raises RetriableError."""
@@ -115,17 +108,10 @@ class MirrorCheckpointTask(SourceTask):
         return Checkpoint(like.group, like.partition, upstream, downstream, like.metadata)
 
     def _batch(self, one: Checkpoint) -> SourceBatch:
-        return SourceBatch(
-            self._settings.naming.checkpoints(),
-            [one.value()],
-            source_partition(one),
-            {"offset": 0, "upstreamOffset": one.upstream, "downstreamOffset": one.downstream},
-            keys=[one.key()],
-            timestamps_ms=[time.time_ns() // 1_000_000],
-            key_schema=BYTES,
-            value_schema=BYTES,
-            partition=0,
-        )
+        topic = self._settings.naming.checkpoints()
+        offset = {"upstreamOffset": one.upstream, "downstreamOffset": one.downstream}
+        now_ms = time.time_ns() // 1_000_000
+        return mirror_frame.told(topic, one.key(), one.value(), source_partition(one), offset, now_ms)
 
 
 def source_partition(one: Checkpoint) -> dict[str, Any]:

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from herdmesh.connect.config import FieldViolation, Validator
-from herdmesh.connect.connector import Config
-from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
+from herdmesh.connect.connector import Config, ConnectorKind
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import compiled
 from herdmesh.connect.validators import at_least, non_empty_string
 from herdmesh.engine.source_cluster import SourceCluster
+from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.mirror_clients import (
     BOOTSTRAP,
     TARGET_BOOTSTRAP,
@@ -70,7 +70,7 @@ _RULES: Mapping[str, Validator] = {
 }
 """What MirrorMaker does not look at when it validates, and fails of when it starts."""
 _ACLS = "access rules are not copied"
-TO_WORKERS_CLUSTER = "records go to the workers' cluster, by their clients (producer.override.*)"
+_TO_WORKERS_CLUSTER = "records go to the workers' cluster, by their clients (producer.override.*)"
 #: MirrorMaker's keys without effect: why, and the values that ask for nothing else.
 WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "sync.topic.acls.enabled": (_ACLS, ("false",)),
@@ -89,12 +89,12 @@ WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "add.source.alias.to.metrics": ("it is of Java's own metrics", ("false",)),
 }  # fmt: skip
 _OF_SYNCS = (EMIT, LOCATION, LAG, SYNCS_REPLICATION, TARGET_BOOTSTRAP)
-TARGET_PREFIXES = ("target.cluster.", "target.producer.", "target.admin.", "target.consumer.", "producer.",
+_TARGET_PREFIXES = ("target.cluster.", "target.producer.", "target.admin.", "target.consumer.", "producer.",
                     "source.producer.")  # fmt: skip
-#: What all connectors have below these.
-SHARED_PREFIXES = ("transforms.", "predicates.", "key.converter", "value.converter", "header.converter", "errors.",
-                    "topic.creation.", "consumer.override.", "producer.override.", "admin.override.",
-                    "herdmesh.")  # fmt: skip
+CONSUMERS = ("consumer.override.",)
+"""Also below it is nothing that a mirror would not know."""
+OF_TASKS = ("task.index", "task.class")
+"""What each task's config has besides."""
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
 CONVERTERS: Mapping[str, str] = dict.fromkeys(("key.converter", "value.converter", "header.converter"), _BYTES)
 """What moves bytes as they are."""
@@ -246,8 +246,7 @@ def _syncs(config: Config, values: Mapping[str, Any], naming: Naming) -> tuple[S
 
 def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why. Raises as `settings_of`."""
-    found: list[FieldViolation] = []
-    known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, "name", ASSIGNED, "task.index", "task.class"}
+    found = converter_warnings(config)
     clients = (*prefixes_of("source", "consumer"), *prefixes_of("source", "admin"))
     values = KEYS.parse(config)
     why_none, blamed = _no_syncs(config, values)
@@ -261,44 +260,38 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     if why_none and not no_configs:
         clients = (*clients, *prefixes_of("target", "admin"))
         found += client_of("target", "admin", config, KEYS.keys)[0].warnings
-    for name, value in config.items():
-        text = str(value or "").strip()
-        if converter := converter_warning(name, text):
-            found.append(converter)
-        elif name in WITHOUT_EFFECT:
-            why, same = WITHOUT_EFFECT[name]
-            if text not in same:
-                found.append(without_effect(name, why))
-        elif name in (CONFIGS, CONFIGS_S) and no_configs:
-            if (name, text.lower()) != (CONFIGS, "false") and not text.startswith("-"):
-                found.append(without_effect(name, no_configs))
-        elif name == TARGET_BOOTSTRAP and not no_configs:
-            continue
-        elif why_none and name in _OF_SYNCS and name != blamed and not (name == EMIT and text == "false"):
-            found.append(without_effect(name, why_none))
-        elif name in known or name.startswith((*SHARED_PREFIXES, *clients)):
-            continue
-        elif name.startswith(TARGET_PREFIXES):
-            found.append(without_effect(name, TO_WORKERS_CLUSTER))
-        else:
-            message = f"{name} has no effect: this connector has no such setting"
-            found.append(FieldViolation(name, message, "is it misspelt?"))
+
+    def here(name: str, text: str) -> str | None:
+        if name in (CONFIGS, CONFIGS_S) and no_configs:
+            is_meant = (name, text.lower()) == (CONFIGS, "false") or text.startswith("-")
+            return "" if is_meant else no_configs
+        if why_none and name in _OF_SYNCS and name != blamed and not (name == TARGET_BOOTSTRAP and not no_configs):
+            return None if name == EMIT and text == "false" else why_none
+        return None
+
+    found += warned_settings(
+        config, {*KEYS.keys, ASSIGNED, *OF_TASKS}, ConnectorKind.SOURCE, WITHOUT_EFFECT, (*CONSUMERS, *clients),
+        here=here, foreign=to_target,
+    )  # fmt: skip
     for kind, own in (("consumer", _OWN), ("admin", ())):
         found += client_of("source", kind, config, KEYS.keys, own)[0].warnings
     return found
 
 
-def converter_warning(name: str, text: str) -> FieldViolation | None:
-    """Of a converter that does not leave bytes as they are."""
-    if name not in CONVERTERS or not text or text.rpartition(".")[2] in (_BYTES.rpartition(".")[2], "ByteArray"):
-        return None
-    message = f"{name}: a mirror's keys, values and headers are bytes, and {text} may write others"
-    return FieldViolation(name, message, f"leave it out, or write {_BYTES}")
+def converter_warnings(config: Config) -> list[FieldViolation]:
+    """Of converters that do not leave bytes as they are."""
+    found: list[FieldViolation] = []
+    for name in CONVERTERS:
+        text = (config.get(name) or "").strip()
+        if text and text.rpartition(".")[2] not in (_BYTES.rpartition(".")[2], "ByteArray"):
+            message = f"{name}: a mirror's keys, values and headers are bytes, and {text} may write others"
+            found.append(FieldViolation(name, message, f"leave it out, or write {_BYTES}"))
+    return found
 
 
-def without_effect(name: str, why: str) -> FieldViolation:
-    """A warning."""
-    return FieldViolation(name, f"{name} has no effect: {why}", "leave it out")
+def to_target(name: str) -> str | None:
+    """Why a setting of a client of the target's has no effect."""
+    return _TO_WORKERS_CLUSTER if name.startswith(_TARGET_PREFIXES) else None
 
 
 def require_regexes(key: str, patterns: list[str]) -> None:

@@ -7,25 +7,21 @@ Invariant: a connector that is not to emit has no task.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from herdmesh.connect.config import ConfigDef, FieldViolation
-from herdmesh.connect.connector import Config, SourceConnector
-from herdmesh.connect.errors import ConfigError
-from herdmesh.worker.connectors.frame import ReadConnector
-from herdmesh.worker.connectors.mirror_config import CONVERTERS
+from herdmesh.connect.connector import Config
+from herdmesh.worker.connectors.mirror_frame import TellingConnector
 from herdmesh.worker.connectors.mirror_heartbeat_config import KEYS, HeartbeatSettings, settings_of, warnings_of
 
 
-class MirrorHeartbeatConnector(ReadConnector[HeartbeatSettings], SourceConnector):
+class MirrorHeartbeatConnector(TellingConnector[HeartbeatSettings]):
     """MirrorMaker 2's heartbeat connector, as far as docs/connectors/mirror.md says."""
 
     class_name = "org.apache.kafka.connect.mirror.MirrorHeartbeatConnector"
     aliases = ("MirrorHeartbeat", "MirrorHeartbeatConnector")
-    version = "4.3.1"
     java_task_class = "org.apache.kafka.connect.mirror.MirrorHeartbeatTask"
-    default_converters = CONVERTERS
+    partition_texts = ("sourceClusterAlias", "targetClusterAlias")
 
     @classmethod
     def config_def(cls) -> ConfigDef:
@@ -43,25 +39,3 @@ class MirrorHeartbeatConnector(ReadConnector[HeartbeatSettings], SourceConnector
 
     def task_configs(self, max_tasks: int) -> list[dict[str, str | None]]:
         return [] if self.settings.interval_s is None else [dict(self.config)]
-
-    def exactly_once_support(self, config: Config) -> bool | None:
-        """A heartbeat, and when it was, are one transaction."""
-        return True
-
-    def alter_offsets(
-        self, config: Config, offsets: Sequence[tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]]
-    ) -> bool:
-        for partition, offset in offsets:
-            if offset is not None:
-                _check(partition, offset)
-        return True
-
-
-def _check(partition: Mapping[str, Any] | None, offset: Mapping[str, Any]) -> None:
-    if partition is None:
-        raise ConfigError("Source partitions may not be null")
-    for key in ("sourceClusterAlias", "targetClusterAlias"):
-        if not isinstance(partition.get(key), str):
-            raise ConfigError(f"The source partition {dict(partition)} needs a text under the key '{key}'")
-    if offset.get("offset") != 0:
-        raise ConfigError(f"The source offset {dict(offset)} needs 0 under the key 'offset': it is no place to go on")

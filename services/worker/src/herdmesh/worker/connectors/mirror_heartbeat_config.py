@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from herdmesh.connect.config import ConfigDef, ConfigKey, FieldViolation, Importance, Type, Validator
-from herdmesh.connect.connector import Config
-from herdmesh.connect.connector_keys import COMMON, HERDMESH, SOURCE
+from herdmesh.connect.connector import Config, ConnectorKind
 from herdmesh.connect.validators import at_least, non_empty_string
 from herdmesh.worker.connectors import mirror_checkpoint_config, mirror_config, mirror_keys
+from herdmesh.worker.connectors.frame import warned_settings
 from herdmesh.worker.connectors.mirror_keys import INTERNAL_SEPARATOR, SOURCE_ALIAS, TARGET_ALIAS, check_interval
 
 REPLICATION = "heartbeats.topic.replication.factor"
@@ -72,26 +72,19 @@ def settings_of(config: Config) -> HeartbeatSettings:
 
 def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why."""
-    found: list[FieldViolation] = []
-    known = {*COMMON.keys, *SOURCE.keys, *HERDMESH.keys, *KEYS.keys, "name", "task.index", "task.class"}
-    others = {*mirror_keys.KEYS.keys, *mirror_checkpoint_config.KEYS.keys} - KEYS.keys.keys()
-    for name, value in config.items():
-        text = str(value or "").strip()
-        if converter := mirror_config.converter_warning(name, text):
-            found.append(converter)
-        elif name in _WITHOUT_EFFECT:
-            why, same = _WITHOUT_EFFECT[name]
-            if text not in same:
-                found.append(mirror_config.without_effect(name, why))
-        elif name in known or name.startswith(mirror_config.SHARED_PREFIXES):
-            continue
-        elif name.startswith(mirror_config.TARGET_PREFIXES):
-            found.append(mirror_config.without_effect(name, mirror_config.TO_WORKERS_CLUSTER))
-        elif name.startswith(_SOURCES_PREFIXES):
-            found.append(mirror_config.without_effect(name, "a heartbeat asks nothing of the source cluster"))
-        elif name in others:
-            found.append(mirror_config.without_effect(name, "it is a setting of the mirror's other connectors"))
-        else:
-            message = f"{name} has no effect: this connector has no such setting"
-            found.append(FieldViolation(name, message, "is it misspelt?"))
-    return found
+    return [
+        *mirror_config.converter_warnings(config),
+        *warned_settings(
+            config, {*KEYS.keys, *mirror_config.OF_TASKS}, ConnectorKind.SOURCE, _WITHOUT_EFFECT,
+            mirror_config.CONSUMERS, foreign=_foreign,
+        ),
+    ]  # fmt: skip
+
+
+def _foreign(name: str) -> str | None:
+    if (why := mirror_config.to_target(name)) is not None:
+        return why
+    if name.startswith(_SOURCES_PREFIXES):
+        return "a heartbeat asks nothing of the source cluster"
+    is_others = name in mirror_keys.KEYS.keys or name in mirror_checkpoint_config.KEYS.keys
+    return "it is a setting of the mirror's other connectors" if is_others else None

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
-from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.schemas import BYTES
+from herdmesh.worker.connectors import mirror_frame
 from herdmesh.worker.connectors.mirror_heartbeat_config import REPLICATION, settings_of
 from herdmesh.worker.connectors.mirror_names import HEARTBEATS
 from herdmesh.worker.connectors.mirror_offsets import text_bytes
-from herdmesh.worker.effects.mirror_cluster import COMPACTED
 
 _VERSION = 0
 """Of a heartbeat's value."""
@@ -63,35 +61,18 @@ class MirrorHeartbeatTask(SourceTask):
 
     def poll(self) -> SourceBatch | None:
         if not self._has_topic:
-            self._make_topic()
+            mirror_frame.make_topic(self._context, HEARTBEATS, self._settings.replication_factor, REPLICATION)
+            self._has_topic = True
         now_s, now_ms = time.monotonic(), _now_ms()
         if now_s < self._due_s:
             return None
         self._due_s = now_s + self._interval_s
         one = Heartbeat(self._settings.source, self._settings.target, now_ms)
-        return SourceBatch(
-            HEARTBEATS,
-            [one.value()],
-            self._partition,
-            {"offset": 0, "timestamp": now_ms},
-            keys=[one.key()],
-            timestamps_ms=[now_ms],
-            key_schema=BYTES,
-            value_schema=BYTES,
-            partition=0,
-        )
+        return mirror_frame.told(HEARTBEATS, one.key(), one.value(), self._partition, {"timestamp": now_ms}, now_ms)
 
     def wake_after_ms(self) -> int:
         """Until the next one is due."""
         return max(1, int((self._due_s - time.monotonic()) * 1000))
-
-    def _make_topic(self) -> None:
-        try:
-            self._context.make_topic(HEARTBEATS, 1, self._settings.replication_factor, COMPACTED)
-        except ConfigError as error:
-            fix = "write as many as the workers' cluster has brokers at most, or -1 for its default"
-            raise ConfigError(str(error), field=REPLICATION, fix=fix) from error
-        self._has_topic = True
 
 
 def _wait_ms(offset: Mapping[str, Any] | None, interval_ms: int) -> int:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -38,9 +39,11 @@ _OPTIONS: Final = (
 """It moves bytes, and is not there for long."""
 _COPIED_BYTES: Final = 1 << 16
 _EXIT_TIMEOUT_S: Final = 10.0
-_CONNECT_TRIES: Final = ("ipc.client.connect.max.retries", "ipc.client.connect.max.retries.on.timeouts")
-_CONNECT_TIMEOUT: Final = "ipc.client.connect.timeout"
-_CONNECT_TIMEOUT_MS: Final = 5_000
+_SILENT: Final = frozenset(("java.net.SocketTimeoutException", f"{_HADOOP}.net.ConnectTimeoutException"))
+_LOOK_AT: Final = (
+    "is that name node there, and does the network let this worker's packets through to it? (core-site.xml: "
+    "ipc.client.connect.timeout, ipc.client.connect.max.retries.on.timeouts, ipc.client.rpc-timeout.ms)"
+)
 _CLIENT: Final = {
     # A JVM whose Python is gone ends at once, and finishes no file.
     "fs.automatic.close": "false",
@@ -54,6 +57,32 @@ _BUFFER_BYTES: Final = 1 << 16
 _py4j: Any = java_gateway
 _fs: Any = fs
 """Untyped: one has no stubs, those of the other lack what newer versions have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a name node that does not answer is waited for. Hadoop's own: a quarter of an hour for one whose
+    packets are lost, two minutes for one that is connected to."""
+
+    connect_ms: int = 10_000
+    silent_retries: int = 2
+    """After a connect that was not answered in that time."""
+    answer_ms: int = 30_000
+    """Of a call."""
+    refused_retries: int | None = None
+    """After a connect that was refused, a second each; None = Hadoop's own, 10."""
+    rules: bool = False
+    """Also where Hadoop's configuration files say otherwise."""
+
+    def settings(self) -> Mapping[str, int]:
+        """As Hadoop's client calls them."""
+        refused = self.refused_retries
+        return {
+            "ipc.client.connect.timeout": self.connect_ms,
+            "ipc.client.connect.max.retries.on.timeouts": self.silent_retries,
+            "ipc.client.rpc-timeout.ms": self.answer_ms,
+            **({} if refused is None else {"ipc.client.connect.max.retries": refused}),
+        }
 
 
 class HadoopJvm:
@@ -117,17 +146,20 @@ def shared_jvm() -> HadoopJvm:
     return HadoopJvm()
 
 
+_USUAL: Final = Patience()
+
+
 class HadoopFileSystem:
     """One file system. Thread-safe. Calls raise FileNotFoundError, or OSError with what Hadoop says."""
 
     type_name = "hadoop"
 
-    def __init__(self, jvm: HadoopJvm, uri: str, user: str | None, connect_tries: int | None = None) -> None:
-        """`user`: as whom, None = as the JVM's. `connect_tries`: at most so many, None = as Hadoop is configured."""
+    def __init__(self, jvm: HadoopJvm, uri: str, user: str | None, patience: Patience = _USUAL) -> None:
+        """`user`: as whom, None = as the JVM's. The first of a JVM says how long a connect may take."""
         self._jvm = jvm
         self._uri = uri
         self._user = user
-        self._connect_tries = connect_tries
+        self._patience = patience
         self._lock = Lock()
         self._opened: Any = None
 
@@ -199,10 +231,9 @@ class HadoopFileSystem:
         conf = self._jvm.named(f"{_HADOOP}.conf.Configuration")()
         for name, value in _CLIENT.items():
             conf.set(name, value)
-        if self._connect_tries is not None:
-            for name in _CONNECT_TRIES:
-                conf.setInt(name, self._connect_tries)
-            conf.setInt(_CONNECT_TIMEOUT, _CONNECT_TIMEOUT_MS)
+        for name, number in self._patience.settings().items():
+            if self._patience.rules or _is_default(conf, name):
+                conf.setInt(name, number)
         uri = self._jvm.named("java.net.URI")(f"{self._uri}/")
         systems = self._jvm.named(f"{_HADOOP}.fs.FileSystem")
         return systems.get(uri, conf) if self._user is None else systems.get(uri, conf, self._user)
@@ -237,6 +268,11 @@ class HadoopFileSystem:
         return there.create(path, mode, flags, _BUFFER_BYTES, *sizes, None)
 
 
+def _is_default(conf: Any, name: str) -> bool:
+    """No configuration file of the user's says what it is."""
+    return all(source.endswith("-default.xml") for source in conf.getPropertySources(name) or ())
+
+
 @contextmanager
 def _told(path: str) -> Generator[None]:
     """What Java raises as what Python does."""
@@ -248,6 +284,8 @@ def _told(path: str) -> Generator[None]:
         said = cause_of(error)
         if name == "java.io.FileNotFoundException":
             raise FileNotFoundError(path) from error
+        if name in _SILENT:
+            raise OSError(f"{said}: {_LOOK_AT}") from error
         raise OSError(said) from error
     except Py4JError as error:
         raise OSError(f"the JVM of Hadoop's client does not answer: {error}") from error

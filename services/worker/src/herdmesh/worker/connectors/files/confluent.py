@@ -21,6 +21,7 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.validators import at_least, non_empty_string, one_of
 from herdmesh.worker.connectors.files import file_sink, settings, without_effect
 from herdmesh.worker.connectors.files.partitioners import TIMES
+from herdmesh.worker.connectors.frame import no_effect
 
 TOPICS_DIR, FLUSH_SIZE, PARQUET_CODEC = "topics.dir", "flush.size", "parquet.codec"
 _FORMAT_CLASS, _PARTITIONER_CLASS, _STORAGE_CLASS = "format.class", "partitioner.class", "storage.class"
@@ -239,7 +240,7 @@ def warnings_of(dialect: Dialect, config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why."""
     silent = {**_WITHOUT_EFFECT, **dialect.without_effect}
     found = [
-        without_effect.without_effect(name, why)
+        no_effect(name, why)
         for name, (why, same) in silent.items()
         if (text := (config.get(name) or "").strip()) and text not in same
     ]

@@ -233,5 +233,6 @@ def _hadoop(location: Location, access: Access, attempts: int) -> Any:
 
     address = f"{location.scheme}://{location.authority}"
     if attempts == ATTEMPTS_OF_PROBE:
-        return hadoop.HadoopFileSystem(hadoop.HadoopJvm(), address, access.hadoop_user, attempts)
+        patience = hadoop.Patience(5_000, attempts, 10_000, refused_retries=attempts, rules=True)
+        return hadoop.HadoopFileSystem(hadoop.HadoopJvm(), address, access.hadoop_user, patience)
     return hadoop.HadoopFileSystem(hadoop.shared_jvm(), address, access.hadoop_user)

@@ -21,7 +21,7 @@ from herdmesh.worker.connectors.files.locations import (
     S3_SECRET_KEY,
     Location,
 )
-from herdmesh.worker.connectors.frame import warned_settings
+from herdmesh.worker.connectors.frame import no_effect, warned_settings
 
 _TIME = (settings.PARTITIONER, "time")
 _NEEDED: Mapping[str, tuple[str, str]] = {
@@ -41,21 +41,16 @@ def unused(config: Config) -> list[FieldViolation]:
     values = settings.KEYS.parse(config)
     scheme = Location.parse(values[DIRECTORY]).scheme
     found = [
-        without_effect(key, f"it needs {other}={wanted}")
+        no_effect(key, f"it needs {other}={wanted}")
         for key, (other, wanted) in _NEEDED.items()
         if key in config and values[other] != wanted
     ]
-    found += [without_effect(key, f"{DIRECTORY} is not in S3") for key in _OF_S3 if key in config and scheme != "s3"]
+    found += [no_effect(key, f"{DIRECTORY} is not in S3") for key in _OF_S3 if key in config and scheme != "s3"]
     if HADOOP_USER in config and scheme in ("s3", "file"):
-        found.append(without_effect(HADOOP_USER, f"{DIRECTORY} is not Hadoop's"))
+        found.append(no_effect(HADOOP_USER, f"{DIRECTORY} is not Hadoop's"))
     return found
 
 
 def unknown(config: Config, own: Collection[str]) -> list[FieldViolation]:
     """Keys that are neither the connector's own nor those of all sinks."""
     return warned_settings(config, own, ConnectorKind.SINK)
-
-
-def without_effect(name: str, why: str) -> FieldViolation:
-    """The warning."""
-    return FieldViolation(name, f"{name} has no effect: {why}", "leave it out")

@@ -268,10 +268,14 @@ def ordered(groups: Sequence[tuple[Rows, Sequence[Texts]]], *, inserts: bool) ->
     """
     if inserts and not any(rows.shape.deletes for rows, _ in groups):
         return [Write(rows.shape, texts) for rows, texts in groups]
-    keys = [list(zip(*texts[: len(rows.shape.keys)], strict=True)) for rows, texts in groups]
     if len(groups) == 1:
-        last = dict(zip(keys[0], range(len(keys[0])), strict=True))
-        return [_picked(groups[0], list(last.values()))]
+        rows, texts = groups[0]
+        columns = texts[: len(rows.shape.keys)]
+        own: Sequence[Any] = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True))
+        if len(set(own)) == len(own):
+            return [Write(rows.shape, texts)]
+        return [_picked(groups[0], list(dict(zip(own, range(len(own)), strict=True)).values()))]
+    keys = [list(zip(*texts[: len(rows.shape.keys)], strict=True)) for rows, texts in groups]
     return [write for wave in _waves(groups, keys, inserts=inserts) for write in _writes(groups, wave)]
 
 

@@ -4,7 +4,8 @@ Owns what is remembered of tables within one session, and the temporary tables (
 way to a merge. Which rows: `sink_rows`; types of columns that are made: `types`.
 
     insert    COPY into the table (through a stage where PostgreSQL does not copy: views, tables with row security)
-    upsert    COPY into a stage, INSERT ... SELECT ... ON CONFLICT DO UPDATE
+    upsert    COPY into a stage, INSERT ... SELECT ... ON CONFLICT DO UPDATE; or, where no key is there yet, COPY into
+              the table (`sink_straight`)
     update    COPY into a stage, UPDATE ... FROM
     delete    COPY of keys into a stage, DELETE ... USING
 
@@ -38,14 +39,20 @@ STAGES_MAX = 50
 SHAPES_MAX = 1_000
 """Of one session: records without schemas may name ever other columns."""
 _TABLE = b"""
-SELECT c.oid, c.relkind IN ('r', 'p') AND NOT pg_catalog.row_security_active(c.oid), c.oid::regclass::text
+SELECT c.oid, c.relkind IN ('r', 'p') AND NOT c.relhasrules AND NOT pg_catalog.row_security_active(c.oid),
+    c.relkind = 'r' AND NOT EXISTS (
+        SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
+    ), c.oid::regclass::text
 FROM pg_catalog.pg_class c WHERE c.oid = pg_catalog.to_regclass(%s)
 """
 _COLUMNS = b"""
-SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), t.typcategory = 'A', a.attidentity = 'a'
+SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), t.typcategory = 'A', a.attidentity = 'a',
+    a.atthasdef OR a.attidentity <> ''
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 """
+_SORTED_AT_ONCE = ("smallint", "integer", "bigint", "uuid")
+"""Types that are compared without a collation, in a machine word or two."""
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +66,8 @@ class TableColumn:
     is_array: bool
     is_always_generated: bool
     """`GENERATED ALWAYS AS IDENTITY`."""
+    has_default: bool
+    """Of any kind: rows that do not name the column may get a value that depends on their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,9 @@ class Table:
     sql: str
     """As SQL names it, found by the search path."""
     takes_copy: bool
+    """It is no view, no policy chooses its rows, and no rule puts another statement in an INSERT's place."""
+    is_plain: bool
+    """It is neither partitioned nor has triggers but those of its constraints."""
     columns: Mapping[str, TableColumn]
 
 
@@ -83,6 +95,11 @@ class Statements:
     """From the stage to the table; empty = `copy` is into the table."""
     clear: str = ""
     """Empties the stage, which a commit does by itself."""
+    straight: str = ""
+    """A COPY of the same rows into the table, which does what `copy` and `merge` do if it succeeds after `proof` in the
+    same transaction; empty = there is none."""
+    proof: str = ""
+    """The merge of no row at all."""
 
 
 class Tables:
@@ -142,9 +159,9 @@ class Tables:
         row = self._connection.execute(_TABLE, (name.sql,)).fetchone()
         if row is None:
             return None
-        oid, takes_copy, sql = row
+        oid, takes_copy, is_plain, sql = row
         columns = self._connection.execute(_COLUMNS, (oid,)).fetchall()
-        return Table(sql, takes_copy, {found: TableColumn(*rest) for found, *rest in columns})
+        return Table(sql, takes_copy, is_plain, {found: TableColumn(*rest) for found, *rest in columns})
 
     def _refuse_creation(self, name: TableName, shape: Shape) -> None:
         if not self._settings.auto_create:
@@ -213,7 +230,14 @@ class Tables:
             return Statements(forms)
         stage = self._stage(tuple((c.name, t.type) for c, t in zip(shape.columns, there, strict=True)))
         copy, clear = f"COPY {stage} ({columns}) FROM STDIN", f"DELETE FROM {stage}"
-        return Statements(forms, copy, _merge(table, stage, shape, settings.insert_mode), clear)
+        if settings.insert_mode is not InsertMode.UPSERT or shape.deletes:
+            return Statements(forms, copy, _merge(table, f"{columns} FROM {stage}", stage, shape, settings), clear)
+        merge = _merge(table, f"{columns} FROM {stage}{_sorting(table, shape)}", stage, shape, settings)
+        if not (table.takes_copy and table.is_plain):
+            return Statements(forms, copy, merge, clear)
+        nothing = f"{', '.join(['NULL'] * len(shape.columns))} WHERE false"
+        proof = _merge(table, nothing, stage, shape, settings)
+        return Statements(forms, copy, merge, clear, f"COPY {table.sql} ({columns}) FROM STDIN", proof)
 
     def _stage(self, columns: tuple[tuple[str, str], ...]) -> str:
         """A temporary table with these columns, in this order, and no constraint: the table's own decide."""
@@ -226,20 +250,33 @@ class Tables:
         return stage
 
 
-def _merge(table: Table, stage: str, shape: Shape, mode: InsertMode) -> str:
+def _sorting(table: Table, shape: Shape) -> str:
+    """Rows that are merged in their index's order find it in the server's cache: a fifth less of its time for updates
+    of keys at random. Only where sorting costs little, and nothing can tell in which order rows were made."""
+    named = {column.name for column in shape.columns}
+    tells = not table.is_plain or any(
+        column.has_default for name, column in table.columns.items() if name not in named
+    )  # fmt: skip
+    if tells or not all(table.columns[column.name].type in _SORTED_AT_ONCE for column in shape.keys):
+        return ""
+    return f" ORDER BY {_names(shape.keys)}"
+
+
+def _merge(table: Table, rows: str, stage: str, shape: Shape, settings: SinkSettings) -> str:
+    """`rows`: what an INSERT selects."""
     columns, keys = _names(shape.columns), _names(shape.keys)
     same = " AND ".join(f"target.{name} = stage.{name}" for name in map(_name, shape.keys))
     others = [_name(column) for column in shape.columns if not column.is_key]
     if shape.deletes:
         return f"DELETE FROM {table.sql} AS target USING {stage} AS stage WHERE {same}"
-    if mode is InsertMode.UPDATE:
+    if settings.insert_mode is InsertMode.UPDATE:
         values = ", ".join(f"{name} = stage.{name}" for name in others)
         return f"UPDATE {table.sql} AS target SET {values} FROM {stage} AS stage WHERE {same}"
     overriding = (
         " OVERRIDING SYSTEM VALUE" if any(table.columns[c.name].is_always_generated for c in shape.columns) else ""
     )
-    insert = f"INSERT INTO {table.sql} ({columns}){overriding} SELECT {columns} FROM {stage}"
-    if mode is InsertMode.INSERT:
+    insert = f"INSERT INTO {table.sql} ({columns}){overriding} SELECT {rows}"
+    if settings.insert_mode is InsertMode.INSERT:
         return insert
     values = ", ".join(f"{name} = EXCLUDED.{name}" for name in others)
     return f"{insert} ON CONFLICT ({keys}) DO {f'UPDATE SET {values}' if others else 'NOTHING'}"

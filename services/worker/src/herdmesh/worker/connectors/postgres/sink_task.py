@@ -1,7 +1,8 @@
 """The task of `PostgresSink`: each batch one transaction, with the ledger's row in it.
 
 Owns the session, the transactions, and finding the records of a batch that the server refuses. Rows: `sink_rows`; their
-text: `sink_text`; tables and statements: `sink_tables`; the ledger: `sink_ledger`, `engine.sql_ledger`.
+text: `sink_text`; tables and statements: `sink_tables`; when upserts go straight into the table: `sink_straight`; the
+ledger: `sink_ledger`, `engine.sql_ledger`.
 
 A batch is first written as if nothing were wrong with it. Where the server refuses a value or a constraint, the
 transaction is begun again, and the batch halved, each half under a savepoint, until the records that are refused are
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 from psycopg import IsolationLevel, errors
@@ -35,6 +37,7 @@ from herdmesh.worker.connectors.postgres.sink_ledger import (
 )
 from herdmesh.worker.connectors.postgres.sink_rows import Reader, Rows, Write, ordered
 from herdmesh.worker.connectors.postgres.sink_settings import InsertMode, sink_settings
+from herdmesh.worker.connectors.postgres.sink_straight import ROWS_MIN, Attempts
 from herdmesh.worker.connectors.postgres.sink_tables import Statements, Tables
 from herdmesh.worker.connectors.postgres.sink_text import Texts, lines, texts
 
@@ -48,6 +51,7 @@ _QUERY_CANCELED = "57014"
 _OUTDATED = (errors.UndefinedTable, errors.UndefinedColumn)
 
 _Group = tuple[Rows, list[Texts]]
+_Write = tuple[Write, Statements]
 
 
 class PostgresSinkTask(LedgerSinkTask):
@@ -132,6 +136,7 @@ class PostgresSinkTask(LedgerSinkTask):
             connection.close()
             raise
         self._tables = Tables(connection, self._settings)
+        self._attempts = Attempts()
         return connection
 
     def _current(self) -> Connection:
@@ -141,16 +146,11 @@ class PostgresSinkTask(LedgerSinkTask):
 
     def _write(self, connection: Connection, batch: SinkBatch) -> None:
         refused: dict[int, Exception] = {}
-        groups = self._prepared(batch, range(len(batch)), refused)
+        writes = self._ordered(batch.topic, self._prepared(batch, range(len(batch)), refused))
+        straight = not refused and any(map(_may_go_straight, writes)) and self._attempts.due(batch.topic)
         try:
-            with connection.transaction():
-                if not self._ledger.move(batch):
-                    return
-                self._run(connection, batch.topic, groups, set())
-                if refused:  # deferred constraints speak before anybody is told, who would be told again
-                    connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
-                self._give_up(batch, refused)
-                failpoints.hit("before-target-commit")
+            if not (straight and self._write_straight(connection, batch, writes)):
+                self._write_all(connection, batch, writes, refused, straight=False)
         except psycopg.Error as error:
             if not _is_of_records(error):
                 raise
@@ -161,6 +161,35 @@ class PostgresSinkTask(LedgerSinkTask):
                     raise
                 self._write_most(connection, batch, refused, deferred=False)
         failpoints.hit("after-target-commit")
+
+    def _write_straight(self, connection: Connection, batch: SinkBatch, writes: Sequence[_Write]) -> bool:
+        """False: a key may be there already; nothing was written."""
+        try:
+            self._write_all(connection, batch, writes, {}, straight=True)
+        except psycopg.Error as error:
+            if not self._attempts.failed(batch.topic, error):
+                raise
+            return False
+        self._attempts.succeeded(batch.topic)
+        return True
+
+    def _write_all(
+        self,
+        connection: Connection,
+        batch: SinkBatch,
+        writes: Sequence[_Write],
+        refused: Mapping[int, Exception],
+        *,
+        straight: bool,
+    ) -> None:
+        with connection.transaction():
+            if not self._ledger.move(batch):
+                return
+            _run(connection, writes, set(), straight=straight)
+            if refused:  # deferred constraints speak before anybody is told, who would be told again
+                connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+            self._give_up(batch, refused)
+            failpoints.hit("before-target-commit")
 
     def _write_most(
         self, connection: Connection, batch: SinkBatch, refused: dict[int, Exception], *, deferred: bool
@@ -192,7 +221,8 @@ class PostgresSinkTask(LedgerSinkTask):
             return
         try:
             with connection.transaction():
-                self._run(connection, batch.topic, self._prepared(batch, places, refused), used)
+                writes = self._ordered(batch.topic, self._prepared(batch, places, refused))
+                _run(connection, writes, used, straight=False)
         except psycopg.Error as error:
             if not _is_of_records(error):
                 raise
@@ -220,12 +250,9 @@ class PostgresSinkTask(LedgerSinkTask):
         good = [place for place in places if self._prepared(batch, [place], refused)]
         return self._prepared(batch, good, refused) if good else []
 
-    def _run(self, connection: Connection, topic: str, groups: list[_Group], used: set[str]) -> None:
-        """`used`: stages that may have rows of this transaction."""
-        for write in ordered(groups, inserts=self._settings.insert_mode is InsertMode.INSERT):
-            statements = self._tables.statements(topic, write.shape)
-            if statements.copy:
-                _execute(connection, write, statements, used)
+    def _ordered(self, topic: str, groups: list[_Group]) -> list[_Write]:
+        writes = ordered(groups, inserts=self._settings.insert_mode is InsertMode.INSERT)
+        return [(write, self._tables.statements(topic, write.shape)) for write in writes]
 
     def _give_up(self, batch: SinkBatch, refused: Mapping[int, Exception]) -> None:
         """Have the records told and put aside. Raises DataError, or RecordError, where the config says to fail."""
@@ -238,15 +265,30 @@ class PostgresSinkTask(LedgerSinkTask):
             self._reporter.settle()
 
 
-def _execute(connection: Connection, write: Write, statements: Statements, used: set[str]) -> None:
+def _may_go_straight(write: _Write) -> bool:
+    return bool(write[1].straight) and len(write[0].texts[0]) >= ROWS_MIN
+
+
+def _run(connection: Connection, writes: Sequence[_Write], used: set[str], *, straight: bool) -> None:
+    """`used`: stages that may have rows of this transaction."""
     with connection.cursor() as cursor:
-        if statements.clear in used:
-            cursor.execute(statements.clear.encode())
-        with cursor.copy(statements.copy.encode()) as copy:
-            copy.write(lines(write.texts))
-        if statements.merge:
-            used.add(statements.clear)
-            cursor.execute(statements.merge.encode())
+        for write, statements in writes:
+            if straight and _may_go_straight((write, statements)):
+                cursor.execute(statements.proof.encode())
+                _copy(cursor, statements.straight, write)
+                continue
+            if statements.clear in used:
+                cursor.execute(statements.clear.encode())
+            if statements.copy:
+                _copy(cursor, statements.copy, write)
+            if statements.merge:
+                used.add(statements.clear)
+                cursor.execute(statements.merge.encode())
+
+
+def _copy(cursor: psycopg.Cursor[tuple[Any, ...]], statement: str, write: Write) -> None:
+    with cursor.copy(statement.encode()) as copy:
+        copy.write(lines(write.texts))
 
 
 def _is_of_records(error: psycopg.Error) -> bool:

@@ -22,6 +22,7 @@ from herdmesh.worker.connectors.postgres.source_config import (
     KEYS,
     TASK_TABLES,
     SourceSettings,
+    check_tables,
     settings_of,
     warnings_of,
 )
@@ -52,10 +53,16 @@ class PostgresSourceConnector(TableSource[SourceSettings]):
         return warnings_of(config)
 
     def start(self, config: Config) -> None:
-        """Raises RetriableError when the server is away, ConfigError when it refuses us."""
+        """Raises RetriableError when the server is away, ConfigError when it refuses us, and for a table after which no
+        topic can be called. (Of one that is made later its task says so.)"""
         super().start(config)
         every_s = None if self.settings.query else self.settings.tables_ms / 1000
         self._tables = Lookout("tables to read", self._look, every_s, self.context)
+        try:
+            check_tables(config, self.settings, self._tables.found)
+        except ConfigError:
+            self._tables.close()
+            raise
 
     def stop(self) -> None:
         self._tables.close()

@@ -7,7 +7,7 @@ Invariant: a key is honoured, or refused, or named in a warning; none is dropped
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -37,6 +37,7 @@ from herdmesh.worker.connectors.postgres.common import (
     warnings_of_connection,
 )
 from herdmesh.worker.connectors.postgres.types import Granularity, NumericMapping, TypeOptions
+from herdmesh.worker.connectors.topic_names import check_topics
 
 MODE = "mode"
 INCREMENTING = "incrementing.column.name"
@@ -255,6 +256,10 @@ def settings_of(config: Config) -> SourceSettings:
         raise ConfigError(f"{INCREMENTING}: a query has no serial column of its own", field=INCREMENTING,
                           fix="name a column")  # fmt: skip
     initial = _initial_of(config, values)
+    if query:
+        check_topics(config, [("the query", values["topic.prefix"])], "write another prefix, which is the whole name")
+    else:
+        check_topics(config, [("a table t", f"{values['topic.prefix']}t")], "write another prefix")
     return SourceSettings(
         connection=connection,
         mode=mode,
@@ -275,6 +280,17 @@ def settings_of(config: Config) -> SourceSettings:
         tables_ms=values["table.poll.interval.ms"],
         waits_for_writers=values[WAIT_FOR_WRITERS],
     )
+
+
+def topic_of(table: TableId, settings: SourceSettings) -> str:
+    """Where a table's rows go."""
+    return settings.topic_prefix + table.table
+
+
+def check_tables(config: Config, settings: SourceSettings, found: Iterable[TableId]) -> None:
+    """Raises ConfigError for tables after which no topic can be called."""
+    topics = ((f"table {table}", topic_of(table, settings)) for table in found)
+    check_topics(config, topics, f"leave the table out ({BLACKLIST}), or read it by a {QUERY}")
 
 
 def _initial_of(config: Config, values: Mapping[str, Any]) -> int | None:

@@ -34,7 +34,9 @@ from herdmesh.worker.connectors.postgres.source_config import (
     TASK_TABLES,
     Mode,
     SourceSettings,
+    check_tables,
     settings_of,
+    topic_of,
 )
 from herdmesh.worker.connectors.postgres.source_place import QUERY_PARTITION, Place, table_partition
 from herdmesh.worker.connectors.postgres.source_plan import Plan, Relation, opened
@@ -264,8 +266,7 @@ def _now_us(connection: Connection) -> int:
 
 def table_relation(table: TableId, settings: SourceSettings) -> Relation:
     """A table as it is read."""
-    topic = settings.topic_prefix + table.table
-    return Relation(str(table), table.sql, topic, table.table, table_partition(table))
+    return Relation(str(table), table.sql, topic_of(table, settings), table.table, table_partition(table))
 
 
 def query_relation(settings: SourceSettings) -> Relation:
@@ -290,4 +291,6 @@ def tables_of(config: Config) -> list[TableId]:
 def _relations(config: Config, settings: SourceSettings) -> list[tuple[Relation, TableId | None]]:
     if settings.query:
         return [(query_relation(settings), None)]
-    return [(table_relation(table, settings), table) for table in tables_of(config)]
+    found = tables_of(config)
+    check_tables(config, settings, found)
+    return [(table_relation(table, settings), table) for table in found]

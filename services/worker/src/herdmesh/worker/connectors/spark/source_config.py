@@ -34,6 +34,7 @@ from herdmesh.worker.connectors.postgres.source_config import (
 )
 from herdmesh.worker.connectors.spark import settings as spark_settings
 from herdmesh.worker.connectors.spark.settings import MEMORY, OPTION_PREFIX, refuse_unknown_dialect
+from herdmesh.worker.connectors.topic_names import check_topics
 
 DRIVER: Final = OPTION_PREFIX + "driver"
 NON_NULL: Final = "validate.non.null"
@@ -123,6 +124,8 @@ def settings_of(config: Config) -> JdbcSettings:
     options = _options_of(config, values)
     mode = Mode(values[MODE])
     query, tables = _what_of(config, values)
+    topics = [(f"table {table}", values["topic.prefix"] + topic_name(table)) for table in tables]
+    check_topics(config, topics or [("the query", values["topic.prefix"])], f"read it by a {QUERY} with another prefix")
     timestamps = tuple(one for one in values[TIMESTAMP] or () if one)
     if mode.has_timestamp and not timestamps:
         raise ConfigError(f"{TIMESTAMP}: mode={mode} needs it", field=TIMESTAMP, fix="name a column")

@@ -25,6 +25,7 @@ from py4j.protocol import Py4JNetworkError  # pyright: ignore[reportMissingTypeS
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
+from herdmesh.worker.connectors.spark.scratch import Scratch
 from herdmesh.worker.connectors.spark.settings import FORMAT
 from herdmesh.worker.connectors.spark.stream_config import StreamSettings
 from herdmesh.worker.connectors.spark.stream_slice import Slice
@@ -44,7 +45,7 @@ class Stream:
         self._settings = settings
         self._begun: Any = None
         self._java: Any = None
-        self._scratch: Path | None = None
+        self._scratch: Scratch | None = None
 
     def begin(self) -> None:
         """Have Spark started meanwhile."""
@@ -70,7 +71,8 @@ class Stream:
             stream = self._opened()
             # The query asks likewise; what it raises there is told without its class.
             stream.planInputPartitions(stream.deserializeOffset(start), stream.deserializeOffset(end))
-            folder = Path(tempfile.mkdtemp(prefix="herdmesh-slice-"))
+            assert self._scratch is not None
+            folder = Path(tempfile.mkdtemp(prefix="slice-", dir=self._scratch.path))
             try:
                 return Slice(folder, self._staged(folder, start, end))
             except BaseException:
@@ -78,13 +80,13 @@ class Stream:
                 raise
 
     def close(self) -> None:
-        """Harmless when it is closed, or was never opened."""
+        """Removes its slices. Harmless when it is closed, or was never opened."""
         java, self._java = self._java, None
         if java is not None:
             with suppress(Exception):  # its JVM may be gone
                 java.stop()
         if self._scratch is not None:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch.close()
             self._scratch = None
 
     def _opened(self) -> Any:
@@ -95,9 +97,9 @@ class Stream:
             active = task_session.java_class(session, "org.apache.spark.sql.classic.SparkSession")
             active.setActiveSession(session._jsparkSession)
             relation = self._rows()._jdf.queryExecution().analyzed().collectLeaves().head()
-            self._scratch = Path(tempfile.mkdtemp(prefix="herdmesh-stream-"))
+            self._scratch = self._scratch or Scratch()
             scan = relation.table().newScanBuilder(relation.extraOptions()).build()
-            self._java = scan.toMicroBatchStream(self._scratch.as_uri())
+            self._java = scan.toMicroBatchStream((self._scratch.path / "checkpoint").as_uri())
         return self._java
 
     def _session(self) -> Any:

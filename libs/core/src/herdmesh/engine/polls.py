@@ -1,0 +1,68 @@
+"""Asking a source task for records, and how far it is.
+
+Owns the calls of `poll`, and the offset of each source partition that the run has reached. What becomes of a batch is
+the loop's.
+
+Invariant: a task that cannot look now is asked again; an offset alone is handed on only where it moves.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from herdmesh.connect.connector import SourceBatch, SourceTask
+from herdmesh.connect.errors import RetriableError
+from herdmesh.engine.source_offsets import SourceOffsets
+
+_CANNOT_POLL_S = 60.0
+"""At least so long between two warnings that the task cannot poll now."""
+
+_log = logging.getLogger(__name__)
+
+
+class Polls:
+    """Of one run."""
+
+    def __init__(self, task: SourceTask, connector: str) -> None:
+        self.offsets = SourceOffsets(connector)
+        """What was committed before the run."""
+        self.found_nothing = False
+        """The last poll looked, and there was nothing; not known of a task that could not look."""
+        self._task = task
+        #: the last offset by source partition: committed before the run, or handed over by the task.
+        self._reached: dict[bytes, bytes | None] = {}
+        #: when it was last logged that the task cannot poll; None = it can.
+        self._warned_s: float | None = None
+
+    def go_on_from(self, offsets: SourceOffsets) -> None:
+        """These were committed. Called once, before the first poll."""
+        self.offsets = offsets
+        self._reached.update(offsets.items())
+
+    def poll(self) -> SourceBatch | None:
+        """Records of the task, or an offset without any. One that says that it can look later is asked again, without
+        end, as by Connect."""
+        self.found_nothing = False
+        try:
+            batch = self._task.poll()
+        except RetriableError as error:
+            now_s = time.monotonic()
+            if self._warned_s is None or now_s - self._warned_s >= _CANNOT_POLL_S:
+                self._warned_s = now_s
+                _log.warning("the task cannot poll now; it is asked again: %s", error)
+            return None
+        self._warned_s = None
+        self.found_nothing = batch is None or not (len(batch) or self._moves(batch))
+        return None if self.found_nothing else batch
+
+    def reached(self, batch: SourceBatch) -> tuple[bytes, bytes | None]:
+        """All before the batch's offset is on its way: that offset, in the bytes of the offsets topic."""
+        key, value = self.offsets.record(batch.source_partition, batch.source_offset)
+        self._reached[key] = value
+        return key, value
+
+    def _moves(self, batch: SourceBatch) -> bool:
+        """True when its offset is another than the one before."""
+        key, value = self.offsets.record(batch.source_partition, batch.source_offset)
+        return self._reached.get(key) != value
