@@ -111,8 +111,7 @@ PARTS = {
     ),
     "lakehouse": Part(
         "records into Delta and Iceberg tables by their own jars and a Spark 4.1; Delta once, killed after its "
-        "commits; Iceberg tables and Kafka's records through that Spark into topics, killed at every point; "
-        "streams through a mesh that is killed",
+        "commits; Iceberg tables and Kafka's records through that Spark into topics, killed at every point",
         (
             "services/worker/tests/connectors/spark/test_spark_lakehouse.py",
             "services/worker/tests/connectors/spark/test_stream_source_suite.py",
