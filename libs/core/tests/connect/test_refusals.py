@@ -8,7 +8,7 @@ import pytest
 
 from herdmesh.connect.connector_config import validate_connector
 from herdmesh.connect.refusals import refusals
-from libs.core.tests.connect.example_plugins import ABSENT, PLUGINS, SINK, changed
+from libs.core.tests.connect.example_plugins import ABSENT, PLUGINS, SINK, SOURCE, changed
 
 _PACKAGE = "org.apache.kafka.connect."
 _MASK = {
@@ -101,6 +101,26 @@ def test_what_does_not_run_is_refused_by_name(change: dict[str, Any], field: str
     assert found == field
     assert says in message
     assert not validate_connector(changed(SINK, change), PLUGINS).error_count  # it is ours to refuse, not Connect's
+
+
+def test_a_source_is_at_least_once_unless_another_key_needs_more() -> None:
+    plugin, asked = PLUGINS.find("ExampleSource"), {"herdmesh.delivery.guarantee": "at_least_once"}
+    worker: dict[str, str] = dict.fromkeys(("key.converter", "value.converter"), f"{_PACKAGE}json.JsonConverter")
+    assert refusals(changed(SOURCE, asked), plugin, worker) == []
+    more = {"exactly.once.support": "Required", "transaction.boundary": "connector"}
+    found = refusals(changed(SOURCE, {**asked, **more}), plugin, worker)
+    assert [(one.field, one.message.partition(",")[0], one.fix) for one in found] == [
+        (
+            "herdmesh.delivery.guarantee",
+            f"herdmesh.delivery.guarantee=at_least_once contradicts {key}",
+            f"leave herdmesh.delivery.guarantee out, or write {instead}",
+        )
+        for key, instead in (
+            ("exactly.once.support=required", "exactly.once.support=requested"),
+            ("transaction.boundary=connector", "transaction.boundary=poll or interval"),
+        )
+    ]
+    assert refusals(changed(SOURCE, more), plugin, worker) == []
 
 
 def test_a_transformation_that_could_not_be_started_is_refused() -> None:
