@@ -6,26 +6,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-from herdmesh.sdk.testing import BadConfig, SourceRunSuite, SourceSuite, SourceWorld
+from herdmesh.sdk.testing import BadConfig, SourceRunSuite, SourceSuite
 from herdmesh.worker.connectors.mirror import MirrorSourceConnector
 from herdmesh.worker.connectors.mirror_checkpoint import MirrorCheckpointConnector
 from herdmesh.worker.connectors.mirror_offsets import OffsetSync
 from libs.core.tests.engine.harness import Kafka
+from services.worker.tests.connectors.broker_worlds import BrokerWorld, OnTheBroker
 
 
-class TopicWorld(SourceWorld):
-    """A topic of one partition."""
+class TopicWorld(BrokerWorld):
+    """The topic is copied."""
 
     patience_s = 10.0
     quiet_s = 0.5
-
-    def __init__(self, folder: Path, broker: Kafka) -> None:
-        super().__init__(folder)
-        self._broker = broker
-        broker.create_topic(self.name, 1)
 
     def config(self) -> dict[str, str]:
         return {
@@ -43,12 +38,6 @@ class TopicWorld(SourceWorld):
             ({"replication.policy.class": "no.such.Policy"}, "replication.policy.class"),
         ]
 
-    def write(self, numbers: range) -> None:
-        producer = Producer({"bootstrap.servers": self._broker.bootstrap, "linger.ms": 0})
-        for number in numbers:
-            producer.produce(self.name, b"%d" % number)
-        assert not producer.flush(20)
-
     def number_of(self, value: bytes) -> int:
         return int(value)
 
@@ -56,16 +45,14 @@ class TopicWorld(SourceWorld):
         return [f"a.{self.name}"]
 
 
-class GroupsWorld(SourceWorld):
+class GroupsWorld(BrokerWorld):
     """A record is a group of its own, at that offset of a topic whose first offset is known at the target."""
 
     patience_s = 2.0
     quiet_s = 0.5
 
     def __init__(self, folder: Path, broker: Kafka) -> None:
-        super().__init__(folder)
-        self._broker = broker
-        broker.create_topic(self.name, 1)
+        super().__init__(folder, broker)
         syncs = broker.create_topic(f"mm2-offset-syncs.{self.name}-b.internal", 1)
         sync = OffsetSync((self.name, 0), 0, 0)
         broker.produce(syncs, [sync.value()], key=sync.key(), partition=0)
@@ -102,14 +89,6 @@ class GroupsWorld(SourceWorld):
 
     def topics(self) -> list[str]:
         return [f"{self.name}-a.checkpoints.internal"]
-
-
-class OnTheBroker:
-    """The broker that worlds make their topics on."""
-
-    @pytest.fixture
-    def outside(self, kafka_bootstrap: str) -> Kafka:
-        return Kafka(kafka_bootstrap)
 
 
 class TestMirror(OnTheBroker, SourceSuite):

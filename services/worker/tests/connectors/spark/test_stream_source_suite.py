@@ -6,15 +6,15 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
 from herdmesh.connect.errors import ConfigError
-from herdmesh.sdk.testing import BadConfig, SourceRunSuite, SourceSuite, SourceWorld
+from herdmesh.sdk.testing import BadConfig, SourceRunSuite, SourceSuite
 from herdmesh.worker.connectors.spark.stream import SparkStreamSource
 from libs.core.tests.engine.harness import Kafka
+from services.worker.tests.connectors.broker_worlds import BrokerWorld, OnTheBroker
 from services.worker.tests.connectors.spark.stream_reading import Reader
 from tests.support.sizes import SOAKING
 
@@ -27,13 +27,8 @@ pytestmark = [
 ]
 
 
-class RecordsWorld(SourceWorld):
-    """A topic of one partition."""
-
-    def __init__(self, folder: Path, broker: Kafka) -> None:
-        super().__init__(folder)
-        self._broker = broker
-        broker.create_topic(self.name, 1)
+class RecordsWorld(BrokerWorld):
+    """The topic's records are rows."""
 
     def config(self) -> dict[str, str]:
         return {
@@ -50,22 +45,8 @@ class RecordsWorld(SourceWorld):
             ({"spark.memory": "1k"}, "spark.memory"),
         ]
 
-    def write(self, numbers: range) -> None:
-        producer = Producer({"bootstrap.servers": self._broker.bootstrap, "linger.ms": 0})
-        for number in numbers:
-            producer.produce(self.name, b"%d" % number)
-        assert not producer.flush(20)
-
     def number_of(self, value: bytes) -> int:
         return int(base64.b64decode(json.loads(value)["value"]))
-
-
-class OnTheBroker:
-    """The broker that worlds make their topics on."""
-
-    @pytest.fixture
-    def outside(self, kafka_bootstrap: str) -> Kafka:
-        return Kafka(kafka_bootstrap)
 
 
 class TestStreamSource(OnTheBroker, SourceSuite):
