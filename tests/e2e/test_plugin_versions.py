@@ -1,5 +1,6 @@
 """Plugin folders to the end, through `herd`, herder, worker and Spark: two versions of a connector and of a
-transformation beside each other, each with its own version of the library that it needs."""
+transformation beside each other, each with its own version of the library that it needs; and a source there that is
+rewound to a time, by its connector in a process of its own."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from herdmesh.devstack.broker import Broker
 from libs.core.tests.engine.harness import Kafka
 from tests.e2e.test_herd import herd
 from tests.support import plugin_environments
-from tests.support.mesh import running_mesh
+from tests.support.mesh import Mesh, running_mesh
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
@@ -27,6 +28,7 @@ async def test_versions_of_plugins_run_side_by_side_each_with_its_own_libraries(
     plugins = tmp_path / "plugins"
     for version, tinylib in (("1.0", "1"), ("2.0", "2")):
         plugin_environments.greet(plugins / version, version, tinylib)
+    plugin_environments.seconds(plugins / "seconds")
     monkeypatch.setenv("HERDMESH_PLUGIN_PATH", str(plugins))
 
     def config(name: str, **more: str) -> str:
@@ -43,6 +45,7 @@ async def test_versions_of_plugins_run_side_by_side_each_with_its_own_libraries(
         assert ours == [
             (plugin_environments.GREET, "sink", "1.0"), (plugin_environments.GREET, "sink", "2.0"),
             ("org.example.Louder", "transformation", "1.0"), ("org.example.Louder", "transformation", "2.0"),
+            ("org.example.Seconds", "source", "1.0"),
         ]  # fmt: skip
         topic = mesh.create_topic(tmp_topic(), partitions=1)
         old = {"connector.plugin.version": "1.0"}
@@ -81,3 +84,27 @@ async def test_versions_of_plugins_run_side_by_side_each_with_its_own_libraries(
             if key and value and b"task-greet" in key
         }
         assert said == {"status-task-greet-1-0": "1.0", "status-task-greet-2-0": "2.0"}
+        out = mesh.create_topic(tmp_topic("seconds"), partitions=1)
+        source = {"connector.class": "Seconds", "topic": out, "count": "10", "pids": str(tmp_path / "pids")}
+        code, _, said = await herd(mesh, "create", "-f", config("seconds", **source))
+        assert code == 0, said
+        assert await asyncio.to_thread(mesh.consume_values, out, 10) == [b"%d" % number for number in range(10)]
+        await _rewound(mesh, "seconds", out, tmp_path / "pids")
+
+
+async def _rewound(mesh: Mesh, name: str, out: str, pids: Path) -> None:
+    """To the sixth second and a half: the connector says where that is, in a process of its own below the worker."""
+    await mesh.lifecycle("StopConnector", name)
+    back = ("offsets", "rewind", name, "--to", "1970-01-01T00:00:05.5Z", "-o", "json")
+    code, told, said = await herd(mesh, *back, "--dry-run")
+    assert code == 0, said
+    assert [one["offset"] for one in told["offsets"]] == [{"next": 6}]
+    code, told, said = await herd(mesh, "offsets", "get", name, "-o", "json")
+    assert (code, [one["offset"] for one in told["offsets"]]) == (0, [{"next": 10}]), said
+    code, told, said = await herd(mesh, *back, "--yes")
+    assert (code, [one["offset"] for one in told["offsets"]]) == (0, [{"next": 6}]), said
+    asked = {int(pid) for pid in (await asyncio.to_thread(pids.read_text)).split()}
+    assert mesh.pid("worker-1") not in asked, "the plugin's code ran in the worker"
+    await mesh.lifecycle("ResumeConnector", name)
+    found = await asyncio.to_thread(mesh.consume_values, out, 14)
+    assert found[10:] == [b"6", b"7", b"8", b"9"]

@@ -118,6 +118,14 @@ PARTS = {
             "services/worker/tests/connectors/spark/test_scratch.py",
         ),
     ),
+    "databases": Part(
+        "rows into and out of MariaDB (and H2) by Spark's JDBC: the authors' suite, owners killed in the middle of a "
+        "write, names, types and zones",
+        (
+            "services/worker/tests/connectors/spark/test_mariadb_suite.py",
+            "services/worker/tests/connectors/spark/test_other_databases.py",
+        ),
+    ),
     "tasks": Part(
         "20,000 records a partition handed to sinks; rate limits over ten seconds; fair slots of 300 mixes of tasks",
         (

@@ -1,7 +1,8 @@
 """Plugin folders for tests: what `python -m venv` and an installer leave behind, written without either.
 
 Owns the connector `org.example.Greet` and beside it the transformation `org.example.Louder`, whose two versions need
-two versions of the library `tinylib`: each of their parts tells which it got. No network, no process.
+two versions of the library `tinylib`: each of their parts tells which it got; and the source `org.example.Seconds`,
+which knows where it was at a time. No network, no process.
 """
 
 from __future__ import annotations
@@ -113,6 +114,52 @@ class Louder(RecordTransformation):
 """
 
 
+_SECONDS = """
+import os
+from herdmesh.sdk import ConfigDef, ConfigKey, Importance, RecordSourceTask, Schema, SourceConnector, SourceRecord, Type
+
+class Seconds(SourceConnector):
+    class_name = "org.example.Seconds"
+    aliases = ("Seconds",)
+    version = "1.0"
+
+    @classmethod
+    def config_def(cls):
+        names = ("topic", "count", "pids")
+        return ConfigDef(*(ConfigKey(name, Type.STRING, "", Importance.HIGH, "Needed.") for name in names))
+
+    def task_class(self):
+        return "seconds:SecondsTask"
+
+    def task_configs(self, max_tasks):
+        return [dict(self.config)]
+
+    def exactly_once_support(self, config):
+        return True
+
+    def alter_offsets(self, config, offsets):
+        return all(offset is None or offset["next"] >= 0 for _, offset in offsets)
+
+    def offsets_at(self, config, time_ms, committed):
+        with open(config["pids"], "a") as file:
+            file.write(f"{os.getpid()}\\n")
+        second = -(-time_ms // 1000)
+        return [(partition, {"next": second}) for partition, offset in committed if offset["next"] > second]
+
+class SecondsTask(RecordSourceTask):
+    def start(self, config, context):
+        super().start(config, context)
+        self.topic, self.count = config["topic"], int(config["count"])
+        self.next = (context.committed_offset({"of": "time"}) or {"next": 0})["next"]
+
+    def poll_records(self):
+        while self.next < self.count:
+            self.next += 1
+            yield SourceRecord(self.topic, str(self.next - 1), value_schema=Schema("STRING"),
+                               source_partition={"of": "time"}, source_offset={"next": self.next})
+"""
+
+
 class Environment:
     """A virtual environment at `folder`, made by writing its files."""
 
@@ -163,3 +210,11 @@ def greet(folder: Path, version: str, tinylib: str) -> Environment:
         transformations=["Louder = greet:Louder"],
     )  # fmt: skip
     return environment
+
+
+def seconds(folder: Path) -> Environment:
+    """An environment with Seconds: the seconds since 1970 as records, up to `count`. It writes into the file `pids`
+    which process is asked where it was."""
+    return Environment(folder).install(
+        "seconds", "1.0", {"seconds.py": _SECONDS}, connectors=["Seconds = seconds:Seconds"]
+    )

@@ -14,6 +14,7 @@ from herdmesh.devstack.broker import QUICK_JVM
 from herdmesh.devstack.jars import ensure_jars
 from herdmesh.worker.spark import task_session
 from services.worker.tests.connectors.spark import lake
+from tests.support.mariadb import MariaDb
 
 
 @pytest.fixture(scope="session")
@@ -44,3 +45,24 @@ def spark_for_jars(spark_of_this_process: None) -> Iterator[None]:
         patch.setenv("JDK_JAVA_OPTIONS", " ".join(QUICK_JVM))
         yield
         task_session.end()
+
+
+@pytest.fixture(scope="module")
+def spark_for_databases(spark_of_this_process: None) -> Iterator[None]:
+    """Runs have the drivers, and a JVM of this module's own."""
+    task_session.end()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(task_session.JARS_VARIABLE, ",".join(ensure_jars("jdbc-more").split(":")))
+        patch.setenv("JDK_JAVA_OPTIONS", " ".join(QUICK_JVM))
+        yield
+        task_session.end()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDb]:
+    found = MariaDb(tmp_path_factory.mktemp("mariadb"))
+    found.start()
+    try:
+        yield found
+    finally:
+        found.stop()

@@ -3,8 +3,8 @@
 Owns the ledger: a table `herdmesh_writes` beside the target's, with a row for each writer (connector, partition and
 staging folder).
 
-    writer                          | last_number | scratch
-    connect-orders/orders-0@9c41... | 17          | s.hm_6f1c...
+    writer                                 | last_number | scratch
+    connect-orders/orders-0@9c41...#1b0f9a | 17          | s.hm_6f1c...
 
 Spark's writer commits by itself, in a connection of its own, so it can keep no ledger. It therefore writes to a
 scratch table of the target's columns, and one transaction of ours moves its rows: `UPDATE ... SET last_number = 18
@@ -17,6 +17,8 @@ Invariant: a number's rows are in the target if and only if the ledger has reach
 
 from __future__ import annotations
 
+import hashlib
+import re
 import uuid
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
@@ -57,6 +59,7 @@ class JdbcTarget:
         self._spark.begin()
 
     def last_number(self, writer: str) -> int:
+        writer = _key_of(writer)
         with self._telling(), self._connection() as database:
             self._make_ledger(database)
             found = database.rows(f"SELECT last_number FROM {self._ledger} WHERE writer = ?", writer)
@@ -78,6 +81,7 @@ class JdbcTarget:
 
     def _make_scratch(self, writer: str) -> str:
         """An empty table with the target's columns, named in the ledger before it is there."""
+        writer = _key_of(writer)
         scratch = f"{self._beside}hm_{uuid.uuid4().hex[:16]}"
         with self._connection() as database:
             left = database.rows(f"SELECT scratch FROM {self._ledger} WHERE writer = ?", writer)
@@ -92,7 +96,7 @@ class JdbcTarget:
         with self._connection() as database:
             moved = database.run(
                 f"UPDATE {self._ledger} SET last_number = {number:d} "
-                f"WHERE writer = ? AND last_number < {number:d} AND scratch = ?", writer, scratch,
+                f"WHERE writer = ? AND last_number < {number:d} AND scratch = ?", _key_of(writer), scratch,
             )  # fmt: skip
             if moved == 1:
                 database.run(f"INSERT INTO {self._table} ({names}) SELECT {names} FROM {scratch}")
@@ -143,13 +147,17 @@ class JdbcTarget:
     @contextmanager
     def _connection(self) -> Generator[_Connection]:
         jvm = self._spark.session().sparkContext._jvm
+        zones = jvm.java.util.TimeZone
+        # Drivers send moments to columns without a zone as of the JVM's: not each worker's machine its own.
+        zones.setDefault(zones.getTimeZone("UTC"))
         of_spark = jvm.org.apache.spark.sql
         options = of_spark.execution.datasources.jdbc.JdbcOptionsInWrite(jvm.PythonUtils.toScalaMap(self._options))
         # As Spark connects: its drivers, its providers of logins.
-        opened = of_spark.jdbc.JdbcDialects.get(self._options["url"]).createConnectionFactory(options).apply(-1)
+        dialect = of_spark.jdbc.JdbcDialects.get(self._options["url"])
+        opened = dialect.createConnectionFactory(options).apply(-1)
         try:
             opened.setAutoCommit(False)
-            yield _Connection(opened, of_spark.execution.datasources.jdbc.JdbcUtils, options)
+            yield _Connection(opened, of_spark.execution.datasources.jdbc.JdbcUtils, dialect, options)
         finally:
             with suppress(Exception):  # what matters was committed, or is told by what is being raised
                 opened.rollback()
@@ -159,10 +167,12 @@ class JdbcTarget:
 class _Connection:
     """The few words of `java.sql.Connection` that are used. Begins no transaction by itself: the driver does."""
 
-    def __init__(self, java: Any, of_spark: Any, options: Any) -> None:
-        """`of_spark`: its `JdbcUtils`, which know each database's types. `options`: as those take them."""
+    def __init__(self, java: Any, of_spark: Any, dialect: Any, options: Any) -> None:
+        """`of_spark`: its `JdbcUtils`, which know each database's types. `dialect`: Spark's of the database.
+        `options`: as those take them."""
         self._java = java
         self._of_spark = of_spark
+        self._quoted = dialect.quoteIdentifier
         self._options = options
 
     def run(self, statement: str, *texts: str) -> int:
@@ -198,6 +208,11 @@ class _Connection:
         """Make a table for the columns of a DataFrame, with the types that Spark has for this database. Spark's writer
         does it too, but for databases it has no dialect of it cannot tell that there is no table."""
         self._of_spark.createTable(self._java, table, rows._jdf.schema(), False, self._options)
+        if self._options.url().lower().startswith("jdbc:mysql:"):
+            # Spark's TIMESTAMP has whole seconds there, until 2038.
+            moments = [name for name, kind in rows.dtypes if kind == "timestamp"]
+            for name in map(self._quoted, moments):
+                self.run(f"ALTER TABLE {table} MODIFY COLUMN {name} DATETIME(6) NULL DEFAULT NULL")
         self.commit()
 
     def run_one_of(self, statements: Sequence[str]) -> None:
@@ -235,3 +250,10 @@ class _Connection:
         for place, text in enumerate(texts, start=1):
             prepared.setString(place, text)
         return prepared
+
+
+def _key_of(writer: str) -> str:
+    """A writer as the ledger has it: databases cut texts, compare them without case, or lack letters, and what two
+    writers take for one row keeps the records of one of them out."""
+    readable = re.sub(r"[^ -~]", "_", writer)[:300]
+    return f"{readable}#{hashlib.sha256(writer.encode()).hexdigest()[:16]}"

@@ -37,6 +37,7 @@ _NOT_OURS_TO_GIVE = ("spark.sql.catalogImplementation", "spark.sql.hive.", "spar
 _HIGH, _MEDIUM, _LOW = Importance.HIGH, Importance.MEDIUM, Importance.LOW
 _MEMORY = re.compile(r"\d+[mg]", re.IGNORECASE)
 _MEMORY_MIB_MIN = 450
+_MARIADB = re.compile(r"jdbc:mariadb:(?!.*ansi_quotes)", re.IGNORECASE | re.DOTALL)
 _GLOB = re.compile(r"[*?\[\]{}\\]")
 """What Spark takes for a pattern in a path it is to read."""
 
@@ -127,6 +128,8 @@ def settings_of(config: Config) -> SparkSettings:
     for key in _needed(found.format):
         if not (config.get(key) or "").strip():
             raise ConfigError(f"{key} is missing: {FORMAT}={found.format} needs it", field=key, fix=f"set {key}")
+    if found.format == "jdbc":
+        refuse_unknown_dialect(URL, found.options["url"])
     return found
 
 
@@ -155,6 +158,15 @@ def _needed(name: str) -> tuple[str, ...]:
     if name in (*FILE_FORMATS, DELTA, ICEBERG):
         return (PATH,)
     return (URL, TABLE) if name == "jdbc" else ()
+
+
+def refuse_unknown_dialect(key: str, url: str) -> None:
+    """Raises ConfigError with this key for a URL whose database Spark would take for one that quotes names by `"`."""
+    if _MARIADB.match(url):
+        raise ConfigError(
+            f"{key}: Spark does not know jdbc:mariadb, and quotes names in a way that MariaDB does not take", field=key,
+            fix="write jdbc:mysql://host:3306/database?permitMysqlScheme=true, which MariaDB's driver takes",
+        )  # fmt: skip
 
 
 def options_of(config: Config) -> dict[str, str]:

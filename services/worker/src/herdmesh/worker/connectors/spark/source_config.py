@@ -33,7 +33,7 @@ from herdmesh.worker.connectors.postgres.source_config import (
     Mode,
 )
 from herdmesh.worker.connectors.spark import settings as spark_settings
-from herdmesh.worker.connectors.spark.settings import MEMORY, OPTION_PREFIX
+from herdmesh.worker.connectors.spark.settings import MEMORY, OPTION_PREFIX, refuse_unknown_dialect
 from herdmesh.worker.connectors.topic_names import check_topics
 
 DRIVER: Final = OPTION_PREFIX + "driver"
@@ -173,6 +173,7 @@ def _options_of(config: Config, values: Mapping[str, Any]) -> dict[str, str]:
                           fix="connector.class=PostgresSource")  # fmt: skip
     if not url.startswith("jdbc:"):  # not shown: a password may be in it
         raise ConfigError(f"{URL}: it is no JDBC URL", field=URL, fix="write it like jdbc:mysql://host:3306/database")
+    refuse_unknown_dialect(URL, url)
     if _WITH_PASSWORD.search(url):
         raise ConfigError(f"{URL}: there is a password in it, and everybody who may see the config sees it", field=URL,
                           fix=f"write it as {PASSWORD}")  # fmt: skip
