@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.connector import Config, SinkBatch, SourceTaskContext, TaskContext
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine.errors import OffsetsLost
+from herdmesh.worker.connectors import file_stream
 from herdmesh.worker.connectors.file_stream import (
     FileStreamSink,
     FileStreamSinkTask,
@@ -62,6 +63,32 @@ def test_lines_are_texts_without_their_ends(tmp_path: Path, data: str) -> None:
     values, position = everything(source(path))
     assert values == ["bad \ufffd", *re.split("\r\n|\r|\n", data)[:-1]]
     assert position == path.stat().st_size
+
+
+@given(
+    st.lists(st.sampled_from(["a", "bc", "", "é", "\ud55c", "\udcff", "\v", " "]), max_size=40),
+    st.lists(st.sampled_from(["\n", "\n", "\r\n", "\r"]), min_size=40, max_size=40),
+    st.integers(1, 5),
+    st.integers(1, 8),
+)
+def test_every_line_is_sent_once_with_its_bytes_whatever_a_read_and_a_batch_have(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], ends: list[str], read_bytes: int, batch: int
+) -> None:
+    path = tmp_path_factory.mktemp("lines") / "in.txt"
+    data = [f"{line}{end}".encode("utf-8", "surrogateescape") for line, end in zip(lines, ends, strict=False)]
+    path.write_bytes(b"".join(data) + b"half")
+    at = 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file_stream, "READ_BYTES", read_bytes)
+        task = source(path, more={"batch.size": str(batch)})
+        for found in iter(task.poll, None):
+            assert found.source_offset is not None
+            begin, at = at, found.source_offset["position"]
+            whole = path.read_bytes()[begin:at].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            assert found.values == whole.decode("utf-8", "replace").split("\n")[:-1]
+            assert 0 < len(found.values) <= batch
+        task.stop()
+    assert at == sum(map(len, data))
 
 
 def test_a_source_goes_on_from_its_position(tmp_path: Path) -> None:
