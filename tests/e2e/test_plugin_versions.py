@@ -16,6 +16,7 @@ from libs.core.tests.engine.harness import Kafka
 from tests.e2e.test_herd import herd
 from tests.support import plugin_environments
 from tests.support.mesh import Mesh, running_mesh
+from tests.support.sizes import SOAKING
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="session")]
 
@@ -108,3 +109,39 @@ async def _rewound(mesh: Mesh, name: str, out: str, pids: Path) -> None:
     await mesh.lifecycle("ResumeConnector", name)
     found = await asyncio.to_thread(mesh.consume_values, out, 14)
     assert found[10:] == [b"6", b"7", b"8", b"9"]
+
+
+@pytest.mark.skipif(not SOAKING, reason="a mesh of its own with two workers: make soak ARGS=herder")
+async def test_tasks_run_where_the_transformation_is(
+    kafka: Broker, tmp_path: Path, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two real workers one is started again when the plugin is there."""
+    plugins = tmp_path / "plugins"
+    plugins.mkdir()
+    monkeypatch.setenv("HERDMESH_PLUGIN_PATH", str(plugins))
+    async with running_mesh(tmp_path / "lacking", kafka, workers=2, ends_by_force=True) as mesh:
+        await mesh.until_workers()
+        topic = mesh.create_topic(tmp_topic(), partitions=1)
+        plugin_environments.greet(plugins / "2.0", "2.0", "2")
+        able = sorted(one["worker_id"] for one in (await mesh.cluster())["workers"])[1]
+        address = next(one["address"] for one in (await mesh.cluster())["workers"] if one["worker_id"] == able)
+        mesh.kill(mesh.service_at(address))
+        async with asyncio.timeout(90):
+            found = await _plugins(mesh)
+            while "org.example.Louder" not in found:
+                await asyncio.sleep(0.2)
+                found = await _plugins(mesh)
+        for number in range(4):
+            await mesh.apply(f"loud-{number}", {
+                "connector.class": "FileStreamSink", "topics": topic, "tasks.max": "1",
+                "file": str(tmp_path / f"loud-{number}"), "transforms": "loud", "transforms.loud.type": "Louder",
+                "key.converter": "StringConverter", "value.converter": "StringConverter",
+            })  # fmt: skip
+        for number in range(4):
+            shown = await mesh.until_running(f"loud-{number}", 1)
+            assert {shown["connector"]["worker_id"], shown["tasks"][0]["worker_id"]} == {able}
+
+
+async def _plugins(mesh: Mesh) -> set[str]:
+    _, found, _ = await herd(mesh, "get", "plugins", "-o", "json")
+    return {one["class"] for one in found}

@@ -89,8 +89,9 @@ PARTS = {
         ),
     ),
     "herder": Part(
-        "1,000 connectors of four tasks on 20 workers over real gRPC; 3,000 plans compared with what then happened",
-        ("tests/integration/test_scale.py", "services/herder/tests/test_plans.py"),
+        "1,000 connectors of four tasks on 20 workers over real gRPC; 3,000 plans compared with what then happened; "
+        "plugins that one of two workers has",
+        ("tests/integration/test_scale.py", "services/herder/tests/test_plans.py", "tests/e2e/test_plugin_versions.py"),
     ),
     "data": Part(
         "tasks under load while every process in turn is killed or frozen, ten times over",

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
+from herdmesh.herder.state import abilities
 from herdmesh.herder.state.configs import plugins_text
 from herdmesh.herder.state.events import CommandReplied
 from herdmesh.herder.state.instructions import Ask
@@ -116,12 +117,14 @@ def is_silent(mesh: Mesh, member: Member) -> bool:
 
 
 def able(mesh: Mesh, config: Properties) -> list[Member]:
-    """The connected workers that can load the class of a config, in the version asked for where any has it."""
+    """The connected workers that can load the class of a config, in the version asked for and with the other plugins
+    that the config names, where any has them."""
     class_name, version = _text(config, CLASS_KEY), _text(config, PLUGIN_VERSION_KEY)
     found = [member for member in mesh.members.values() if member.session is not None]
     found = [member for member in found if class_name in member.connectors]
     # One that has the class in another version says best what is wrong with the version asked for.
-    return [member for member in found if member.has_plugin((class_name, version))] or found
+    found = [member for member in found if member.has_plugin((class_name, version))] or found
+    return [member for member in found if next(abilities.lacks(mesh, member, config), None) is None] or found
 
 
 def _best(mesh: Mesh, config: Properties) -> Member:

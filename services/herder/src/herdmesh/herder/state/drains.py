@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from herdmesh.herder.state import commands, reign
+from herdmesh.herder.state import abilities, commands, reign
 from herdmesh.herder.state.events import WorkerHello
 from herdmesh.herder.state.instructions import Ask, RecordDrain
 from herdmesh.herder.state.mesh import Mesh
@@ -146,4 +146,4 @@ def _has_other_place(mesh: Mesh, name: str) -> bool:
     entry = mesh.entries.get(name)
     if entry is None:
         return True  # it is being stopped for good
-    return any(other.takes_work and other.has_plugin(entry.plugin) for other in mesh.members.values())
+    return any(other.takes_work and abilities.runs(mesh, other, entry) for other in mesh.members.values())

@@ -8,7 +8,7 @@ Invariant: empty exactly when the unit does what was asked of it and nothing is 
 
 from __future__ import annotations
 
-from herdmesh.herder.state import holds, reign, tasksets
+from herdmesh.herder.state import abilities, holds, reign, tasksets
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, RunState, TargetState
 from herdmesh.herder.state.records import Connector, Hold, Unit
@@ -50,7 +50,7 @@ def _held(mesh: Mesh, connector: Connector, entry: ConnectorEntry, unit: Unit, h
         return f"{_BECOMING[target]} on {hold.worker_id}"
     if member.draining:
         if _nobody(mesh, entry):
-            return f"stays on {hold.worker_id}, which drains, until another worker has {_plugin(entry)}"
+            return f"stays on {hold.worker_id}, which drains, until another worker has {_missing(mesh, entry)}"
         return f"leaves {hold.worker_id}, which drains, next"
     if unit.id.task is None and connector.trouble:
         next_ms = max(connector.generate_ms, connector.write_ms)
@@ -122,20 +122,22 @@ def _behind_gate(connector: Connector, entry: ConnectorEntry) -> str:
 
 def _nobody(mesh: Mesh, entry: ConnectorEntry) -> str:
     """Why no worker can take it; empty when one can."""
-    if any(member.takes_work and member.has_plugin(entry.plugin) for member in mesh.members.values()):
+    if any(member.takes_work and abilities.runs(mesh, member, entry) for member in mesh.members.values()):
         return ""
     connected = [member for member in mesh.members.values() if member.session is not None]
     if not connected:
         return "no worker is connected"
-    have = sorted(member.worker_id for member in connected if member.has_plugin(entry.plugin))
+    have = sorted(member.worker_id for member in connected if abilities.runs(mesh, member, entry))
     if not have:
-        return f"no connected worker has {_plugin(entry)}"
-    return f"whoever has {_plugin(entry)} drains: {', '.join(have)}"
+        return f"no connected worker has {_missing(mesh, entry)}"
+    return f"whoever has {_missing(mesh, entry)} drains: {', '.join(have)}"
 
 
-def _plugin(entry: ConnectorEntry) -> str:
-    class_name, version = entry.plugin
-    return f"the plugin {class_name or '(none named)'}{f' in version {version}' if version else ''}"
+def _missing(mesh: Mesh, entry: ConnectorEntry) -> str:
+    """The plugins of a config by which workers differ."""
+    members = [member for member in mesh.members.values() if member.session is not None]
+    lacking = dict.fromkeys(step for member in members for step in abilities.lacks(mesh, member, entry.config))
+    return " and ".join(map(abilities.text, (entry.plugin, *lacking)))
 
 
 def _seconds(ms: int) -> str:

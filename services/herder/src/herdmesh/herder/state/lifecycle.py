@@ -8,7 +8,7 @@ nothing.
 
 from __future__ import annotations
 
-from herdmesh.herder.state import holds, leadership, reign, restarts, status_notes, tasksets
+from herdmesh.herder.state import abilities, holds, leadership, reign, restarts, status_notes, tasksets
 from herdmesh.herder.state.instructions import DeleteStatuses, SetUnitTarget
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, RunState, TargetState, UnitId
@@ -58,9 +58,9 @@ def ready(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
 
 
 def able(mesh: Mesh, entry: ConnectorEntry, worker_id: str) -> bool:
-    """True when the worker takes work and has the connector's plugin, in the version it asks for."""
+    """True when the worker takes work and has the plugins of the connector's config, in the versions it asks for."""
     member = mesh.members.get(worker_id)
-    return member is not None and member.takes_work and member.has_plugin(entry.plugin)
+    return member is not None and member.takes_work and abilities.runs(mesh, member, entry)
 
 
 def start_at_destination(mesh: Mesh, connector: Connector, unit: Unit) -> bool:

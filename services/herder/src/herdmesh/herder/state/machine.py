@@ -11,6 +11,7 @@ Nothing gets a place before every connector has been looked at.
 from __future__ import annotations
 
 from herdmesh.herder.state import (
+    abilities,
     calls,
     configs,
     hedges,
@@ -240,7 +241,7 @@ class Herder:
             connector = mesh.connector(name)
             before, connector.entry = connector.entry, entry
             restart_requests.taken_in(mesh, connector, before.restarts if before is not None else {})
-            if before is not None and entry is not None and before.plugin != entry.plugin:
+            if before is not None and entry is not None and abilities.needs(before) != abilities.needs(entry):
                 mesh.place_again = True  # other workers may take its units now
             mesh.touch(name)
 

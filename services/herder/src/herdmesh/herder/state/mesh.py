@@ -84,6 +84,8 @@ class Mesh:
     def _begin_knowledge(self) -> None:
         """What the leader knows besides."""
         self.members: dict[str, Member] = {}
+        #: the versions of each transformation, predicate and converter that a worker told this leader of.
+        self.steps_told: dict[str, set[str]] = {}
         #: the last life of workers that drained and then went, by worker, oldest first.
         self.departed: dict[str, Member] = {}
         self.sessions: dict[int, str] = {}
@@ -116,6 +118,7 @@ class Mesh:
         self._changed_connectors.update(self.connectors)
         self._changed_workers.update(self.members)
         self.members.clear()
+        self.steps_told.clear()
         self.departed.clear()
         self.sessions.clear()
         self.connectors.clear()

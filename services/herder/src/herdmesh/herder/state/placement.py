@@ -8,7 +8,7 @@ the leader before may still dial in, a lost worker is waited for (`scheduled.reb
 one after the other, nothing that runs is moved for balance alone: what is missing may come back. A worker that returns
 gets back what nobody else took.
 
-Invariant: nothing is moved unless it must be (its worker drains or lacks the plugin) or balance needs it; and nothing
+Invariant: nothing is moved unless it must be (its worker drains or lacks a plugin) or balance needs it; and nothing
 is stopped to be moved while no other worker can take it, unless its worker leaves for good.
 """
 
@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from herdmesh.herder.state import holds, lifecycle, reign
+from herdmesh.herder.state import abilities, holds, lifecycle, reign
 from herdmesh.herder.state.assignment import Move, assign
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, UnitId
@@ -78,7 +78,7 @@ def place_some(mesh: Mesh, names: Collection[str]) -> None:
     alike = next(iter(takers.values()), None)
     if alike is None:
         return
-    if any(member.versions != alike.versions for member in takers.values()):
+    if not all(member.has_same_plugins(alike) for member in takers.values()):
         mesh.place_again = True
         return
     loads = _loads(mesh, takers)
@@ -86,7 +86,7 @@ def place_some(mesh: Mesh, names: Collection[str]) -> None:
     for name in sorted(names):
         connector = mesh.connectors.get(name)
         entry = connector.stored if connector is not None else None
-        if connector is None or entry is None or not alike.has_plugin(entry.plugin):
+        if connector is None or entry is None or not abilities.runs(mesh, alike, entry):
             continue
         for unit in sorted(connector.units.values(), key=lambda unit: unit.id.order):
             if not lifecycle.ready(mesh, entry, unit):
@@ -163,7 +163,7 @@ def places(
 def _alike(mesh: Mesh) -> bool:
     """True when whatever one worker that takes work can run, all of them can."""
     takers = [member for member in mesh.members.values() if member.takes_work]
-    return all(member.versions == takers[0].versions for member in takers)
+    return all(member.has_same_plugins(takers[0]) for member in takers)
 
 
 def _place_now(unit: Unit | None) -> str | None:
@@ -187,14 +187,14 @@ def _rounds(mesh: Mesh, workers: list[str], without: str = "") -> tuple[_Round, 
     """The connectors and the tasks that take part; `without` leaves one connector out."""
     listening = {member.worker_id for member in mesh.members.values() if member.session is not None}
     connectors, tasks = _Round(), _Round()
-    able: dict[tuple[str, str], frozenset[str]] = {}
+    able: dict[tuple[abilities.Named, ...], frozenset[str]] = {}
     for connector in mesh.connectors.values():
         entry = connector.stored
         if entry is None or connector.name == without:
             continue
-        plugin = entry.plugin
-        if plugin not in able:
-            able[plugin] = frozenset(worker for worker in workers if lifecycle.able(mesh, entry, worker))
+        needs = abilities.needs(entry)
+        if needs not in able:
+            able[needs] = frozenset(worker for worker in workers if lifecycle.able(mesh, entry, worker))
         for unit in connector.units.values():
             held_by = unit.hold.worker_id if unit.hold is not None else None
             if held_by is not None and held_by not in listening:
@@ -203,7 +203,7 @@ def _rounds(mesh: Mesh, workers: list[str], without: str = "") -> tuple[_Round, 
                 continue
             round_ = connectors if unit.id.task is None else tasks
             place_now = _place_now(unit)
-            round_.units[unit.id] = able[plugin]
+            round_.units[unit.id] = able[needs]
             round_.records[unit.id] = (connector, unit)
             if place_now is not None:
                 round_.places[unit.id] = place_now

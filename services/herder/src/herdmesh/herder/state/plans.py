@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from herdmesh.herder.state import commands, holds, lifecycle, placement, plan_notes, tasksets
+from herdmesh.herder.state import abilities, commands, holds, lifecycle, placement, plan_notes, tasksets
 from herdmesh.herder.state.configs import checked_name, own_name
 from herdmesh.herder.state.events import CommandReplied
 from herdmesh.herder.state.mesh import Mesh
@@ -84,9 +84,9 @@ def _planned(
         after = _committed(entry, made)
     else:
         after = entry
-    # What another class moves, it moves under the old task set.
-    other_class = before is not None and before.plugin != entry.plugin
-    begun = placement.places(mesh, entry, _wanted(entry)) if other_class and after is not entry else None
+    # What other plugins move, it moves under the old task set.
+    other_plugins = before is not None and abilities.needs(before) != abilities.needs(entry)
+    begun = placement.places(mesh, entry, _wanted(entry)) if other_plugins and after is not entry else None
     entry, wanted = after, _wanted(after)
     places = placement.places(mesh, entry, wanted, begun)
     same_config = before is not None and before.config == entry.config

@@ -8,7 +8,7 @@ stop; a unit is started only when it has neither.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 
@@ -54,6 +54,8 @@ class Member:
     connectors: dict[str, Plugin] = field(default_factory=dict[str, Plugin])
     #: the versions of each connector, by class and alias.
     versions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    #: likewise of each transformation, predicate and converter.
+    step_versions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     #: units held and strays, by unit: how many holds and strays of it this worker has.
     load: dict[UnitId, int] = field(default_factory=dict[UnitId, int])
     #: what it was told over this session of the rate limits of connectors: records and bytes per second for each task.
@@ -63,8 +65,9 @@ class Member:
         for plugin in self.plugins:
             if plugin.is_connector:
                 self.connectors.update(dict.fromkeys((plugin.class_name, *plugin.aliases), plugin))
-                for name in (plugin.class_name, *plugin.aliases):
-                    self.versions.setdefault(name, set()).add(plugin.version)
+            versions = self.versions if plugin.is_connector else self.step_versions
+            for name in (plugin.class_name, *plugin.aliases):
+                versions.setdefault(name, set()).add(plugin.version)
 
     @property
     def takes_work(self) -> bool:
@@ -72,8 +75,17 @@ class Member:
 
     def has_plugin(self, plugin: tuple[str, str]) -> bool:
         """True when it can load the class in the version asked for (`ConnectorEntry.plugin`)."""
-        class_name, wanted = plugin
-        return any(meets(version, wanted) for version in self.versions.get(class_name, ()))
+        return has(self.versions, plugin)
+
+    def has_same_plugins(self, other: Member) -> bool:
+        """Whatever one of them can run, the other can."""
+        return self.versions == other.versions and self.step_versions == other.step_versions
+
+
+def has(versions: Mapping[str, set[str]], plugin: tuple[str, str]) -> bool:
+    """True when a class is among these, in the version asked for."""
+    class_name, wanted = plugin
+    return any(meets(version, wanted) for version in versions.get(class_name, ()))
 
 
 @dataclass(slots=True)

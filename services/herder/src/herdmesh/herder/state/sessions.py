@@ -57,6 +57,8 @@ def hello(mesh: Mesh, event: WorkerHello) -> None:
     if before is not None:
         member.load = before.load
     mesh.members[event.worker_id] = member
+    for name, versions in member.step_versions.items():
+        mesh.steps_told.setdefault(name, set()).update(versions)
     mesh.departed.pop(event.worker_id, None)
     mesh.sessions[event.session] = event.worker_id
     mesh.awaited.pop(event.worker_id, None)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum, unique
 
-from herdmesh.herder.state import configs, drains, explanations, holds, policy, reign, tasksets
+from herdmesh.herder.state import abilities, configs, drains, explanations, holds, policy, reign, tasksets
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import (
     AutoRestart,
@@ -260,7 +260,7 @@ def _conditions(mesh: Mesh, connector: Connector, unit: Unit) -> tuple[Condition
     if unit.id.task is None and entry.inconsistent:
         found.append(Condition("INCONSISTENT_TASKS", "the stored task set is incomplete and will be made anew"))
     if unit.hold is None and holds.wanted(entry, unit.id):
-        able = [member for member in mesh.members.values() if member.has_plugin(entry.plugin)]
+        able = [member for member in mesh.members.values() if abilities.runs(mesh, member, entry)]
         if not any(member.takes_work for member in able):
             found.append(Condition("NO_WORKER", f"no connected worker can take {entry.class_name or 'it'}"))
         elif unit.id.task is not None and not tasksets.gate_open(entry):
