@@ -140,7 +140,7 @@ class AsyncSourceTask(SourceTask):
             given = found or ()
             if self.transactions is not None:
                 self.transactions.given(given[-1] if given else None)
-            self._queue.add(given)
+            self._queue.add(list(given))  # it is the author's to use again
             batch = self._queue.next()
         return None if batch is None else self._handed(batch, as_records=True)
 

@@ -72,7 +72,7 @@ class RecordQueue:
         self._places = places
         self._transactions = transactions
         self._unplaced: deque[SourceRecord] = deque()
-        self._ready: deque[list[SourceRecord]] = deque()
+        self._ready: deque[tuple[Sequence[SourceRecord], bool]] = deque()
         self._handed: list[SourceRecord] = []
 
     def add(self, records: Sequence[SourceRecord]) -> None:
@@ -83,14 +83,14 @@ class RecordQueue:
         """The next batch, None = nothing is left."""
         if not self._ready:
             return None
-        records = self._ready.popleft()
+        records, is_plain = self._ready.popleft()
         if self._remembers:
             self._handed += records
         if self._places:
             self._unplaced.extend(records)
         if self._transactions is not None:
             self._transactions.handed(records)
-        return _batch(records)
+        return _batch(records, is_plain=is_plain)
 
     def committed(self) -> list[SourceRecord]:
         """What was handed on since the last call."""
@@ -277,30 +277,33 @@ def _made(record: ConnectRecord) -> SinkBatch:
     )  # fmt: skip
 
 
-def _stretches(records: Sequence[SourceRecord]) -> Iterator[list[SourceRecord]]:
-    """Neighbours that can share a batch."""
+def _stretches(records: Sequence[SourceRecord]) -> Iterator[tuple[Sequence[SourceRecord], bool]]:
+    """Neighbours that can share a batch; True with those of which none has a key, a time or headers."""
     begin, count = 0, len(records)
     while begin < count:
-        end = _alike_until(records, begin)
-        yield list(records[begin:end])
+        end, is_plain = _alike_until(records, begin)
+        yield records[begin:end] if begin or end < count else records, is_plain
         begin = end
 
 
-def _alike_until(records: Sequence[SourceRecord], begin: int) -> int:
-    """The place of the first record that cannot share a batch with the one at `begin`. Written out, as it is looked at
-    each record: a call for each costs as much again."""
+def _alike_until(records: Sequence[SourceRecord], begin: int) -> tuple[int, bool]:
+    """The place of the first record that cannot share a batch with the one at `begin`, and whether all before it are
+    plain. Written out, as it is looked at each record: a call for each costs as much again."""
     first = records[begin]
     topic, partition, source = first.topic, first.partition, first.source_partition
     key_schema, value_schema = first.key_schema, first.value_schema
-    for place in range(begin + 1, len(records)):
+    is_plain = key_schema is None
+    for place in range(begin, len(records)):
         record = records[place]
         if record.value_schema is not value_schema or record.key_schema is not key_schema:
-            return place
+            return place, is_plain
         if record.topic != topic or record.partition != partition:
-            return place
+            return place, is_plain
         if record.source_partition is not source and not _same(record.source_partition, source):
-            return place
-    return len(records)
+            return place, is_plain
+        if is_plain and (record.key is not None or record.timestamp_ms is not None or record.headers):
+            is_plain = False
+    return len(records), is_plain
 
 
 def _same(one: OffsetMap | None, other: OffsetMap | None) -> bool:
@@ -308,20 +311,25 @@ def _same(one: OffsetMap | None, other: OffsetMap | None) -> bool:
     return one is other or (one == other and repr(one) == repr(other))
 
 
-def _batch(records: Sequence[SourceRecord]) -> SourceBatch:
+def _batch(records: Sequence[SourceRecord], *, is_plain: bool) -> SourceBatch:
     last = records[-1]
-    headed = any(record.headers for record in records)
-    timed = any(record.timestamp_ms is not None for record in records)
-    keyed = last.key_schema is not None or any(record.key is not None for record in records)
-    return SourceBatch(
+    batch = SourceBatch(
         last.topic,
         [record.value for record in records],
         last.source_partition,
         last.source_offset,
-        keys=[record.key for record in records] if keyed else (),
-        timestamps_ms=[record.timestamp_ms for record in records] if timed else (),
         key_schema=last.key_schema,
         value_schema=last.value_schema,
         partition=last.partition,
+    )
+    if is_plain:
+        return batch
+    headed = any(record.headers for record in records)
+    timed = any(record.timestamp_ms is not None for record in records)
+    keyed = last.key_schema is not None or any(record.key is not None for record in records)
+    return replace(
+        batch,
+        keys=[record.key for record in records] if keyed else (),
+        timestamps_ms=[record.timestamp_ms for record in records] if timed else (),
         headers=[list(record.headers) for record in records] if headed else (),
     )
