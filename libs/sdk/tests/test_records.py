@@ -84,11 +84,8 @@ def polled(task: ScriptedTask) -> list[SourceBatch]:
             return batches
 
 
-def made(topic: str, partition: int | None, schema: Schema | None, source: float, headed: bool, keyed: bool) -> Any:
-    return SourceRecord(
-        topic, 0, {"source": source}, {}, key="k" if keyed else None, value_schema=schema,
-        headers=[Header("h", 1)] if headed else (), partition=partition,
-    )  # fmt: skip
+def made(topic: str, partition: int | None, schema: Schema | None, source: float, more: Mapping[str, Any]) -> Any:
+    return SourceRecord(topic, 0, {"source": source}, {}, value_schema=schema, partition=partition, **more)
 
 
 RECORDS = st.builds(
@@ -97,8 +94,15 @@ RECORDS = st.builds(
     st.sampled_from((None, 0, 1)),
     st.sampled_from(SCHEMAS),
     st.sampled_from((1, 1.0, True)),
-    st.booleans(),
-    st.booleans(),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "key": st.just("k"),
+            "key_schema": st.just(STRING),
+            "timestamp_ms": st.just(7),
+            "headers": st.just([Header("h", 1)]),
+        },
+    ),
 )
 
 
@@ -116,8 +120,12 @@ def test_every_record_leaves_once_in_order_whatever_comes_between(script: Script
         for one in records:
             assert (one.topic, one.partition, one.value_schema) == (batch.topic, batch.partition, batch.value_schema)
             assert repr(one.source_partition) == repr(batch.source_partition)
+            assert one.key_schema is batch.key_schema
         keys: Sequence[Any] = batch.keys or [None] * len(batch)
         assert list(keys) == [one.key for one in records]
+        assert batch.keys or batch.key_schema is None, "null under a schema is not always nothing"
+        times: Sequence[int | None] = batch.timestamps_ms or [None] * len(batch)
+        assert list(times) == [one.timestamp_ms for one in records]
         nobodys: list[Any] = [[]] * len(batch)
         headers: Sequence[Any] = batch.headers or nobodys
         assert list(headers) == [list(one.headers) for one in records]
