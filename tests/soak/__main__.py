@@ -116,6 +116,7 @@ PARTS = {
         (
             "services/worker/tests/connectors/spark/test_spark_lakehouse.py",
             "services/worker/tests/connectors/spark/test_stream_source_suite.py",
+            "tests/e2e/test_spark_stream.py",
             "services/worker/tests/connectors/spark/test_scratch.py",
         ),
     ),

@@ -80,6 +80,11 @@ def session_of(begun: Future[SparkSession]) -> SparkSession:
         raise RetriableError(f"this task's Spark did not start: {error}") from error
 
 
+def has_failed(begun: Future[SparkSession]) -> bool:
+    """True of one whose JVM did not start: it is to be begun anew, for it never will."""
+    return begun.done() and begun.exception() is not None
+
+
 def arrow_of(session: SparkSession, rows: Any, schema: Any) -> Any:
     """Rows that are in the JVM (a `java.util.List` of Spark's `Row`, and their `StructType`) as a pyarrow Table."""
     untyped: Any = session

@@ -79,7 +79,7 @@ class Database:
 
     def begin(self) -> None:
         """Have Spark started meanwhile."""
-        if self._begun is None:
+        if self._begun is None or task_session.has_failed(self._begun):
             self._begun = task_session.begin(self._settings.memory, {})
 
     def columns(self, relation: str) -> Columns:

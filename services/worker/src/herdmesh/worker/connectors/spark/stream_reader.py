@@ -49,7 +49,7 @@ class Stream:
 
     def begin(self) -> None:
         """Have Spark started meanwhile."""
-        if self._begun is None:
+        if self._begun is None or task_session.has_failed(self._begun):
             self._begun = task_session.begin(self._settings.memory, self._settings.session)
 
     def initial(self) -> str:

@@ -56,7 +56,7 @@ class SparkWriter:
 
     def begin(self) -> None:
         """Have the session started, unless it is."""
-        if self._begun is None:
+        if self._begun is None or task_session.has_failed(self._begun):
             self._begun = task_session.begin(self._settings.memory, self._settings.session)
 
     def session(self) -> Any:
