@@ -1,6 +1,6 @@
 """A connector that ends its process in every way there is; a test's worker finds it by `install`.
 
-Owns no assertion. `how` says in which way, at the first record.
+Owns no assertion. `how` says in which way, at the first record. `forks` is none: it tells how its children fared.
 """
 
 from __future__ import annotations
@@ -8,15 +8,19 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import subprocess
 import threading
 from pathlib import Path
 
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.connector import Config, SinkBatch, SinkConnector, SinkTask, TaskContext
+from herdmesh.connect.errors import ConfigError
 
 STEP_BYTES = 16 << 20
 #: So far it grows, and stays: who looks at it late finds it no larger.
 STEPS_MAX = 64
+#: Children of a task that forks. By gRPC's default about two of them die.
+CHILDREN = 100
 
 
 def install(folder: Path) -> None:
@@ -60,6 +64,10 @@ class BreaksTask(SinkTask):
                 os.kill(os.getpid(), signal.SIGKILL)
             case "exit":
                 os._exit(3)
+            case "forks":
+                # With a function for the child, as pyspark starts a JVM: only so it is a real fork.
+                ends = [subprocess.run(["true"], preexec_fn=os.getpid, check=False).returncode for _ in range(CHILDREN)]
+                raise ConfigError(f"{CHILDREN - ends.count(0)} of {CHILDREN} children died", field="how")
             case _:
                 taken: list[bytes] = []
                 while len(taken) < STEPS_MAX:

@@ -106,6 +106,15 @@ async def test_an_application_of_its_own_takes_nobody_with_it(
     await _goes_on(worker, "shared", shared, beside)
 
 
+async def test_a_run_can_start_processes_by_a_fork(worker: WorkerProcess, tmp_topic: Callable[..., str]) -> None:
+    """As pyspark starts the JVM of a task's own Spark, while gRPC, which tells the worker of the run, is at work."""
+    topic = await create_topic(worker.bootstrap, tmp_topic("forks"), 1)
+    await produce(worker.bootstrap, topic, ["one"])
+    worker.start_sink("forks", topic, **{"connector.class": "Breaks", "how": "forks"})
+    report = await worker.herder.until_report("forks", FAILED)
+    assert f" 0 of {breaking_sink.CHILDREN} children died" in f" {report.failure.message}"
+
+
 def _jvm_over(pid: int) -> psutil.Process:
     """The JVM whose daemon forked the run."""
     return next(one for one in psutil.Process(pid).parents() if is_java(one))

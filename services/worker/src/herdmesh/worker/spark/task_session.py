@@ -34,6 +34,9 @@ JARS_VARIABLE: Final = "HERDMESH_SPARK_JARS"
 #: The Spark whose JVM these sessions have, likewise; empty = pyspark's own. A format's jar is built for one Spark, and
 #: some for none as late as the worker's.
 HOME_VARIABLE: Final = "HERDMESH_SPARK_HOME"
+#: gRPC's own setting: what it does at a fork. pyspark forks to start a JVM, and by default gRPC, which a run's link to
+#: its worker is, aborts one child in twenty, before there is a JVM (grpcio 1.85: SIGABRT, "epoll_wait error").
+_GRPC_FORKS: Final = "GRPC_ENABLE_FORK_SUPPORT"
 _EXIT_TIMEOUT_S: Final = 10.0
 _OF_SESSIONS: Final = ("spark.sql.", "spark.hadoop.")
 """Settings that are read when a session is made. They may be secrets, so no command line has them."""
@@ -49,8 +52,9 @@ _begun: dict[frozenset[tuple[str, str]], Future[SparkSession]] = {}
 
 
 def environment(jars: str, home: str) -> Mapping[str, str]:
-    """The settings of the worker's own Spark by which its runs' processes know the jars, and the Spark to take."""
-    told = {JARS_VARIABLE: jars, HOME_VARIABLE: home}
+    """The settings of the worker's own Spark by which its runs' processes know the jars, and the Spark to take, and can
+    start one."""
+    told = {JARS_VARIABLE: jars, HOME_VARIABLE: home, _GRPC_FORKS: "0"}
     return {f"spark.executorEnv.{name}": value for name, value in told.items() if value}
 
 
