@@ -155,7 +155,11 @@ class AtLeastOnce(Outlet):
 
     def _settle(self) -> None:
         deadline_s = time.monotonic() + RETRY_TIMEOUT_S
-        while len(self.producer) and self.producer.flush(_TURN_S):
+        before = len(self.producer)
+        while before and (left := self.producer.flush(_TURN_S)):
+            if left == before:
+                self._contact.doubt()
+            before = left
             self.raise_lost()
             pulse.moved()
             if time.monotonic() >= deadline_s:

@@ -50,13 +50,20 @@ class Contact:
             self._look_s = time.monotonic() + LOOK_PAUSE_S
         self._on_error(error)
 
+    def doubt(self) -> None:
+        """What was sent is not answered, and no error says why: have the next look be at once. A client whose last
+        answer named no broker may be deaf without ever having told that all are down."""
+        if self._look_s is None:
+            self._look_s = time.monotonic()
+
     @property
     def is_in_doubt(self) -> bool:
-        """True since all brokers were lost, until the client had an answer: a question may take all its time."""
+        """True since all brokers were lost, or something was not answered, until the client had an answer: a question
+        may take all its time."""
         return self._look_s is not None
 
     def is_lost(self, client: Asked) -> bool:
-        """True when the client, all of whose brokers were lost, gets no answer where a broker takes connections. Asks
+        """True when the client, which is in doubt, gets no answer where a broker takes connections. Asks
         once a second, which takes some three, and nothing once it had an answer: call it as often as you like."""
         if self._look_s is None or time.monotonic() < self._look_s:
             return False
