@@ -99,9 +99,10 @@ async def _source(side: Side, job: Source, name: str, place: Place) -> Moved:
     await asyncio.to_thread(workload.create_topic, place.bootstrap, topic, 1)
     expected = await asyncio.to_thread(workload.digest_of_file, place.input_file, job.form)
     last = job.form(workload.text(place.records - 1))
+    admin = await asyncio.to_thread(_looking, place, topic, 1)
     moved = await timed(
         side, name, job.config(place.input_file, topic), place,
-        lambda begun_s: _committed(topic, [(place.records, last)], place, begun_s),
+        lambda begun_s: _committed(admin, topic, [(place.records, last)], place, begun_s),
     )  # fmt: skip
     await asyncio.to_thread(workload.check_topic, place.bootstrap, topic, place.records, expected)
     await asyncio.to_thread(workload.delete_topic, place.bootstrap, topic)
@@ -112,9 +113,10 @@ async def _mirror(side: Side, job: Mirror, tasks: int, name: str, place: Place) 
     copy = job.copy_of(job.topic, name)
     expected = await asyncio.to_thread(workload.contents, place.bootstrap, job.topic)
     lasts = [(one.records, one.last) for one in expected]
+    admin = await asyncio.to_thread(_looking, place, copy, len(lasts))
     moved = await timed(
         side, name, job.config(place.bootstrap, name, tasks), place,
-        lambda begun_s: _committed(copy, lasts, place, begun_s),
+        lambda begun_s: _committed(admin, copy, lasts, place, begun_s),
     )  # fmt: skip
     found = await asyncio.to_thread(workload.contents, place.bootstrap, copy)
     assert found == expected, f"{copy} has {found}, not {expected}"
@@ -156,10 +158,19 @@ def _lines(file: Path, place: Place, begun_s: float) -> tuple[float, float]:
     return first_s, time.monotonic() - begun_s
 
 
-def _committed(topic: str, lasts: Sequence[tuple[int, bytes]], place: Place, begun_s: float) -> tuple[float, float]:
-    """Look where committed records end until every partition's last record is there; `lasts` are the records and the
-    last value of each partition. Blocking."""
+def _looking(place: Place, topic: str, partitions: int) -> Any:
+    """A client that has been answered: the first question of one in fifty takes three seconds, in which all records may
+    come and none is seen. Blocking."""
     admin: Any = AdminClient({"bootstrap.servers": place.bootstrap})
+    ends(admin, topic, partitions)
+    return admin
+
+
+def _committed(
+    admin: Any, topic: str, lasts: Sequence[tuple[int, bytes]], place: Place, begun_s: float
+) -> tuple[float, float]:
+    """Look where committed records end until every partition's last record is there; `lasts` are the records and the
+    last value of each partition. Blocking. `admin`: `_looking`'s."""
     first_s, before = 0.0, [0] * len(lasts)
     waiting = set(range(len(lasts)))
     while True:

@@ -24,7 +24,7 @@ LONG_S = 900
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description="Harm a whole mesh at random.")
     parser.add_argument("--seed", type=int, default=None, help="of the faults; default: a fresh one, printed")
-    parser.add_argument("--seconds", type=float, default=LONG_S, help="how long to go on harming")
+    parser.add_argument("--seconds", type=float, default=LONG_S, help="harm for so long, and until all were killed")
     options = parser.parse_args()
     seed = random.SystemRandom().randrange(1_000_000) if options.seed is None else options.seed
     folder = Path(tempfile.mkdtemp(prefix="herdmesh-chaos-"))

@@ -1,7 +1,7 @@
 """What is done to the mesh, drawn from a seed. Owns the draw, not the doing.
 
 Invariant: the same seed gives the same rounds; every kind of fault comes once before any comes again, so that a run of
-a few minutes has seen nearly all of them.
+a few minutes has seen nearly all of them, and each deck begins with a kill -9 of every target.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Fault:
 _BLINK_S = (0.3, 2.0)
 _LONG_S = (6.5, 9.0)
 
-_CARDS: Sequence[tuple[Way, str, tuple[float, float]]] = (
+_Card = tuple[Way, str, tuple[float, float]]
+_CARDS: Sequence[_Card] = (
     *((Way.KILL, target, (0, 0)) for target in ("worker", "worker", "jvm", "daemon", "run", "run", "leader")),
     *(
         (Way.KILL, target, (0, 0))
@@ -55,6 +56,7 @@ _CARDS: Sequence[tuple[Way, str, tuple[float, float]]] = (
     (Way.STOP, "follower", (0, 0)),
     (Way.FREEZE, "follower", _LONG_S),
 )
+TARGETS = frozenset(target for _, target, _ in _CARDS)
 _SIZES = (1, 1, 2, 2, 3)
 _GAP_S_MAX = 3.0
 
@@ -62,13 +64,22 @@ _GAP_S_MAX = 3.0
 def rounds(seed: int) -> Iterator[Sequence[Fault]]:
     """Without end: some faults at a time, to be followed by a look at what became of it."""
     draw = random.Random(seed)
-    deck: list[tuple[Way, str, tuple[float, float]]] = []
+    deck: list[_Card] = []
     while True:
         faults: list[Fault] = []
         for number in range(draw.choice(_SIZES)):
             if not deck:
-                deck = draw.sample(_CARDS, len(_CARDS))
+                deck = _shuffled(draw)
             way, target, (shortest_s, longest_s) = deck.pop()
             gap_s = draw.uniform(0, _GAP_S_MAX) if number else 0.0
             faults.append(Fault(way, target, draw.random(), round(draw.uniform(shortest_s, longest_s), 1), gap_s))
         yield faults
+
+
+def _shuffled(draw: random.Random) -> list[_Card]:
+    """All cards, the next to be dealt last: each target is killed before any has a second turn."""
+    cards = draw.sample(_CARDS, len(_CARDS))
+    first = {card[1]: card for card in cards if card[0] is Way.KILL}
+    for card in first.values():
+        cards.remove(card)
+    return [*cards, *first.values()]

@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import time
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ class Harm:
         self.harmed: dict[str, float] = {}
         self.last_s = 0.0
         """When the last harm ended: a kill at once, a freeze when it is woken, the broker's when it serves again."""
-        self.count = 0
+        self.done: Counter[tuple[str, Way]] = Counter()
         self._mesh = mesh
         self._begun_s = time.monotonic()
         self._frozen: dict[int, psutil.Process] = {}
@@ -45,16 +46,21 @@ class Harm:
         self.timeline.append(line)
         print(line, flush=True)
 
-    async def do(self, fault: Fault) -> None:
-        """Harm one process; a freeze ends by itself later."""
+    @property
+    def count(self) -> int:
+        """Faults so far."""
+        return self.done.total()
+
+    async def do(self, fault: Fault) -> bool:
+        """Harm one process; a freeze ends by itself later. False when there is none such now."""
         service, process = await self._victim(fault)
         if process is None:
             self.note(f"{fault.way} {fault.target}: there is none now")
-            return
+            return False
         long = f" for {fault.freeze_s:g} s" if fault.way is Way.FREEZE else ""
         part = "" if fault.target in (service, role_of(service)) else f" ({fault.target})"
         self.note(f"{fault.way} {service}{part}, process {process.pid}{long}")
-        self.count += 1
+        self.done[fault.target, fault.way] += 1
         self.harmed[service] = self.last_s = time.monotonic()
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(_SIGNALS[fault.way])
@@ -63,6 +69,7 @@ class Harm:
                 self._later(self._wake(service, process, fault.freeze_s))
         if service == "broker" and fault.way is not Way.FREEZE:
             self._later(self._until_broker_is_back(process.pid))
+        return True
 
     async def has(self, fault: Fault) -> bool:
         """Whether there is a process now that this fault is for."""

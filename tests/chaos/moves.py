@@ -1,4 +1,5 @@
-"""Where units were started, and which were moved for balance, as the logs of the herders tell it.
+"""Where units were started, and which were moved for balance, as the logs of the herders tell it; and which failed, as
+those of the workers do.
 
 Owns reading them. A look at the places of units before and after a round misses who had a unit for a moment between.
 
@@ -46,9 +47,21 @@ def balanced(logs: Iterable[Path], unit: Unit) -> list[float]:
     ]
 
 
-def owners(found: Starts, unit: Unit, after: int, before: int) -> list[str]:
-    """Who was told to start it with a generation between these two, in order."""
-    return [worker for generation, worker in sorted(found.get(unit, {}).items()) if after < generation < before]
+def hops(found: Starts, unit: Unit, after: int, before: int) -> list[tuple[int, str]]:
+    """Generations between these two, and who was told to start it with each, in order."""
+    return [one for one in sorted(found.get(unit, {}).items()) if after < one[0] < before]
+
+
+def ended(logs: Iterable[Path]) -> set[tuple[Unit, int]]:
+    """Units, and with which generation they failed, as the logs of their workers tell it."""
+    found: set[tuple[Unit, int]] = set()
+    for log in logs:
+        for line in log.read_text().splitlines(keepends=True):
+            if line.endswith("\n") and '"event": "state"' in line and '"FAILED"' in line:
+                said = json.loads(line)
+                if said["state"] == "FAILED":
+                    found.add((_unit(said["unit"]), said["generation"]))
+    return found
 
 
 def _unit(label: str) -> Unit:

@@ -5,11 +5,15 @@ Owns the order of a run and the judging. Faults come in rounds from a seed; afte
 - every connector and task is RUNNING again within `SETTLE_S` (or what the caller grants) of the last fault or of the
   first worker ready, whichever is later (a freeze ends when it is woken; the broker's fault when it serves again); one
   that is moved later on, to balance, as its leader logged it, has that time from when it was stopped;
-- a task that ran on a worker that was not harmed was not restarted (its generation is the same), unless the broker was
-  harmed, or it was moved, to balance: onto a worker that came back, or that had too little already when the round began
-  (it came back before, and the leader that was to give it its share was the one that was killed). Each hop of a unit
-  counts, as the leaders logged them (`moves`). A connector's instance, not a task, is also moved because a user
-  deletes connectors all along, as its leader logged it; that such moves are as few as can be is the simulator's to say.
+- a task that ran on a worker that was not harmed was not restarted (its generation is the same), unless it was moved,
+  to balance: onto a worker that came back, or that had too little already when the round began (it came back before,
+  and the leader that was to give it its share was the one that was killed). Each hop of a unit counts, as the leaders
+  logged them (`moves`). A connector's instance, not a task, is also moved because a user deletes connectors all along,
+  as its leader logged it; that such moves are as few as can be is the simulator's to say. Where the broker was harmed,
+  a run may end with its transaction, and begins again on its worker: whose run did not end, as its worker logged it, is
+  not restarted there either.
+
+A fault that finds nobody (no herder leads) is done in the next round, and no run ends before each target was killed.
 
 Users change connectors all along: one is updated, others are created, patched and deleted, one is paused, resumed,
 stopped and restarted. In the end: nothing acknowledged is lost, the data is exact (`traffic`), herder, status stores
@@ -32,9 +36,9 @@ import grpc.aio
 from herdmesh.cli.client import HerderClient
 from herdmesh.cli.errors import CommandError
 from herdmesh.devstack.readiness import serves
-from tests.chaos.faults import Fault, rounds
+from tests.chaos.faults import TARGETS, Fault, Way, rounds
 from tests.chaos.harm import Harm, own_sessions
-from tests.chaos.moves import Starts, balanced, owners, starts
+from tests.chaos.moves import Starts, balanced, ended, hops, starts
 from tests.chaos.traffic import IDLE, TASKS, Traffic
 from tests.chaos.truth import UNITS, Place, Unit, differing, named, not_running, places, run_processes, stored
 from tests.support.control import ControlWriter, LivesWriter
@@ -69,23 +73,38 @@ class Outcome:
 
     seed: int
     rounds: int = 0
-    faults: int = 0
+    faults: Counter[tuple[str, Way]] = field(default_factory=Counter[tuple[str, Way]])
+    """By target and way."""
     settle_s: list[float] = field(default_factory=lambda: list[float]())
     worker_ready_s: list[float] = field(default_factory=lambda: list[float]())
     excused: int = 0
     """How often a move for balance was not held against it."""
+    outages: int = 0
+    """How many runs on workers that were not harmed ended with the broker, and began again where they were."""
+    acknowledged: int = 0
+    """Changes by users."""
     violations: list[str] = field(default_factory=lambda: list[str]())
     timeline: list[str] = field(default_factory=lambda: list[str]())
     data: str = ""
 
+    def missed(self) -> set[str]:
+        """Targets that were not killed."""
+        return set(TARGETS - {target for target, way in self.faults if way is Way.KILL})
+
+    def settled(self) -> str:
+        """How long it took until all were RUNNING again."""
+        took_s = sorted(self.settle_s)
+        return f"RUNNING again after (s): median {_at(took_s, 0.5)}, worst {_at(took_s, 1.0)}"
+
     def summary(self) -> str:
         """A few lines for people."""
-        settled = sorted(self.settle_s)
         ready = sorted(self.worker_ready_s)
         lines = [
-            f"chaos: seed {self.seed}, {self.rounds} rounds, {self.faults} faults, {len(self.violations)} violations, "
-            f"{self.excused} moves for balance excused",
-            f"RUNNING again after (s): median {_at(settled, 0.5)}, worst {_at(settled, 1.0)}",
+            f"chaos: seed {self.seed}, {self.rounds} rounds, {self.faults.total()} faults, "
+            f"{len(self.violations)} violations, {self.excused} moves for balance excused, "
+            f"{self.outages} runs that ended with the broker",
+            f"faults: {', '.join(f'{target} {way} {times}' for (target, way), times in sorted(self.faults.items()))}",
+            self.settled(),
             f"a worker was ready after (s): median {_at(ready, 0.5)}, worst {_at(ready, 1.0)}",
             self.data,
         ]
@@ -138,6 +157,8 @@ class Chaos:
         self._workers = Workers(mesh, self.outcome)
         self._pauses = random.Random(seed ^ 1)
         self._addresses: dict[str, str] = {}
+        self._owed: list[Fault] = []
+        self.outcome.faults, self.outcome.timeline = self.harm.done, self.harm.timeline
 
     async def run(self, seconds: float) -> Outcome:
         """Harm for about so long. Raises what went wrong in the harness; what the mesh did wrong is in the outcome."""
@@ -153,7 +174,9 @@ class Chaos:
             ):
                 until_s = time.monotonic() + seconds
                 for faults in rounds(self.outcome.seed):
-                    if time.monotonic() > until_s or any("never" in one for one in self.outcome.violations):
+                    if time.monotonic() > until_s and not self.outcome.missed():
+                        break
+                    if any("never" in one for one in self.outcome.violations):
                         break
                     await self._round(faults)
                     self._traffic.check()
@@ -165,6 +188,7 @@ class Chaos:
                 self.outcome.data = await self._traffic.assert_exact()
                 await control.assert_nothing_lost()
                 await lives.assert_nothing_lost()
+                self.outcome.acknowledged = control.acknowledged + lives.acknowledged + states.acknowledged
                 self.outcome.data += (
                     f"; {control.acknowledged} updates, {lives.acknowledged} creations, patches and deletions and "
                     f"{states.acknowledged} pauses, resumes, stops and restarts acknowledged, none lost"
@@ -176,7 +200,6 @@ class Chaos:
             await self._observer.__aexit__(None, None, None)
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
-        self.outcome.faults, self.outcome.timeline = self.harm.count, self.harm.timeline
         return self.outcome
 
     async def _round(self, faults: Sequence[Fault]) -> None:
@@ -184,9 +207,11 @@ class Chaos:
         before = await self._look()
         self.outcome.rounds += 1
         begun_s = time.monotonic()
-        for fault in faults:
+        owed, self._owed = self._owed, []
+        for fault in [*owed, *faults]:
             await self._wait(fault.gap_s)
-            await self.harm.do(fault)
+            if not await self.harm.do(fault):
+                self._owed.append(fault)
         await self.harm.over()
         after = await self._settled()
         if after is not None:
@@ -274,22 +299,25 @@ class Chaos:
 
     def _judge(self, before: dict[Unit, Place], after: dict[Unit, Place], begun_s: float) -> None:
         """No task restarted that no fault of this round, nor a worker that came back in it, explains."""
-        if self._harmed("broker", begun_s):
-            return
         had = Counter((place.worker_id, unit[1] is None) for unit, place in before.items())
         begun: Starts | None = None
+        gone = ended(self._logs("worker")) if self._harmed("broker", begun_s) else set[tuple[Unit, int]]()
         for unit, was in before.items():
             now = after[unit]
             if unit[0] not in TASKS or now.generation == was.generation or was.state != "RUNNING":
                 continue
             if begun is None:
-                begun = starts(self._mesh.stack.layout.logs_dir.glob("herder*.log"))
+                begun = starts(self._logs("herder"))
             # One may have been moved onto a worker that came back and was then harmed itself.
-            path = [was.worker_id, *owners(begun, unit, was.generation, now.generation), now.worker_id]
+            between = hops(begun, unit, was.generation, now.generation)
+            path = [(was.generation, was.worker_id), *between, (now.generation, now.worker_id)]
             kind = unit[1] is None
-            for left_id, took_id in pairwise(path):
+            for (generation, left_id), (_, took_id) in pairwise(path):
                 left, took = self._addresses.get(left_id, ""), self._addresses.get(took_id, "")
                 if self._harmed(left, begun_s):
+                    continue
+                if took == left and (unit, generation) in gone:
+                    self.outcome.outages += 1
                     continue
                 if took != left and (self._harmed(took, begun_s) or self._workers.ready_s.get(took, 0.0) > begun_s):
                     continue  # balance: moved onto a worker that came back
@@ -300,13 +328,16 @@ class Chaos:
                     continue
                 self._violated(
                     f"{named(unit)} was restarted (generation {was.generation} -> {now.generation}, {left} -> {took}), "
-                    f"and neither was harmed"
+                    f"and neither was harmed" + (", and its run had not ended" if gone else "")
                 )
 
     def _balanced(self, unit: Unit, since_s: float) -> bool:
         """Whether a leader moved it since then without need."""
-        moved = balanced(self._mesh.stack.layout.logs_dir.glob("herder*.log"), unit)
+        moved = balanced(self._logs("herder"), unit)
         return bool(moved) and max(moved) >= since_s + time.time() - time.monotonic()
+
+    def _logs(self, role: str) -> Iterable[Path]:
+        return self._mesh.stack.layout.logs_dir.glob(f"{role}*.log")
 
     def _harmed(self, service: str, since_s: float) -> bool:
         return self.harm.harmed.get(service, 0.0) >= since_s

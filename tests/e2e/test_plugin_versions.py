@@ -40,6 +40,7 @@ async def test_versions_of_plugins_run_side_by_side_each_with_its_own_libraries(
 
     loud = {"transforms": "loud", "transforms.loud.type": "Louder"}
     async with running_mesh(tmp_path / "plugged", kafka, workers=1, ends_by_force=True) as mesh:
+        await mesh.until_workers()
         code, found, _ = await herd(mesh, "get", "plugins", "-o", "json")
         assert code == 0
         ours = [(one["class"], one["type"], one["version"]) for one in found if one["class"].startswith("org.example")]

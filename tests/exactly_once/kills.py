@@ -16,11 +16,11 @@ KILLS = 20
 AIMED = "worker, aimed"
 """A worker, while every path is held between its write and its commit; the runs that are held die with it."""
 _ROLES = (
-    "worker",
-    *["leader"] * 5,
+    *["worker"] * soak_or(3, 4),  # with those that are aimed a quarter or more: they move the data
+    *["leader"] * 4,
     *["follower"] * soak_or(3, 2),
-    *["config-store"] * 4,
-    *["status-store"] * 4,
+    *["config-store"] * soak_or(4, 3),
+    *["status-store"] * 3,
     *["broker"] * soak_or(1, 2),  # everything waits for it: a quarter of the whole run was one of them
     AIMED,
 )

@@ -9,14 +9,15 @@ record by record. The seed is fixed, so that a failure in `make test` is one tha
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
-from tests.exactly_once.kills import KILLS
+from tests.exactly_once.kills import AIMED, KILLS
 from tests.exactly_once.paths import PATHS
 from tests.exactly_once.run import Outcome, run_exactly_once
 from tests.exactly_once.truth import Count
-from tests.support.sizes import soak_or
+from tests.support.sizes import SOAKING, soak_or
 from tests.support.tally import note
 
 pytestmark = [
@@ -28,6 +29,11 @@ pytestmark = [
 
 SEED = 25
 RECORDS = soak_or(100_000, 1_000_000)
+#: What the small run may take, mesh and counting with it.
+GOAL_S = 120
+#: Where tests run, other work may have the same cores: there a gate in seconds is three times the promise.
+GATE_S = 3 * GOAL_S
+ROLES = {"worker", AIMED, "leader", "follower", "config-store", "status-store", "broker"}
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +58,19 @@ def test_every_kill_fell_while_every_path_had_work_left(outcome: Outcome) -> Non
     assert outcome.kills.total() == KILLS
     assert len(outcome.left) == KILLS
     assert min(outcome.left) > 0
+
+
+def test_every_role_was_killed_and_workers_most(outcome: Outcome) -> None:
+    assert set(outcome.kills) == ROLES
+    workers = outcome.kills["worker"] + outcome.kills[AIMED]
+    assert workers > max(outcome.kills[role] for role in ROLES - {"worker", AIMED})
+    assert outcome.kills[AIMED] == 2
+    assert outcome.kills["broker"] == soak_or(1, 2)
+
+
+@pytest.mark.skipif(SOAKING, reason="the full size takes as long as it takes")
+def test_the_small_run_is_a_small_part_of_all_tests(
+    outcome: Outcome, record_property: Callable[[str, object], None]
+) -> None:
+    record_property("seconds", round(outcome.seconds))
+    assert outcome.seconds < GATE_S, outcome.summary()

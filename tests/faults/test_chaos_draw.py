@@ -6,7 +6,7 @@ from itertools import chain, islice
 
 import pytest
 
-from tests.chaos.faults import Way, rounds
+from tests.chaos.faults import TARGETS, Way, rounds
 
 SERVICES = ("worker", "leader", "follower", "config-store", "status-store", "broker")
 #: What a worker has, and nobody stops by itself.
@@ -20,6 +20,13 @@ def test_every_kind_of_process_meets_every_fault(seed: int) -> None:
     wanted |= {(way, target) for way in (Way.KILL, Way.FREEZE) for target in PARTS}
     assert wanted - drawn == set()
     assert rounds_of(seed) == rounds_of(seed), "a seed is one run"
+
+
+def test_each_target_is_killed_before_any_has_a_second_turn() -> None:
+    assert {*SERVICES, *PARTS} == TARGETS
+    for seed in range(200):
+        first = list(islice(chain.from_iterable(rounds(seed)), len(TARGETS)))
+        assert {fault.target for fault in first if fault.way is Way.KILL} == TARGETS, seed
 
 
 def rounds_of(seed: int) -> list[object]:

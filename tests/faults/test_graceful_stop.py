@@ -35,9 +35,12 @@ async def test_a_stopped_worker_hands_over_before_it_leaves(
     name = f"sink-{topic}"
     await mesh.apply(name, parquet_sink(topic, tmp_path / "out"))
     before = await mesh.until_running(name, 2)
-    moving, staying = before["tasks"]
+    # the one beside the connector's instance, which moves with it
+    instance = before["connector"]["worker_id"]
+    moving, staying = sorted(before["tasks"], key=lambda task: task["worker_id"] != instance)
+    assert moving["worker_id"] == instance, "the instance is on neither task's worker"
     assert moving["worker_id"] != staying["worker_id"], "both tasks are on one worker"
-    victim = mesh.service_at(moving["worker_id"])
+    victim = mesh.service_at(instance)
     process = mesh.stack.processes[victim]
     async with _statuses(mesh, name) as told:
         with Loader(mesh, topic) as loader:
@@ -49,6 +52,7 @@ async def test_a_stopped_worker_hands_over_before_it_leaves(
                 await asyncio.sleep(0.02)
             took_s = time.monotonic() - stopped_s
             code = process.exit_code
+            listed, stored = await asyncio.gather(mesh.get(name), _stored(mesh, name))
             workers = (await mesh.cluster())["workers"]
             after = await mesh.until_running(name, 2)
             reached = loader.count
@@ -60,15 +64,33 @@ async def test_a_stopped_worker_hands_over_before_it_leaves(
     assert code == 0
     # gone at once, without its grace or its lease; the supervisor's next one has not said hello yet, or is another life
     assert moving["worker_id"] not in [one["worker_id"] for one in workers if one["tasks"]]
-    moved, stayed = after["tasks"]
-    assert (moved["worker_id"], stayed["worker_id"]) == (staying["worker_id"], staying["worker_id"])
+    owners = {one["worker_id"] for one in (listed["connector"], *listed["tasks"])}
+    assert owners == {staying["worker_id"]}, "what it had was not on another worker yet when it had left"
+    kept = [one for one in stored if one.worker_id == instance and one.state != common.RUN_STATE_UNASSIGNED]
+    assert not kept, "it left what it had as if it still ran"
+    assert {one["worker_id"] for one in (after["connector"], *after["tasks"])} == {staying["worker_id"]}
+    stayed = after["tasks"][staying["id"]]
     assert stayed["generation"] == staying["generation"], "a task of the other worker was touched"
-    story = [(one.worker_id, one.state) for one in told if one.HasField("task") and one.task == moving["id"]]
-    given_up = story.index((moving["worker_id"], common.RUN_STATE_UNASSIGNED))
-    assert (staying["worker_id"], common.RUN_STATE_RUNNING) in story[given_up:], story
+    for unit in (None, moving["id"]):
+        story = [(one.worker_id, one.state) for one in told if _task_of(one) == unit]
+        given_up = story.index((instance, common.RUN_STATE_UNASSIGNED))
+        assert (staying["worker_id"], common.RUN_STATE_RUNNING) in story[given_up:], story
     # the last committed files are published right after the commit
     await mesh.until_published(tmp_path / "out", loaded)
     assert_exact(tmp_path / "out", loaded)
+
+
+def _task_of(status: status_pb2.Status) -> int | None:
+    """None for the connector's instance."""
+    return status.task if status.HasField("task") else None
+
+
+async def _stored(mesh: Mesh, name: str) -> list[status_pb2.Status]:
+    """What the status store has of a connector now."""
+    async with connect(mesh.stack.state.status_store) as channel:
+        stub = status_read_service_pb2_grpc.StatusReadServiceStub(channel)
+        request = status_read_service_pb2.ListStatusesRequest(linearizable=True, connectors=[name])
+        return [one for one in (await stub.ListStatuses(request, timeout=20)).statuses if one.connector == name]
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.moves import balanced, owners, starts
+from tests.chaos.moves import balanced, ended, hops, starts
 from tests.chaos.run import due_since_s
 
 
@@ -30,10 +30,10 @@ def test_a_unit_that_was_on_a_worker_for_a_moment_is_found_there(tmp_path: Path)
     )
     found = starts([first, second])
     task = ("with|bar", 0)
-    assert owners(found, task, 10, 30) == ["b:1", "b:1"]
-    assert owners(found, task, 21, 40) == ["c:1"]
-    assert owners(found, ("with|bar", None), 0, 12) == ["b:1"]
-    assert owners(found, ("other", 0), 0, 40) == []
+    assert hops(found, task, 10, 30) == [(12, "b:1"), (21, "b:1")]
+    assert hops(found, task, 21, 40) == [(30, "c:1")]
+    assert hops(found, ("with|bar", None), 0, 12) == [(11, "b:1")]
+    assert hops(found, ("other", 0), 0, 40) == []
 
 
 def test_a_move_for_balance_is_told_from_other_stops(tmp_path: Path) -> None:
@@ -47,6 +47,20 @@ def test_a_move_for_balance_is_told_from_other_stops(tmp_path: Path) -> None:
     assert balanced([log], ("a", 0)) == [5.0]
     assert balanced([log], ("a", None)) == [7.0]
     assert balanced([log], ("b", 0)) == []
+
+
+def test_a_run_that_ended_is_told_from_one_that_was_stopped_while_it_ran(tmp_path: Path) -> None:
+    log = tmp_path / "worker.log"
+    log.write_text(
+        '{"unit": "[a|task-0]", "state": "RUNNING", "generation": 4, "failure": null, "event": "state"}\n'
+        '{"unit": "[a|task-0]", "state": "FAILED", "generation": 4, "failure": "no broker", "event": "state"}\n'
+        '{"unit": "[a|task-1]", "state": "RUNNING", "generation": 5, "failure": "was FAILED", "event": "state"}\n'
+        '{"unit": "[a|worker]", "state": "UNASSIGNED", "generation": 6, "failure": null, "event": "state"}\n'
+        "this worker was started again\n"
+        '{"unit": "[a|worker]", "state": "FAILED", "generation": 7, "failure": "x", "event": "state"}\n'
+        '{"unit": "[a|task-1]", "state": "FAILED", "gen'  # killed while it wrote
+    )
+    assert ended([log]) == {(("a", 0), 4), (("a", None), 7)}
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,16 @@ def test_a_right_history_is_found_right(told: Told) -> None:
     assert told.checks() == set()
 
 
+def test_a_report_of_a_gone_worker_is_refused_for_a_newer_one_of_another() -> None:
+    """Of a key no worker has written yet."""
+    told = Told()
+    told.put("a", 5, process="", safe=True)
+    told.put("b", 1, process="", safe=True, refusal="STATUS_NEWER")
+    assert told.checks() == set()
+    told.put("a", 1, process="", safe=True, refusal="STATUS_NEWER")
+    assert told.checks() == {"refusals"}
+
+
 def test_an_older_generation_over_a_newer_one(told: Told) -> None:
     told.put("a", 1, 20)
     assert told.checks() == {"generations"}

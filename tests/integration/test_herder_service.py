@@ -463,6 +463,7 @@ async def test_what_one_herder_was_asked_another_knows_again(mesh: Mesh) -> None
             await until(mesh, all_running("a", 2))
             before = sum((one.starts + two.starts).values())
             plan = await client.RestartConnector(restart)
+            assert {item.worker_id for item in plan.items} == {"w1:1", "w2:1"}
             assert [(item.HasField("task"), item.restarted) for item in plan.items] == [
                 (False, True), (True, True), (True, True)
             ]  # fmt: skip

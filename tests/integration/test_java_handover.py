@@ -35,7 +35,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.devstack.broker import Broker
 from tests.support.beside_java import beside_java
-from tests.support.java_connect import DISCARDED, EXACTLY_ONCE, QUICK_CLIENTS, JavaConnect
+from tests.support.java_connect import DISCARDED, EXACTLY_ONCE, QUICK_CLIENTS, JavaConnect, until_left
 from tests.support.mesh import Mesh, running_mesh
 from tests.support.sizes import SOAKING, soak_or
 
@@ -149,17 +149,7 @@ class Way:
 
     async def until_left(self) -> None:
         """Until Java's sink is out of its group: our task refuses to consume beside a live member, by name."""
-        admin: Any = AdminClient({"bootstrap.servers": self._bootstrap})
-        group = f"connect-{self.sink}"
-
-        def members() -> int:
-            return len(admin.describe_consumer_groups([group], request_timeout=45)[group].result().members or ())
-
-        async with asyncio.timeout(45):
-            left = await asyncio.to_thread(members)
-            while left:
-                await asyncio.sleep(0.1)
-                left = await asyncio.to_thread(members)
+        await until_left(self._bootstrap, f"connect-{self.sink}")
 
     def in_topic(self, topic: str = "") -> list[tuple[int, str]]:
         """A topic, the sink's unless one is named, as a reader of committed records has it: offsets and lines."""

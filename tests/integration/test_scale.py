@@ -7,13 +7,15 @@ run, ListConnectors with status, memory and processor time of an idle herder, a 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import grpc.aio
 import pytest
@@ -26,6 +28,7 @@ from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceStub
 from herdmesh.configstore.__main__ import serve as serve_config_store
 from herdmesh.configstore.settings import ConfigStoreSettings
+from herdmesh.herder.loop import STEP_MS_MAX
 from herdmesh.rpc import properties
 from herdmesh.rpc.client import retrying
 from herdmesh.rpc.errors import HerdmeshError
@@ -33,7 +36,7 @@ from herdmesh.statusstore.__main__ import make_store
 from herdmesh.statusstore.__main__ import serve as serve_status_store
 from herdmesh.statusstore.settings import StatusStoreSettings
 from tests.support.fleet import SINK_CLASS, FleetWorker
-from tests.support.sizes import soak_or
+from tests.support.sizes import SOAKING, soak_or
 from tests.support.store_process import StoreProcess
 
 if TYPE_CHECKING:
@@ -46,9 +49,14 @@ TASKS = 4
 WORKERS = 20
 IDLE_S = soak_or(2, 20)
 WAIT_S = soak_or(60, 300)
-#: What the issue promises for the placing of a lost worker's units.
-PLACED_S_MAX = 1.0
-LIST_MS_MAX = 200
+#: What is promised at the full size: ListConnectors with status; a lost worker's units placed, from when it is given up
+#: until the last is told to start elsewhere; one step of the herder's state.
+LIST_MS_GOAL, PLACED_S_GOAL, STEP_MS_GOAL = 200, 1.0, STEP_MS_MAX
+#: The soak holds it to that. Where tests run, other work may have the same cores: there a gate is three times as much.
+GATE = 1 if SOAKING else 3
+LIST_MS_MAX = GATE * LIST_MS_GOAL * CONNECTORS / 1_000
+#: Until the last of them says RUNNING as a client sees it, who asks again and again.
+RUNNING_S_MAX = 3 * PLACED_S_GOAL
 #: As by default: a machine that stands still for a moment loses no worker by it.
 STREAM_GRACE_MS = 2_000
 
@@ -154,6 +162,13 @@ def memory_mb(pid: int) -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
 
 
+def said(herder: HerderProcess, event: str) -> list[dict[str, Any]]:
+    """These lines of its log."""
+    lines = herder.log_path.read_text("utf-8").splitlines(keepends=True)
+    found = [json.loads(line) for line in lines if line.endswith("\n") and f'"{event}"' in line]
+    return [line for line in found if line["event"] == event]
+
+
 @pytest_asyncio.fixture
 async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
     made = Fleet(tmp_path)
@@ -217,6 +232,7 @@ async def test_many_connectors_over_grpc(fleet: Fleet) -> None:
 
     lost = fleet.workers.pop("w07")
     starts = sum(worker.start_count for worker in fleet.workers.values())
+    lost_at = datetime.now(UTC)
     await lost.end()
     again_s = await fleet.until_all_run(herder)
     moved = sum(worker.start_count for worker in fleet.workers.values()) - starts
@@ -224,7 +240,11 @@ async def test_many_connectors_over_grpc(fleet: Fleet) -> None:
         f"a worker with {len(lost.held)} units is lost: all run after {again_s:.1f} s, {STREAM_GRACE_MS} ms of it grace"
     )
     assert moved == len(lost.held)
-    assert again_s - STREAM_GRACE_MS / 1_000 < 3 * PLACED_S_MAX
+    assert again_s - STREAM_GRACE_MS / 1_000 < RUNNING_S_MAX
+    last_start = datetime.fromisoformat(said(herder, "start_unit")[-1]["timestamp"])
+    placed_s = (last_start - lost_at).total_seconds() - STREAM_GRACE_MS / 1_000
+    print(f"from when it was given up until the last unit was told to start elsewhere: {placed_s:.2f} s")
+    assert placed_s < GATE * PLACED_S_GOAL
 
     following = await fleet.add_herder()
     starts += moved
@@ -241,5 +261,6 @@ async def test_many_connectors_over_grpc(fleet: Fleet) -> None:
     print(f"the leader is killed: another has adopted everything after {time.monotonic() - begun_s:.1f} s")
     assert sum(worker.start_count for worker in fleet.workers.values()) == starts, "0 tasks restarted"
     for process in fleet.herders:
-        slow = [line for line in process.log_path.read_text("utf-8").splitlines() if "slow_step" in line]
+        slow = said(process, "slow_step")
         print(f"{len(slow)} slow steps", *slow[:5], sep="\n  ")
+        assert not [step for step in slow if step["took_ms"] > GATE * STEP_MS_GOAL]

@@ -89,9 +89,19 @@ PARTS = {
         ),
     ),
     "herder": Part(
-        "1,000 connectors of four tasks on 20 workers over real gRPC; 3,000 plans compared with what then happened; "
-        "plugins that one of two workers has",
-        ("tests/integration/test_scale.py", "services/herder/tests/test_plans.py", "tests/e2e/test_plugin_versions.py"),
+        "1,000 connectors of four tasks on 20 workers, by the state alone and over real gRPC; 3,000 plans compared "
+        "with what then happened; plugins that one of two workers has",
+        (
+            "services/herder/tests/test_scale.py",
+            "tests/integration/test_scale.py",
+            "services/herder/tests/test_plans.py",
+            "tests/e2e/test_plugin_versions.py",
+        ),
+    ),
+    "chaos": Part(
+        "15 minutes of kill -9, SIGTERM and SIGSTOP of any process of a mesh, its broker too: every task RUNNING again "
+        "within 10 s, no other restarted, no acknowledged change lost",
+        ("tests/faults/test_chaos.py",),
     ),
     "data": Part(
         "tasks under load while every process in turn is killed or frozen, ten times over",

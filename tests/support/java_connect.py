@@ -9,6 +9,7 @@ was not taken because of a rebalance.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -22,6 +23,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
+
+from confluent_kafka.admin import AdminClient
 
 from herdmesh.devstack import class_archive
 from herdmesh.devstack.jars import ensure_jars
@@ -49,6 +52,7 @@ MIRROR_JARS = "connect-mirror"
 EXACTLY_ONCE = {"exactly.once.source.support": "enabled"}
 
 _START_TIMEOUT_S = 60.0
+_LEFT_TIMEOUT_S = 45.0
 _STOP_TIMEOUT_S = 15.0
 _REBALANCE_TIMEOUT_S = 60.0
 #: what Connect's 409 and 500 say when the same call will do in a moment (reference/rest-api.md 1.2)
@@ -367,3 +371,17 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+async def until_left(bootstrap: str, group: str) -> None:
+    """Until nobody is in a group any more, a killed worker for as long as its session lasts. Raises TimeoutError."""
+    admin: Any = AdminClient({"bootstrap.servers": bootstrap})
+
+    def members() -> int:  # by the call that knows groups of every protocol, Connect's too
+        return sum(len(found.members) for found in admin.list_groups(group, _LEFT_TIMEOUT_S))
+
+    async with asyncio.timeout(_LEFT_TIMEOUT_S):
+        left = await asyncio.to_thread(members)
+        while left:
+            await asyncio.sleep(0.1)
+            left = await asyncio.to_thread(members)

@@ -23,6 +23,8 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]|-?[0-9][0-9.eE+-]*', re.DOTALL)
 _NO_TEXT = "\udcff"
 _ZEROS = re.compile(r"(-?)0+(?=[0-9])")
 _MAY_HAVE_ZEROS = re.compile(r"(?<![0-9A-Za-z.])-?0[0-9]")
+# Once, and never down again: Python ends a process in which another thread is deeper than a new limit just then.
+sys.setrecursionlimit(max(sys.getrecursionlimit(), 6 * _DEPTH_MAX))
 
 
 class NotJson(ValueError):
@@ -40,14 +42,10 @@ def read(data: bytes | None) -> Any:
         return None
     if len(text) >= _DEPTH_MAX or _MAY_HAVE_ZEROS.search(text):
         text = _checked(text)
-    limit = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(limit, 10 * _DEPTH_MAX))
     try:
         value, end = _JSON.raw_decode(text)
     except ValueError as error:
         raise NotJson(str(error)) from error
-    finally:
-        sys.setrecursionlimit(limit)
     if _NO_TEXT in text[:end]:
         raise NotJson("bytes that are no text")
     _look_behind(value, text[end : end + 1])

@@ -63,6 +63,8 @@ _USUAL, _FAULT, _TIMED, _COMPANY, _LAST, _LEFT = range(6)
 _STARTED_NICE = os.nice(0)
 #: Not more: what talks over gRPC in the pure lane must still be answered in time beside a JVM that starts.
 _NICE = 3
+#: What is left talks to nobody, and runs beside what is timed, and chaos.
+_NICE_LEFT = 8
 #: Pure tests of the whole suite that are handed out at once: each time costs as much as they take. It is no more than a
 #: lane has, which xdist hands out first for its length.
 _HANDFUL = 20
@@ -167,9 +169,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Step back for the other lanes. Only a process that runs no test of theirs after this one does: xdist hands those
     two out first, and whole."""
     item.session.stash[_RUNNING] = item
-    steps_back = lane_of(item) == _PURE or _place(item) == _COMPANY
-    if "PYTEST_XDIST_WORKER" in os.environ and steps_back and os.nice(0) < _STARTED_NICE + _NICE:
-        os.nice(_NICE)
+    place = _place(item)
+    steps_back = lane_of(item) == _PURE or place == _COMPANY
+    nice = _STARTED_NICE + (_NICE_LEFT if place == _LEFT else _NICE)
+    if "PYTEST_XDIST_WORKER" in os.environ and steps_back and os.nice(0) < nice:
+        os.nice(nice - os.nice(0))
 
 
 @pytest.hookimpl(tryfirst=True)

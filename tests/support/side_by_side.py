@@ -28,6 +28,7 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,8 @@ Body = Callable[..., Coroutine[Any, Any, None]]
 
 #: The limit of time of whatever carries others: theirs are kept one by one, and added up they are longer than any.
 _CARRIER_S = 1_200
+#: asyncio's own number is a few more than the machine has processors, and a test would wait until others' threads end.
+_THREADS_MAX = 64
 #: Fixtures of each test that every one of these tests may take.
 _OWN = ("tmp_path", "tmp_topic", "record_property")
 
@@ -123,6 +126,7 @@ class _Group:
         return sorted(found, key=lambda one: not one.is_slow)
 
     async def run(self, tests: list[SideBySideTest]) -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS_MAX))
         free = asyncio.Semaphore(self.at_once)
 
         async def run(test: SideBySideTest) -> None:

@@ -129,7 +129,7 @@ def _unfounded(puts: Sequence[SentPut], written: Sequence[tuple[Logged, SentPut]
             case "STALE_GENERATION" | "STATUS_NEWER":
                 founded = any(
                     other.generation + put.unassigned > put.generation
-                    and (other.incarnation != put.incarnation)
+                    and _process(other) != _process(put)
                     and other.operation.invoked < until
                     for other in stored[put.operation.key]
                 )
@@ -137,6 +137,11 @@ def _unfounded(puts: Sequence[SentPut], written: Sequence[tuple[Logged, SentPut]
                 founded = False
         if not founded:
             yield f"{put} was refused as {put.refusal}"
+
+
+def _process(put: SentPut) -> str:
+    """Who a put speaks for: reports of two gone workers stand against each other as two processes do."""
+    return put.incarnation or put.worker_id
 
 
 def _not_in_its_answer(written: Sequence[tuple[Logged, SentPut]]) -> Iterator[str]:

@@ -24,6 +24,13 @@ def test_state_owner_and_generation() -> None:
     assert told(worker_id=None) == ["FAILED on no worker"]
 
 
+def test_why_its_worker_has_it() -> None:
+    because = {"placed_because": "worker w2 [b] was lost", "placed_time": "2026-11-21T17:00:05Z"}
+    assert told(**because)[1] == "on w1 since 2026-11-21T17:00:05Z, because worker w2 [b] was lost"
+    adopted = "leader epoch 7 found it there and left it"
+    assert told(placed_because=adopted)[1] == f"on w1, because {adopted}"
+
+
 @pytest.mark.parametrize(
     ("restart", "line"),
     [

@@ -284,6 +284,14 @@ def line_of(value: Any) -> bytes:
     return b"%d\n" % found
 
 
+def append(path: Path, lines: Sequence[bytes]) -> None:
+    """They are there when it returns."""
+    with path.open("ab") as file:
+        file.write(b"".join(lines))
+        file.flush()
+        os.fsync(file.fileno())
+
+
 class LinesSinkTask(SinkTask):
     """Collects lines, and appends them when it is told to flush."""
 
@@ -301,10 +309,7 @@ class LinesSinkTask(SinkTask):
         self.lines = []
 
     def append(self, lines: Sequence[bytes]) -> None:
-        with self.path.open("ab") as file:
-            file.write(b"".join(lines))
-            file.flush()
-            os.fsync(file.fileno())
+        append(self.path, lines)
 
 
 class LinesSinkWorld(SinkWorld):

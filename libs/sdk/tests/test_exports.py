@@ -19,9 +19,9 @@ ConnectError ConnectRecord ConnectorContext DataError ErrantRecordReporter Error
 Importance JavaDate LedgerSinkTask LedgerTaken Manifest OffsetsLost PartitionId REQUIRED Recommender RecordConverter
 RecordError RecordMetadata RecordPredicate RecordSinkTask RecordSourceTask RecordTransactions RecordTransformation
 RetriableError Schema SchemaBuilder Secret Settings SinkBatch SinkConnector SinkReading SinkTask SourceBatch
-SourceConnector SourceRecord SourceTask SourceTaskContext SqlLedger StagingFolder StagingSinkTask Struct TaskContext
-TaskFailed TransactionContext Type Validator date_schema decimal_schema group_partitions publish setting time_schema
-timestamp_schema
+SourceConnector SourceOffset SourceRecord SourceTask SourceTaskContext SqlLedger StagingFolder StagingSinkTask Struct
+TaskContext TaskFailed TransactionContext Type Validator date_schema decimal_schema group_partitions publish setting
+time_schema timestamp_schema
 """
 ARROW = "arrow_schema arrow_source_batch connect_schema to_arrow"
 VALIDATORS = """

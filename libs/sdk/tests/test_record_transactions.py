@@ -19,6 +19,7 @@ from herdmesh.sdk import (
     RecordSourceTask,
     RecordTransactions,
     SourceBatch,
+    SourceOffset,
     SourceRecord,
     SourceTask,
     SourceTaskContext,
@@ -198,6 +199,31 @@ def test_a_batch_that_a_coroutine_made_ends_a_transaction_too() -> None:
         task.stop()
     assert piece is not None
     assert (list(piece.values), end) == ([1, 2], End.COMMIT)
+
+
+def test_transactions_end_after_an_offset_without_a_record() -> None:
+    """Each that is named, however many there are without a record between."""
+    asked = Boundaries()
+    offsets = [SourceOffset({"file": "a"}, {"line": number}) for number in (2, 3, 4)]
+
+    class Skipping(RecordSourceTask):
+        def poll_records(self) -> Iterable[SourceRecord | SourceOffset]:
+            assert self.transactions is not None
+            self.transactions.commit_transaction_after(offsets[0])
+            self.transactions.abort_transaction_after(offsets[1])
+            self.transactions.commit_transaction()
+            return [record(1), *offsets]
+
+    task = Skipping()
+    task.start({}, context(asked, 10))
+    found = [piece for _ in range(4) for piece in asked.pieces(task.poll())]
+    sent = [(None if batch is None else (list(batch.values), batch.source_offset), end) for batch, end in found]
+    assert sent == [
+        (([1], {"line": 1}), None),
+        (([], {"line": 2}), End.COMMIT),
+        (([], {"line": 3}), End.ABORT),
+        (([], {"line": 4}), End.COMMIT),
+    ]
 
 
 class Placed(AsyncSourceTask):

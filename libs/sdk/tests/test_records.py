@@ -25,13 +25,14 @@ from herdmesh.sdk import (
     Schema,
     SinkBatch,
     SourceBatch,
+    SourceOffset,
     SourceRecord,
     SourceTaskContext,
     TaskContext,
 )
 
-Script = list[SourceRecord | Exception | None]
-"""What a source gives: records; None ends a generator, an error ends it too."""
+Script = list[SourceRecord | SourceOffset | Exception | None]
+"""What a source gives: records and offsets; None ends a generator, an error ends it too."""
 SCHEMAS = (None, Schema("STRING"))
 
 
@@ -42,7 +43,7 @@ class ScriptedTask(RecordSourceTask):
         self.script = list(script)
         self.committed: list[Any] = []
 
-    def poll_records(self) -> Iterable[SourceRecord]:
+    def poll_records(self) -> Iterable[SourceRecord | SourceOffset]:
         while self.script:
             entry = self.script.pop(0)
             if entry is None:
@@ -104,6 +105,40 @@ RECORDS = st.builds(
         },
     ),
 )
+
+
+OFFSETS = st.builds(SourceOffset, st.fixed_dictionaries({"source": st.sampled_from((1, 1.0))}), st.just(None))
+
+
+def in_order(entries: Iterable[Any]) -> list[Any]:
+    """The numbers of records, and offsets; of offsets of one partition that follow each other, the last."""
+    found: list[Any] = []
+    for one in entries:
+        if isinstance(one, int):
+            found.append(one)
+        else:
+            offset = repr(one.source_partition), one.source_offset["at"]
+            if found and isinstance(found[-1], tuple) and found[-1][0] == offset[0]:
+                found.pop()
+            found.append(offset)
+    return found
+
+
+@given(st.lists(RECORDS | OFFSETS | st.none() | st.builds(RetriableError), max_size=40), st.integers(1, 5))
+def test_offsets_without_records_keep_their_place_among_them(script: Script, records_max: int) -> None:
+    given_in_order = [entry for entry in script if isinstance(entry, SourceRecord | SourceOffset)]
+    for number, one in enumerate(given_in_order):
+        one.source_offset = {"at": number}
+        if isinstance(one, SourceRecord):
+            one.value = number
+    task = started(script, records_max)
+    batches = polled(task)
+    left = in_order(entry for batch in batches for entry in (batch.values or [batch]))
+    records = [one for one in given_in_order if isinstance(one, SourceRecord)]
+    assert left == in_order(one.value if isinstance(one, SourceRecord) else one for one in given_in_order)
+    assert all(batch.source_offset == {"at": batch.values[-1]} for batch in batches if len(batch))
+    task.commit()
+    assert task.committed == [one.value for one in records], "nobody hears of a record that there was not"
 
 
 @given(st.lists(RECORDS | st.none() | st.builds(RetriableError), max_size=40), st.integers(1, 5))
@@ -184,6 +219,41 @@ def test_a_task_that_wants_to_hears_where_each_record_is_in_order(caplog: pytest
     assert "the task failed in commit_record" in caplog.text
     task.commit()
     assert task.committed == [1, 2, 3, 4]
+
+
+def test_what_a_call_gave_has_a_rest_until_it_is_handed_on() -> None:
+    """All of a list, one transaction with `transaction.boundary=poll`; of a generator what is taken at once."""
+
+    class Listing(RecordSourceTask):
+        def poll_records(self) -> Sequence[SourceRecord | SourceOffset]:
+            return [record(1), record(2, partition=1), record(3), record(4), SourceOffset({"file": "a"}, {"line": 9})]
+
+    listing = Listing()
+    for task, wanted in (
+        (listing, [True, True, True, True, False]),
+        (started([record(1), record(2, partition=1), record(3, partition=1), record(4)]), [True, False, False]),
+    ):
+        task.start({}, context(3))
+        rests: list[bool] = []
+        while len(rests) < len(wanted) and task.poll() is not None:
+            rests.append(task.has_rest())
+        assert rests == wanted
+
+
+def test_an_offset_behind_the_record_that_has_it_is_no_end_of_what_there_is() -> None:
+    """A source that gives each page's offset behind its records: the next page is there at the next poll."""
+    pages = [[record(1), record(2), SourceOffset({"file": "a"}, {"line": 2})], [record(3)]]
+
+    class Paging(RecordSourceTask):
+        def poll_records(self) -> Sequence[SourceRecord | SourceOffset]:
+            return pages.pop(0) if pages else []
+
+    task = Paging()
+    task.start({}, context(10))
+    found: list[tuple[list[Any], bool]] = []
+    while (batch := task.poll()) is not None:
+        found.append((list(batch.values), task.has_rest()))
+    assert found == [([1, 2], False), ([3], False)]
 
 
 def test_an_endless_generator_is_taken_from_as_records_are_needed() -> None:

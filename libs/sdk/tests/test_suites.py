@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from herdmesh.sdk import SinkConnector, SourceConnector
-from herdmesh.sdk.testing import SinkRunSuite, SinkSuite, SourceSuite
-from libs.sdk.tests import counted, examples, reading_examples
+from herdmesh.sdk.testing import SinkRunSuite, SinkSuite, SourceRunSuite, SourceSuite
+from libs.sdk.tests import awaiting_examples, counted, examples, reading_examples
 
 KILLS = "test_resume_after_a_kill_at_every_point"
 GOES_ON = "test_a_run_goes_on_where_the_last_one_ended"
@@ -59,6 +59,36 @@ class TestLedgerSink(SinkSuite):
 class TestStagedSinkRuns(SinkRunSuite):
     connector = examples.StagedSink
     world = examples.StagedWorld
+
+
+class TestAwaitedSource(SourceSuite):
+    connector = awaiting_examples.AwaitedSource
+    world = examples.LinesWorld
+
+
+class TestAwaitedSourceRuns(SourceRunSuite):
+    connector = awaiting_examples.AwaitedSource
+    world = examples.LinesWorld
+
+
+class TestAwaitedSink(SinkSuite):
+    connector = awaiting_examples.AwaitedSink
+    world = examples.LinesSinkWorld
+
+
+class TestAwaitedSinkRuns(SinkRunSuite):
+    connector = awaiting_examples.AwaitedSink
+    world = examples.LinesSinkWorld
+
+
+class TestAwaitedRecordSink(SinkSuite):
+    connector = awaiting_examples.AwaitedRecordSink
+    world = examples.LinesSinkWorld
+
+
+class TestAwaitedRecordSinkRuns(SinkRunSuite):
+    connector = awaiting_examples.AwaitedRecordSink
+    world = examples.LinesSinkWorld
 
 
 def failing(suite: Any, folder: Path) -> dict[str, str]:
@@ -161,6 +191,7 @@ def test_a_connector_that_breaks_a_promise_is_caught_by_one_test(
         (reading_examples.AllowsTooMuch, examples.LinesSinkWorld, KILLS, "flush() returned, and records"),
         (reading_examples.AllowsMoreThanThereIs, examples.LinesSinkWorld, ALL_WRITTEN, "pre_commit() allows offsets"),
         (reading_examples.GoesBackTwice, examples.IdempotentWorld, ALL_WRITTEN, "are there more than once"),
+        (awaiting_examples.DoesNotWait, examples.LinesSinkWorld, ALL_WRITTEN, "flush() returned, and records"),
         (examples.FlushNeedsRecords, examples.LinesSinkWorld, LIFECYCLE, "IndexError"),
         (examples.NoTombstones, examples.LinesSinkWorld, "test_tombstones", "TypeError"),
         (examples.LinesSinkTask, examples.PickyWorld, "test_tombstones", "DID NOT RAISE"),
@@ -185,7 +216,11 @@ def test_a_connector_that_breaks_a_promise_is_caught_by_one_test(
 def test_a_sink_task_that_breaks_a_promise_is_caught(
     tmp_path: Path, task: type[Any], world: type[Any], caught: str, says: str
 ) -> None:
-    connector = reading_examples.HoldsBackSink if task.__module__ == reading_examples.__name__ else examples.LinesSink
+    elsewhere: dict[str, Any] = {
+        reading_examples.__name__: reading_examples.HoldsBackSink,
+        awaiting_examples.__name__: awaiting_examples.AwaitedSink,
+    }
+    connector = elsewhere.get(task.__module__, examples.LinesSink)
     found = failing(sink_suite(with_task(connector, task), world), tmp_path)
     assert says in found.get(caught, "it passed"), found
 

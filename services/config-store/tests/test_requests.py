@@ -24,7 +24,7 @@ from herdmesh.configstore.state.mutations import (
     RestoreConnector,
     SetTargetState,
 )
-from herdmesh.configstore.state.requests import KEPT_MS, REMEMBERED_MS, RequestLog, time_ms_of
+from herdmesh.configstore.state.requests import KEPT_MS, REMEMBERED_MS, RequestLog
 from herdmesh.configstore.state.writes import plan
 from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.connect.config_records import LoggerRecord, RestartRecord, SessionKeyRecord, TargetState
@@ -39,7 +39,7 @@ from herdmesh.rpc.errors import (
     RevisionMismatch,
     StaleEpoch,
 )
-from herdmesh.rpc.request_ids import new_request_id
+from herdmesh.rpc.request_ids import new_request_id, time_ms_of
 from herdmesh.topicstore.contract import Revision
 from tests.support.config_topic import ConfigTopic, compacted, replay, revision
 from tests.support.configstore_replica import SETTINGS, Cluster, Replica

@@ -7,6 +7,7 @@ import pytest
 
 from herdmesh.api.common.v1 import connector_pb2
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
+from herdmesh.configstore.service import wire
 from herdmesh.configstore.state.mutations import (
     CommitTaskConfigs,
     DeleteConnector,
@@ -21,7 +22,7 @@ from herdmesh.rpc.request_ids import new_request_id
 from tests.support.config_topic import ConfigTopic, compacted, replay
 from tests.support.configstore_replica import Replica
 
-TOLD = [[None, 5, True], [0, 4, False], [1, 5, True]]
+TOLD = [[None, 5, True, "w1"], [0, 4, False, "w2"], [1, 5, True, ""]]
 
 
 def restart(
@@ -40,6 +41,13 @@ def topic() -> ConfigTopic:
     made.write(PutConnectorConfig("c1", {"name": "c1"}))
     made.write(CommitTaskConfigs("c1", [{}, {}]), leader=leader)
     return made
+
+
+def test_what_an_earlier_release_told_names_no_worker() -> None:
+    old, new = ([one[:3] for one in TOLD], TOLD)
+    assert [(item.state, item.worker_id) for item in wire.restart_items_to_proto(old)] == [(5, ""), (4, ""), (5, "")]
+    assert [item.worker_id for item in wire.restart_items_to_proto(new)] == ["w1", "w2", ""]
+    assert [item.HasField("task") for item in wire.restart_items_to_proto(new)] == [False, True, True]
 
 
 def restart_records(topic: ConfigTopic) -> int:

@@ -43,6 +43,12 @@ def loads(workers: list[str], places: dict[UnitId, str]) -> list[int]:
     return [sum(1 for place in places.values() if place == worker) for worker in workers]
 
 
+def _without_a_taker(
+    case: tuple[list[str], list[UnitId], dict[UnitId, str]],
+) -> tuple[list[str], list[UnitId], dict[UnitId, str]]:
+    return [], case[1], case[2]
+
+
 @given(placements())
 def test_balanced_within_one_and_everything_placed(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -> None:
     workers, units, previous = case
@@ -62,6 +68,22 @@ def test_fewest_moves(case: tuple[list[str], list[UnitId], dict[UnitId, str]]) -
     kept = sorted(loads(workers, previous), reverse=True)
     quotas = [floor + 1] * extra + [floor] * (len(workers) - extra)
     assert moved == sum(max(0, have - quota) for have, quota in zip(kept, quotas, strict=True))
+
+
+@given(st.one_of(placements(), placements().map(_without_a_taker)), st.integers(1, 5))
+def test_some_at_a_time_are_as_few_and_lead_as_far(
+    case: tuple[list[str], list[UnitId], dict[UnitId, str]], moves_max: int
+) -> None:
+    workers, units, previous = case
+    able = dict.fromkeys(units, workers)
+    at_once = assign(workers, able, previous)
+    places, found = previous, list[Move]()
+    while moves := assign(workers, able, places, moves_max=moves_max):
+        assert sum(move.target is not None for move in moves) <= moves_max
+        places = apply(units, places, moves)
+        found += moves
+    assert len(found) == len(at_once)
+    assert sorted(loads(workers, places)) == sorted(loads(workers, apply(units, previous, at_once)))
 
 
 @given(placements(), st.randoms(use_true_random=False))

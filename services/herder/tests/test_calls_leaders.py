@@ -17,18 +17,28 @@ import pytest
 
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.model import RunState, TargetState, UnitId
+from herdmesh.herder.state.questions import AskReplay
 from herdmesh.herder.state.requests import (
     Answer,
     CreateConnector,
+    DeadLettersTold,
     DeleteConnector,
     Draining,
     DrainWorker,
+    GetLoggers,
+    GetOffsets,
+    GetPlugin,
+    ListDeadLetters,
+    LoggersListed,
     LoggersSet,
     OffsetEntry,
+    OffsetsTold,
     PatchConnector,
     PlanAction,
     PlanConfig,
     Planned,
+    PluginDescribed,
+    ReplayDeadLetters,
     Request,
     RestartConnector,
     Restarting,
@@ -81,6 +91,11 @@ def _target(world: World) -> TargetState | None:
 
 def _restarted(_world: World, answer: Answer) -> bool:
     return isinstance(answer, Restarting) and any(item.restarted for item in answer.items)
+
+
+def _replays(world: World) -> set[object]:
+    asked = (question for worker in world.workers.values() for question in worker.answers.asked)
+    return {question.wire for question in asked if isinstance(question, AskReplay)}
 
 
 def _fail_a_task(world: World) -> None:
@@ -178,6 +193,35 @@ OPERATIONS: dict[str, Operation] = {
         SetLoggers("org.foo", "DEBUG", "w3"),
         lambda world, answer: (
             answer == LoggersSet(("org.foo",)) and world.workers["w3"].answers.levels.get("org.foo") == "DEBUG"
+        ),
+        written=False,
+    ),
+    "list dead letters": Operation(
+        ListDeadLetters("a", "which"), lambda _, answer: answer == DeadLettersTold("told of which"), written=False
+    ),
+    # By the id in the request a worker knows what was put back before: each is asked with the request as it came.
+    "replay dead letters": Operation(
+        ReplayDeadLetters("a", "which"),
+        lambda world, answer: answer == DeadLettersTold("told of which") and _replays(world) == {"which"},
+        written=False,
+    ),
+    "get offsets": Operation(
+        GetOffsets("a"),
+        lambda _, answer: answer == OffsetsTold(AT_7),
+        before=lambda world: world.offsets.update(a=[AT_7]),
+        written=False,
+    ),
+    "get a plugin": Operation(
+        GetPlugin("TestSink"),
+        lambda _, answer: isinstance(answer, PluginDescribed) and answer.fields == ("fields of TestSink",),
+        written=False,
+    ),
+    "get levels": Operation(
+        GetLoggers("root"),
+        lambda _, answer: (
+            isinstance(answer, LoggersListed)
+            and [(worker_id, level.level) for worker_id, level in answer.loggers]
+            == [("w1", "INFO"), ("w2", "INFO"), ("w3", "INFO")]
         ),
         written=False,
     ),

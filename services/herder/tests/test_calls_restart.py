@@ -111,6 +111,16 @@ def test_restart_connector_and_tasks_success(world: World) -> None:
     ]
 
 
+def test_a_plan_tells_where_each_unit_is(world: World) -> None:
+    """As Connect's answer does, restarted or not."""
+    fail(world, A1)
+    holders = {unit.task: worker.id for worker in world.workers.values() for unit in worker.held}
+    answer = world.ask(RestartConnector("a", include_tasks=True, only_failed=True))
+    assert isinstance(answer, Restarting)
+    assert {item.task: item.worker_id for item in answer.items} == holders
+    assert len(set(holders.values())) == 2
+
+
 @pytest.mark.parametrize(
     ("include_tasks", "only_failed", "failed", "restarted"),
     [
@@ -155,7 +165,7 @@ def test_restart_task(world: World) -> None:
     fail(world, A1)
     holder = next(worker.id for worker in world.workers.values() if A1 in worker.held)
     answer = world.ask(RestartTask("a", 1))
-    assert answer == Restarting((RestartItem(1, RESTARTING, True),))
+    assert answer == Restarting((RestartItem(1, RESTARTING, True, holder),))
     assert world.starts[-1][0] == holder
     assert world.workers[holder].held[A1].state is RUNNING
     assert started(world, lambda: world.ask(RestartTask("a", 1))) == {A1: 1}, "whatever its state"

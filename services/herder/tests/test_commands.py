@@ -200,6 +200,24 @@ def test_a_failure_in_between_leaves_no_connector_and_the_retry_ends_well(world:
     assert world.offsets["a"] == before, "the offsets of a running connector were touched"
 
 
+def test_offsets_stay_when_the_store_refuses_the_connector_after_them(world: World) -> None:
+    """Not promised (docs/guarantees.md): who made it meanwhile may have begun by them, so nothing is put back."""
+    world.offsets["a"] = [(OffsetEntry('{"filename":"a.txt"}', '{"position":3}'),)]
+    world.delay_ms = lambda: 1
+    number = world.call(create(), retry("r1"))
+    while len(world.offsets["a"]) == 1:
+        world.advance(1)
+    world.config.write(PutConfig(0, "a", sink(1), WriteOptions()))
+    world.advance(50)
+    assert isinstance(outcome(world, number), ConnectorExists)
+    assert world.offsets["a"][-1] == AT_7
+    world.post(ev.ConfigChanged("a", world.config.entries["a"], None))
+    number = world.call(create(), retry("r1"))
+    world.advance(50)
+    assert isinstance(outcome(world, number), ConnectorExists)
+    assert len(world.offsets["a"]) == 2, "a retry writes none"
+
+
 def test_a_name_that_exists_keeps_its_offsets(world: World) -> None:
     world.ask(CreateConnector("a", sink(1)))
     with pytest.raises(ConnectorExists):

@@ -2,7 +2,8 @@
 
 Steps are measured by this thread's own processor time, so that a busy machine does not fail them, with the garbage
 collector held off, whose pauses belong to no step. `-s` prints the slowest step of each kind. A machine that is shared
-gives a second of processor time less work at some times: the bound is three times what the issue promises.
+gives a second of processor time less work at some times: the bound is what is promised in the soak, and three times
+that in `make test`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from herdmesh.herder.state.model import ConnectorEntry, RunState
 from services.herder.tests.world import World, sink
 from services.herder.tests.world_store import revision
 from services.herder.tests.world_worker import Worker
+from tests.support.sizes import SOAKING
 
 pytestmark = pytest.mark.timed
 
@@ -30,8 +32,8 @@ WORKERS = 20
 LOST_AT_ONCE = 5
 STEP_GOAL_MS = 50
 DECISION_GOAL_MS = 1_000
-#: seen at one landing: every step twice as long as on the same machine idle, one of them 82 ms.
-GATE = 3
+#: Seen in a run of all tests: every step twice as long as on the same machine idle, one of them 82 ms.
+GATE = 1 if SOAKING else 3
 
 
 class Fleet(World):

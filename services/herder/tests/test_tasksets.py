@@ -516,6 +516,7 @@ def test_deletion_clears_statuses_and_topics_in_one_write(world: World) -> None:
     world.herder.handle = noting  # type: ignore[method-assign]
     world.ask(DeleteConnector("a"))
     world.advance(3_000)
+    # No number to begin at: topics too, see tests/integration/test_herder_wire.py.
     assert [(one.connector, one.tasks_from) for one in sent] == [("a", None)]
     assert sent[0].generation_below == max(start.assignment.generation for _, start in world.starts) + 1
     assert world.statuses == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,7 +14,9 @@ from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
 from herdmesh.connect import jackson
 from herdmesh.rpc import errors, revisions
+from herdmesh.rpc.request_ids import new_request_id, time_ms_of
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE
+from herdmesh.statusstore.effects.requests import REMEMBERED_MAX
 from herdmesh.statusstore.effects.role import READ_SERVICE
 from herdmesh.statusstore.errors import StoreGone
 from herdmesh.topicstore import Revision
@@ -204,6 +207,58 @@ async def test_deleting_a_connectors_statuses(client: Client) -> None:
     await client.write.PutTopics(write_pb2.PutTopicsRequest(topics=[topic]))
     await client.write.DeleteTopics(write_pb2.DeleteTopicsRequest(connector="c"))
     assert not (await client.read.ListTopics(read_pb2.ListTopicsRequest(connector="c"))).topics
+
+
+@pytest.mark.parametrize("evicts", [False, True])
+async def test_a_retried_removal_of_topics_takes_none_that_was_recorded_since(evicts: bool) -> None:
+    """By another writer that took over, and by one process that has forgotten its answer meanwhile."""
+
+    async def topics(client: Client) -> list[str]:
+        return [one.topic for one in (await client.read.ListTopics(read_pb2.ListTopicsRequest(connector="c"))).topics]
+
+    async def record(client: Client, topic: str) -> None:
+        recorded = status_pb2.TopicStatus(topic=topic, connector="c", task=0)
+        recorded.discover_time.GetCurrentTime()
+        await client.write.PutTopics(write_pb2.PutTopicsRequest(topics=[recorded]))
+
+    async def go_on(client: Client) -> None:
+        """What happens between the first request and its retry, and the retry; at last an id of now."""
+        await client.write.DeleteTopics(retried)
+        assert await topics(client) == ["new"]
+        await client.write.DeleteTopics(write_pb2.DeleteTopicsRequest(connector="c", request_id=new_request_id()))
+        assert await topics(client) == []
+
+    broker = MemoryBroker()
+    async with running(broker) as (client, _, _):
+        await record(client, "old")
+        retried = write_pb2.DeleteTopicsRequest(connector="c", request_id=new_request_id())
+        await client.write.DeleteTopics(retried)
+        assert await topics(client) == []
+        while time.time_ns() // 1_000_000 <= (time_ms_of(retried.request_id) or 0):
+            pass  # what is recorded in the id's own millisecond counts as before it
+        await record(client, "new")
+        await client.write.DeleteTopics(retried)
+        assert await topics(client) == ["new"], "this process knows the request"
+        if evicts:
+            for _ in range(REMEMBERED_MAX):
+                other = write_pb2.DeleteTopicsRequest(connector="nobody", request_id=new_request_id())
+                await client.write.DeleteTopics(other)
+            await go_on(client)
+    if not evicts:
+        async with running(broker) as (client, _, _):
+            await go_on(client)
+
+
+async def test_a_first_removal_of_topics_after_a_take_over_takes_what_it_was_asked_for() -> None:
+    broker = MemoryBroker()
+    recorded = status_pb2.TopicStatus(topic="t", connector="c", task=0)
+    recorded.discover_time.GetCurrentTime()
+    async with running(broker) as (client, _, _):
+        await client.write.PutTopics(write_pb2.PutTopicsRequest(topics=[recorded]))
+    asked = write_pb2.DeleteTopicsRequest(connector="c", request_id=new_request_id())
+    async with running(broker) as (client, _, _):
+        await client.write.DeleteTopics(asked)
+        assert not (await client.read.ListTopics(read_pb2.ListTopicsRequest(connector="c"))).topics
 
 
 # -- leases

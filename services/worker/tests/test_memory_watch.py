@@ -1,16 +1,20 @@
-"""A process that grows beyond its bound is killed, also one that lets nothing else of it run; no other is touched."""
+"""A process that grows beyond its bound is killed, also one that lets nothing else of it run, and with what it started,
+which counts; no other is touched."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import pytest
 
 from herdmesh.engine.contract import ErrorClass
+from herdmesh.worker.effects import memory_watch
 from herdmesh.worker.effects.memory_watch import MemoryWatch, used_bytes
+from herdmesh.worker.effects.process_trees import ProcessId, started_by
 from herdmesh.worker.effects.processes import LastWord, RunLine
 
 MB = 1 << 20
@@ -23,6 +27,13 @@ for _ in sys.stdin:
     print(len(taken), flush=True)
     if sys.argv[1] == "locked" and len(taken) == 4:
         re.match("(a*)*b", "a" * 64)
+"""
+
+#: Has a process do that which its own child started, with its input and output, and waits for it.
+STARTS = """
+import subprocess, sys
+grows = [sys.executable, "-c", sys.argv[1], "free"]
+subprocess.run([sys.executable, "-c", "import subprocess, sys; subprocess.run(sys.argv[1:])", *grows])
 """
 
 
@@ -44,9 +55,9 @@ class Grower:
             return await self.process.wait()
 
 
-async def grower(how: str = "free") -> Grower:
+async def grower(how: str = "free", code: str = GROWS) -> Grower:
     pipe = asyncio.subprocess.PIPE
-    return Grower(await asyncio.create_subprocess_exec(sys.executable, "-c", GROWS, how, stdin=pipe, stdout=pipe))
+    return Grower(await asyncio.create_subprocess_exec(sys.executable, "-c", code, how, stdin=pipe, stdout=pipe))
 
 
 @pytest.fixture
@@ -100,3 +111,56 @@ async def test_without_a_bound_nothing_looks(growers: tuple[Grower, Grower]) -> 
     before = asyncio.all_tasks()
     with MemoryWatch().bounding(RunLine("r1"), growers[0].process.pid, 0):
         assert asyncio.all_tasks() == before
+
+
+async def test_what_a_process_started_counts_and_ends_with_it() -> None:
+    """Two generations below it, which takes nothing itself: so does a JVM, of a run with a Spark of its own."""
+    watch, line = MemoryWatch(look_s=0.01, started_s=0.05), RunLine("r1")
+    parent = await grower(GROWS, STARTS)
+    try:
+        await parent.take()
+        (found,) = started_by([parent.process.pid]).values()
+        assert len(found) == 2
+        assert max(used_bytes(one.pid) for one in found) > 64 * MB
+        with watch.bounding(line, parent.process.pid, 230 * MB):
+            for _ in range(3):
+                await parent.take()
+            assert await parent.ended() == -signal.SIGKILL
+        assert used_bytes(parent.process.pid) == 0
+    finally:
+        if parent.process.returncode is None:
+            parent.process.kill()
+            await parent.process.wait()
+    assert line.ended_for is not None
+    assert "MB and the 2 it started 2" in line.ended_for.message
+    assert "MB, and all were killed; raise the bound" in line.ended_for.message
+    assert parent.process.stdout is not None
+    async with asyncio.timeout(20):
+        await parent.process.stdout.read()  # until nobody has the other end any more
+
+
+async def test_what_was_found_once_does_not_count_yet(
+    growers: tuple[Grower, Grower], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fork that has not yet executed what it is for has all pages of its parent, but shares them."""
+    run, other = growers
+    fork = started_by([os.getpid()])[os.getpid()]
+    (of_other,) = (one for one in fork if one.pid == other.process.pid)
+    looks: Iterator[frozenset[ProcessId]] = iter([frozenset({of_other}), frozenset[ProcessId]()] * 10)
+    looked, line = asyncio.Event(), RunLine("r1")
+    loop = asyncio.get_running_loop()
+
+    def now_and_then(roots: list[int]) -> Mapping[int, frozenset[ProcessId]]:
+        found = next(looks, None)
+        if found is None:
+            loop.call_soon_threadsafe(looked.set)
+        return {root: found or frozenset() for root in roots}
+
+    monkeypatch.setattr(memory_watch, "started_by", now_and_then)
+    await other.take()
+    watch = MemoryWatch(look_s=0.001, started_s=0)
+    with watch.bounding(line, run.process.pid, used_bytes(run.process.pid) + 32 * MB):
+        async with asyncio.timeout(20):
+            await looked.wait()
+    assert line.ended_for is None
+    assert other.process.returncode is None

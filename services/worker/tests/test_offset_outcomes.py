@@ -38,14 +38,15 @@ def test_whatever_ends_a_write_of_which_a_part_may_be_done_leaves_its_outcome_op
 
 
 class Deletion:
-    """A deletion of group `g` whose first answer is `first`. `verified` is what the config topic says each time."""
+    """The deletion of group `g`, by a reset, whose first answer is `first`. `verified` is what the config topic says
+    each time."""
 
     def __init__(self, first: int, verified: Callable[[], None] = lambda: None) -> None:
         self.asked = list[str]()
         self.heard: Callable[[], None] = lambda: None
         self._first = first
         self._change = sink_offsets._Change(  # pyright: ignore[reportPrivateUsage]
-            *cast("list[Any]", [None, SimpleNamespace(group="g"), self, None, {}, None])
+            *cast("list[Any]", [None, SimpleNamespace(group="g"), self, None, {}, SimpleNamespace(reset=True)])
         )
         self._change._require_unchanged = verified  # pyright: ignore[reportPrivateUsage]
 
@@ -62,7 +63,8 @@ class Deletion:
 
     def carry_out(self) -> None:
         with writing() as progress:
-            self._change._delete(time.monotonic() + 15, progress)  # pyright: ignore[reportPrivateUsage]
+            gone = [("t", 0)]
+            self._change._forget(gone, time.monotonic() + 15, progress)  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_deletion_is_not_repeated_once_whoever_asked_may_have_gone_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +84,7 @@ def test_a_deletion_is_not_repeated_over_a_change_that_was_begun_meanwhile() -> 
         raise TaskFenced("another change of its offsets begun")
 
     deletion = Deletion(KafkaError.NOT_COORDINATOR, begun)
-    with pytest.raises(OutcomeUncertain, match="group g may be deleted, and then: another change"):
+    with pytest.raises(OutcomeUncertain, match="perhaps group g is deleted, and then: another change"):
         deletion.carry_out()
     assert deletion.asked == ["g"]
 

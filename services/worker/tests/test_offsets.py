@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect import offsets_topic
@@ -26,7 +26,7 @@ from herdmesh.engine.fence import Fence
 from herdmesh.worker.connectors.file_stream import FileStreamSink, FileStreamSource
 from herdmesh.worker.effects import uncertain
 from herdmesh.worker.effects.offset_file import OffsetFile
-from herdmesh.worker.effects.offset_forms import OffsetsTold, bounded, changed_message
+from herdmesh.worker.effects.offset_forms import OffsetsTold, bounded, changed_message, sink_offsets
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.uncertain import OutcomeUncertain
@@ -184,7 +184,34 @@ def test_a_standalone_workers_offsets_go_to_its_file(tmp_path: Path) -> None:
         file.close()
 
 
+def test_a_partition_that_is_named_twice_has_its_last_offset() -> None:
+    entries = [(at("t", 1), 5), (at("t"), 3), (at("t", "1"), 4), (at("t"), None)]
+    forms = [
+        (json.dumps(one), None if offset is None else json.dumps({"kafka_offset": offset})) for one, offset in entries
+    ]
+    assert sink_offsets(forms) == {("t", 1): 4, ("t", 0): None}
+
+
 # --- where tasks start then, with a real broker
+
+
+@pytest.mark.kafka
+def test_a_standalone_workers_file_has_no_offsets_of_a_sink(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
+    topic = kafka.create_topic(tmp_topic())
+    kafka.produce(topic, [b"x"] * 4, partition=0)
+    file = OffsetFile(str(tmp_path / "offsets"))
+    file.open()
+    try:
+        here.offset_file = file
+        config, now = sink(tmp_path / "out", topic), [(at(topic), {"kafka_offset": 2})]
+        assert here.change(config, *now)[0] == here.told(config) == now
+        assert kafka.committed(f"connect-snk-{topic}", (topic, 0)) == [2]
+        assert file.of(str(config["name"])) == {}
+    finally:
+        file.close()
 
 
 @pytest.mark.kafka
@@ -233,11 +260,9 @@ def test_a_sinks_offsets_are_written_all_or_none(
     with pytest.raises(ConfigError, match="create their topics first"):
         here.alter(config, (at(topic), {"kafka_offset": 1}), (at(topic, 99), {"kafka_offset": 0}))
     assert kafka.committed(group, (topic, 0), (topic, 1)) == [-1001, -1001]
-    # What another connector of that name left is forgotten with null, but not beside others that stay.
+    # What another connector of that name left is forgotten with null.
     here.alter(config, (at(topic), {"kafka_offset": 3}), (at(topic, 1), {"kafka_offset": 0}))
-    with pytest.raises(ConfigError, match="cannot be forgotten while group"):
-        here.alter(config, (at(topic), None))
-    here.alter(config, (at(topic), None), (at(topic, 1), {"kafka_offset": 0}))
+    here.alter(config, (at(topic), None))
     assert kafka.committed(group, (topic, 0), (topic, 1)) == [-1001, 0]
     reset = sink(tmp_path / "out", topic, **{"herdmesh.offsets.missing": "reset"})
     here.alter(reset, (at(topic), {"kafka_offset": 999}))
@@ -464,6 +489,32 @@ def test_more_offsets_than_the_producer_has_room_for_are_written_all_the_same(
     assert here.told(config) == []
 
 
+@pytest.mark.kafka
+@pytest.mark.parametrize("refusing", ["client", "broker"])
+def test_a_sources_offsets_are_written_all_or_none(
+    refusing: str, kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """One of them is larger than the client, or the broker, takes."""
+    kafka, offsets = Kafka(kafka_bootstrap), tmp_topic("offsets")
+    here, config = bench(kafka_bootstrap, offsets), source(tmp_path / "a")
+    before = [({"filename": "a"}, {"position": 1})]
+    assert here.change(config, *before)[0] == before
+    size = 2_000_000
+    if refusing == "broker":
+        kafka.set_topic_config(offsets, {"max.message.bytes": "5000"})
+        size = 10_000
+    large = ({"filename": "x" * size}, {"position": 3})
+    # Not to be compressed, and what the broker takes is in a batch of its own.
+    config |= {"producer.override.compression.type": "none", "producer.override.batch.size": "500"}
+    with pytest.raises((TaskFailed, KafkaException), match=r"MSG_SIZE_TOO_LARGE|Message size too large") as refused:
+        here.change(config, ({"filename": "a"}, {"position": 2}), ({"filename": "b"}, {"position": 2}), large)
+    assert not isinstance(refused.value, OutcomeUncertain)
+    assert here.told(config) == before
+    after = [({"filename": "a"}, {"position": 4})]
+    assert here.change(config, *after)[0] == here.told(config) == after, "nor does it come with the next change"
+    assert len(kafka.records(offsets, 2)) == 2
+
+
 class StoppedSink:
     """A sink of four records without tasks, whose offset a worker has set to 1."""
 
@@ -546,29 +597,3 @@ def test_a_group_is_not_deleted_when_tasks_came_while_the_connector_was_asked(
     with pytest.raises(TaskFenced, match="was changed, or another change of its offsets begun"):
         stopped.reset()
     assert stopped.committed() == [1]
-
-
-@pytest.mark.kafka
-def test_a_commit_that_is_fenced_after_its_group_was_deleted_is_no_refusal(
-    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
-    topic = kafka.create_topic(tmp_topic())
-    kafka.produce(topic, [b"x"] * 4, partition=0)
-    config, group = sink(tmp_path / "out", topic), f"connect-snk-{topic}"
-    here.alter(config, (at(topic), {"kafka_offset": 3}), (at(topic, 1), {"kafka_offset": 0}))
-    fenced, commit = list[str](), Fence.commit_offsets
-
-    def another_first(fence: Fence, offsets: Any, of: Any) -> None:
-        spec = here.specs.without_class(UnitId(str(config["name"]), 0), TaskSpec(config, config, 1))
-        other = Fence(clients.producer(spec, {}), spec.transactional_id)
-        other.take_over()
-        other.close()
-        fenced.append(spec.transactional_id)
-        commit(fence, offsets, of)
-
-    monkeypatch.setattr(Fence, "commit_offsets", another_first)
-    with pytest.raises(OutcomeUncertain, match=f"group {group} is deleted, and then: another owner has taken over"):
-        here.alter(config, (at(topic), None), (at(topic, 1), {"kafka_offset": 0}))
-    assert len(fenced) == 1
-    assert kafka.committed(group, (topic, 0), (topic, 1)) == [-1001, -1001]

@@ -37,6 +37,16 @@ def test_a_sink_with_a_login_of_its_own_runs_on(config: dict[str, str], continuo
     assert spec.continuous is continuous
 
 
+@pytest.mark.parametrize("config", [SINK, SOURCE])
+def test_a_tasks_fence_has_connects_name_whatever_its_config_says(config: dict[str, str]) -> None:
+    """`<group>-<connector>-<task>`: Java's workers fence by it, and are fenced."""
+    specs = RunSpecs(WorkerSettings(group_id="mesh"), PluginRegistry.discover())
+    own = config | under("producer.override.", {"transactional.id": "mine", "enable.idempotence": "false"})
+    given = TaskSpec(dict(own), {**own, "transactional.id": "mine"}, 4)
+    assert specs.without_class(UnitId("a-b c", 3), given).transactional_id == "mesh-a-b c-3"
+    assert specs.run_spec(UnitId("a-b c", 3), given, "run", None).transactional_id == "mesh-a-b c-3"
+
+
 @pytest.mark.parametrize(
     ("settings", "config", "stays"),
     [

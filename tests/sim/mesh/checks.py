@@ -16,12 +16,14 @@ from herdmesh.connect import audit_topic, config_topic
 from herdmesh.connect.config_records import EpochRecord
 from herdmesh.connect.records import Undecodable
 from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.model import UnitId
+from herdmesh.herder.state.model import Assignment, UnitId
 from herdmesh.herder.state.requests import ChangeOffsets, Draining, Restarting, Written
+from herdmesh.statusstore.state.statuses import StatusPut
 from herdmesh.worker.state import events
+from tests.sim.mesh.budgets import Budgets
 from tests.sim.mesh.clients import Operation, Outcome
 from tests.sim.mesh.config_store import AUDIT
-from tests.sim.mesh.status_store import LEASE_MS
+from tests.sim.mesh.truth import Truth
 
 if TYPE_CHECKING:
     from tests.sim.mesh.dataplane import Run
@@ -31,8 +33,6 @@ if TYPE_CHECKING:
     from tests.sim.mesh.worker import WorkerProcess
     from tests.sim.mesh.world import World
 
-#: a dead worker's lease may be extended once by what was on its way, and the table looks every second.
-LEASE_SLACK_MS = 6_000
 _EPOCH_KEY = config_topic.key_bytes(config_topic.LEADER_KEY)
 _LATE_TWIN = "refused requests whose late twin was applied"
 _UNHEARD = "starts on a worker drained since, which nobody hears"
@@ -81,9 +81,8 @@ class Checker:
         self.moves = 0
         #: units that were told to stop in order to move and did not start since.
         self.moving: set[UnitId] = set()
-        self.restarts: Counter[UnitId] = Counter()
-        #: every request so far, answered or not.
-        self.asked: list[Operation] = []
+        self._budgets = Budgets(world)
+        self._truth = Truth(world)
         #: lives of workers whose drain a caller was told of.
         self.drained: set[str] = set()
         #: worker -> its lives that took note of a caller's drain, and when last.
@@ -97,8 +96,6 @@ class Checker:
         #: epoch -> the limits of its generations, by the records in the topic.
         self._blocks: dict[int, tuple[int, int]] = {}
         self._orders: dict[tuple[str, int], tuple[int, int]] = {}
-        self._steady_ms: dict[str, int] = {}
-        self._dead_ms: dict[str, int] = {}
 
     def find(self, check: str, text: str) -> None:
         if len(self.violations) < self.violations_max:
@@ -114,12 +111,16 @@ class Checker:
         self._looked[log.topic] = len(log.entries)
         for entry in log.entries[begin:]:
             record = entry.record
+            for change in entry.changes:
+                if isinstance(change, StatusPut):
+                    self._budgets.told(change.stored)
             if record.topic == AUDIT:
                 told = audit_topic.decode(record.key, record.value)
                 if not isinstance(told, Undecodable):
                     if told.operation != "RecordOffsets" or told.outcome["ended"]:
                         self._applied(told.caller, told.operation)
                     self._leader_wrote(told.caller, told.operation)
+                    self._budgets.written(told.connector)
             elif record.key == _EPOCH_KEY:
                 decoded = config_topic.decode(record.key, record.value)
                 if isinstance(decoded, EpochRecord):
@@ -210,11 +211,11 @@ class Checker:
                 start = sent.message
                 self._world.trace(herder.name, "start %s on %s %s", start.unit, worker.name, start.assignment)
                 self._started(herder, sent.epoch, start, stream)
-            case ins.StopUnit(unit=unit, reason=reason):
+            case ins.StopUnit(unit=unit, assignment=assignment, reason=reason):
                 self._world.trace(herder.name, "stop %s on %s: %s", unit, worker.name, reason)
                 self.stops.setdefault((unit, worker.name), self._world.now)
                 if reason.startswith("it failed"):
-                    self._restarted(unit)
+                    self._restarted(unit, assignment, sent.epoch)
                 if reason.startswith("moves to "):
                     self.moving.add(unit)
                 self.moves += 1
@@ -250,7 +251,7 @@ class Checker:
         self._generations.add(order[1])
         earlier.append(Start(self._world.now, herder.herder_id, worker_name, order))
         for other in self._world.workers:
-            if self._hears(other, herder) and self._holds(other, unit) and not self._timed_out(unit, other):
+            if self.hears(other, herder) and self._holds(other, unit) and not self._timed_out(unit, other):
                 same = "again" if other.name == worker_name else f"while {other.name} has it"
                 self.find("one owner", f"{herder.name} starts {unit} on {worker_name} {same}, and hears from it")
             if other.name == worker_name and other.alive and other.incarnation in self.drained:
@@ -264,16 +265,13 @@ class Checker:
         leader. Nobody hears the start. Over a stream that the worker has not left it is found, whoever sends it."""
         return epoch < self._noted_epoch.get(worker.incarnation, 0) and not stream.whole
 
-    def _restarted(self, unit: UnitId) -> None:
-        """The policy restarts a unit: no more often than its budget, which a caller's change or restart renews."""
+    def _restarted(self, unit: UnitId, assignment: Assignment, epoch: int) -> None:
         self.counts["restarts by policy"] += 1
-        self.restarts[unit] += 1
-        renewed = sum(1 for asked in self.asked if getattr(asked.request, "name", None) == unit.connector)
-        allowed = self._world.restart_policy.attempts_max * (1 + renewed)
-        if self.restarts[unit] > allowed:
-            self.find("restart budget kept", f"{unit} was restarted {self.restarts[unit]} times, {allowed} are allowed")
+        wrong = self._budgets.restarted(unit, assignment, epoch)
+        if wrong:
+            self.find("restart budget kept", wrong)
 
-    def _hears(self, worker: WorkerProcess, herder: HerderProcess) -> bool:
+    def hears(self, worker: WorkerProcess, herder: HerderProcess) -> bool:
         """Both ends of their session are open, and the worker has been welcomed."""
         if not worker.alive or not worker.session.welcomed:
             return False
@@ -344,7 +342,7 @@ class Checker:
         worker = run.worker
         if worker.life != run.worker_life or worker.state.epoch_max < newest[0]:
             return False
-        return any(self._hears(worker, herder) for herder in self._world.herders if herder.leads)
+        return any(self.hears(worker, herder) for herder in self._world.herders if herder.leads)
 
     def fenced(self, connector: str, task_count: int) -> None:
         """A worker initialised ids for the leader."""
@@ -361,45 +359,5 @@ class Checker:
     # --- looked at every half second
 
     def look(self) -> None:
-        """Statuses: nobody who has long been dead is shown RUNNING by a writer that could know."""
-        world = self._world
-        for worker in world.workers:
-            if worker.alive:
-                self._dead_ms.pop(worker.incarnation, None)
-            elif worker.life:
-                self._dead_ms.setdefault(worker.incarnation, world.now)
-            if world.network.some_cut and any(
-                world.network.is_cut(worker.name, replica.name) for replica in world.status
-            ):
-                # What it said before it died is held back, and arrives when the link is whole again.
-                for incarnation in self._dead_ms:
-                    if incarnation.rpartition("-")[0] == worker.name:
-                        self._dead_ms[incarnation] = world.now
-        for replica in world.status:
-            if not (replica.well and replica.claims and replica.log.writer is replica):
-                self._steady_ms[replica.name] = world.now
-                continue
-            if not self._dead_ms:
-                continue
-            # To the lease table a leap of its clock is a stall of its process: who is not dead to it gets a full lease.
-            since_ms = max(self._steady_ms.get(replica.name, 0), replica.leapt_ms)
-            for lease in replica.keeper.table.leases():
-                dead_ms = self._dead_ms.get(lease.incarnation)
-                if dead_ms is None or world.now - max(since_ms, dead_ms) < LEASE_MS + LEASE_SLACK_MS:
-                    continue
-                if lease.live:
-                    text = f"{lease.incarnation} is dead and its lease lives at {replica.name}"
-                    self.find("status equals truth within a lease", text)
-        for herder in world.herders:
-            if not (herder.well and herder.leads):
-                self._steady_ms[herder.name] = world.now
-            elif world.now - self._steady_ms.get(herder.name, 0) > LEASE_MS + LEASE_SLACK_MS:
-                self._look_at_view(herder)
-
-    def _look_at_view(self, herder: HerderProcess) -> None:
-        dead = {name for name, since_ms in self._dead_ms.items() if self._world.now - since_ms > 12_000}
-        if not dead:
-            return
-        for view in herder.herder.workers():
-            if view.incarnation in dead:
-                self.find("status equals truth within a lease", f"{herder.name} shows {view.incarnation}, long dead")
+        """What is shown, against what is so."""
+        self._truth.look()

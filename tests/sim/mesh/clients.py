@@ -100,7 +100,6 @@ class Client(Node):
         """Begin one request; it ends by itself."""
         operation = Operation(f"{self.name}-{len(self.operations)}", request, self.world.now)
         self.operations.append(operation)
-        self.world.checker.asked.append(operation)
         self.world.trace(self.name, "asks %s: %s", operation.id, request)
         self.busy = True
         self._attempt(operation)

@@ -1,7 +1,7 @@
 """Builds of the product with one safety switched off, for the tests that show that the simulator finds each.
 
 Owns the switches. They are patches of a test, never flags of the product: each puts in the place of one function what a
-careless author might have written there. `docs/bugs.md` lists which check finds each, and at which seed.
+careless author might have written there. `docs/bugs.md` lists which check finds each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from herdmesh.herder.state.records import Call, Connector, Member, Stage, Unit
 from herdmesh.herder.state.requests import ChangeOffsets, OffsetsTold
 from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.worker.state import events as worker_events
+from herdmesh.worker.state.instructions import WriteStatus
 from herdmesh.worker.state.machine import WorkerState
+from herdmesh.worker.state.model import RunState
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -147,6 +149,33 @@ def _no_budget() -> Generator[None]:
 
     with patch.object(policy, "policy_of", endless):
         yield
+
+
+def _double_budget() -> Generator[None]:
+    """A unit that fails is restarted twice as often as it may be."""
+    of = policy.policy_of
+
+    def generous(defaults: Any, config: Any) -> Any:
+        found = of(defaults, config)
+        return replace(found, attempts_max=2 * found.attempts_max)
+
+    with patch.object(policy, "policy_of", generous):
+        yield
+
+
+def _unassigned_unwritten() -> Generator[None]:
+    """A worker that gives a unit up tells its leader, and not the status store."""
+    handle = WorkerState.handle
+
+    def silent(self: WorkerState, event: Any, now: float) -> Any:
+        return [one for one in handle(self, event, now) if not _says_unassigned(one)]
+
+    with patch.object(WorkerState, "handle", silent):
+        yield
+
+
+def _says_unassigned(instruction: Any) -> bool:
+    return isinstance(instruction, WriteStatus) and instruction.state is RunState.UNASSIGNED
 
 
 def _forgotten_stray() -> Generator[None]:
@@ -276,6 +305,7 @@ MUTANTS: dict[str, Callable[[], Any]] = {
         "start before the stop is acknowledged": _no_wait_for_acknowledgement,
         "request id ignored": _request_id_ignored,
         "restart budget ignored": _no_budget,
+        "restart budget doubled": _double_budget,
         "forgotten stray after a broken session": _forgotten_stray,
         "drained worker gets work": _drained_gets_work,
         "new leader does not wait for workers": _no_adoption_time,
@@ -284,6 +314,7 @@ MUTANTS: dict[str, Callable[[], Any]] = {
         "generations begin anew with an epoch": _claims_without_bound,
         "generations told before they are reserved": _block_unwritten,
         "statuses of deleted connectors stay": _statuses_left,
+        "UNASSIGNED never written": _unassigned_unwritten,
         "logger levels are not told at dial-in": _levels_missed,
         "change of offsets told before it is made": _told_before_made,
         "change of offsets made again by the next leader": _made_again_by_the_next,

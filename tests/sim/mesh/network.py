@@ -5,13 +5,13 @@ lost on the way there or back, may be carried out twice, and may find nobody. Di
 other.
 A cut holds everything back until it heals, as TCP does; an end that closes meanwhile never hears it.
 
-Owns delays, cuts and losses, all from one random number generator. Knows no message.
+Owns delays, cuts and losses, all from one random number generator, and counts what came of them. Knows no message.
 """
 
 from __future__ import annotations
 
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -22,6 +22,12 @@ from tests.sim.mesh.scheduler import Answer, Deed, Inbox, Process, Pump, Schedul
 Pair = frozenset[str]
 #: how soon a peer learns that a process is gone, or that a connection broke.
 NOTICE_MS = 30
+
+_LATE, _OVERTAKEN, _HELD = "message late", "message overtaken by a later one", "message held back by a cut"
+_REQUEST_LOST, _ANSWER_LOST, _DOUBLED = "request lost", "answer lost", "request carried out twice"
+_BROKEN = "message lost with its stream"
+#: What an unruly network does to what it carries; `Network.harmed` says how often it did.
+HARMS = (_LATE, _OVERTAKEN, _HELD, _REQUEST_LOST, _ANSWER_LOST, _DOUBLED, _BROKEN)
 
 
 class Network:
@@ -34,6 +40,11 @@ class Network:
         self.loss = 0.02
         self.doubled = 0.02
         self.streams: list[Stream] = []
+        #: how much was carried, and what was done to it.
+        self.carried = 0
+        self.harmed: Counter[str] = Counter()
+        #: source and target -> when the last of what they sent each other outside of streams arrives.
+        self._last_ms: dict[tuple[str, str], int] = {}
         self._cut: dict[Pair, deque[Deed]] = {}
         self._slow: dict[Pair, int] = {}
 
@@ -72,13 +83,17 @@ class Network:
             return 1
         slow_ms = self._slow.get(frozenset((one, other)), 0) if self._slow else 0
         draw = self.rng.random()
+        if draw >= 0.95:
+            self.harmed[_LATE] += 1
         usual_ms = 0 if draw < 0.5 else int(draw * 6) if draw < 0.95 else int((draw - 0.95) * 6_000)
         return usual_ms + (self.rng.randrange(slow_ms) if slow_ms else 0)
 
     def carry(self, source: str, target: Process, deed: Deed, end: End | None = None) -> None:
         """Bring something to a process; in order with all that went to the same end of a stream."""
         held = self._cut.get(frozenset((source, target.name))) if self._cut and source != target.name else None
+        self.carried += 1
         if held is not None:
+            self.harmed[_HELD] += 1
             held.append(partial(self._arrive, source, target, target.life, deed, end))
             return
         # As `_arrive`, which is for what was held back: nearly everything comes this way.
@@ -88,6 +103,8 @@ class Network:
             if at_ms < end.last_ms:
                 at_ms = end.last_ms
             end.last_ms = at_ms
+        elif self.unruly:
+            self._notice_order(source, target.name, at_ms)
         scheduler.at_process(at_ms, target, target.life, deed)
 
     def _arrive(self, source: str, target: Process, life: int, deed: Deed, end: End | None) -> None:
@@ -95,6 +112,12 @@ class Network:
         if end is not None:
             at_ms = end.last_ms = max(at_ms, end.last_ms)
         self.scheduler.at_process(at_ms, target, life, deed)
+
+    def _notice_order(self, source: str, target: str, at_ms: int) -> None:
+        if at_ms < self._last_ms.get((source, target), 0):
+            self.harmed[_OVERTAKEN] += 1
+        else:
+            self._last_ms[source, target] = at_ms
 
     def call(
         self,
@@ -111,7 +134,9 @@ class Network:
             if (target is not None and not target.alive) or caller.life != life:
                 return  # nobody is left to answer, or to be answered: a process started since is another
             lost = self.unruly and self.rng.random() < self.loss / 2
-            error = unreachable(target.name if target else "nobody") if lost else error
+            if lost:
+                self.harmed[_ANSWER_LOST] += 1
+                error = unreachable(target.name if target else "nobody")
             name = target.name if target is not None else caller.name
             self.carry(name, caller, lambda: answer.set(None if error else result, error))
 
@@ -127,11 +152,14 @@ class Network:
             caller.after(timeout_ms, partial(_time_out, answer))
         lost = self.unruly and self.rng.random() < self.loss / 2
         if target is None or not target.alive or lost:
+            if target is not None and target.alive:
+                self.harmed[_REQUEST_LOST] += 1
             fail()
             return answer
         target.on_death.append(fail)
         self.carry(caller.name, target, lambda: Pump(work(), tell))
         if self.unruly and self.rng.random() < self.doubled:
+            self.harmed[_DOUBLED] += 1
             self.carry(caller.name, target, lambda: Pump(work(), lambda result, error: None))
         answer.then(lambda: target.on_death.remove(fail) if fail in target.on_death else None)
         return answer
@@ -211,7 +239,9 @@ class Stream:
         self._network.carry(other, end.process, partial(self._finish, end, unreachable(other)))
 
     def _deliver(self, end: End, message: Any) -> None:
-        if end.open and not self._broken:
+        if self._broken:
+            self._network.harmed[_BROKEN] += 1
+        elif end.open:
             end.heard(message)
 
     def _finish(self, end: End, error: HerdmeshError | None) -> None:

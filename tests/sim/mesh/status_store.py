@@ -77,8 +77,7 @@ class StatusReplica(Replica):
 
     def _begin_service(self) -> None:
         self.keeper = Keeper(self)
-        self._writes = StatusWriteService(cast("Any", self), cast("Any", self.keeper), LEASE_MS)
-        self._writes._requests = cast("Any", _Once())  # pyright: ignore[reportPrivateUsage]
+        self._writes = StatusWriteService(cast("Any", self), cast("Any", self.keeper), cast("Any", _Once()), LEASE_MS)
         self._lease_watchers: list[Stream] = []
 
     def begin(self) -> None:

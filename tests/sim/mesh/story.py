@@ -36,6 +36,9 @@ class Report:
     violations: list[Violation]
     trace: list[str]
     faults: Counter[str]
+    #: what the network did to what it carried, and how much it carried.
+    harmed: Counter[str]
+    carried: int
     counts: Counter[str]
     operations: list[Operation] = field(default_factory=lambda: [])
     virtual_ms: int = 0
@@ -91,6 +94,8 @@ class _Story:
             violations=world.checker.violations,
             trace=world.trace_lines or [],
             faults=self._faults.counts,
+            harmed=world.network.harmed,
+            carried=world.network.carried,
             counts=world.checker.counts,
             operations=[operation for client in self._clients for operation in client.operations],
             virtual_ms=world.now,

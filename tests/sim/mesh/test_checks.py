@@ -1,5 +1,5 @@
 """Checks of the stories that no mutant tells apart: of which life of a worker a drain was and who may not know of it,
-when a lease is to end, and which statuses of removed numbers may stay.
+when a lease is to end, which statuses of removed numbers may stay, and what renews a budget of restarts.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from herdmesh.herder.state.requests import (
     CreateConnector,
     Draining,
     DrainWorker,
+    PlanConfig,
     Request,
     RestartConnector,
     SetTarget,
     UpdateConnector,
 )
+from herdmesh.topicstore.contract import Revision
 from herdmesh.worker.state import events
 from tests.sim.mesh import verdict
 from tests.sim.mesh.clients import Client, Operation, Outcome
 from tests.sim.mesh.mutants import MUTANTS
+from tests.sim.mesh.status_store import LEASE_MS
 from tests.sim.mesh.story import quiet
 from tests.sim.mesh.world import World, simulated
 
@@ -186,3 +189,94 @@ def test_a_removed_numbers_status_is_left_only_while_a_task_or_its_connector_wai
         assert UnitId("a", 0) in verdict.holdings(world)
         assert verdict.problems(world) == ["a status of a-1 is left"] * (mutant is not None)
         assert not world.checker.violations
+
+
+@pytest.mark.parametrize("renewed_by", [None, RestartConnector("a"), UpdateConnector("a", {"connector.class": "Sink"})])
+def test_only_what_gives_a_new_account_renews_the_budget_of_restarts(renewed_by: Request | None) -> None:
+    """Once a connector spent it, a plan, a pause with its resume, and an update that is refused give it nothing: one
+    restart more is found. A restart that is asked for gives as many again, another config is another account."""
+    quiet()
+    with simulated():
+        world = World(0)
+        client, checker = Client("client-0", world), world.checker
+        world.begin()
+        world.network.heal_all()
+        world.advance(8_000)
+
+        def ask(request: Request, outcome: Outcome = Outcome.ACKNOWLEDGED) -> None:
+            operation = client.ask(request)
+            world.advance(5_000)
+            assert operation.outcome is outcome
+
+        def restart(number: int) -> None:
+            """By a herder's word, of the assignment that runs now or of what would run after it failed again."""
+            worker, holding = verdict.holdings(world)[unit][0]
+            leader, stream = world.leader(), worker.session.stream
+            assert leader is not None
+            assert stream is not None
+            one = holding.assignment
+            revision = Revision("config", (world.config_log.state.connectors["a"].config_revision,))
+            failed = Assignment(one.epoch, one.generation + number, one.incarnation, revision, one.task_digest)
+            checker.sent(leader, ins.Send(0, one.epoch, ins.StopUnit(unit, failed, "it failed")), stream)
+
+        unit = UnitId("a")
+        ask(CreateConnector("a", {"connector.class": "Sink", "tasks.max": "1"}))
+        for number in range(world.restart_policy.attempts_max):
+            restart(number)
+            restart(number)  # said again: its session was lost
+        assert not checker.violations
+        ask(PlanConfig("a", {"connector.class": "Sink", "tasks.max": "1"}))
+        ask(SetTarget("a", TargetState.PAUSED))
+        ask(SetTarget("a", TargetState.STARTED))
+        ask(UpdateConnector("a", {"connector.class": "Sink", "wrong": "yes"}), Outcome.REFUSED)
+        if renewed_by is not None:
+            ask(renewed_by)
+        restart(world.restart_policy.attempts_max)
+    found = [violation.check for violation in checker.violations]
+    assert found == ["restart budget kept"] * (renewed_by is None)
+
+
+@pytest.mark.parametrize("mutant", [None, "UNASSIGNED never written"])
+def test_a_task_that_its_worker_gave_up_is_not_shown_as_running_for_longer_than_a_lease(mutant: str | None) -> None:
+    """Its connector is stopped, which keeps the tasks' statuses, and what it is at rest says nothing of them."""
+    quiet()
+    with simulated(), MUTANTS[mutant]() if mutant else nullcontext():
+        world = World(0)
+        client = Client("client-0", world)
+        world.begin()
+        world.network.heal_all()
+        world.advance(8_000)
+        for request in (
+            CreateConnector("a", {"connector.class": "Sink", "tasks.max": "1"}),
+            SetTarget("a", TargetState.STOPPED),
+        ):
+            client.ask(request)
+            world.advance(5_000)
+        assert not world.checker.violations
+        world.advance(10_000)
+        assert not verdict.problems(world)
+    found = {violation.check for violation in world.checker.violations}
+    assert found == ({"status equals truth within a lease"} if mutant else set())
+
+
+def test_what_a_worker_lost_without_a_word_is_found_at_the_store_and_at_the_leader() -> None:
+    """Both show it as RUNNING for longer than a lease; neither is found before."""
+    quiet()
+    with simulated():
+        world = World(0)
+        client, unit = Client("client-0", world), UnitId("a", 0)
+        world.begin()
+        world.network.heal_all()
+        world.advance(8_000)
+        client.ask(CreateConnector("a", {"connector.class": "Sink", "tasks.max": "1"}))
+        world.advance(10_000)
+        worker, held = verdict.holdings(world)[unit][0]
+        del worker.state.tasks._tasks[held.unit]  # pyright: ignore[reportPrivateUsage]
+        world.advance(LEASE_MS)
+        assert not world.checker.violations
+        world.advance(LEASE_MS + 4_000)
+        leader = world.leader()
+        assert leader is not None
+    shown_by = {violation.text.partition(" ")[0] for violation in world.checker.violations}
+    assert shown_by == {leader.name, next(one.name for one in world.status if one.claims)}
+    assert {violation.check for violation in world.checker.violations} == {"status equals truth within a lease"}

@@ -60,6 +60,10 @@ def status(message: herder.UnitStatus) -> Json:
         shown["auto_restart"] = _auto_restart(message.auto_restart)
     if message.explanation:
         shown["explanation"] = message.explanation
+    if message.placed_because:
+        shown["placed_because"] = message.placed_because
+    if message.HasField("placed_time"):
+        shown["placed_time"] = message.placed_time.ToJsonString()
     return shown
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+import sys
 from decimal import Decimal
 from typing import Any
 
@@ -34,6 +36,36 @@ def test_what_is_written_reads_back(value: Any) -> None:
     assert jackson.loads(data) == value
     assert read(data) == value
     assert json.loads(data) == value
+
+
+def _alone_in_a_batch(text: bytes) -> Any:
+    return jackson.loads_many([text])
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b'{"a":' * 100_000], ids=["lists", "maps"])
+@pytest.mark.parametrize("reads", [jackson.loads, jackson.loads_node, _alone_in_a_batch])
+def test_what_garbage_collection_runs_has_room_however_deep_a_document_is(
+    text: bytes, reads: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may run at any level, and what it cannot finish is lost."""
+
+    def deep(levels: int) -> None:
+        if levels:
+            deep(levels - 1)
+
+    lost: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+
+    def runs(_phase: str, _info: dict[str, int]) -> None:
+        deep(sys.getrecursionlimit() // 2)
+
+    gc.callbacks.append(runs)
+    try:
+        with pytest.raises(DataError):
+            reads(text)
+    finally:
+        gc.callbacks.remove(runs)
+    assert not lost
 
 
 @given(st.lists(_values, max_size=4))

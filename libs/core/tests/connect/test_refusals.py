@@ -103,6 +103,18 @@ def test_what_does_not_run_is_refused_by_name(change: dict[str, Any], field: str
     assert not validate_connector(changed(SINK, change), PLUGINS).error_count  # it is ours to refuse, not Connect's
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"offsets.storage.topic": "own"}, {"herdmesh.delivery.guarantee": "at_least_once"}]
+)
+def test_a_source_neither_writes_nor_keeps_its_offsets_in_another_cluster(more: dict[str, str]) -> None:
+    elsewhere = "producer.override.bootstrap.servers"
+    worker: dict[str, str] = dict.fromkeys(("key.converter", "value.converter"), f"{_PACKAGE}json.JsonConverter")
+    config = changed(SOURCE, {elsewhere: "elsewhere:9092", **more})
+    (found,) = refusals(config, PLUGINS.find("ExampleSource"), worker)
+    assert (found.field, bool(found.fix)) == (elsewhere, True)
+    assert "writing to another cluster than the workers' is not built yet" in found.message
+
+
 def test_a_source_is_at_least_once_unless_another_key_needs_more() -> None:
     plugin, asked = PLUGINS.find("ExampleSource"), {"herdmesh.delivery.guarantee": "at_least_once"}
     worker: dict[str, str] = dict.fromkeys(("key.converter", "value.converter"), f"{_PACKAGE}json.JsonConverter")

@@ -177,6 +177,14 @@ _values = _json_values | st.floats(allow_nan=False, allow_infinity=False)
 _offsets = st.dictionaries(st.text(max_size=8), _values, max_size=4)
 
 
+def test_offsets_that_json_has_no_form_for_come_back_as_texts() -> None:
+    given = OffsetRecord("c", {"at": b"\x01"}, {"x": b"\x01\x02", "f": float("inf"), "n": 7, "r": 7.0})
+    found = offsets_topic.decode(*offsets_topic.encode(given))
+    assert found == OffsetRecord("c", {"at": "AQ=="}, {"x": "AQI=", "f": "Infinity", "n": 7, "r": 7.0})
+    assert isinstance(found, OffsetRecord)
+    assert [type(value) for value in (found.offset or {}).values()] == [str, str, int, float]
+
+
 @given(st.builds(OffsetRecord, _text, st.none() | _offsets, st.none() | _offsets))
 def test_offsets_round_trip(record: OffsetRecord) -> None:
     assert offsets_topic.decode(*offsets_topic.encode(record)) == record

@@ -20,7 +20,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any, cast
 
-from confluent_kafka import Consumer, IsolationLevel, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
@@ -30,7 +30,7 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ConfigRecord
 from herdmesh.connect.connector import PartitionId
-from herdmesh.engine import Command, Progress, RunOutcome, RunSpec, TaskKind, failure, run
+from herdmesh.engine import Command, Progress, RunOutcome, RunSpec, TaskKind, clients, failure, run
 
 _QUEUED_MAX = 50_000
 _SET, _TAKE_BACK = AlterConfigOpType.SET, AlterConfigOpType.DELETE
@@ -268,8 +268,11 @@ class Kafka:
         def ends(level: IsolationLevel) -> list[int]:
             return [one.result(WAIT_S).offset for one in admin.list_offsets(asked, isolation_level=level).values()]
 
+        def is_settled() -> bool:  # asked again while a partition of a new topic does not know its leader
+            return clients.retried(lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED))
+
         deadline_s = time.monotonic() + WAIT_S
-        while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED):
+        while not is_settled():
             assert time.monotonic() < deadline_s, f"a transaction stays open in {topic}"
             time.sleep(0.02)
 
@@ -295,9 +298,10 @@ class Kafka:
             while len(ended) < partitions:
                 message = consumer.poll(WAIT_S)
                 assert message is not None, "the topic does not end"
-                if message.error() is None:
+                error = message.error()
+                if error is None:
                     found.append(message)
-                elif message.partition() is not None:  # else it tells of a broker, which it asks again
+                elif error.code() == KafkaError._PARTITION_EOF:  # else it tells of a broker, which it asks again
                     ended.add(message.partition())
         finally:
             consumer.close()

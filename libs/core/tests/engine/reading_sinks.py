@@ -178,3 +178,12 @@ class ForgetfulSink(ReadingSink):
     def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
         super().pre_commit(offsets)
         return None  # pyright: ignore[reportReturnType]
+
+
+class UnsureSink(ReadingSink):
+    """Cannot tell what is durable once it was given something."""
+
+    def pre_commit(self, offsets: Mapping[PartitionId, int]) -> Mapping[PartitionId, int]:
+        if ListSink.values:
+            raise RetriableError("the other side is away")
+        return super().pre_commit(offsets)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from structlog.contextvars import bound_contextvars, get_contextvars
 
 from herdmesh.engine.ahead import Ahead
 
@@ -21,6 +22,11 @@ def test_the_answer_comes_while_the_caller_does_something_else() -> None:
         assert asked.wait(10), "it is asked in a thread of its own"
         go_on.set()
         assert answer.result() == 7
+
+
+def test_it_logs_as_its_caller() -> None:
+    with bound_contextvars(unit="[c|task-0|offsets]"), Ahead(get_contextvars) as answer:
+        assert answer.result() == {"unit": "[c|task-0|offsets]"}
 
 
 def test_an_error_is_raised_where_the_answer_is_wanted_and_nowhere_else() -> None:

@@ -16,13 +16,14 @@ from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Stop, TaskFai
 from herdmesh.engine.contract import Command
 from herdmesh.engine.receipts import DeliveryFailures
 from herdmesh.engine.settings import source_settings
+from libs.core.tests.engine import test_source_loop
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, processes, run_here
-from libs.core.tests.engine.sinks import PATH, GivenSource
+from libs.core.tests.engine.sinks import GivenSource
 from libs.core.tests.engine.test_dead_letters import given, letters_of, source_spec
 from libs.core.tests.engine.test_receipts import FILTER, HearingSource, hearing
 
 pytestmark = pytest.mark.kafka
-PARTITIONS = 3
+PARTITIONS = test_source_loop.PARTITIONS
 AT_LEAST_ONCE = {"herdmesh.delivery.guarantee": "at_least_once"}
 TOLERANT = {**AT_LEAST_ONCE, "errors.tolerance": "all"}
 #: All batches of a run are of one commit.
@@ -36,17 +37,7 @@ def kafka_topics(kafka_bootstrap: str) -> Kafka:
 
 
 def counting(kafka: Kafka, name: str, topic: str, until: int, **more: Any) -> RunSpec:
-    config = {
-        "topic": topic,
-        "until": str(until),
-        "topic.creation.default.partitions": str(PARTITIONS),
-        "topic.creation.default.replication.factor": "1",
-        **LATE,
-    }
-    return make_spec(
-        kafka.bootstrap, name, f"{PATH}:CountingSource", config,
-        kind=TaskKind.SOURCE, offset_storage_topic=f"{name}-offsets", **more,
-    )  # fmt: skip
+    return test_source_loop.counting(kafka, name, topic, until, LATE, **more)
 
 
 def numbers(kafka: Kafka, topic: str) -> Counter[int]:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from threading import Event
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.config_records import ManifestRecord, TargetState, TargetStateRecord
-from herdmesh.engine import RunEnd, claims
+from herdmesh.connect.connector import Config, SourceBatch, SourceTaskContext
+from herdmesh.connect.offsets_topic import encode_key
+from herdmesh.engine import RunEnd, TaskKind, claims
 from herdmesh.engine.contract import ErrorClass, RunSpec, TaskSetClaim
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
-from libs.core.tests.engine.harness import Kafka, Link, make_spec, run_here, write
-from libs.core.tests.engine.sinks import PATH
+from herdmesh.engine.source_offsets import SourceOffsets
+from herdmesh.engine.stored_offsets import Reader
+from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here, write
+from libs.core.tests.engine.sinks import PATH, CountingSource
 from tests.support.guarded_broker import GuardedBroker
 
 DIGESTS = ("aa", "bb")
@@ -93,6 +99,71 @@ def test_the_end_that_counts_is_the_one_after_the_take_over(
     monkeypatch.setattr(Fence, "take_over", overtaken)
     with pytest.raises(TaskFenced):
         run_here(claiming(kafka_topics, name, config, 2))
+
+
+class InOrder(CountingSource):
+    """Notes its own calls with those of the run."""
+
+    calls: ClassVar[list[str]] = []
+
+    def start(self, config: Config, context: SourceTaskContext) -> None:
+        self.calls.append("start")
+        super().start(config, context)
+
+    def poll(self) -> SourceBatch | None:
+        self.calls.append("poll")
+        return super().poll()
+
+
+def test_offsets_are_read_after_the_take_over_and_a_source_starts_after_both(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although the reader gets its clients ready meanwhile: what the owner before commits then is gone on from."""
+    config, name = kafka_topics.create_topic(tmp_topic("configs"), 1), tmp_topic("source")
+    write(kafka_topics.bootstrap, config, manifest(name, 7))
+    settings = {"topic": tmp_topic(), "until": "40"} | {
+        f"topic.creation.default.{key}": "1" for key in ("partitions", "replication.factor")
+    }
+    spec = make_spec(
+        kafka_topics.bootstrap, name, f"{__name__}:InOrder", settings,
+        kind=TaskKind.SOURCE, offset_storage_topic=kafka_topics.create_topic(f"{name}-offsets", 2),
+    )  # fmt: skip
+    ready, calls = Event(), InOrder.calls
+    prepare, take_over, read, verify = Reader.prepare, Fence.take_over, Reader.read, claims.ClaimCheck.verify
+
+    def prepared(reader: Reader) -> None:
+        prepare(reader)
+        ready.set()
+
+    def taken(fence: Fence) -> None:
+        assert ready.wait(WAIT_S), "the reader is not prepared"
+        key = encode_key(name, {"counter": "a"})
+        write_offsets(kafka_topics.bootstrap, spec.offset_storage_topic, key, b'{"next":25}')
+        take_over(fence)
+        calls.append("take over")
+
+    def told(reader: Reader, fence: Fence | None) -> SourceOffsets:
+        calls.append("read")
+        return read(reader, fence)
+
+    def verified(claim: claims.ClaimCheck) -> int | None:
+        calls.append("verify")
+        return verify(claim)
+
+    monkeypatch.setattr(Reader, "prepare", prepared)
+    monkeypatch.setattr(Fence, "take_over", taken)
+    monkeypatch.setattr(Reader, "read", told)
+    monkeypatch.setattr(claims.ClaimCheck, "verify", verified)
+    calls.clear()
+    outcome = run_here(replace(spec, claim=TaskSetClaim(config, 0, "i1", "7:aa")))
+    assert calls[:5] == ["take over", "read", "verify", "start", "poll"]
+    assert outcome.progress.records_in == 15
+
+
+def write_offsets(bootstrap: str, topic: str, key: bytes, value: bytes) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random"})
+    producer.produce(topic, value, key)
+    assert producer.flush(WAIT_S) == 0
 
 
 def test_a_topic_that_is_not_there_is_told(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Producer
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import RunSpec, TaskKind, clients, pulse
 from herdmesh.engine.fence import Fence
-from herdmesh.engine.settings import sink_settings, source_settings
+from herdmesh.engine.settings import ClientConfig, sink_settings, source_settings
 from libs.core.tests.engine.harness import make_spec
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -88,11 +89,17 @@ def test_what_a_client_logs_goes_to_its_logger(level: int, shown: bool, caplog: 
 
 _NAMED: dict[str, Callable[[RunSpec], Any]] = {
     "connector-consumer-a b-3": lambda spec: clients.consumer(spec, "g", {}),
+    "connector-consumer-a b": lambda spec: clients.consumer(spec, "g", {}, for_worker=True),
     "connector-producer-a b-3": lambda spec: clients.producer(spec, {}),
+    "connector-offset-producer-a b": lambda spec: clients.offsets_producer(spec, {}),
+    "connector-producer-a b-3 ": lambda spec: clients.offsets_producer(
+        replace(spec, worker_config={"exactly.once.source.support": "enabled"}), {}
+    ),
     "connector-dlq-producer-a b-3": lambda spec: clients.dead_letter_producer(spec, {}),
     "connector-adminclient-a b-3": lambda spec: clients.admin(spec, {}),
     "connector-worker-adminclient-a b": lambda spec: clients.admin(spec, {}, for_worker=True),
     "mine": lambda spec: clients.producer(spec, {"client.id": "mine"}),
+    "mine ": lambda spec: clients.offsets_producer(spec, {"client.id": "mine"}),
 }
 
 
@@ -105,7 +112,32 @@ def test_clients_have_connects_names(name: str, caplog: pytest.LogCaptureFixture
         assert time.monotonic() < deadline_s, "it says nothing"
         client.poll(0.05)
     (said,) = {line.getMessage().split("[")[1].split("#")[0] for line in caplog.records if "FAIL" in line.getMessage()}
-    assert said == name
+    assert said == name.rstrip()
+
+
+@pytest.mark.parametrize("is_fenced", [True, False])
+def test_a_producer_is_the_fences_and_idempotent_whatever_its_config_says(
+    is_fenced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A warning says so. And settings that nobody has looked at are no way round it."""
+    made = list[dict[str, Any]]()
+
+    def opened(client: Callable[[dict[str, Any]], Any], _kind: str, config: dict[str, Any], _on_error: Any) -> Any:
+        made.append(config)
+        return client({**config, "log_level": 0})
+
+    monkeypatch.setattr(clients, "opened", opened)
+    given = {"transactional.id": "mine", "enable.idempotence": "false", "acks": "0"}
+    spec = make_spec("127.0.0.1:1", "c", "x:Y", under("producer.override.", given), kind=TaskKind.SOURCE)
+    settings = source_settings(spec)
+    named = [name for name in given if any(f"producer.override.{name}" in text for text in settings.warnings)]
+    assert named == list(given)
+    unseen: list[ClientConfig] = [dict(given)] if is_fenced else []
+    for overrides in (settings.producer, *unseen):
+        clients.producer(spec, overrides, is_fenced=is_fenced)
+        config = made.pop()
+        assert (config["enable.idempotence"], config["acks"]) == (True, "all")
+        assert config.get("transactional.id") == (spec.transactional_id if is_fenced else None)
 
 
 def test_a_question_to_kafka_that_is_repeated_is_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:

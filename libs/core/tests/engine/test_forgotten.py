@@ -6,6 +6,7 @@ That such a client is told from one whose broker is away is tried in `topicstore
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTaskContext
 from herdmesh.connect.errors import RetriableError
-from herdmesh.engine import ErrorClass, Progress, RunEnd, Stop, TaskKind, clients, failure
+from herdmesh.engine import ErrorClass, Progress, RunEnd, RunOutcome, Stop, TaskKind, clients, failure
 from herdmesh.engine.contract import Command
 from herdmesh.engine.dead_letters import SinkDeadLetters
 from herdmesh.engine.settings import ClientConfig
@@ -195,7 +196,7 @@ async def _told(story: Story, kafka: Kafka, topic: str) -> None:
         through = replace(spec, bootstrap_servers=proxy.bootstrap, continuous=True)
         running = asyncio.create_task(asyncio.to_thread(run_here, through, link))
         try:
-            await _sent(link, 10, is_committed="transaction.boundary" not in story.config)
+            await _sent(link, running, 10, is_committed="transaction.boundary" not in story.config)
             async with asyncio.timeout(NOTICED_S):
                 await _forget(proxy, story, topic)
                 with pytest.raises(KafkaException) as raised:
@@ -213,11 +214,12 @@ async def _told(story: Story, kafka: Kafka, topic: str) -> None:
     assert sorted(found) == sorted([*range(total), *twice])
 
 
-async def _sent(link: Link, count: int, *, is_committed: bool) -> None:
+async def _sent(link: Link, running: asyncio.Task[RunOutcome], count: int, *, is_committed: bool) -> None:
     """Until the run has produced so many, and committed them unless it leaves its transaction open. One may be reported
-    before the other."""
+    before the other. Raises what the run raises."""
     done = asyncio.Event()
     loop = asyncio.get_running_loop()
+    running.add_done_callback(lambda _: done.set())
 
     def say(progress: Progress) -> list[Command]:
         if progress.records_out == count and is_committed == (progress.commit_time_ms is not None):
@@ -225,8 +227,14 @@ async def _sent(link: Link, count: int, *, is_committed: bool) -> None:
         return []
 
     link.say = say
-    async with asyncio.timeout(WAIT_S):
-        await done.wait()
+    try:
+        async with asyncio.timeout(WAIT_S):
+            await done.wait()
+    except TimeoutError:
+        faulthandler.dump_traceback(2)  # what it waits for
+        pytest.fail(f"the run has not sent {count} records within {WAIT_S:g} s; its last reports: {link.reports[-2:]}")
+    if running.done():
+        pytest.fail(f"the run has ended: {running.result()}")
 
 
 async def _forget(proxy: ForgetfulProxy, story: Story, topic: str) -> None:

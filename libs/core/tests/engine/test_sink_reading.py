@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from herdmesh.connect.connector import Config, PartitionId, SinkBatch, StagingSinkTask, TaskContext
-from herdmesh.connect.errors import ConnectError, RecordError
+from herdmesh.connect.errors import ConnectError, RecordError, RetriableError
 from herdmesh.engine import Progress, RunEnd, Stop
 from herdmesh.engine.contract import Command, ErrorClass
 from herdmesh.engine.errors import TaskFailed
@@ -130,6 +130,22 @@ def test_a_pre_commit_that_returns_nothing_is_told_so(kafka_topics: Kafka, tmp_t
     with pytest.raises(ConnectError, match=r"ForgetfulSink\.pre_commit returned nothing: return the offsets"):
         run_here(make_spec(kafka_topics.bootstrap, name, f"{PATH}:ForgetfulSink", {"topics": topic}))
     assert kafka_topics.committed(f"connect-{name}", (topic, 0)) == [0]
+
+
+def test_a_pre_commit_that_raises_ends_the_run_and_the_next_one_is_given_the_records_again(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str]
+) -> None:
+    """Where Connect's consumer seeks back and the task goes on."""
+    topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
+    config, sink = {"topics": topic}, f"connect-{name}"
+    kafka_topics.produce_ids(topic, range(3))
+    run_here(make_spec(kafka_topics.bootstrap, name, f"{PATH}:ReadingSink", config))
+    kafka_topics.produce_ids(topic, range(3, 6))
+    with pytest.raises(RetriableError, match="the other side is away"):
+        run_here(make_spec(kafka_topics.bootstrap, name, f"{PATH}:UnsureSink", config, worker_config=SOON))
+    assert (ids()[0], kafka_topics.committed(sink, (topic, 0))) == (3, [3])
+    run_here(make_spec(kafka_topics.bootstrap, name, f"{PATH}:ReadingSink", config))
+    assert (ids(), kafka_topics.committed(sink, (topic, 0))) == ([3, 4, 5], [6])
 
 
 def test_a_task_that_knows_where_it_was_begins_there(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.commit_scope import CommitScope
@@ -18,6 +18,7 @@ from herdmesh.connect.connector import Config, SourceBatch, SourceTask, SourceTa
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine import ErrorClass, Progress, RunEnd, RunSpec, Share, Stop, TaskFailed, TaskKind
+from herdmesh.engine.beyond import Beyond
 from herdmesh.engine.contract import Command
 from herdmesh.engine.producing import Refused
 from herdmesh.engine.receipts import DeliveryFailures
@@ -35,12 +36,15 @@ def kafka_topics(kafka_bootstrap: str) -> Kafka:
     return Kafka(kafka_bootstrap)
 
 
-def counting(kafka: Kafka, name: str, topic: str, until: int, **more: object) -> RunSpec:
+def counting(
+    kafka: Kafka, name: str, topic: str, until: int, settings: Mapping[str, str] | None = None, **more: object
+) -> RunSpec:
     config = {
         "topic": topic,
         "until": str(until),
         "topic.creation.default.partitions": str(PARTITIONS),
         "topic.creation.default.replication.factor": "1",
+        **(settings or {}),
     }
     return make_spec(
         kafka.bootstrap, name, f"{PATH}:CountingSource", config,
@@ -193,6 +197,41 @@ def test_offsets_are_not_kept_in_a_topic_that_forgets(kafka_topics: Kafka, tmp_t
     with pytest.raises(ConfigError, match=r"cleanup\.policy=delete") as refused:
         run_here(replace(spec, connector_config={**spec.connector_config, "offsets.storage.topic": own}))
     assert refused.value.field == "offsets.storage.topic"
+
+
+def _forget(kafka: Kafka, topic: str, before: int) -> None:
+    gone = TopicPartition(topic, 0, before)
+    assert kafka.admin.delete_records([gone])[gone].result(WAIT_S).low_watermark == before
+
+
+def test_offsets_are_read_from_where_the_topic_begins(kafka_topics: Kafka, tmp_topic: Callable[..., str]) -> None:
+    """Which is no longer at 0, as in one with a limit of time; and in other partitions there is nothing at all."""
+    topic, name = tmp_topic(), tmp_topic("source")
+    offsets = kafka_topics.create_topic(f"{name}-offsets", 1)
+    kafka_topics.produce(offsets, [b"others'"] * 5)
+    run_here(counting(kafka_topics, name, topic, 25))
+    _forget(kafka_topics, offsets, 5)
+    kafka_topics.grow(offsets, 2)
+    assert run_here(counting(kafka_topics, name, topic, 40)).progress.records_in == 15
+
+
+def test_offsets_that_go_while_they_are_read_are_read_again(
+    kafka_topics: Kafka, tmp_topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, name = tmp_topic(), tmp_topic("source")
+    offsets = kafka_topics.create_topic(f"{name}-offsets", 1)
+    kafka_topics.produce(offsets, [b"others'"] * 5)
+    bounds = Beyond.bounds
+
+    def then_gone(beyond: Beyond, partitions: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
+        found = bounds(beyond, partitions)
+        _forget(kafka_topics, offsets, 5)
+        return found
+
+    monkeypatch.setattr(Beyond, "bounds", then_gone)
+    with pytest.raises(TaskFailed, match=f"{offsets} lost records while it was read") as refused:
+        run_here(counting(kafka_topics, name, topic, 25))
+    assert refused.value.error_class is ErrorClass.RETRIABLE
 
 
 class Scripted(SourceTask):

@@ -102,6 +102,9 @@ def story(unit: views.Json) -> Iterator[str]:
     held = f"on {escape(unit['worker_id'])}, generation {unit['generation']}" if unit["worker_id"] else "on no worker"
     since = f", for {age(unit['since'])}" if "since" in unit else ""
     yield f"{colored(unit['state'])} {held}{since}"
+    if "placed_because" in unit:
+        placed = f" since {unit['placed_time']}" if "placed_time" in unit else ""
+        yield f"on {escape(unit['worker_id'])}{placed}, because {escape(unit['placed_because'])}"
     if "explanation" in unit:
         yield escape(unit["explanation"])
     restart = unit.get("auto_restart")
@@ -143,7 +146,7 @@ def _print_connector(found: views.Json) -> None:
         ]
         out.print(table("\ntasks", (*TASK_COLUMNS, "GENERATION", "AGE"), rows))
     for task in found["tasks"]:
-        if any(key in task for key in ("explanation", "auto_restart", "conditions", "error")):
+        if any(key in task for key in ("placed_because", "explanation", "auto_restart", "conditions", "error")):
             out.print()
             _print_story(f"task {task['id']}", task)
     partitions = [

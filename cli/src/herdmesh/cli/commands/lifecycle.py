@@ -70,6 +70,7 @@ def restart(
                 "task": item.task if item.HasField("task") else None,
                 "state": views.run_state(item.state),
                 "restarted": item.restarted,
+                "worker_id": item.worker_id or None,
             }
             for item in reply.items
         ]

@@ -85,6 +85,12 @@ class Connector(ABC):
     def config_def(cls) -> ConfigDef:
         """The connector's own keys; the keys all connectors share are added by the caller."""
 
+    @classmethod
+    def served_by(cls, config: Config) -> str | None:
+        """The class name of the connector that takes this config in this one's place; None = this one does. Of a Java
+        class that several of ours are the match of, each for some configs. Not asked of a class in a plugin folder."""
+        return None
+
     def validate(self, config: Config) -> Sequence[ConfigError]:
         """What the definition cannot see (two keys that clash, a folder not writable), each naming its field."""
         return ()
@@ -371,7 +377,7 @@ class SourceBatch:
     means no record has a key, empty `timestamps_ms` that none has a time (as -1 does of one), empty `headers` that none
     has any.
 
-    Without records it moves the offset alone."""
+    Without records it moves the offset alone, whatever its topic is."""
 
     topic: str
     values: Sequence[Any]
@@ -426,6 +432,11 @@ class SourceTask(ABC):
 
         Raises RetriableError when it cannot look now: it is asked again, without end.
         """
+
+    def has_rest(self) -> bool:
+        """True when the next `poll` gives more of what the last one found, as records of several topics are, found at
+        once: with `transaction.boundary=poll` all of it is one transaction. Asked with that alone, after each batch."""
+        return False
 
     def commit_batch(self, batch: SourceBatch, metadata: Sequence[RecordMetadata | None]) -> None:
         """The records of this batch are in Kafka and its offset is committed (Java: `commitRecord`). Called for each

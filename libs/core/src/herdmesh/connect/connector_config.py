@@ -74,13 +74,13 @@ def validate_connector(config: RawConfig, plugins: PluginRegistry, worker: Worke
             option that cannot be parsed, a regex of topics that cannot be applied. `field` is the key.
     """
     worker = worker or WorkerFacts()
-    name = config.get(_CLASS)
-    if name is None:
+    written = config.get(_CLASS)
+    if written is None:
         shown = ", ".join(f"{key}={'null' if value is None else value}" for key, value in config.items())
         raise ConfigError(
             f"Connector config {{{shown}}} contains no connector type", field=_CLASS, fix="name a connector's class"
         )
-    plugins.find(name)
+    name = plugins.serving(written, config)
     cls = plugins.class_named(name)
     assert cls is not None
     version = config.get(_VERSION)
@@ -98,7 +98,7 @@ def validate_connector(config: RawConfig, plugins: PluginRegistry, worker: Worke
     _check_rules(config, values, connector, worker)
     # converters first: what is wrong with one is added to the framework's keys
     converters = [_converter(key, kind, config, values, plugins) for key, kind in CONVERTER_KINDS.items()]
-    result = Validation(name, cls.kinds[0])
+    result = Validation(written, cls.kinds[0])
     result.add(*_own(definition, values, cls.definition, config, plugins), each_message=True)
     clients = clients_of(cls.kinds[0], config, exactly_once=worker.exactly_once)
     for client, overrides in _overrides(clients, config, worker):

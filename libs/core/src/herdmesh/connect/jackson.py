@@ -82,14 +82,14 @@ def loads(data: bytes | None) -> Any:
     if not data:
         return None
     digits = data.translate(_DIGITS_AS_ZERO)
-    if _ENDLESS_NUMBER not in digits:
+    # msgspec calls itself for each level, and garbage may be collected at any of them: what runs then needs room.
+    may_be_too_deep = len(data) > 2 * _DEPTH_MAX and data.count(b"[") + data.count(b"{") > _DEPTH_MAX
+    if not may_be_too_deep and _ENDLESS_NUMBER not in digits:
         try:
             value = _decode_signed_zeros(data) if has_negative_zero(data) else _decode(data)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             pass  # Jackson accepts more than msgspec does: let the careful reader decide
         else:
-            if len(data) > 2 * _DEPTH_MAX and data.count(b"[") + data.count(b"{") > _DEPTH_MAX:
-                return _read_carefully(data)
             return _tidied(value) if _LONG_NUMBER in digits or len(data) > NAME_LENGTH_MAX else value
     return _read_carefully(data)
 

@@ -167,7 +167,8 @@ class PluginRegistry:
             ConfigError: the connector cannot be found; two of them are in two folders, which one process cannot join.
         """
         name, version = config.get("connector.class") or "", config.get(PLUGIN_VERSION)
-        found, whose = self.find(str(name), None if version is None else str(version)).imports, "the connector"
+        name = self.serving(str(name), config)
+        found, whose = self.find(name, None if version is None else str(version)).imports, "the connector"
         for field, name, version in named_classes(config, worker):
             try:
                 chosen = self.class_named(name, version_range(version))
@@ -219,6 +220,11 @@ class PluginRegistry:
         if found is None:
             raise ConfigError(not_there(plugins[0].class_name, wanted, there), field=PLUGIN_VERSION, fix=fix)
         return found
+
+    def serving(self, name: str, config: RawConfig) -> str:
+        """By which name to `find` the connector that takes a config with this `connector.class`: the name itself, or
+        that of another connector (`Connector.served_by`). Raises as `find`."""
+        return self.find(name).connector.served_by(config) or name
 
 
 def named_classes(config: RawConfig, worker: RawConfig) -> Iterator[tuple[str, str, str | None]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from contextvars import copy_context
 from threading import Thread
 from typing import Generic, TypeVar
 
@@ -22,7 +23,7 @@ class Ahead(Generic[T]):
         self._answer: Future[T] = Future()
 
     def __enter__(self) -> Ahead[T]:
-        Thread(target=self._body, name="ahead", daemon=True).start()
+        Thread(target=copy_context().run, args=(self._body,), name="ahead", daemon=True).start()  # logs as the caller
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -37,16 +37,27 @@ class Beyond:
 
     def ends(self, partitions: Iterable[int]) -> dict[int, int]:
         """The end of each partition, open transactions included."""
-        asked = [TopicPartition(self._topic, number) for number in partitions]
+        return self._told(partitions, OffsetSpec.latest())[0]
+
+    def bounds(self, partitions: Iterable[int]) -> tuple[dict[int, int], dict[int, int]]:
+        """The beginning of each partition, and its end as of `ends`; both are asked for at once."""
+        beginnings, ends = self._told(partitions, OffsetSpec.earliest(), OffsetSpec.latest())
+        return beginnings, ends
+
+    def _told(self, partitions: Iterable[int], *specs: Any) -> list[dict[int, int]]:
+        places = [TopicPartition(self._topic, number) for number in partitions]
         untyped: Any = self._admin
 
-        def answered() -> dict[int, int]:
-            found = untyped.list_offsets(
-                {one: OffsetSpec.latest() for one in asked},
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                request_timeout=CALL_TIMEOUT_S,
-            )
-            return {one.partition: offset_of(future.result()) for one, future in found.items()}
+        def answered() -> list[dict[int, int]]:
+            asked = [
+                untyped.list_offsets(
+                    dict.fromkeys(places, spec),
+                    isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                    request_timeout=CALL_TIMEOUT_S,
+                )
+                for spec in specs
+            ]
+            return [{one.partition: offset_of(future.result()) for one, future in found.items()} for found in asked]
 
         return retried(answered, also=KafkaError.UNKNOWN_TOPIC_OR_PART)
 

@@ -71,11 +71,14 @@ def consumer(
     *,
     isolation_level: str = "read_committed",
     on_error: Callable[[KafkaError], None] = note_error,
+    for_worker: bool = False,
 ) -> Consumer:
-    """A consumer that is assigned by hand. Raises ConfigError for an override librdkafka does not know."""
+    """A consumer that is assigned by hand. `for_worker`: a worker reads of the connector, not a task. Raises
+    ConfigError for an override librdkafka does not know."""
+    name = spec.connector if for_worker else f"{spec.connector}-{spec.task}"
     defaults: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
-        "client.id": f"connector-consumer-{spec.connector}-{spec.task}",
+        "client.id": f"connector-consumer-{name}",
         "queued.min.messages": 200_000,
         "queued.max.messages.kbytes": 131_072,
         "fetch.message.max.bytes": FETCH_PARTITION_BYTES,
@@ -160,6 +163,16 @@ def producer(
     if on_failure is not None:
         config |= {"on_delivery": _failures(on_failure), "delivery.report.only.error": not reports}
     return _made(Producer, "producer", config, on_error)
+
+
+def offsets_producer(
+    spec: RunSpec, overrides: ClientConfig, on_failure: Callable[[KafkaError, Message], None] | None = None
+) -> Producer:
+    """The producer of a worker that changes a connector's offsets. It holds the fence of the task in `spec`, whose name
+    it has, as in Connect, where the worker supports exactly-once sources."""
+    if (spec.worker_config.get("exactly.once.source.support") or "").lower() == "enabled":
+        return producer(spec, overrides, on_failure)
+    return producer(spec, {"client.id": f"connector-offset-producer-{spec.connector}", **overrides}, on_failure)
 
 
 def dead_letter_producer(

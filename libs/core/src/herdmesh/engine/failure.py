@@ -52,7 +52,10 @@ _AWAY_CODES = frozenset(
     )
 )
 #: No answer in time: of brokers that are away, or of one that is busy.
-_LATE_CODES = frozenset((KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._MSG_TIMED_OUT))
+#: The last is what a commit says of records that were not delivered, when none of them has a report (`column_queue`).
+_LATE_CODES = frozenset(
+    (KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._MSG_TIMED_OUT, KafkaError._INCONSISTENT)
+)
 
 
 class _Brokers:

@@ -121,6 +121,20 @@ class Fence:
         if error.args[0].code() == KafkaError._FATAL:
             self._until_done(lambda: self.producer.abort_transaction(CALL_TIMEOUT_S), "going on")
 
+    def trouble(self) -> KafkaError | None:
+        """Why the open transaction can only be aborted, which calls of `produce` do not say. None = it need not be.
+        Raises TaskFenced when that is why."""
+        if not self._in_transaction:
+            return None
+        try:
+            self.producer.begin_transaction()  # changes nothing: one is open
+        except KafkaException as error:
+            cause: KafkaError = error.args[0]
+            if is_fenced(cause):
+                raise self._fenced(cause) from error
+            return cause if cause.txn_requires_abort() else None
+        return None
+
     def close(self) -> None:
         """Give the producer up, within a second (or five, when a call hangs): abort what is open, so that readers need
         not wait for the next owner to do it, and drop what is queued. Never raises: a producer that was fenced says so
@@ -156,7 +170,7 @@ class Fence:
             except KafkaException as error:
                 cause: KafkaError = error.args[0]
                 if is_fenced(cause):
-                    raise TaskFenced(f"another owner has taken over {self._transactional_id}: {cause.str()}") from error
+                    raise self._fenced(cause) from error
                 if cause.retriable() and time.monotonic() < deadline:
                     pulse.moved()
                     self.raise_lost()
@@ -164,6 +178,9 @@ class Fence:
                 if cause.retriable() or cause.txn_requires_abort():
                     raise TaskFailed(f"{doing} did not succeed: {cause.str()}", ErrorClass.RETRIABLE) from error
                 raise
+
+    def _fenced(self, cause: KafkaError) -> TaskFenced:
+        return TaskFenced(f"another owner has taken over {self._transactional_id}: {cause.str()}")
 
     def _watched(self, call: Callable[[], Any]) -> Callable[[], None]:
         """The call, given up when it hangs. A run ends then, and its next owner fences what the call may still do.

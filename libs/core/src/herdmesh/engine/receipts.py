@@ -35,12 +35,17 @@ class DeliveryFailures:
 
     def add(self, error: KafkaError, message: Message) -> None:
         """Remember it. Messages purged because the run ends are nobody's fault."""
-        if self._first is None and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
+        if not self.names_culprit and error.code() not in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT):
             self._first = error, message.topic()
 
     def forget(self) -> None:
         """The transaction it was of is aborted."""
         self._first = None
+
+    @property
+    def names_culprit(self) -> bool:
+        """True when there was one, and it was not refused for another record of its request alone."""
+        return self._first is not None and self._first[0].code() != KafkaError._INVALID_DIFFERENT_RECORD
 
     def __bool__(self) -> bool:
         return self._first is not None

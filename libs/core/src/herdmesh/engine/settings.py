@@ -104,6 +104,9 @@ class SourceSettings:
     """True = records go outside of transactions, ahead of their offsets (`herdmesh.delivery.guarantee`)."""
     connector_boundaries: bool
     """True = transactions end where the task says, and neither after a time nor at a size."""
+    poll_boundaries: bool
+    """True = what one poll gave is a transaction, all of it and nothing else: the user said so. Connect's default is
+    that, too; ours is `transaction_interval_ms`."""
     transaction_timeout_ms: int
     """So long Kafka leaves a transaction open."""
     transaction_bytes_max: int | None
@@ -167,10 +170,12 @@ def source_settings(spec: RunSpec) -> SourceSettings:
     given = client_settings("producer", spec.worker_config, config)
     admin = client_settings("admin", spec.worker_config, config)
     interval_ms, first_ms = TRANSACTION_INTERVAL_MS_DEFAULT, FIRST_TRANSACTION_MS
-    boundary = (_text(config, "transaction.boundary") or "poll").lower()
+    boundary = _text(config, "transaction.boundary").lower()
     flush_ms = _number(spec.worker_config, "offset.flush.interval.ms", OFFSET_FLUSH_INTERVAL_MS_DEFAULT, minimum=1)
     if boundary == "interval":
         interval_ms = first_ms = _number(config, "transaction.boundary.interval.ms", flush_ms, minimum=0)
+    elif boundary == "poll":
+        interval_ms = first_ms = 0
     own_offsets = _text(config, "offsets.storage.topic")
     producer = _lasting(given.config, interval_ms)
     timeout_ms = int(producer.get(_TRANSACTION_TIMEOUT, TRANSACTION_TIMEOUT_MS_DEFAULT))
@@ -183,6 +188,7 @@ def source_settings(spec: RunSpec) -> SourceSettings:
         flush_interval_ms=flush_ms,
         at_least_once=_is_at_least_once(config),
         connector_boundaries=boundary == "connector",
+        poll_boundaries=boundary == "poll",
         transaction_timeout_ms=timeout_ms,
         transaction_bytes_max=_number(config, _BYTES_MAX, 0, minimum=1) or None,
         rate=_rate(config),

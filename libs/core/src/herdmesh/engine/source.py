@@ -21,6 +21,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 
 from confluent_kafka import KafkaException
@@ -40,6 +41,7 @@ from herdmesh.engine import (
     stored_offsets,
     topics,
 )
+from herdmesh.engine.ahead import Ahead
 from herdmesh.engine.batches import checked_times
 from herdmesh.engine.boundaries import Boundaries, End
 from herdmesh.engine.contract import (
@@ -103,6 +105,8 @@ class SourceLoop:
         errors.tolerance.pause = self._pause
         #: None = transactions end when the loop finds it right, else only when the task asks for it.
         self._boundaries = Boundaries() if settings.connector_boundaries else None
+        #: what was sent is a part of what one poll found, which is to be one transaction (`transaction.boundary=poll`).
+        self._within_poll = False
         heard = Receipts(task, failures.add) if task.wants_metadata() else None
         self._transaction = SourceTransaction(spec, settings, link, outlet, failures, heard)
         self._meter = Meter(now_s)
@@ -146,11 +150,7 @@ class SourceLoop:
             raise
 
     def _run(self) -> RunOutcome:
-        self._outlet.fence.take_over()
-        claim = claims.ask(self._spec, self._admin)
-        with log_context.offsets_of(self._spec):
-            self._polls.go_on_from(self._read_offsets())
-        self._config_offset = claim.verify()
+        self._take_over()
         self._task.start(
             self._spec.task_config,
             SourceTaskContext(
@@ -204,19 +204,29 @@ class SourceLoop:
             measures=self._meter.take_measures(),
         )
 
-    def _read_offsets(self) -> source_offsets.SourceOffsets:
-        if self._spec.source_offsets is not None:
-            offsets = source_offsets.SourceOffsets(self._spec.connector)
-            for key, value in self._spec.source_offsets.items():
+    def _take_over(self) -> None:
+        spec, fence = self._spec, self._outlet.fence
+        if spec.source_offsets is not None:
+            fence.take_over()
+            claim = claims.ask(spec, self._admin)
+            offsets = source_offsets.SourceOffsets(spec.connector)
+            for key, value in spec.source_offsets.items():
                 offsets.apply(key, value)
-            return offsets
-        return stored_offsets.read(self._spec, self._settings, self._admin, self._outlet.fence)
+        else:
+            reader = stored_offsets.Reader(spec, self._settings, self._admin, creates=True)
+            with log_context.offsets_of(spec), closing(reader), Ahead(reader.prepare) as prepared:
+                fence.take_over()
+                claim = claims.ask(spec, self._admin)
+                prepared.result()
+                offsets = reader.read(fence)
+        self._polls.go_on_from(offsets)
+        self._config_offset = claim.verify()
 
     def _loop(self) -> RunEnd:
         while True:
             now_s = time.monotonic()
             end = self._control.wish(now_s)
-            if self._boundaries is not None and end is not RunEnd.STOPPED and self._is_held():
+            if end is not RunEnd.STOPPED and self._is_held():
                 self._transaction.refuse_overdue()
                 end = None  # to give it up for others would be to begin it anew, without end
             if end is RunEnd.YIELDED and not self._task.may_yield():
@@ -233,7 +243,9 @@ class SourceLoop:
                 self._warm = False
                 self._meter.called(now_s - self._poll_began_s)
                 self._limits.took(len(batch), self._hand_over(batch), now_s)
+                self._within_poll = self._settings.poll_boundaries and self._task.has_rest()
             else:
+                self._within_poll = self._settings.poll_boundaries and self._task.has_rest()
                 self._commit_unasked()
                 self._tell_of_nothing(now_s)
                 self._is_first |= self._polls.found_nothing
@@ -289,7 +301,7 @@ class SourceLoop:
         return self._control.pause(seconds, self._report, yields=yields and self._task.may_yield())
 
     def _transaction_is_full(self) -> bool:
-        if self._boundaries is not None or not self._transaction.is_open:
+        if self._boundaries is not None or self._within_poll or not self._transaction.is_open:
             return False
         bytes_max = self._settings.transaction_bytes_max
         if bytes_max is not None and self._transaction_bytes >= bytes_max:
@@ -299,8 +311,8 @@ class SourceLoop:
         return (time.monotonic() - self._began_s) * 1000 >= interval_ms
 
     def _is_held(self) -> bool:
-        """True while a transaction is open that only the task may end."""
-        return self._boundaries is not None and self._transaction.is_open
+        """True while a transaction is open that only the task may end, or the rest of what it polled."""
+        return (self._boundaries is not None or self._within_poll) and self._transaction.is_open
 
     def _hand_over(self, batch: SourceBatch | None) -> int:
         """Send what was polled, and end transactions where the task asked for it; the bytes, as `_send`."""
@@ -389,11 +401,12 @@ class SourceLoop:
         self._transaction.give_up_records()
 
     def _commit_unasked(self, *, all_polled: bool = True) -> None:
-        """Commit what there is, unless the task says when: then only what it has asked for since it last polled."""
-        if self._boundaries is None:
-            self._commit(all_polled=all_polled)
-        else:
+        """Commit what there is, unless the task says when: then only what it has asked for since it last polled. Nor a
+        part of what is to be committed whole."""
+        if self._boundaries is not None:
             self._hand_over(None)
+        elif not self._within_poll:
+            self._commit(all_polled=all_polled)
 
     def _commit(self, *, all_polled: bool = True) -> None:
         """Commit the records produced so far together with their offsets. `all_polled`: there is no polled one that is

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource  # the package re-exports both, but not for type checkers
 from confluent_kafka.admin._resource import ResourceType
@@ -95,12 +95,10 @@ def read(
         TaskFailed: RETRIABLE when the end is not reached in time.
     """
     offsets = SourceOffsets(connector) if over is None else over
-    waiting = _partitions(consumer, topic)
-    ends = beyond.ends(waiting)
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in waiting])
+    filled, ends = _begin(consumer, topic, beyond)
     deadline = time.monotonic() + RETRY_TIMEOUT_S
-    ended = _read_until(consumer, offsets, dict.fromkeys(waiting, 0), ends, deadline)
-    _refuse_missing(topic, dict.fromkeys(waiting, 0), ended)
+    ended = _read_until(consumer, offsets, filled, ends, deadline)
+    _refuse_missing(topic, filled, ended)
     held = {number: end for number, end in ended.items() if end < ends[number]}
     if held:
         own = beyond.own_ends(held, ends)
@@ -121,12 +119,19 @@ def read_decided(consumer: Consumer, topic: str, beyond: Beyond, over: SourceOff
     Raises:
         TaskFailed: RETRIABLE when the end is not reached in time.
     """
-    waiting = _partitions(consumer, topic)
-    ends = beyond.ends(waiting)
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in waiting])
-    zeros = dict.fromkeys(waiting, 0)
-    _refuse_missing(topic, zeros, _read_until(consumer, over, zeros, ends, time.monotonic() + RETRY_TIMEOUT_S))
+    filled, ends = _begin(consumer, topic, beyond)
+    _refuse_missing(topic, filled, _read_until(consumer, over, filled, ends, time.monotonic() + RETRY_TIMEOUT_S))
     consumer.unassign()
+
+
+def _begin(consumer: Consumer, topic: str, beyond: Beyond) -> tuple[dict[int, int], dict[int, int]]:
+    """Begin to read what partitions have anything. Those, each with 0, and the ends of all.
+
+    Told where a partition begins, the client need not ask for it itself before it reads: a third of the time."""
+    beginnings, ends = beyond.bounds(partitions(consumer, topic))
+    filled = {number: 0 for number, end in ends.items() if beginnings[number] < end}
+    consumer.assign([TopicPartition(topic, number, beginnings[number]) for number in filled])
+    return filled, ends
 
 
 def _read_until(
@@ -156,6 +161,11 @@ def _read_until(
                 ended[number] = offset
                 if offset >= wanted.get(number, 0):
                     waiting.discard(number)
+            elif error.code() == KafkaError._AUTO_OFFSET_RESET:
+                raise TaskFailed(
+                    f"the offsets topic {message.topic()} lost records while it was read: {error.str()}",
+                    ErrorClass.RETRIABLE,
+                )
             elif not error.retriable():
                 raise KafkaException(error)
     return ended
@@ -184,8 +194,8 @@ def _not_read(topic: str, waiting: Mapping[int, int], ended: Mapping[int, int]) 
     )
 
 
-def _partitions(consumer: Consumer, topic: str) -> set[int]:
-    """The partitions of the topic; one that was just made may take a moment to be known to all brokers."""
+def partitions(consumer: Consumer, topic: str) -> set[int]:
+    """Those of the topic; one that was just made may take a moment to be known to all brokers."""
 
     def known() -> set[int]:
         metadata = consumer.list_topics(topic, timeout=CALL_TIMEOUT_S).topics[topic]

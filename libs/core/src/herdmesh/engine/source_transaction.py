@@ -21,6 +21,7 @@ from herdmesh.connect.data import Batch
 from herdmesh.engine import log_context, producing
 from herdmesh.engine.contract import ErrorClass, RunLink, RunSpec
 from herdmesh.engine.errors import TaskFailed, TaskFenced
+from herdmesh.engine.failure import classify_kafka
 from herdmesh.engine.outlet import Outlet
 from herdmesh.engine.receipts import DeliveryFailures, Receipts, Report
 from herdmesh.engine.settings import SourceSettings
@@ -99,7 +100,8 @@ class SourceTransaction:
                 error = KafkaError(KafkaError._UNKNOWN_PARTITION, text)  # pyright: ignore[reportPrivateUsage]
                 return [(place, error) for place in range(len(raw.values))]
         reports: Sequence[Report] = () if self._receipts is None else self._receipts.of(raw.places)
-        refused = producing.produce(self._outlet.producer, raw, reports, self._outlet.raise_lost)
+        outlet = self._outlet
+        refused = producing.produce(outlet.producer, raw, reports, outlet.raise_lost, outlet.columns)
         self.sent[raw.topic] += len(raw.values) - len(refused)
         return refused
 
@@ -176,12 +178,23 @@ class SourceTransaction:
         """Raise TaskFailed with what Kafka refused of its records, which says more than the error of a call that could
         not go on for it. Returns when it refused none.
 
-        The client takes no more calls from the moment on when it hears of a refusal, and reports it a little later.
+        The client takes no more calls from the moment on when it hears of a refusal, and reports it a little later; or
+        never, of records that were queued as columns and not with the one that has their report. It says why when it is
+        asked then. Raises TaskFenced when that is why.
         """
-        deadline_s = time.monotonic() + (_REPORT_S if _is_of_refusal(error) else 0)
+        cause = _refusal(error)
+        deadline_s = time.monotonic() + (0 if cause is None else _REPORT_S)
         self._outlet.producer.poll(0)
         while not self._failures and time.monotonic() < deadline_s:
             self._outlet.producer.poll(_REPORT_POLL_S)
+        if self._failures.names_culprit:
+            self._failures.raise_first()
+        if cause is not None:
+            asked = self._outlet.fence.trouble() if cause.code() == KafkaError._STATE else None
+            cause = asked or cause
+            found = classify_kafka(cause)
+            if asked is not None or found is not ErrorClass.RETRIABLE:
+                raise TaskFailed(f"Kafka refused records: {cause.str()}", found) from KafkaException(cause)
         self._failures.raise_first()
 
     def _is_overdue(self) -> bool:
@@ -193,10 +206,10 @@ class SourceTransaction:
         self._failures.forget()
 
 
-def _is_of_refusal(error: Exception) -> bool:
-    """True when it may be about the state a refused record leaves a transaction in."""
+def _refusal(error: Exception) -> KafkaError | None:
+    """What Kafka's client says, when it may be about the state a refused record leaves a transaction in."""
     found = error if isinstance(error, KafkaException) else error.__cause__
     if not isinstance(found, KafkaException):
-        return False
-    cause = found.args[0]
-    return cause.code() == KafkaError._STATE or cause.txn_requires_abort()
+        return None
+    cause: KafkaError = found.args[0]
+    return cause if cause.code() == KafkaError._STATE or cause.txn_requires_abort() else None

@@ -9,8 +9,10 @@ decided, and waits for nobody's transaction.
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import partial
 
+from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.engine import clients, source_offsets
@@ -19,8 +21,12 @@ from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung_offsets import OffsetsFinisher
-from herdmesh.engine.settings import SourceSettings, offsets_topic_settings
+from herdmesh.engine.settings import ClientConfig, SourceSettings, offsets_topic_settings
 from herdmesh.engine.source_offsets import SourceOffsets
+
+_NO_WAIT: ClientConfig = {"fetch.wait.max.ms": 3}
+"""The broker tells where a partition ends once it has waited so long for more: a task's start is not to wait with it,
+and the client is closed when all is read. Not 0: what is in an open transaction may be waited for, a minute at most."""
 
 
 def topics(settings: SourceSettings) -> list[str]:
@@ -39,43 +45,71 @@ def refuse_records(spec: RunSpec, settings: SourceSettings, topic: str) -> None:
 
 
 def read(spec: RunSpec, settings: SourceSettings, admin: AdminClient, fence: Fence | None) -> SourceOffsets:
-    """The committed offsets. `fence`: taken over, by who is to go on from them, and a topic that is not there is
-    created; None = by who only looks, while the connector may run, and finds no offsets in such a topic.
+    """The committed offsets, for a worker. `fence`: taken over, by who is to go on from them, and a topic that is not
+    there is created; None = by who only looks, while the connector may run, and finds no offsets in such a topic.
 
     Raises:
         ConfigError: a topic that forgets, or cannot be created.
         TaskFailed: RETRIABLE when the end is not reached in time.
     """
-    offsets = SourceOffsets(spec.connector)
-    for topic in topics(settings):
-        _read_topic(spec, settings, admin, fence, topic, offsets)
-    return offsets
+    with closing(Reader(spec, settings, admin, creates=fence is not None, for_worker=True)) as reader:
+        reader.prepare()
+        return reader.read(fence)
 
 
-def _read_topic(
-    spec: RunSpec,
-    settings: SourceSettings,
-    admin: AdminClient,
-    fence: Fence | None,
-    topic: str,
-    offsets: SourceOffsets,
-) -> None:
-    if fence is not None:
-        source_offsets.ensure_topic(admin, topic, *offsets_topic_settings(spec))
-    elif topic not in clients.retried(lambda: admin.list_topics(timeout=clients.CALL_TIMEOUT_S)).topics:
-        return
-    if topic != spec.offset_storage_topic:
-        source_offsets.refuse_forgetful(admin, topic)
-    group = f"connect-{spec.connector}"
-    access = settings.offsets_consumer
-    consumer = clients.consumer(spec, group, access)
-    unstable = partial(clients.consumer, spec, group, access, isolation_level="read_uncommitted")
-    try:
-        beyond = Beyond(topic, spec.connector, admin, unstable)
-        if fence is None:
-            source_offsets.read_decided(consumer, topic, beyond, offsets)
-        else:
-            hung = OffsetsFinisher(topic, spec.connector, spec.transactional_id, fence, unstable)
-            source_offsets.read(consumer, topic, spec.connector, beyond, hung, offsets)
-    finally:
-        consumer.close()
+class Reader:
+    """Reads them once. Whoever takes over has it prepared meanwhile, in another thread: its clients need a connection,
+    and nothing that they ask for depends on who the owner is."""
+
+    def __init__(
+        self, spec: RunSpec, settings: SourceSettings, admin: AdminClient, *, creates: bool, for_worker: bool = False
+    ) -> None:
+        """`creates`: a topic that is not there. `for_worker`: as `clients.consumer`."""
+        self._spec = spec
+        self._settings = settings
+        self._admin = admin
+        self._creates = creates
+        self._for_worker = for_worker
+        self._consumers: dict[str, Consumer] = {}
+        """By topic, in the order in which they are read."""
+
+    def prepare(self) -> None:
+        """Have the topics, and connections to read them by. Raises as `read`."""
+        self._consumers = {topic: self._consumer() for topic in topics(self._settings)}  # they connect meanwhile
+        for topic, consumer in list(self._consumers.items()):
+            if self._creates:
+                source_offsets.ensure_topic(self._admin, topic, *offsets_topic_settings(self._spec))
+            elif topic not in clients.retried(lambda: self._admin.list_topics(timeout=clients.CALL_TIMEOUT_S)).topics:
+                clients.give_up(self._consumers.pop(topic))
+                continue
+            if topic != self._spec.offset_storage_topic:
+                source_offsets.refuse_forgetful(self._admin, topic)
+            source_offsets.partitions(consumer, topic)  # is connected with the answer
+
+    def read(self, fence: Fence | None) -> SourceOffsets:
+        """As the function of this name. After `prepare`."""
+        spec, offsets = self._spec, SourceOffsets(self._spec.connector)
+        unstable = partial(self._consumer, isolation_level="read_uncommitted")
+        for topic, consumer in self._consumers.items():
+            beyond = Beyond(topic, spec.connector, self._admin, unstable)
+            if fence is None:
+                source_offsets.read_decided(consumer, topic, beyond, offsets)
+            else:
+                hung = OffsetsFinisher(topic, spec.connector, spec.transactional_id, fence, unstable)
+                source_offsets.read(consumer, topic, spec.connector, beyond, hung, offsets)
+        return offsets
+
+    def close(self) -> None:
+        """Give the clients up. Not while `prepare` is under way."""
+        for consumer in self._consumers.values():
+            clients.give_up(consumer)
+
+    def _consumer(self, isolation_level: str = "read_committed") -> Consumer:
+        access = {**_NO_WAIT, **self._settings.offsets_consumer}
+        return clients.consumer(
+            self._spec,
+            f"connect-{self._spec.connector}",
+            access,
+            isolation_level=isolation_level,
+            for_worker=self._for_worker,
+        )

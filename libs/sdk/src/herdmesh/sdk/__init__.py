@@ -49,7 +49,7 @@ from herdmesh.engine.staging import Manifest, StagingFolder, publish
 from herdmesh.sdk.asynchronous import AsyncRecordSinkTask, AsyncSinkTask, AsyncSourceTask
 from herdmesh.sdk.grouping import group_partitions
 from herdmesh.sdk.record_transactions import RecordTransactions
-from herdmesh.sdk.records import RecordSinkTask, RecordSourceTask, SourceRecord
+from herdmesh.sdk.records import RecordSinkTask, RecordSourceTask, SourceOffset, SourceRecord
 from herdmesh.sdk.settings import Secret, Settings, setting
 
 __all__ = [
@@ -99,6 +99,7 @@ __all__ = [
     "SinkTask",
     "SourceBatch",
     "SourceConnector",
+    "SourceOffset",
     "SourceRecord",
     "SourceTask",
     "SourceTaskContext",

@@ -30,7 +30,7 @@ from herdmesh.connect.connector import (
 from herdmesh.connect.data import ConnectRecord
 from herdmesh.connect.source_transactions import RecordMetadata
 from herdmesh.sdk.record_transactions import RecordTransactions
-from herdmesh.sdk.records import RecordQueue, SourceRecord, records_of, report
+from herdmesh.sdk.records import RecordQueue, SourceOffset, SourceRecord, records_of, report
 
 T = TypeVar("T")
 STOP_S: Final = 10.0
@@ -82,9 +82,10 @@ class AsyncSourceTask(SourceTask):
         """As `SourceTask.start`."""
 
     @abstractmethod
-    async def poll_async(self) -> Sequence[SourceRecord] | SourceBatch | None:
-        """As `SourceTask.poll`; records or a batch, None or no records when there is nothing. What it waits for, the
-        record loop waits for too: no longer than a moment."""
+    async def poll_async(self) -> Sequence[SourceRecord | SourceOffset] | SourceBatch | None:
+        """As `SourceTask.poll`; records or a batch, None or no records when there is nothing. A `SourceOffset` among
+        records moves the offset without one. What it waits for, the record loop waits for too: no longer than a
+        moment."""
 
     async def commit_async(self, records: Sequence[SourceRecord]) -> None:
         """Everything handed over so far is in Kafka, with its offsets. `records`: those since the last call that were
@@ -143,6 +144,11 @@ class AsyncSourceTask(SourceTask):
             self._queue.add(list(given))  # it is the author's to use again
             batch = self._queue.next()
         return None if batch is None else self._handed(batch, as_records=True)
+
+    @final
+    def has_rest(self) -> bool:
+        """True within the records that a call of `poll_async` gave."""
+        return bool(self._queue)
 
     def _handed(self, batch: SourceBatch, *, as_records: bool) -> SourceBatch:
         if self._unplaced is not None and len(batch):

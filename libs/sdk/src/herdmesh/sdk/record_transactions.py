@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from herdmesh.connect.source_transactions import TransactionContext
 
 if TYPE_CHECKING:
-    from herdmesh.sdk.records import SourceRecord
+    from herdmesh.sdk.records import SourceOffset, SourceRecord
 
 
 class _End(Enum):
@@ -32,14 +32,14 @@ class RecordTransactions:
         self._loop = loop
         self._all: dict[_End, None] = {}
         #: by the record's identity; with the record, so that it stays the only one of that identity.
-        self._after: dict[int, tuple[SourceRecord, dict[_End, None]]] = {}
+        self._after: dict[int, tuple[SourceRecord | SourceOffset, dict[_End, None]]] = {}
 
     def commit_transaction(self) -> None:
         """Commit once all records that this call of `poll_records` or `poll_async` gives are sent; when it gives none,
         at once."""
         self._all[_End.COMMIT] = None
 
-    def commit_transaction_after(self, record: SourceRecord) -> None:
+    def commit_transaction_after(self, record: SourceRecord | SourceOffset) -> None:
         """Commit once this very record is sent, and begin another transaction with the next. One that a transformation
         drops counts."""
         self._after.setdefault(id(record), (record, {}))[1][_End.COMMIT] = None
@@ -49,11 +49,11 @@ class RecordTransactions:
         committed all the same, so that they are not polled again (as by Connect)."""
         self._all[_End.ABORT] = None
 
-    def abort_transaction_after(self, record: SourceRecord) -> None:
+    def abort_transaction_after(self, record: SourceRecord | SourceOffset) -> None:
         """Give up all records of the open transaction up to this very one, and commit their offsets."""
         self._after.setdefault(id(record), (record, {}))[1][_End.ABORT] = None
 
-    def given(self, last: SourceRecord | None) -> bool:
+    def given(self, last: SourceRecord | SourceOffset | None) -> bool:
         """Told when a call's records have come to their end: the last of those that are not handed over yet, None =
         there is none. True = the loop was asked for an end without a batch, so it is to be given none."""
         wanted, self._all = self._all, {}
@@ -74,6 +74,12 @@ class RecordTransactions:
             for end in () if asked is None else asked[1]:
                 ask = self._loop.commit_transaction_after if end is _End.COMMIT else self._loop.abort_transaction_after
                 ask(at, record.source_offset)
+
+    def handed_offset(self, offset: SourceOffset) -> None:
+        """Told of the offset that is handed over now, without a record."""
+        asked = self._after.pop(id(offset), None)
+        for end in () if asked is None else asked[1]:
+            self._ask_now(end)
 
     def handed_batch(self) -> None:
         """Told of a batch that the task made itself: what was asked of all records is of its last."""

@@ -1,6 +1,7 @@
 """Tasks that go through records one by one, for authors to whom that is worth more than speed.
 
-Owns `SourceRecord`, the two task classes, and how records become batches. The loop knows batches alone.
+Owns `SourceRecord` and `SourceOffset`, the two task classes, and how records become batches. The loop knows batches
+alone.
 
 Invariant: records leave in the order they were given, each batch with the offset of its own last record; what was given
 before an error leaves before the error is raised.
@@ -15,7 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from itertools import islice
-from typing import Any, ClassVar, final
+from operator import length_hint
+from typing import Any, ClassVar, cast, final
 
 import msgspec
 
@@ -60,6 +62,30 @@ class SourceRecord(msgspec.Struct, gc=False):
     """Kafka partition, None = the producer chooses by key."""
 
 
+class SourceOffset(msgspec.Struct, gc=False):
+    """An offset without a record: the source was read so far, and there was nothing to send. Given in the place of a
+    record, and committed in its turn: never before the records given before it, never later than those after it.
+
+    Of several that follow each other only the last is written; one that does not move the offset is not."""
+
+    source_partition: OffsetMap | None
+    source_offset: OffsetMap | None
+    # What it has not, so that it is like no record, and those who compare need not ask which of the two they have.
+    topic: ClassVar[None] = None
+    partition: ClassVar[None] = None
+    key: ClassVar[None] = None
+    key_schema: ClassVar[None] = None
+    value_schema: ClassVar[None] = None
+    headers: ClassVar[tuple[()]] = ()
+    timestamp_ms: ClassVar[None] = None
+
+
+Given = SourceRecord | SourceOffset
+"""What a source's task gives, in order."""
+_Stretch = tuple[Sequence[SourceRecord], list[Any] | None]
+"""Records that share a batch; with their values where none has a key, a time or headers."""
+
+
 class RecordQueue:
     """Records on their way to the loop: taken and not handed on, handed on and not yet said to be committed."""
 
@@ -72,25 +98,51 @@ class RecordQueue:
         self._places = places
         self._transactions = transactions
         self._unplaced: deque[SourceRecord] = deque()
-        self._ready: deque[tuple[Sequence[SourceRecord], bool]] = deque()
+        self._ready: deque[_Stretch | SourceOffset] = deque()
         self._handed: list[SourceRecord] = []
 
-    def add(self, records: Sequence[SourceRecord]) -> None:
-        """Take records, in order."""
-        self._ready.extend(_stretches(records))
+    def __bool__(self) -> bool:
+        """True = something is left."""
+        return bool(self._ready)
+
+    def add(self, records: Sequence[Given]) -> None:
+        """Take records and offsets, in order."""
+        if not records:
+            return
+        values = _plain(records)
+        if values is not None:
+            self._ready.append((cast("Sequence[SourceRecord]", records), values))
+        else:
+            # Where a transaction may end after an offset, each is handed on by itself.
+            self._ready.extend(_stretches(records, each_offset=self._transactions is not None))
 
     def next(self) -> SourceBatch | None:
         """The next batch, None = nothing is left."""
         if not self._ready:
             return None
-        records, is_plain = self._ready.popleft()
+        ready = self._ready.popleft()
+        if isinstance(ready, SourceOffset):
+            if self._transactions is not None:
+                self._transactions.handed_offset(ready)
+            return SourceBatch("", (), ready.source_partition, ready.source_offset)
+        records, values = ready
+        if self._transactions is None:
+            self._pass_over(records[-1])
         if self._remembers:
             self._handed += records
         if self._places:
             self._unplaced.extend(records)
         if self._transactions is not None:
             self._transactions.handed(records)
-        return _batch(records, is_plain=is_plain)
+        return _batch(records, values)
+
+    def _pass_over(self, last: SourceRecord) -> None:
+        """An offset behind the record that has the same moves nothing. Handed on it would look like the end of what
+        there is, where the loop pauses."""
+        if not self._ready or not isinstance(one := self._ready[0], SourceOffset):
+            return
+        if _same(one.source_partition, last.source_partition) and _same(one.source_offset, last.source_offset):
+            self._ready.popleft()
 
     def committed(self) -> list[SourceRecord]:
         """What was handed on since the last call."""
@@ -121,12 +173,13 @@ class RecordSourceTask(SourceTask):
         self.transactions = None if context.transactions is None else RecordTransactions(context.transactions)
         remembers = type(self).commit_records is not RecordSourceTask.commit_records
         self._queue = RecordQueue(remembers=remembers, places=self.wants_metadata(), transactions=self.transactions)
-        self._records: Iterator[SourceRecord] | None = None
+        self._records: Iterator[Given] | None = None
         self._error: Exception | None = None
 
     @abstractmethod
-    def poll_records(self) -> Iterable[SourceRecord] | None:
-        """What is there now; None, or nothing in it, when there is nothing. Must not wait.
+    def poll_records(self) -> Iterable[SourceRecord | SourceOffset] | None:
+        """What is there now; None, or nothing in it, when there is nothing. Must not wait. A `SourceOffset` among the
+        records moves the offset without one.
 
         A generator may have as many as it likes: it is taken from as records are needed, and asked for anew when it has
         ended. Raises RetriableError when it cannot look now: it is called again, without end.
@@ -174,7 +227,12 @@ class RecordSourceTask(SourceTask):
         self._queue.add(taken)
         return self._queue.next()
 
-    def _some(self) -> list[SourceRecord]:
+    @final
+    def has_rest(self) -> bool:
+        """True within what a call of `poll_records` gave, of a generator within what was taken of it at once."""
+        return bool(self._queue) or (self._records is not None and length_hint(self._records) > 0)
+
+    def _some(self) -> list[Given]:
         """Records, as many as are wanted. What came before an error is kept: its author has moved on past it."""
         self._ends_now = False
         if self._records is None:
@@ -184,7 +242,7 @@ class RecordSourceTask(SourceTask):
                 return []
             self._records = iter(found)
         wanted = max(1, min(self.RECORDS_MAX, self.context.poll_records_max()))
-        taken: list[SourceRecord] = []
+        taken: list[Given] = []
         try:
             taken.extend(islice(self._records, wanted))  # what came before an error is in the list by then
         except Exception as error:
@@ -198,7 +256,7 @@ class RecordSourceTask(SourceTask):
                 self._come_to_its_end(taken)
         return taken
 
-    def _come_to_its_end(self, taken: Sequence[SourceRecord]) -> None:
+    def _come_to_its_end(self, taken: Sequence[Given]) -> None:
         if self.transactions is not None:
             self._ends_now = self.transactions.given(taken[-1] if taken else None)
 
@@ -277,16 +335,51 @@ def _made(record: ConnectRecord) -> SinkBatch:
     )  # fmt: skip
 
 
-def _stretches(records: Sequence[SourceRecord]) -> Iterator[tuple[Sequence[SourceRecord], bool]]:
-    """Neighbours that can share a batch; True with those of which none has a key, a time or headers."""
+def _plain(records: Sequence[Given]) -> list[Any] | None:
+    """The values of records that all share a batch, and of which none has a key, a time or headers: most lists are of
+    that kind, and are told by one comprehension. None = not known: `_stretches` looks closer."""
+    first, last = records[0], records[-1]
+    topic, partition, source = first.topic, first.partition, first.source_partition
+    value_schema = first.value_schema
+    # Where these two differ, or are not plain, nothing is lost by a comprehension in vain.
+    if topic is None or last.topic is not topic or last.source_partition is not source:
+        return None
+    if last.partition is not partition or last.value_schema is not value_schema:
+        return None
+    if first.key is not None or first.timestamp_ms is not None or first.headers:
+        return None
+    if last.key is not None or last.timestamp_ms is not None or last.headers:
+        return None
+    values = [
+        record.value
+        for record in cast("Sequence[SourceRecord]", records)
+        if record.topic is topic
+        and record.source_partition is source
+        and record.value_schema is value_schema
+        and record.partition is partition
+        and record.key is None
+        and record.key_schema is None
+        and record.timestamp_ms is None
+        and not record.headers
+    ]
+    return values if len(values) == len(records) else None
+
+
+def _stretches(records: Sequence[Given], *, each_offset: bool) -> Iterator[_Stretch | SourceOffset]:
+    """Neighbours that can share a batch. Of offsets that follow each other the last, or, `each_offset`, each."""
     begin, count = 0, len(records)
     while begin < count:
         end, is_plain = _alike_until(records, begin)
-        yield records[begin:end] if begin or end < count else records, is_plain
+        part = records[begin:end] if begin or end < count else records
+        if isinstance(part[-1], SourceOffset):
+            yield from cast("Sequence[SourceOffset]", part if each_offset else part[-1:])
+        else:
+            alike = cast("Sequence[SourceRecord]", part)
+            yield alike, [record.value for record in alike] if is_plain else None
         begin = end
 
 
-def _alike_until(records: Sequence[SourceRecord], begin: int) -> tuple[int, bool]:
+def _alike_until(records: Sequence[Given], begin: int) -> tuple[int, bool]:
     """The place of the first record that cannot share a batch with the one at `begin`, and whether all before it are
     plain. Written out, as it is looked at each record: a call for each costs as much again."""
     first = records[begin]
@@ -311,18 +404,18 @@ def _same(one: OffsetMap | None, other: OffsetMap | None) -> bool:
     return one is other or (one == other and repr(one) == repr(other))
 
 
-def _batch(records: Sequence[SourceRecord], *, is_plain: bool) -> SourceBatch:
+def _batch(records: Sequence[SourceRecord], values: list[Any] | None) -> SourceBatch:
     last = records[-1]
     batch = SourceBatch(
         last.topic,
-        [record.value for record in records],
+        [record.value for record in records] if values is None else values,
         last.source_partition,
         last.source_offset,
         key_schema=last.key_schema,
         value_schema=last.value_schema,
         partition=last.partition,
     )
-    if is_plain:
+    if values is not None:
         return batch
     headed = any(record.headers for record in records)
     timed = any(record.timestamp_ms is not None for record in records)

@@ -220,6 +220,30 @@ class HerderLoop:
             raise answer
         return answer
 
+    def must_lead(self, request: str) -> None:
+        """Raise, and count, why this herder answers nobody now."""
+        refusal = self.herder.refusal
+        if refusal is not None:
+            if self._metrics is not None:
+                self._metrics.answered(request, refusal.reason, 0.0)
+            raise refusal
+
+    @contextmanager
+    def reading(self, request: str, *, leader_only: bool = True) -> Generator[None]:
+        """Count and time what is answered without a step of the state; first look whether this herder may answer."""
+        if leader_only:
+            self.must_lead(request)
+        begun_ns, outcome = time.monotonic_ns(), "CANCELLED"
+        try:
+            yield
+            outcome = "OK"
+        except HerdmeshError as error:
+            outcome = error.reason
+            raise
+        finally:
+            if self._metrics is not None:
+                self._metrics.answered(request, outcome, (time.monotonic_ns() - begun_ns) / 1_000_000)
+
     @contextmanager
     def watcher(self) -> Generator[Watcher]:
         """A watcher, told of every change while the block lasts."""

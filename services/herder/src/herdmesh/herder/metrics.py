@@ -56,7 +56,7 @@ class _Clock:
 
 
 class HerderMetrics:
-    """One per herder. `passed` is called after every step of the state."""
+    """One per herder. `passed` is called after every step of the state, `answered` for what needs none."""
 
     def __init__(self) -> None:
         meter = telemetry.meter("herdmesh.herder")
@@ -100,6 +100,11 @@ class HerderMetrics:
         for instruction in instructions:
             self._sent(instruction)
         self._note_rebalance()
+
+    def answered(self, request: str, outcome: str, took_ms: float) -> None:
+        """One request that no step of the state was needed for."""
+        self._requests.add(1, {"request": request, "outcome": outcome})
+        self._requests_ms.record(took_ms, {"request": request})
 
     def _heard(self, event: ev.Event) -> None:
         match event:
@@ -175,8 +180,7 @@ class HerderMetrics:
     def _answered(self, call: int, outcome: str) -> None:
         ended = self._clock.end(("call", call))
         if ended is not None:
-            self._requests.add(1, {"request": ended[0], "outcome": outcome})
-            self._requests_ms.record(ended[1], {"request": ended[0]})
+            self.answered(ended[0], outcome, ended[1])
 
     def _note_rebalance(self) -> None:
         now_s = time.monotonic()

@@ -21,6 +21,7 @@ from herdmesh.rpc.process import run
 from herdmesh.rpc.server import Server, ServiceRegistration
 from herdmesh.statusstore.effects.leases import LeaseKeeper
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE, LeaseRelay
+from herdmesh.statusstore.effects.requests import Requests
 from herdmesh.statusstore.effects.role import READ_SERVICE, follow_role
 from herdmesh.statusstore.effects.store import Store, make_store
 from herdmesh.statusstore.service.reads import StatusReadService
@@ -32,7 +33,7 @@ STOP_GRACE_S: Final = 1.0
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-def make_server(settings: StatusStoreSettings, store: Store, keeper: LeaseKeeper) -> Server:
+def make_server(settings: StatusStoreSettings, store: Store, keeper: LeaseKeeper, requests: Requests) -> Server:
     """Both services over one store, not started."""
     return Server(
         settings.listen,
@@ -41,7 +42,7 @@ def make_server(settings: StatusStoreSettings, store: Store, keeper: LeaseKeeper
                 StatusReadService(store, keeper), add_StatusReadServiceServicer_to_server, READ_SERVICE
             ),
             ServiceRegistration(
-                StatusWriteService(store, keeper, settings.lease_ms),
+                StatusWriteService(store, keeper, requests, settings.lease_ms),
                 add_StatusWriteServiceServicer_to_server,
                 WRITE_SERVICE,
             ),
@@ -58,9 +59,9 @@ async def serve(
 ) -> None:
     """Serve until `stop` is set; `on_listening` is told the port. Raises `StoreGone` when the store gives up, and what
     its start raises."""
-    keeper = LeaseKeeper()
+    keeper, requests = LeaseKeeper(), Requests()
     relay = LeaseRelay(settings.peers, keeper)
-    server = make_server(settings, store, keeper)
+    server = make_server(settings, store, keeper, requests)
     on_listening(await server.start())
     following: asyncio.Task[None] | None = None
     stopping = asyncio.ensure_future(stop.wait())
@@ -69,7 +70,7 @@ async def serve(
         await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if starting.done():
             starting.result()
-            following = asyncio.ensure_future(follow_role(store, server, keeper, relay, settings.lease_ms))
+            following = asyncio.ensure_future(follow_role(store, server, keeper, relay, requests, settings.lease_ms))
             await asyncio.wait({following, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if following.done():
                 following.result()

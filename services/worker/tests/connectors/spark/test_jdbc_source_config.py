@@ -6,10 +6,17 @@ import json
 
 import pytest
 
+from herdmesh.connect.config_providers.resolver import ConfigProviders
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.plugins import PluginRegistry
 from herdmesh.worker.connectors.postgres.source import PostgresSourceConnector
 from herdmesh.worker.connectors.spark.source import JdbcSource
 from herdmesh.worker.connectors.spark.source_config import settings_of, topic_name
+from herdmesh.worker.effects import validation
+from herdmesh.worker.effects.plan import planned_task_configs
+from herdmesh.worker.effects.specs import RunSpecs
+from herdmesh.worker.settings import WorkerSettings
+from herdmesh.worker.state.model import TaskSpec, UnitId
 
 
 def config(**more: str | None) -> dict[str, str | None]:
@@ -72,12 +79,57 @@ def test_no_text_has_the_password() -> None:
     assert "hunter22" not in repr(settings_of(config()))
 
 
-def test_the_class_of_confluent_says_which_connector_reads_another_database() -> None:
-    (problem,) = PostgresSourceConnector().validate(config())
+JAVA_NAMES = (
+    "io.confluent.connect.jdbc.JdbcSourceConnector", "io.aiven.connect.jdbc.JdbcSourceConnector",
+    "JdbcSourceConnector", "JdbcSource",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JAVA_NAMES)
+def test_a_java_class_is_the_connector_of_its_urls_database(name: str) -> None:
+    """Wherever a worker asks: validation, plan, version, tasks and where their modules are."""
+    registry = PluginRegistry.discover()
+    specs = RunSpecs(WorkerSettings(), registry)
+    java = {"name": "c", "connector.class": name, **config(table_whitelist="orders,shop.items")}
+    worker = WorkerSettings().worker_config()
+    told = validation.validate(java, registry, worker, ConfigProviders.of(worker))
+    assert (told.error_count, told.class_name) == (0, name)
+    assert "spark.memory" in {field.name for field in told.fields}
+    assert [one.name for one in told.warnings] == ["connector.class", "table.whitelist"]
+    assert "SparkJdbcSource" in told.warnings[0].message
+    assert "(orders)" in told.warnings[1].message
+    (task,) = planned_task_configs(specs, java, 1)
+    assert json.loads(task["tables"] or "") == ["orders", "shop.items"]
+    assert task["task.class"] == "io.confluent.connect.jdbc.source.JdbcSourceTask"
+    run = specs.run_spec(UnitId("c", 0), TaskSpec(java, task, 1), "run", None)
+    assert run.task_class == JdbcSource().task_class()
+    assert specs.version(java) == JdbcSource.version
+    postgres = {**java, "connection.url": "jdbc:postgresql://db/shop"}
+    assert specs.plugin(postgres).connector is PostgresSourceConnector
+    assert validation.validate(postgres, registry, worker, ConfigProviders.of(worker)).error_count == 0
+
+
+def test_a_java_class_refuses_what_spark_cannot_do_in_its_connectors_words() -> None:
+    registry, worker = PluginRegistry.discover(), WorkerSettings().worker_config()
+    java = {"name": "c", "connector.class": JAVA_NAMES[0], **config(table_whitelist=None, schema_pattern="shop")}
+    told = validation.validate(java, registry, worker, ConfigProviders.of(worker))
+    assert [field.name for field in told.fields if field.errors] == ["schema.pattern"]
+
+
+def test_a_name_of_one_database_refuses_the_others() -> None:
+    registry = PluginRegistry.discover()
+    named = config(connector_class="PostgresSource")
+    assert registry.serving("PostgresSource", named) == "PostgresSource"
+    (problem,) = PostgresSourceConnector().validate(named)
     assert problem.field == "connection.url"
     assert "SparkJdbcSource" in problem.fix
     (back,) = JdbcSource().validate(config(connection_url="jdbc:postgresql://db/shop"))
     assert "PostgresSource" in back.fix
+
+
+def test_aivens_moment_to_begin_at_is_heeded() -> None:
+    found = settings_of(config(mode="timestamp", timestamp_column_name="t", timestamp_initial_ms="1700000000000"))
+    assert found.initial_us == 1_700_000_000_000_000
 
 
 def test_keys_without_effect_are_warned_of() -> None:

@@ -205,7 +205,7 @@ class _Run:
 def check_batch(batch: SourceBatch) -> None:
     """A batch that breaks no rule of `SourceBatch`."""
     count = len(batch)
-    assert batch.topic, "a batch without a topic"
+    assert batch.topic or not count, "a batch without a topic"
     columns = {"keys": batch.keys, "timestamps_ms": batch.timestamps_ms, "headers": batch.headers}
     for name, column in columns.items():
         assert len(column) in (0, count), f"{name} has {len(column)} items, values {count}"

@@ -122,22 +122,24 @@ def session_key_from_proto(message: config_pb2.SessionKey) -> SessionKeyRecord:
 
 
 def request_restart_from_proto(message: config_write_service_pb2.RequestRestartRequest) -> RequestRestart:
-    """A restart request. What its caller is told goes through the store as it is: task number or null, state, and
-    whether it is restarted."""
+    """A restart request. What its caller is told goes through the store as it is: task number or null, state, whether
+    it is restarted, and its worker."""
     restart, items = message.restart, message.items
     return RequestRestart(
         RestartRecord(restart.connector, restart.include_tasks, restart.only_failed),
         message.task if message.HasField("task") else None,
         [item.task if item.HasField("task") else -1 for item in items if item.restarted],
         message.generation,
-        [[item.task if item.HasField("task") else None, item.state, item.restarted] for item in items],
+        [[item.task if item.HasField("task") else None, item.state, item.restarted, item.worker_id] for item in items],
     )
 
 
 def restart_items_to_proto(told: Any) -> list[config_pb2.RestartItem]:
-    """What the caller of a restart is told, as the outcome of its request keeps it."""
+    """What the caller of a restart is told, as the outcome of its request keeps it: of an earlier release's, no
+    worker."""
     return [
-        config_pb2.RestartItem(task=task, state=state, restarted=restarted) for task, state, restarted in told or ()
+        config_pb2.RestartItem(task=task, state=state, restarted=restarted, worker_id=worker[0] if worker else "")
+        for task, state, restarted, *worker in told or ()
     ]
 
 

@@ -13,7 +13,6 @@ for a new one.
 
 from __future__ import annotations
 
-import uuid
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple, cast
 from herdmesh.connect import jackson
 from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.rpc.errors import RequestIdExpired, RequestInvalid
+from herdmesh.rpc.request_ids import time_ms_of
 
 KEPT_MS = 24 * 3_600_000
 REMEMBERED_MS = 7 * KEPT_MS
@@ -30,7 +30,6 @@ _CHUNK_SIZE = 512
 _CHUNK_BYTES = 256 * 1024
 _CHUNKS_MAX = 256
 _FASTEST = 1
-_UUID_LENGTHS = (32, 36)
 _NOTHING: Mapping[str, Any] = {}
 _WHAT_NOW = "read what is stored, then ask again under a new id"
 
@@ -148,14 +147,3 @@ def _packed(outcome: Mapping[str, Any]) -> Mapping[str, Any] | bytes:
     if not any(isinstance(member, dict | list) for member in outcome.values()):
         return outcome
     return zlib.compress(jackson.dumps(dict(outcome)), _FASTEST)
-
-
-def time_ms_of(request_id: str) -> int | None:
-    """When an id was made, epoch milliseconds by its maker's clock; None for one that does not say (RFC 9562, 5.7)."""
-    if len(request_id) not in _UUID_LENGTHS:
-        return None
-    try:
-        made = uuid.UUID(request_id)
-    except ValueError:
-        return None
-    return made.int >> 80 if made.version == 7 else None

@@ -3,8 +3,8 @@
 Owns the translation of requests into the state's requests and of answers and views into responses; decides nothing.
 RPCs that ask workers stand in `queries` and `offsets`.
 
-Invariant: a view that goes out is the newest the state has at that moment, on the leader only (GetCluster tells who
-leads, from a follower too).
+Invariants: a view that goes out is the newest the state has at that moment, on the leader only (GetCluster tells who
+leads, from a follower too). A follower says who leads before it looks at anything else that is asked.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class ConnectorServicer(OffsetRpcs):
     async def CreateConnector(
         self, request: pb.CreateConnectorRequest, context: _Context
     ) -> pb.CreateConnectorResponse:
+        self._must_lead(rq.CreateConnector)
         wanted = rq.CreateConnector(
             request.name,
             properties.from_proto(request.config),
@@ -73,53 +74,56 @@ class ConnectorServicer(OffsetRpcs):
         )
 
     async def GetConnector(self, request: pb.GetConnectorRequest, context: _Context) -> pb.GetConnectorResponse:
-        self._must_lead()
-        return pb.GetConnectorResponse(meta=self._meta(), connector=self._view(_named(request.name)))
+        with self._loop.reading("GetConnector"):
+            return pb.GetConnectorResponse(meta=self._meta(), connector=self._view(_named(request.name)))
 
     async def ListConnectors(self, request: pb.ListConnectorsRequest, context: _Context) -> pb.ListConnectorsResponse:
-        self._must_lead()
-        if not 0 <= request.page_size <= PAGE_SIZE_MAX:
-            raise RequestInvalid(f"page_size must be 0 to {PAGE_SIZE_MAX}", "page_size")
-        size = request.page_size or PAGE_SIZE_MAX
-        names = [name for name in self._herder.connector_names() if name > request.page_token]
-        response = pb.ListConnectorsResponse(next_page_token=names[size - 1] if len(names) > size else "")
-        shown = views.connector_status if request.view == pb.CONNECTOR_VIEW_STATUS else views.connector
-        for first in range(0, len(names[:size]), _SHOWN_AT_ONCE):
-            if first:
-                await asyncio.sleep(0)  # whoever heartbeats gets a turn
-                self._must_lead()
-            for name in names[first : min(first + _SHOWN_AT_ONCE, size)]:
-                view = self._herder.connector(name)
-                if view is not None:
-                    response.connectors.append(shown(view))
-        response.meta.CopyFrom(self._meta())
-        return response
+        with self._loop.reading("ListConnectors"):
+            if not 0 <= request.page_size <= PAGE_SIZE_MAX:
+                raise RequestInvalid(f"page_size must be 0 to {PAGE_SIZE_MAX}", "page_size")
+            size = request.page_size or PAGE_SIZE_MAX
+            names = [name for name in self._herder.connector_names() if name > request.page_token]
+            response = pb.ListConnectorsResponse(next_page_token=names[size - 1] if len(names) > size else "")
+            shown = views.connector_status if request.view == pb.CONNECTOR_VIEW_STATUS else views.connector
+            for first in range(0, len(names[:size]), _SHOWN_AT_ONCE):
+                if first:
+                    await asyncio.sleep(0)  # whoever heartbeats gets a turn
+                    self._still_leads()
+                for name in names[first : min(first + _SHOWN_AT_ONCE, size)]:
+                    view = self._herder.connector(name)
+                    if view is not None:
+                        response.connectors.append(shown(view))
+            response.meta.CopyFrom(self._meta())
+            return response
 
     async def WatchConnectors(
         self, request: pb.WatchConnectorsRequest, context: _Context
     ) -> AsyncIterator[pb.WatchConnectorsResponse]:
-        self._must_lead()
         watched = frozenset(request.names)
         told = _Told()
         with self._loop.watcher() as watcher:
-            names, workers = self._herder.connector_names(), [view.worker_id for view in self._herder.workers()]
-            for first in range(0, len(names), _SHOWN_AT_ONCE):
-                for response in self._changes(names[first : first + _SHOWN_AT_ONCE], [], watched, told):
+            with self._loop.reading("WatchConnectors"):  # as far as its snapshot: what follows has no end of its own
+                names, workers = self._herder.connector_names(), [view.worker_id for view in self._herder.workers()]
+                for first in range(0, len(names), _SHOWN_AT_ONCE):
+                    for response in self._changes(names[first : first + _SHOWN_AT_ONCE], [], watched, told):
+                        yield response
+                    await asyncio.sleep(0)
+                    self._still_leads()
+                for response in self._changes([], workers, watched, told):
                     yield response
-                await asyncio.sleep(0)
-                self._must_lead()
-            for response in self._changes([], workers, watched, told):
-                yield response
-            yield pb.WatchConnectorsResponse(meta=self._meta(), snapshot_complete=pb.WatchConnectorsSnapshotComplete())
+                complete = pb.WatchConnectorsSnapshotComplete()
+                last = pb.WatchConnectorsResponse(meta=self._meta(), snapshot_complete=complete)
+            yield last  # who has it may hang up at once: that is no answer that was cut short
             while True:
                 names, workers = await watcher.changes()
-                self._must_lead()
+                self._still_leads()
                 for response in self._changes(names, workers, watched, told):
                     yield response
 
     async def UpdateConnector(
         self, request: pb.UpdateConnectorRequest, context: _Context
     ) -> pb.UpdateConnectorResponse:
+        self._must_lead(rq.UpdateConnector)
         wanted = rq.UpdateConnector(request.name, properties.from_proto(request.config), request.allow_missing)
         written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
         return pb.UpdateConnectorResponse(
@@ -130,6 +134,7 @@ class ConnectorServicer(OffsetRpcs):
         )
 
     async def PatchConnector(self, request: pb.PatchConnectorRequest, context: _Context) -> pb.PatchConnectorResponse:
+        self._must_lead(rq.PatchConnector)
         wanted = rq.PatchConnector(request.name, properties.from_proto(request.patch))
         written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
         return pb.PatchConnectorResponse(
@@ -139,11 +144,13 @@ class ConnectorServicer(OffsetRpcs):
     async def DeleteConnector(
         self, request: pb.DeleteConnectorRequest, context: _Context
     ) -> pb.DeleteConnectorResponse:
+        self._must_lead(rq.DeleteConnector)
         wanted = rq.DeleteConnector(_named(request.name))
         await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
         return pb.DeleteConnectorResponse(meta=self._meta())
 
     async def ValidateConfig(self, request: pb.ValidateConfigRequest, context: _Context) -> pb.ValidateConfigResponse:
+        self._must_lead(rq.ValidateConfig)
         wanted = rq.ValidateConfig(properties.from_proto(request.config))
         validated = await self._call(wanted, rq.Validated, "", None, context)
         validation = validated.validation.wire
@@ -173,6 +180,7 @@ class ConnectorServicer(OffsetRpcs):
     async def RestartConnector(
         self, request: lifecycle_pb.RestartConnectorRequest, context: _Context
     ) -> lifecycle_pb.RestartConnectorResponse:
+        self._must_lead(rq.RestartConnector)
         wanted = rq.RestartConnector(_named(request.name), request.include_tasks, request.only_failed)
         answer = await self._call(wanted, rq.Restarting, request.request_id, None, context)
         return lifecycle_pb.RestartConnectorResponse(meta=self._meta(), items=views.restart_items(answer))
@@ -180,6 +188,7 @@ class ConnectorServicer(OffsetRpcs):
     async def RestartTask(
         self, request: lifecycle_pb.RestartTaskRequest, context: _Context
     ) -> lifecycle_pb.RestartTaskResponse:
+        self._must_lead(rq.RestartTask)
         wanted = rq.RestartTask(_named(request.name), request.task)
         await self._call(wanted, rq.Restarting, request.request_id, None, context)
         return lifecycle_pb.RestartTaskResponse(meta=self._meta())
@@ -187,38 +196,39 @@ class ConnectorServicer(OffsetRpcs):
     # --- the topics it uses
 
     async def ListTopics(self, request: admin_pb.ListTopicsRequest, context: _Context) -> admin_pb.ListTopicsResponse:
-        self._must_lead()
-        topics = await self._topics.of(_named(request.name), self._timeout_of(context))
-        return admin_pb.ListTopicsResponse(meta=self._meta(), topics=topics)
+        with self._loop.reading("ListTopics"):
+            topics = await self._topics.of(_named(request.name), self._timeout_of(context))
+            return admin_pb.ListTopicsResponse(meta=self._meta(), topics=topics)
 
     async def ResetTopics(
         self, request: admin_pb.ResetTopicsRequest, context: _Context
     ) -> admin_pb.ResetTopicsResponse:
-        self._must_lead()
-        name = _named(request.name)
-        await self._topics.reset(name, request.request_id, self._timeout_of(context))
-        self._tracking.reset(name)
-        return admin_pb.ResetTopicsResponse(meta=self._meta())
+        with self._loop.reading("ResetTopics"):
+            name = _named(request.name)
+            await self._topics.reset(name, request.request_id, self._timeout_of(context))
+            self._tracking.reset(name)
+            return admin_pb.ResetTopicsResponse(meta=self._meta())
 
     # --- plugins, workers, the cluster
 
     async def ListPlugins(
         self, request: admin_pb.ListPluginsRequest, context: _Context
     ) -> admin_pb.ListPluginsResponse:
-        self._must_lead()
-        plugins = [values.plugin_to_proto(plugin) for plugin in self._herder.plugins()]
-        return admin_pb.ListPluginsResponse(meta=self._meta(), plugins=plugins)
+        with self._loop.reading("ListPlugins"):
+            plugins = [values.plugin_to_proto(plugin) for plugin in self._herder.plugins()]
+            return admin_pb.ListPluginsResponse(meta=self._meta(), plugins=plugins)
 
     async def ListWorkers(
         self, request: admin_pb.ListWorkersRequest, context: _Context
     ) -> admin_pb.ListWorkersResponse:
-        self._must_lead()
-        workers = [views.worker(view) for view in self._herder.workers()]
-        return admin_pb.ListWorkersResponse(meta=self._meta(), workers=workers)
+        with self._loop.reading("ListWorkers"):
+            workers = [views.worker(view) for view in self._herder.workers()]
+            return admin_pb.ListWorkersResponse(meta=self._meta(), workers=workers)
 
     async def DrainWorker(
         self, request: admin_pb.DrainWorkerRequest, context: _Context
     ) -> admin_pb.DrainWorkerResponse:
+        self._must_lead(rq.DrainWorker)
         if not request.worker_id:
             raise RequestInvalid("name the worker to drain", "worker_id")
         await self._call(rq.DrainWorker(request.worker_id), rq.Draining, request.request_id, None, context)
@@ -227,17 +237,20 @@ class ConnectorServicer(OffsetRpcs):
     async def UndrainWorker(
         self, request: admin_pb.UndrainWorkerRequest, context: _Context
     ) -> admin_pb.UndrainWorkerResponse:
+        self._must_lead(rq.UndrainWorker)
         if not request.worker_id:
             raise RequestInvalid("name the worker that is to take work again", "worker_id")
         await self._call(rq.UndrainWorker(request.worker_id), rq.Draining, request.request_id, None, context)
         return admin_pb.UndrainWorkerResponse(meta=self._meta(), worker=self._worker(request.worker_id))
 
     async def GetCluster(self, request: admin_pb.GetClusterRequest, context: _Context) -> admin_pb.GetClusterResponse:
-        return views.cluster(self._herder.cluster(), self._version, self._herder.config_revision)
+        with self._loop.reading("GetCluster", leader_only=False):
+            return views.cluster(self._herder.cluster(), self._version, self._herder.config_revision)
 
     # --- inside
 
     async def _set_target(self, request: Any, target: TargetState, context: _Context) -> connector_pb2.Connector:
+        self._must_lead(rq.SetTarget)
         wanted = rq.SetTarget(_named(request.name), target)
         written = await self._call(wanted, rq.Written, request.request_id, request.expected_revision, context)
         return self._changed(written.name)
@@ -288,7 +301,10 @@ class ConnectorServicer(OffsetRpcs):
         # How long a connector takes to change offsets elsewhere, only who asks for it can know.
         return left_s if isinstance(wanted, rq.ChangeOffsets) else min(self._timeout_s, left_s)
 
-    def _must_lead(self) -> None:
+    def _must_lead(self, request: type[rq.Request]) -> None:
+        self._loop.must_lead(request.__name__)
+
+    def _still_leads(self) -> None:
         refusal = self._herder.refusal
         if refusal is not None:
             raise refusal

@@ -29,6 +29,7 @@ class OffsetRpcs(QueryRpcs):
         return pb.GetOffsetsResponse(meta=self._meta(), offsets=_entries(told))
 
     async def AlterOffsets(self, request: pb.AlterOffsetsRequest, context: _Context) -> pb.AlterOffsetsResponse:
+        self._must_lead(rq.ChangeOffsets)
         if request.ByteSize() > ALTER_BYTES_MAX:
             raise RequestInvalid(f"at most {ALTER_BYTES_MAX} bytes of offsets at once", "offsets")
         wanted = rq.ChangeOffsets(
@@ -43,6 +44,7 @@ class OffsetRpcs(QueryRpcs):
         return pb.ResetOffsetsResponse(meta=self._meta(), offsets=_entries(told), message=told.message)
 
     async def RewindOffsets(self, request: pb.RewindOffsetsRequest, context: _Context) -> pb.RewindOffsetsResponse:
+        self._must_lead(rq.ChangeOffsets)
         if not request.HasField("time"):
             raise RequestInvalid("name the time to go back to", "time")
         time_ms = request.time.ToMilliseconds()

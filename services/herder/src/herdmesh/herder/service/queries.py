@@ -33,6 +33,7 @@ class QueryRpcs(pb_grpc.ConnectorServiceServicer):
     """The part of the public service that asks workers."""
 
     async def PlanConfig(self, request: pb.PlanConfigRequest, context: _Context) -> pb.PlanConfigResponse:
+        self._must_lead(rq.PlanConfig)
         wanted = rq.PlanConfig(request.name, properties.from_proto(request.config))
         planned = await self._call(wanted, rq.Planned, "", None, context)
         return pb.PlanConfigResponse(
@@ -63,6 +64,7 @@ class QueryRpcs(pb_grpc.ConnectorServiceServicer):
     async def ListDeadLetters(
         self, request: admin_pb.ListDeadLettersRequest, context: _Context
     ) -> admin_pb.ListDeadLettersResponse:
+        self._must_lead(rq.ListDeadLetters)
         if not 0 <= request.page_size <= LETTERS_MAX:
             raise RequestInvalid(f"page_size must be 0 to {LETTERS_MAX}", "page_size")
         if len(request.places) > LETTERS_MAX:
@@ -75,6 +77,7 @@ class QueryRpcs(pb_grpc.ConnectorServiceServicer):
     async def ReplayDeadLetters(
         self, request: admin_pb.ReplayDeadLettersRequest, context: _Context
     ) -> admin_pb.ReplayDeadLettersResponse:
+        self._must_lead(rq.ReplayDeadLetters)
         if len(request.letters) > LETTERS_MAX:
             raise RequestInvalid(f"at most {LETTERS_MAX} letters at once", "letters")
         if request.ByteSize() > REPLAY_BYTES_MAX:
@@ -96,6 +99,10 @@ class QueryRpcs(pb_grpc.ConnectorServiceServicer):
         expected: revision_pb2.Revision | None,
         context: _Context,
     ) -> AnswerT: ...
+
+    @abstractmethod
+    def _must_lead(self, request: type[rq.Request]) -> None:
+        """Raise who leads when this herder does not: first of all, whatever else is wrong with what is asked."""
 
     @abstractmethod
     def _meta(self) -> revision_pb2.ResponseMeta: ...

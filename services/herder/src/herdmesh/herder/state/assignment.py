@@ -21,12 +21,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import cast
 
 from herdmesh.herder.state.model import UnitId
 
 #: costs of a change: by how much the sum of squared loads changes first, then by how many moves.
 _Cost = tuple[int, int]
 _FREE: _Cost = (0, 0)
+_ORDER = attrgetter("order")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +46,28 @@ def assign(
     units: Mapping[UnitId, Collection[str]],
     previous: Mapping[UnitId, str],
     rebalance: bool = True,
+    moves_max: int | None = None,
 ) -> list[Move]:
     """The moves that lead from `previous` to a balanced placement of `units`, sorted by unit.
 
     `units` maps each unit to the workers that have its plugin; `previous` to where it is now. A unit whose worker is
     not among `workers` or lacks the plugin must move. With `rebalance` false only those and the new ones get a
-    place, and nothing that can stay moves. Takes O(units + moves x log workers + workers^3).
+    place, and nothing that can stay moves. `moves_max` cuts those off that have a target: the rest are found again from
+    where the first lead, and there are as many of them. Takes O(units + moves x log workers + workers^3).
     """
     loads = _Loads(sorted(workers), _groups(workers, units, previous))
     loads.place_homeless()
     if rebalance:
         while loads.level() or loads.cancel():
             pass
-    moves = [
-        Move(unit, previous.get(unit), target)
-        for group in loads.groups
-        for unit, target in group.moves()
-        if previous.get(unit) != target
-    ]
+    found: list[tuple[UnitId, str]] = []
+    moves: list[Move] = []
+    for group in loads.groups:
+        pool, targets = group.pool(), group.targets(moves_max)
+        found += zip(pool, targets, strict=False)
+        moves += (Move(unit, previous[unit], None) for unit in pool[group.room() :] if unit in previous)
+    found.sort(key=lambda one: one[0].order)
+    moves += (Move(unit, previous.get(unit), target) for unit, target in found[:moves_max])
     return sorted(moves, key=lambda move: move.unit.order)
 
 
@@ -77,23 +84,32 @@ class _Group:
         """How many it is to have more than it has."""
         return self.count[worker] - len(self.held[worker])
 
-    def moves(self) -> Iterator[tuple[UnitId, str | None]]:
-        """Units that change place, and those that have no place to go to."""
-        pool = self.homeless
+    def pool(self) -> list[UnitId]:
+        """The units that change place, and those that have no place to go to, in order."""
+        pool = list(self.homeless)
         for worker in self.able:
             surplus = -self.extra(worker)
             if surplus > 0:
-                pool = pool + heapq.nlargest(surplus, self.held[worker], key=lambda unit: unit.order)
+                pool += sorted(self.held[worker], key=_ORDER)[-surplus:]
+        return sorted(pool, key=_ORDER)
+
+    def room(self) -> int:
+        """How many of the pool have a place to go to: the first."""
+        return sum(max(0, self.extra(worker)) for worker in self.able)
+
+    def targets(self, count_max: int | None) -> Iterator[str]:
+        """Where the first of the pool go: always to who is to get the most of those that are left."""
         takers = [(-extra, worker) for worker in self.able if (extra := self.extra(worker)) > 0]
         heapq.heapify(takers)
-        for unit in sorted(pool, key=lambda unit: unit.order):
-            if not takers:
-                yield unit, None
-                continue
-            needs, worker = heapq.heappop(takers)
-            yield unit, worker
+        left = self.room() if count_max is None else count_max
+        while takers and left > 0:
+            left -= 1
+            needs, worker = takers[0]
             if needs < -1:
-                heapq.heappush(takers, (needs + 1, worker))
+                heapq.heapreplace(takers, (needs + 1, worker))
+            else:
+                heapq.heappop(takers)
+            yield worker
 
 
 def _groups(
@@ -102,17 +118,21 @@ def _groups(
     usable = frozenset(workers)
     by_given: dict[int, _Group] = {}
     by_able: dict[frozenset[str], _Group] = {}
-    for unit, given in units.items():
-        group = by_given.get(id(given))
-        if group is None:
-            able = usable.intersection(given)
-            group = by_able.get(able)
+    place_of = previous.get
+    last: Collection[str] | None = None
+    homeless: list[UnitId] = []
+    held_by: Mapping[str | None, list[UnitId]] = {}
+    for unit, given in units.items():  # thousands in one step
+        if given is not last:
+            last, group = given, by_given.get(id(given))
             if group is None:
-                group = by_able[able] = _Group(tuple(sorted(able)), {worker: [] for worker in able})
-            by_given[id(given)] = group
-        place = previous.get(unit)
-        held = group.held.get(place) if place is not None else None
-        (group.homeless if held is None else held).append(unit)
+                able = usable.intersection(given)
+                group = by_able.get(able)
+                if group is None:
+                    group = by_able[able] = _Group(tuple(sorted(able)), {worker: [] for worker in able})
+                by_given[id(given)] = group
+            homeless, held_by = group.homeless, cast("Mapping[str | None, list[UnitId]]", group.held)
+        held_by.get(place_of(unit), homeless).append(unit)
     return [by_able[able] for able in sorted(by_able, key=sorted)]
 
 

@@ -132,7 +132,9 @@ def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
     )
     mesh.next_generation += 1
     target = target_of(entry, unit.id)
-    mesh.take(unit, Hold(worker_id, assignment, mesh.now, target=target))
+    mesh.take(
+        unit, Hold(worker_id, assignment, mesh.now, target=target, because=_because(mesh, unit), placed_ms=mesh.now)
+    )
     if unit.account is not None:
         unit.account.next_ms = None  # whatever was due: this is it
     unit.start_count += 1
@@ -155,11 +157,23 @@ def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
     )
 
 
-def stop(mesh: Mesh, connector: Connector, unit: Unit, reason: str, destination: str | None = None) -> None:
-    """Take the unit from its worker; it goes to `destination` once the worker acknowledges."""
+def _because(mesh: Mesh, unit: Unit) -> str:
+    """Why the unit is started; what is told only once."""
+    because, unit.because = unit.because, ""
+    if because:
+        return because
+    return "it is new" if mesh.status_of(unit.id) is None else f"no worker had it (leader epoch {mesh.epoch})"
+
+
+def stop(
+    mesh: Mesh, connector: Connector, unit: Unit, reason: str, destination: str | None = None, because: str = ""
+) -> None:
+    """Take the unit from its worker; it goes to `destination` once the worker acknowledges. `because` is why it is
+    where it is then, where that is not the reason of the stop."""
     hold = unit.hold
     if hold is None:
         return
+    unit.because = because or reason
     mesh.drop(unit, hold)
     mesh.stray(unit, hold)
     unit.destination = destination
@@ -173,6 +187,7 @@ def stops_by_itself(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) ->
     """The worker that holds the unit is giving it up without being told by us; it starts anew once that is over."""
     mesh.drop(unit, hold)
     mesh.stray(unit, hold)
+    unit.because = f"worker {hold.worker_id} gave it up"
     if unit.id.task is None:
         _forget_generation(connector)
     mesh.touch(connector.name)
@@ -183,6 +198,7 @@ def acknowledged(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> No
     asked = hold is not unit.hold
     mesh.drop(unit, hold)
     if not asked:
+        unit.because = f"worker {hold.worker_id} gave it up"
         settled = mesh.now - hold.since_ms >= GIVEN_UP_BACKOFF_MS_MAX
         unit.given_up_count = 0 if settled else unit.given_up_count
         backoff_ms = min(GIVEN_UP_BACKOFF_MS * 2**unit.given_up_count, GIVEN_UP_BACKOFF_MS_MAX)
@@ -205,6 +221,7 @@ def lost(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
         connector.unfenced.add(unit.id.task)
         connector.fencing.discard(unit.id.task)
     if was_current:
+        unit.because = f"worker {hold.worker_id} was lost"
         unit.waits_for = hold.worker_id
         unit.waits_until_ms = mesh.now + mesh.rules.rebalance_delay_ms
         if mesh.rules.rebalance_delay_ms:

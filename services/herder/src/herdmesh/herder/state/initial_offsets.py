@@ -6,7 +6,8 @@ or none (`AlterOffsets`); offsets of an earlier connector that the request does 
 
 Order, each step done before the next: wait until earlier tasks are stopped and other creates of the name are over;
 fence the ids of tasks that may run on a worker nobody can ask; write the offsets; write the connector. A failure
-anywhere leaves no connector, and a retry does the same steps again.
+anywhere leaves no connector, and a retry does the same steps again. Offsets that were written by then stay: a connector
+that somebody else made in between may have begun by them.
 
 Invariant: from the first of these steps to the end of the call no other call of this leader creates the name. While
 the offsets of a connector that is there are changed (`offsets.py`) no other call of this leader changes it.

@@ -44,11 +44,19 @@ def settle(mesh: Mesh, connector: Connector) -> None:
 
 def ready(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
     """True when the unit may be started as soon as somebody can take it."""
+    return may_start(mesh) and ready_itself(mesh, entry, unit)
+
+
+def may_start(mesh: Mesh) -> bool:
+    """False while no unit is `ready`, whichever it is: to be asked once, before thousands are looked at."""
+    return mesh.statuses_known and mesh.leases_known and not reign.gathering(mesh)
+
+
+def ready_itself(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
+    """`ready`, of who has asked `may_start`."""
     if unit.hold is not None or unit.strays or not holds.wanted(entry, unit.id):
         return False
-    if mesh.now < unit.not_before_ms or not (mesh.statuses_known and mesh.leases_known):
-        return False
-    if reign.gathering(mesh):
+    if mesh.now < unit.not_before_ms:
         return False
     if unit.waits_for and mesh.now < unit.waits_until_ms and unit.waits_for not in mesh.members:
         return False

@@ -25,7 +25,7 @@ from herdmesh.herder.state.model import ConnectorEntry, UnitId
 from herdmesh.herder.state.records import Connector, Unit
 
 #: moves begun and units started in one step; the rest follow in the next, decided anew.
-CHANGES_MAX = 400
+CHANGES_MAX = 250
 
 
 @dataclass(slots=True)
@@ -34,7 +34,8 @@ class _Round:
 
     units: dict[UnitId, frozenset[str]] = field(default_factory=dict[UnitId, frozenset[str]])
     places: dict[UnitId, str] = field(default_factory=dict[UnitId, str])
-    records: dict[UnitId, tuple[Connector, Unit]] = field(default_factory=dict[UnitId, tuple[Connector, Unit]])
+    free: list[tuple[Connector, Unit]] = field(default_factory=list[tuple[Connector, Unit]])
+    """Those that nobody has."""
 
 
 def place(mesh: Mesh) -> None:
@@ -44,21 +45,27 @@ def place(mesh: Mesh) -> None:
     rebalance = _may_balance(mesh)
     left = CHANGES_MAX
     for round_ in (connectors, tasks):
-        for move in assign(workers, round_.units, round_.places, rebalance):
-            connector, unit = round_.records[move.unit]
+        moves = assign(workers, round_.units, round_.places, rebalance, CHANGES_MAX)
+        mesh.place_again |= sum(move.target is not None for move in moves) == CHANGES_MAX  # there may be more
+        for move in moves:
+            connector = mesh.connectors[move.unit.connector]
+            unit = connector.units[move.unit.task]
             if unit.hold is None:
                 unit.destination = move.target
             elif left > 0:
                 left -= _stop_to_move(mesh, move, connector, unit)
             else:
                 mesh.place_again = True
+    may_start = lifecycle.may_start(mesh)
     for round_ in (connectors, tasks):
-        for connector, unit in round_.records.values():
+        for connector, unit in round_.free:
             entry = connector.stored
-            if unit.hold is None and unit.destination is None:
+            if unit.destination is None:
                 place = round_.places.get(unit.id, "")
                 unit.destination = place if place in round_.units[unit.id] else None
-            if unit.destination is None or entry is None or not lifecycle.ready(mesh, entry, unit):
+            if not may_start or unit.destination is None or entry is None:
+                continue
+            if not lifecycle.ready_itself(mesh, entry, unit):
                 continue
             if left == 0:
                 mesh.place_again = True
@@ -143,7 +150,7 @@ def places(
             round_.places[unit_id] = place
     found = {unit_id: place if place in able or place in away else None for unit_id, place in mine.items()}
     for round_ in rounds:
-        moved = {unit_id: place for unit_id, place in begun.items() if unit_id in round_.records and place is not None}
+        moved = {unit_id: place for unit_id, place in begun.items() if unit_id in round_.units and place is not None}
         round_.places.update(moved)
         found.update(moved)
         if _alike(mesh):
@@ -188,6 +195,7 @@ def _rounds(mesh: Mesh, workers: list[str], without: str = "") -> tuple[_Round, 
     listening = {member.worker_id for member in mesh.members.values() if member.session is not None}
     connectors, tasks = _Round(), _Round()
     able: dict[tuple[abilities.Named, ...], frozenset[str]] = {}
+    may_start = lifecycle.may_start(mesh)
     for connector in mesh.connectors.values():
         entry = connector.stored
         if entry is None or connector.name == without:
@@ -195,36 +203,52 @@ def _rounds(mesh: Mesh, workers: list[str], without: str = "") -> tuple[_Round, 
         needs = abilities.needs(entry)
         if needs not in able:
             able[needs] = frozenset(worker for worker in workers if lifecycle.able(mesh, entry, worker))
-        for unit in connector.units.values():
-            held_by = unit.hold.worker_id if unit.hold is not None else None
-            if held_by is not None and held_by not in listening:
+        workers_able = able[needs]
+        for task, unit in connector.units.items():  # thousands in one step
+            round_ = connectors if task is None else tasks
+            if unit.hold is not None:
+                place_now = unit.hold.worker_id
+                if place_now not in listening:
+                    continue
+            elif _looks_for_place(mesh, entry, unit, may_start=may_start):
+                place_now = _place_now(unit)
+                round_.free.append((connector, unit))
+            else:
                 continue
-            if held_by is None and not _looks_for_place(mesh, entry, unit):
-                continue
-            round_ = connectors if unit.id.task is None else tasks
-            place_now = _place_now(unit)
-            round_.units[unit.id] = able[needs]
-            round_.records[unit.id] = (connector, unit)
+            unit_id = unit.id
+            round_.units[unit_id] = workers_able
             if place_now is not None:
-                round_.places[unit.id] = place_now
+                round_.places[unit_id] = place_now
     return connectors, tasks
 
 
-def _looks_for_place(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> bool:
+def _looks_for_place(mesh: Mesh, entry: ConnectorEntry, unit: Unit, *, may_start: bool) -> bool:
     """False for a unit nobody holds whose place must not be decided now: it is not wanted, or waits for its set, for
-    its old worker, or for its backoff; it gets a place when it may start."""
+    its old worker, or for its backoff; it gets a place when it may start. `may_start`: as `lifecycle` says."""
     if unit.destination is not None or unit.strays:
         return holds.wanted(entry, unit.id)
-    return lifecycle.ready(mesh, entry, unit)
+    return may_start and lifecycle.ready_itself(mesh, entry, unit)
 
 
 def _stop_to_move(mesh: Mesh, move: Move, connector: Connector, unit: Unit) -> bool:
     """Stop a held unit that is to be elsewhere; False when it runs on, because nobody else can take it."""
     assert unit.hold is not None
     if move.target is not None:
-        holds.stop(mesh, connector, unit, f"moves to {move.target}", destination=move.target)
+        because = _why_moved(mesh, connector, unit.hold.worker_id)
+        holds.stop(mesh, connector, unit, f"moves to {move.target}", destination=move.target, because=because)
     elif mesh.members[unit.hold.worker_id].leaving:
         holds.stop(mesh, connector, unit, "its worker leaves and no other can take it")
     else:
         return False
     return True
+
+
+def _why_moved(mesh: Mesh, connector: Connector, source: str) -> str:
+    member, entry = mesh.members[source], connector.stored
+    if member.leaving:
+        return f"worker {source} left"
+    if member.draining:
+        return f"worker {source} drains"
+    if entry is not None and not lifecycle.able(mesh, entry, source):
+        return f"worker {source} has not all plugins of its config"
+    return f"worker {source} had more than its share"

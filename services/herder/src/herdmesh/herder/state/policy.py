@@ -22,6 +22,8 @@ The rule:
   Where the leader changes meanwhile, one may be counted.
 - What gives a new account: a restart that somebody asks for, a changed config, stop and resume. What costs nothing: a
   worker that dies, leaves or is drained, a move, a pause, another leader. While its connector is paused a unit waits.
+- Another leader knows of the attempts that statuses and workers tell of: one that was begun while no status store
+  wrote, by a leader that is lost before one does, is not counted.
 
 Invariants: a restart is scheduled only while the verdict is RESTART; no window holds more than attempts_max attempts.
 """

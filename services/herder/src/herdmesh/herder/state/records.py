@@ -105,6 +105,9 @@ class Hold:
     judged: bool = False
     #: False = it was taken over in this state, and `since_ms` is only when.
     since_known: bool = True
+    #: why this worker has it, and since when (None = it had it before this leader).
+    because: str = ""
+    placed_ms: int | None = None
 
 
 @dataclass(slots=True)
@@ -116,6 +119,8 @@ class Unit:
     strays: list[Hold] = field(default_factory=lambda: [])
     #: the worker it goes to once its strays are gone.
     destination: str | None = None
+    #: why its next start comes; empty = nobody has had it under this leader.
+    because: str = ""
     #: not started before this time: it was just given up unasked, or fenced.
     not_before_ms: int = 0
     given_up_count: int = 0

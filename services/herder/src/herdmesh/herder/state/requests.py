@@ -105,7 +105,8 @@ class ValidateConfig:
 
 @dataclass(frozen=True, slots=True)
 class PlanConfig:
-    """What a create or an update with this config would do. `name` may be empty when the config has it."""
+    """What a create or an update with this config would do. `name` may be empty when the config has it; else it is
+    exact, as in an update, and a note tells where a create would take it for another."""
 
     name: str
     config: Properties
@@ -227,11 +228,12 @@ class Restarting:
 
 @dataclass(frozen=True, slots=True)
 class RestartItem:
-    """One unit of a restart plan; `state` is RESTARTING when it is restarted."""
+    """One unit of a restart plan; `state` is RESTARTING when it is restarted. `worker_id` has it, or is stopping it."""
 
     task: int | None
     state: RunState
     restarted: bool
+    worker_id: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ def wanted(mesh: Mesh, name: str, request: RestartConnector | RestartTask) -> tu
     if isinstance(request, RestartTask):
         if not 0 <= request.task < len(entry.tasks):
             raise TaskNotFound(name, request.task)
-        return (RestartItem(request.task, RunState.RESTARTING, True),)
+        worker_id = views.unit_view(mesh, connector, connector.unit(request.task)).worker_id
+        return (RestartItem(request.task, RunState.RESTARTING, True, worker_id),)
     if (request.include_tasks or request.only_failed) and not _has_status(mesh, connector):
         raise StatusNotFound(name)
     return planned(mesh, connector, request.include_tasks, request.only_failed)
@@ -51,10 +52,11 @@ def planned(mesh: Mesh, connector: Connector, include_tasks: bool, only_failed: 
     """What KIP-745 restarts, the connector first; a unit already RESTARTING counts as restarted."""
     items: list[RestartItem] = []
     for unit in [connector.unit(None), *connector.tasks()]:
-        state = views.unit_view(mesh, connector, unit).state
+        view = views.unit_view(mesh, connector, unit)
+        state = view.state
         chosen = (unit.id.task is None or include_tasks) and (not only_failed or state is RunState.FAILED)
         restarted = chosen or state is RunState.RESTARTING
-        items.append(RestartItem(unit.id.task, RunState.RESTARTING if restarted else state, restarted))
+        items.append(RestartItem(unit.id.task, RunState.RESTARTING if restarted else state, restarted, view.worker_id))
     return tuple(items)
 
 

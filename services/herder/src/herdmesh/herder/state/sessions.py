@@ -129,6 +129,7 @@ def _adopt(mesh: Mesh, member: Member, holding: Holding, counted: bool) -> bool:
     if any(stray.worker_id == member.worker_id and stray.assignment == holding.assignment for stray in unit.strays):
         return False
     claim = Hold(member.worker_id, holding.assignment, mesh.now)
+    claim.because = f"leader epoch {mesh.epoch} found it there and left it"
     entry = connector.stored
     others = max((other.assignment.order for other in unit.holds()), default=(0, 0))
     newest = max(unit.newest_generation, holds.reported(mesh, holding.unit))

@@ -54,6 +54,9 @@ class UnitView:
     auto_restart: AutoRestart | None = None
     #: one line: why it is where it is and what happens next; empty = it runs as wanted.
     explanation: str = ""
+    #: why its worker has it, empty = none has, and since when by the herder's clock, None = unknown.
+    placed_because: str = ""
+    placed_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +241,8 @@ def _held_view(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> Unit
         unit.start_count,
         since_ms,
         explanation=explanations.of_unit(mesh, connector, unit),
+        placed_because=hold.because,
+        placed_ms=hold.placed_ms,
     )
 
 

@@ -202,7 +202,9 @@ def request_restart(wanted: ins.RequestRestart, request_id: str, leader_id: str)
         ),
         task=wanted.task,
         items=[
-            config_pb2.RestartItem(task=item.task, state=values.RUN_STATES[item.state], restarted=item.restarted)
+            config_pb2.RestartItem(
+                task=item.task, state=values.RUN_STATES[item.state], restarted=item.restarted, worker_id=item.worker_id
+            )
             for item in wanted.items
         ],
         generation=wanted.generation,
@@ -212,7 +214,9 @@ def request_restart(wanted: ins.RequestRestart, request_id: str, leader_id: str)
 def restarted(response: write_pb.RequestRestartResponse) -> tuple[RestartItem, ...]:
     """What the first caller of a restart was told."""
     return tuple(
-        RestartItem(item.task if item.HasField("task") else None, values.run_state(item.state), item.restarted)
+        RestartItem(
+            item.task if item.HasField("task") else None, values.run_state(item.state), item.restarted, item.worker_id
+        )
         for item in response.items
     )
 

@@ -97,7 +97,9 @@ def cluster(view: ClusterView, version: str, revision: Revision | None) -> admin
 
 def restart_items(answer: Restarting) -> list[lifecycle_pb.RestartPlanItem]:
     return [
-        lifecycle_pb.RestartPlanItem(task=item.task, state=values.RUN_STATES[item.state], restarted=item.restarted)
+        lifecycle_pb.RestartPlanItem(
+            task=item.task, state=values.RUN_STATES[item.state], restarted=item.restarted, worker_id=item.worker_id
+        )
         for item in answer.items
     ]
 
@@ -132,6 +134,8 @@ def _status(view: UnitView) -> pb.UnitStatus:
         since=values.wall_time(view.since_ms),
         auto_restart=_auto_restart(view.auto_restart),
         explanation=_explanation(view),
+        placed_because=view.placed_because,
+        placed_time=values.wall_time(view.placed_ms),
     )
 
 
@@ -141,6 +145,8 @@ def _fill_status(message: pb.UnitStatus, view: UnitView) -> None:
         message.CopyFrom(_status(view))
         message.failure.trace = ""
         message.auto_restart.last_failure.trace = ""
+        message.ClearField("placed_because")
+        message.ClearField("placed_time")
         if view.failure is None:
             message.ClearField("failure")
         if view.auto_restart is None:

@@ -1,17 +1,22 @@
 """Answers kept for retries: a `request_id` seen again gets the first outcome.
 
 Owns a bounded memory of this process. A retry that meets another writer is decided anew, which the put rules make
-harmless: what is already stored as asked is APPLIED.
+harmless: what is already stored as asked is APPLIED. A removal that is decided anew could take what was recorded since;
+so this knows, too, of which ids an earlier answer may be unknown here, and when they were made.
 
-Invariant: while a request is being worked on, a retry waits for it and does not start it again; a request that failed
-is forgotten, since its retry must be tried.
+Invariants: while a request is being worked on, a retry waits for it and does not start it again; a request that failed
+is forgotten, since its retry must be tried. An id that says when it was made (`rpc.request_ids`) and that `maybe_since`
+takes for new was answered by no other writer, as far as its maker's clock and this one agree.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeVar
+
+from herdmesh.rpc.request_ids import time_ms_of
 
 #: Answers can hold traces; a retry comes within seconds.
 REMEMBERED_MAX: Final = 2_000
@@ -25,6 +30,21 @@ class Requests:
     def __init__(self, remembered_max: int = REMEMBERED_MAX) -> None:
         self._answers: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._remembered_max = remembered_max
+        self._unknown_until_ms = math.inf
+
+    def begin_writing(self, now_ms: int) -> None:
+        """This process writes from now on: what others answered before is not known here."""
+        self._unknown_until_ms = now_ms
+
+    def end_writing(self) -> None:
+        """Another process may answer from now on."""
+        self._unknown_until_ms = math.inf
+
+    def maybe_since(self, request_id: str) -> int | None:
+        """When the id was made, where its request may have been answered before without this process knowing; None for
+        one that is new, and for one that does not say."""
+        made_ms = time_ms_of(request_id)
+        return made_ms if made_ms is not None and made_ms <= self._unknown_until_ms else None
 
     async def once(self, method: str, request_id: str, work: Callable[[], Awaitable[ResultT]]) -> ResultT:
         """`await work()`, or what it gave the first time. An empty `request_id` is never remembered."""
@@ -38,8 +58,12 @@ class Requests:
             self._answers[key] = task
             task.add_done_callback(lambda done: self._settled(key, done))
             while len(self._answers) > self._remembered_max:
-                del self._answers[next(iter(self._answers))]
+                self._forget(next(iter(self._answers)))
         return await asyncio.shield(task)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        del self._answers[key]
+        self._unknown_until_ms = max(self._unknown_until_ms, time_ms_of(key[1]) or 0)
 
     def _settled(self, key: tuple[str, str], task: asyncio.Task[Any]) -> None:
         if task.cancelled() or task.exception() is not None:

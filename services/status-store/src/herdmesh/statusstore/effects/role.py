@@ -1,4 +1,5 @@
-"""What follows from this replica's role: health of the write service, whose lease table counts, whether to relay.
+"""What follows from this replica's role: health of the write service, whose lease table counts, whether to relay, and
+since when it knows every request that was answered.
 
 Owns the one loop over `role_changes`. Invariant: the write service is SERVING exactly while the role is WRITER and the
 lease table has been made this writer's own; the read service is SERVING from the end of the first replay until close.
@@ -6,6 +7,7 @@ lease table has been made this writer's own; the read service is SERVING from th
 
 from __future__ import annotations
 
+import time
 from typing import Final
 
 import structlog
@@ -13,6 +15,7 @@ import structlog
 from herdmesh.rpc.server import Server
 from herdmesh.statusstore.effects.leases import LeaseKeeper
 from herdmesh.statusstore.effects.relay import WRITE_SERVICE, LeaseRelay
+from herdmesh.statusstore.effects.requests import Requests
 from herdmesh.statusstore.effects.store import Store
 from herdmesh.statusstore.errors import StoreGone
 from herdmesh.statusstore.state.leases import BecameWriter, StoppedWriting, running_workers
@@ -22,7 +25,9 @@ READ_SERVICE: Final = "herdmesh.api.statusstore.v1.StatusReadService"
 _log: structlog.stdlib.BoundLogger = structlog.get_logger(__name__)
 
 
-async def follow_role(store: Store, server: Server, keeper: LeaseKeeper, relay: LeaseRelay, lease_ms: int) -> None:
+async def follow_role(
+    store: Store, server: Server, keeper: LeaseKeeper, relay: LeaseRelay, requests: Requests, lease_ms: int
+) -> None:
     """Run until cancelled. Raises `StoreGone` when the store closes."""
     writing = False
     async for role in store.role_changes():
@@ -31,12 +36,14 @@ async def follow_role(store: Store, server: Server, keeper: LeaseKeeper, relay: 
             raise StoreGone(store.health)
         if writing and role is not Role.WRITER:
             writing = False
+            requests.end_writing()
             await server.set_serving(WRITE_SERVICE, False)
             keeper.handle(StoppedWriting())
         await server.set_serving(READ_SERVICE, role is not Role.REPLAYING)
         if role is Role.WRITER:
             writing = True
             await relay.stop()
+            requests.begin_writing(time.time_ns() // 1_000_000)
             keeper.handle(BecameWriter(running_workers(store.state), lease_ms))
             await server.set_serving(WRITE_SERVICE, True)
         elif role is Role.REPLICA:

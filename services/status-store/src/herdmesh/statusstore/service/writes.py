@@ -1,7 +1,8 @@
 """StatusWriteService: every call is decided and written by the topic store, or refused because this is no writer.
 
 Owns nothing but the steps of a call: check, translate, `store.write`, translate back. Invariant: a call whose
-`request_id` was answered before gets that answer.
+`request_id` was answered before by this process gets that answer; one that another may have answered takes no topic
+that was recorded after its id was made.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ _Context = Any  # grpc.aio.ServicerContext; generic in the stubs only
 class StatusWriteService(pb2_grpc.StatusWriteServiceServicer):
     """The servicer."""
 
-    def __init__(self, store: Store, keeper: LeaseKeeper, lease_ms: int) -> None:
+    def __init__(self, store: Store, keeper: LeaseKeeper, requests: Requests, lease_ms: int) -> None:
         self._store = store
         self._keeper = keeper
         self._lease_ms = lease_ms
-        self._requests = Requests()
+        self._requests = requests
         self._sequences = Sequences()
 
     async def PutStatuses(self, request: pb2.PutStatusesRequest, context: _Context) -> pb2.PutStatusesResponse:
@@ -63,9 +64,9 @@ class StatusWriteService(pb2_grpc.StatusWriteServiceServicer):
 
     async def DeleteTopics(self, request: pb2.DeleteTopicsRequest, context: _Context) -> pb2.DeleteTopicsResponse:
         connector = wire.named(request.connector)
-        topics = tuple(request.topics)
+        topics, by_ms = tuple(request.topics), self._requests.maybe_since(request.request_id)
         revision = await self._write(
-            "DeleteTopics", request.request_id, lambda state: decide_topic_deletion(state, connector, topics)
+            "DeleteTopics", request.request_id, lambda state: decide_topic_deletion(state, connector, topics, by_ms)
         )
         return pb2.DeleteTopicsResponse(meta=revisions.meta(revision))
 

@@ -168,9 +168,13 @@ def decide_topics(state: StatusState, topics: Sequence[TopicStatus]) -> list[New
     ]
 
 
-def decide_topic_deletion(state: StatusState, connector: str, topics: Sequence[str]) -> list[NewRecord]:
-    """Tombstones of a connector's topics; `topics` empty = all it has."""
-    known = state.topics.get(connector, {})
+def decide_topic_deletion(
+    state: StatusState, connector: str, topics: Sequence[str], by_ms: int | None = None
+) -> list[NewRecord]:
+    """Tombstones of a connector's topics; `topics` empty = all it has. `by_ms` keeps those discovered after it: what
+    may be a retry must not take what was recorded since the first request."""
+    stored = state.topics.get(connector, {})
+    known = {name for name, topic in stored.items() if by_ms is None or topic.discover_timestamp_ms <= by_ms}
     wanted = [topic for topic in (topics or sorted(known)) if topic in known]
     return [_tombstone(Tombstone("status-topic", connector, topic=topic)) for topic in wanted]
 

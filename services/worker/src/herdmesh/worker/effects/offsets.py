@@ -163,7 +163,7 @@ class Offsets:
             change = self._change(question, stored_offsets.read(spec, settings, admin, None).items())
             return change.told(agreed=self._agree(question, change) if by_stored else agreed)
         failures = DeliveryFailures()
-        fence = Fence(clients.producer(spec, settings.producer, failures.add), spec.transactional_id)
+        fence = Fence(clients.offsets_producer(spec, settings.producer, failures.add), spec.transactional_id)
         try:
             taking_over(fence, given_up_s)
             change = self._change(question, stored_offsets.read(spec, settings, admin, fence).items())

@@ -1,22 +1,23 @@
 """A sink's offsets: those its consumer group committed; told, and changed for somebody who asks.
 
 Owns the questions to the group and the change: offsets that are set are committed in one transaction of the
-transactional id of the connector's task 0, all or none; a group of which nothing is to stay is deleted, in one request.
-Where both are needed the group goes first, and a failure in between is told as uncertain.
+transactional id of the connector's task 0, all or none; those that are forgotten go in one request after it, and a
+reset deletes the whole group. Where offsets are set and forgotten the transaction is first: it is what a fence can
+refuse. A failure after it is told as uncertain.
 
 Departs from Connect: an offset must lie within its partition's records (unless `herdmesh.offsets.missing=reset`),
-because a task would fail on it; a rewind goes forward in no partition unless that is allowed; Kafka's Python client
-cannot forget one partition's offset of many; what the last commit said beside an offset (the files it staged) is kept
-with the new one, because it may still have to be done.
+because a task would fail on it; a rewind goes forward in no partition unless that is allowed; what the last commit said
+beside an offset (the files it staged) is kept with the new one, because it may still have to be done. With a client
+that cannot forget single offsets (`engine.forgetting`) only all of a group's are, and none beside one that is set.
 
 Blocks and calls authors' code. Invariant: nothing is written before the id is taken over, the connector's own
-`alter_offsets` has agreed, and the config topic, asked after that, does not say that tasks are there. A deletion has no
+`alter_offsets` has agreed, and the config topic, asked after that, does not say that tasks are there. To forget has no
 fence, so it is not begun once whoever asked may have gone on, and not repeated without asking the config topic again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -26,7 +27,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-expo
 
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import ConfigError
-from herdmesh.engine import claims, clients, partitions
+from herdmesh.engine import claims, clients, forgetting, partitions
 from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.errors import ForeignMembers, TaskFailed
 from herdmesh.engine.fence import Fence
@@ -37,8 +38,10 @@ from herdmesh.worker.effects.uncertain import Progress, refuse_late, taking_over
 from herdmesh.worker.state.questions import AlterOffsets
 
 _NOT_THERE: Final = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_MEMBERS: Final = (KafkaError.NON_EMPTY_GROUP, KafkaError.GROUP_SUBSCRIBED_TO_TOPIC)
 _NAMED_MAX: Final = 20
 """Partitions that one message names."""
+_NOTHING_GONE: Final = "nothing was forgotten"
 Agree = Callable[[Mapping[PartitionId, int | None]], bool]
 """The connector's own `alter_offsets`: True = they are known to be right. Raises what refuses them."""
 
@@ -70,7 +73,7 @@ def change(
     settings = sink_settings(spec)
     admin = clients.admin(spec, settings.access, for_worker=True)
     _refuse_members(admin, settings.group)
-    consumer = clients.consumer(spec, settings.group, settings.consumer)
+    consumer = clients.consumer(spec, settings.group, settings.consumer, for_worker=True)
     try:
         before = _committed(admin, settings.group)
         wanted = _wanted(admin, consumer, settings, question, named, before)
@@ -79,7 +82,7 @@ def change(
         work = _Change(spec, settings, admin, consumer, wanted, question)
         agreed = False
         if question.dry_run:
-            _refuse_single(settings.group, before, wanted)
+            _forgotten(settings.group, before, wanted)
         else:
             before, agreed = work.carry_out(before, agree, given_up_s)
     finally:
@@ -106,28 +109,31 @@ class _Change:
         self, before: Mapping[PartitionId, int], agree: Agree, given_up_s: float
     ) -> tuple[dict[PartitionId, int], bool]:
         """Write. Returns what was committed before, as the fence's owner reads it, and whether the connector agreed."""
-        fence = Fence(clients.producer(self.spec, self.settings.access), self.spec.transactional_id)
+        fence = Fence(clients.offsets_producer(self.spec, self.settings.access), self.spec.transactional_id)
         try:
             taking_over(fence, given_up_s)
             hung = GroupFinisher(self.spec, self.settings.consumer, self.settings.group, fence, self.admin)
             stable = partitions.committed(self.consumer, sorted({*before, *self.wanted}), hung)
             known = {partition: offset for partition, (offset, _) in stable.items() if offset is not None}
             _refuse_forward(self.question, known, self.wanted)
-            forgets = _refuse_single(self.settings.group, known, self.wanted)
+            forgotten = _forgotten(self.settings.group, known, self.wanted)
             agreed = agree(self.wanted)
             self._require_unchanged()
-            if forgets:
+            if forgotten:
                 refuse_late(given_up_s, "the connector's alter_offsets, or Kafka,")
+            written = [
+                TopicPartition(partition[0], partition[1], offset, stable[partition][1])
+                for partition, offset in self.wanted.items()
+                if offset is not None
+            ]
             with writing() as progress:
-                if forgets:
-                    self._delete(given_up_s, progress)
-                written = [
-                    TopicPartition(partition[0], partition[1], offset, stable[partition][1])
-                    for partition, offset in self.wanted.items()
-                    if offset is not None
-                ]
                 if written:
                     fence.commit_offsets(written, self.consumer.consumer_group_metadata())
+                    progress.already = f"{len(written)} offsets of group {self.settings.group} are set"
+                    # Kafka says so before its group knows: whoever asks for them next is to find them.
+                    partitions.committed(self.consumer, [(one.topic, one.partition) for one in written], hung)
+                if forgotten:
+                    self._forget(forgotten, given_up_s, progress)
             return known, agreed
         finally:
             fence.close()
@@ -136,27 +142,38 @@ class _Change:
         """Raise TaskFenced when the connector has tasks, or another change was begun, since this one was asked for."""
         claims.ask(self.spec, self.admin, self.consumer).verify()
 
-    def _delete(self, given_up_s: float, progress: Progress) -> None:
-        """Delete the group. Whoever asked may ask another worker while Kafka does not answer this one: of what that one
-        began the config topic tells."""
+    def _forget(self, forgotten: Sequence[PartitionId], given_up_s: float, progress: Progress) -> None:
+        """Have the group without these offsets, or delete it. Whoever asked may ask another worker while Kafka does not
+        answer this one: of what that one began the config topic tells."""
         group, untyped = self.settings.group, cast("Any", self.admin)
+        whole = self.question.reset or not forgetting.is_possible()
+        what = f"group {group} is deleted" if whole else f"{len(forgotten)} offsets of group {group} are forgotten"
+        before = progress.already and f"{progress.already}, and "
         tried = False
 
-        def deleted() -> None:
+        def gone() -> None:
             nonlocal tried
             if tried:
-                progress.already = f"group {group} may be deleted"
+                progress.already = f"{before}perhaps {what}"
                 self._require_unchanged()
+            refuse_late(given_up_s, "Kafka", f"whether {what} is not known" if tried else _NOTHING_GONE)
             tried = True
-            refuse_late(given_up_s, "Kafka", f"whether group {group} is deleted is not known")
-            untyped.delete_consumer_groups([group], request_timeout=clients.CALL_TIMEOUT_S)[group].result()
+            if whole:
+                untyped.delete_consumer_groups([group], request_timeout=clients.CALL_TIMEOUT_S)[group].result()
+                return
+            refused = forgetting.forget(self.admin, group, forgotten, clients.CALL_TIMEOUT_S)
+            if refused:
+                if len(refused) < len(forgotten):
+                    progress.already = f"{before}{len(forgotten) - len(refused)} offsets of group {group} are forgotten"
+                raise KafkaException(next(iter(refused.values())))
 
         try:
-            clients.retried(deleted)
+            clients.retried(gone)
         except KafkaException as error:
+            if error.args[0].code() in _MEMBERS:  # they came meanwhile
+                _refuse_members(self.admin, group)
             if error.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                 raise
-        progress.already = f"group {group} is deleted"
 
 
 def _committed(admin: AdminClient, group: str) -> dict[PartitionId, int]:
@@ -256,16 +273,18 @@ def _ahead(committed: Mapping[PartitionId, int], wanted: Mapping[PartitionId, in
     return ", ".join(found[:_NAMED_MAX]) + (f", and {more} more" if more > 0 else "")
 
 
-def _refuse_single(group: str, committed: Iterable[PartitionId], wanted: Mapping[PartitionId, int | None]) -> bool:
-    """True when the group is to be deleted: something it has is forgotten, and everything else written anew. Raises
-    ConfigError where something else would be forgotten with it."""
+def _forgotten(
+    group: str, committed: Iterable[PartitionId], wanted: Mapping[PartitionId, int | None]
+) -> list[PartitionId]:
+    """The partitions whose offsets are to be forgotten and are there. Raises ConfigError where the client can only
+    forget all of them together, and others are to stay."""
     known = set(committed)
-    if not known & {partition for partition, offset in wanted.items() if offset is None}:
-        return False
-    others = sorted(f"{topic}-{number}" for topic, number in known - set(wanted))
-    if others:
+    found = sorted(partition for partition, offset in wanted.items() if offset is None and partition in known)
+    stay = known.union(wanted).difference(partition for partition, offset in wanted.items() if offset is None)
+    if found and stay and not forgetting.is_possible():
+        others = ", ".join(f"{topic}-{number}" for topic, number in sorted(stay)[:_NAMED_MAX])
         raise ConfigError(
-            f"offsets of single partitions cannot be forgotten while group {group} has others ({', '.join(others)}): "
-            "give each of them an offset, or null"
+            f"offsets of single partitions cannot be forgotten with this Kafka client while group {group} has, or is "
+            f"given, others ({others}): set each to where it is to begin, or reset them all"
         )
-    return True
+    return found

@@ -75,7 +75,7 @@ class RunSpecs:
         name = connector_config.get("connector.class")
         if not name:
             raise ConfigError('Missing required configuration "connector.class"', field="connector.class")
-        return self.plugins.find(name, connector_config.get(PLUGIN_VERSION))
+        return self.plugins.find(self.plugins.serving(name, connector_config), connector_config.get(PLUGIN_VERSION))
 
     def version(self, connector_config: Properties) -> str | None:
         """The plugin's version, None when the plugin is not known."""

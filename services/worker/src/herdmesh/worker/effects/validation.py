@@ -108,7 +108,7 @@ def _in_two_folders(config: Properties, plugins: PluginRegistry, worker: Propert
 def _plugin(config: Properties, plugins: PluginRegistry) -> PluginDescriptor:
     """The connector that a validated config asks for; of a version that is not there, which its key has been told, the
     latest."""
-    name = config["connector.class"] or ""
+    name = plugins.serving(config["connector.class"] or "", config)
     try:
         return plugins.find(name, config.get(PLUGIN_VERSION))
     except ConfigError:

@@ -214,7 +214,11 @@ class ResetTopicsRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """request_id makes a retry return the first outcome. Empty = no retry safety."""
+    """request_id makes a retry return the first outcome. A retry that another writer answers, or after 2,000 later
+    requests, is carried out anew, but on no topic that was discovered after the id was made: of an id that says when
+    (UUID version 7) and as far as its maker's clock agrees with the herders'. Another id's retry then takes those too.
+    Empty = no retry safety.
+    """
     name: _builtins.str
     """name of the connector."""
     def __init__(

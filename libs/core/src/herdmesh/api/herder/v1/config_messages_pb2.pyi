@@ -103,7 +103,7 @@ class CreateConnectorRequest(_message.Message):
 
     @_builtins.property
     def initial_offsets(self) -> _containers.RepeatedCompositeFieldContainer[_offset_messages_pb2.OffsetEntry]:
-        """initial_offsets to start from, in the JSON forms of KIP-875: stored before the connector, all or none, and only when the name is free; a failure leaves no connector. Offsets of an earlier connector of that name that are not named here stay. Empty = none."""
+        """initial_offsets to start from, in the JSON forms of KIP-875: stored before the connector, all or none, and only when the name is free; a failure leaves no connector, but may leave these offsets. Offsets of an earlier connector of that name that are not named here stay. Empty = none."""
 
     def __init__(
         self,
@@ -638,7 +638,9 @@ class PlanConfigRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """name of the connector."""
+    """name of the connector, exactly as an update takes it; a note tells where a create, which takes blanks off its ends,
+    would mean another. Empty = the config's, as a create takes it.
+    """
     @_builtins.property
     def config(self) -> _connector_pb2.Properties:
         """config to plan."""

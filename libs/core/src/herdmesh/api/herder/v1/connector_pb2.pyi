@@ -180,6 +180,8 @@ class UnitStatus(_message.Message):
     SINCE_FIELD_NUMBER: _builtins.int
     AUTO_RESTART_FIELD_NUMBER: _builtins.int
     EXPLANATION_FIELD_NUMBER: _builtins.int
+    PLACED_BECAUSE_FIELD_NUMBER: _builtins.int
+    PLACED_TIME_FIELD_NUMBER: _builtins.int
     state: _connector_pb2.RunState.ValueType
     """state now."""
     worker_id: _builtins.str
@@ -190,6 +192,10 @@ class UnitStatus(_message.Message):
     """start_count is how often this leader had it started; adoption does not count."""
     explanation: _builtins.str
     """explanation says in one line why it is where it is and what happens next. Empty = it runs as wanted."""
+    placed_because: _builtins.str
+    """placed_because says why its worker has it: it is new, another worker was lost or drains, its config changed, a
+    restart. Empty = no worker has it, or a list of statuses (CONNECTOR_VIEW_STATUS) tells of it.
+    """
     @_builtins.property
     def failure(self) -> _connector_pb2.Failure:
         """failure when FAILED. Unset otherwise."""
@@ -206,6 +212,10 @@ class UnitStatus(_message.Message):
     def auto_restart(self) -> Global___AutoRestart:
         """auto_restart is where the restart policy stands with it. Unset = it did not fail within the policy's window."""
 
+    @_builtins.property
+    def placed_time(self) -> _timestamp_pb2.Timestamp:
+        """placed_time is when its worker was given it, by the herder's clock. Unset = before this leader, or as above."""
+
     def __init__(
         self,
         *,
@@ -218,10 +228,12 @@ class UnitStatus(_message.Message):
         since: _timestamp_pb2.Timestamp | None = ...,
         auto_restart: Global___AutoRestart | None = ...,
         explanation: _builtins.str = ...,
+        placed_because: _builtins.str = ...,
+        placed_time: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["auto_restart", b"auto_restart", "failure", b"failure", "since", b"since"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["auto_restart", b"auto_restart", "failure", b"failure", "placed_time", b"placed_time", "since", b"since"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["auto_restart", b"auto_restart", "conditions", b"conditions", "explanation", b"explanation", "failure", b"failure", "generation", b"generation", "since", b"since", "start_count", b"start_count", "state", b"state", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["auto_restart", b"auto_restart", "conditions", b"conditions", "explanation", b"explanation", "failure", b"failure", "generation", b"generation", "placed_because", b"placed_because", "placed_time", b"placed_time", "since", b"since", "start_count", b"start_count", "state", b"state", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -280,22 +280,26 @@ class RestartPlanItem(_message.Message):
     TASK_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     RESTARTED_FIELD_NUMBER: _builtins.int
+    WORKER_ID_FIELD_NUMBER: _builtins.int
     task: _builtins.int
     """task number. Unset = the connector itself."""
     state: _connector_pb2_1.RunState.ValueType
     """state before the restart, RESTARTING if it is restarted."""
     restarted: _builtins.bool
     """restarted is true when it is restarted."""
+    worker_id: _builtins.str
+    """worker_id of the worker that has it, or is stopping it. Empty = none, or an earlier release recorded the restart."""
     def __init__(
         self,
         *,
         task: _builtins.int | None = ...,
         state: _connector_pb2_1.RunState.ValueType = ...,
         restarted: _builtins.bool = ...,
+        worker_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "restarted", b"restarted", "state", b"state", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_task", b"_task", "restarted", b"restarted", "state", b"state", "task", b"task", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__task: _TypeAlias = _typing.Literal["task"]  # noqa: Y015
     _WhichOneofArgType__task: _TypeAlias = _typing.Literal["_task", b"_task"]  # noqa: Y015

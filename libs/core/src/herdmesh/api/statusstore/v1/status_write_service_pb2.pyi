@@ -278,7 +278,11 @@ class DeleteTopicsRequest(_message.Message):
     CONNECTOR_FIELD_NUMBER: _builtins.int
     TOPICS_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
-    """request_id makes a retry return the first outcome. Empty = no retry safety."""
+    """request_id makes a retry return the first outcome. A retry that another writer answers, or after 2,000 later
+    requests, is carried out anew, but on no topic that was discovered after the id was made: of an id that says when
+    (UUID version 7) and as far as its maker's clock agrees with the herders'. Another id's retry then takes those too.
+    Empty = no retry safety.
+    """
     connector: _builtins.str
     """connector whose topics to forget."""
     @_builtins.property

@@ -111,10 +111,16 @@ def connection_settings(config: Config) -> ConnectionSettings:
     return ConnectionSettings(host or "localhost", port or str(jdbc_url.PORT), database or user, user, password, found)
 
 
+def is_of_another(config: Config) -> bool:
+    """True of another database's URL."""
+    url = (config.get(URL) or "").strip()
+    return url.startswith("jdbc:") and not url.startswith("jdbc:postgresql:")
+
+
 def refuse_others(config: Config, instead: str) -> None:
     """Raises ConfigError for another database's URL, which Confluent's classes take too; its fix is `instead`."""
-    url = (config.get(URL) or "").strip()
-    if url.startswith("jdbc:") and not url.startswith("jdbc:postgresql:"):
+    if is_of_another(config):
+        url = (config.get(URL) or "").strip()
         kind = ":".join(url.split(":")[:2])
         raise ConfigError(
             f"{URL}: this connector speaks to PostgreSQL only, and {kind}: is something else", field=URL, fix=instead

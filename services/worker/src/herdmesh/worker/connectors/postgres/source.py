@@ -17,8 +17,9 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.sdk.grouping import group_partitions
 from herdmesh.worker.connectors.frame import SIGN_KEPT_S, KeptSigns, Lookout
 from herdmesh.worker.connectors.postgres.catalog import TableId, columns_of_table, tables
-from herdmesh.worker.connectors.postgres.common import Connection, errors_translated
+from herdmesh.worker.connectors.postgres.common import Connection, errors_translated, is_of_another
 from herdmesh.worker.connectors.postgres.source_config import (
+    JAVA_CLASSES,
     KEYS,
     TASK_TABLES,
     SourceSettings,
@@ -38,12 +39,19 @@ class PostgresSourceConnector(TableSource[SourceSettings]):
 
     class_name = "io.confluent.connect.jdbc.JdbcSourceConnector"
     aliases = ("PostgresSource", "JdbcSourceConnector", "JdbcSource", "io.aiven.connect.jdbc.JdbcSourceConnector")
+    """All but the first are in `JAVA_CLASSES`."""
     version = "0.1.0"
     java_task_class = "io.confluent.connect.jdbc.source.JdbcSourceTask"
 
     @classmethod
     def config_def(cls) -> ConfigDef:
         return KEYS
+
+    @classmethod
+    def served_by(cls, config: Config) -> str | None:
+        """The Java classes read any database."""
+        named = config.get("connector.class") in JAVA_CLASSES
+        return "herdmesh.SparkJdbcSource" if named and is_of_another(config) else None
 
     @classmethod
     def read(cls, config: Config) -> SourceSettings:

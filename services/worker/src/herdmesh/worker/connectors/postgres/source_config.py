@@ -43,8 +43,13 @@ MODE = "mode"
 INCREMENTING = "incrementing.column.name"
 TIMESTAMP = "timestamp.column.name"
 TIMESTAMP_INITIAL = "timestamp.initial"
-_INITIAL_MS = "timestamp.initial.ms"
+INITIAL_MS = "timestamp.initial.ms"
 """Aiven's, for `timestamp.initial`."""
+JAVA_CLASSES = frozenset((
+    "io.confluent.connect.jdbc.JdbcSourceConnector", "io.aiven.connect.jdbc.JdbcSourceConnector",
+    "JdbcSourceConnector", "JdbcSource",
+))  # fmt: skip
+"""Names of Java's connectors, which read any database."""
 QUERY = "query"
 WHITELIST, BLACKLIST = "table.whitelist", "table.blacklist"
 INCLUDE, EXCLUDE = "table.include.list", "table.exclude.list"
@@ -255,7 +260,7 @@ def settings_of(config: Config) -> SourceSettings:
     if mode.has_number and query and not values[INCREMENTING]:
         raise ConfigError(f"{INCREMENTING}: a query has no serial column of its own", field=INCREMENTING,
                           fix="name a column")  # fmt: skip
-    initial = _initial_of(config, values)
+    initial = initial_of(config, values)
     if query:
         check_topics(config, [("the query", values["topic.prefix"])], "write another prefix, which is the whole name")
     else:
@@ -293,14 +298,14 @@ def check_tables(config: Config, settings: SourceSettings, found: Iterable[Table
     check_topics(config, topics, f"leave the table out ({BLACKLIST}), or read it by a {QUERY}")
 
 
-def _initial_of(config: Config, values: Mapping[str, Any]) -> int | None:
+def initial_of(config: Config, values: Mapping[str, Any]) -> int | None:
     """Where to begin, in milliseconds; by Aiven's name for it too, whose 0 means all rows there are since 1970."""
-    text = (config.get(_INITIAL_MS) or "").strip()
+    text = (config.get(INITIAL_MS) or "").strip()
     if values[TIMESTAMP_INITIAL] is not None or not text:
         return values[TIMESTAMP_INITIAL]
-    found: int = parse_value(_INITIAL_MS, text, Type.LONG)
+    found: int = parse_value(INITIAL_MS, text, Type.LONG)
     if found < 0:
-        raise ConfigError.for_value(_INITIAL_MS, text, "Value must be at least 0", fix=f"{TIMESTAMP_INITIAL}=-1 is now")
+        raise ConfigError.for_value(INITIAL_MS, text, "Value must be at least 0", fix=f"{TIMESTAMP_INITIAL}=-1 is now")
     return found
 
 
@@ -349,7 +354,7 @@ def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why. Raises as `settings_of`."""
     settings = settings_of(config)
     found = warnings_of_connection(config)
-    own = {*KEYS.keys, TASK_TABLES, "task.class", _INITIAL_MS}
+    own = {*KEYS.keys, TASK_TABLES, "task.class", INITIAL_MS}
     found += warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT)
     if settings.mode is not Mode.INCREMENTING and config.get(WAIT_FOR_WRITERS) is not None:
         message = f"{WAIT_FOR_WRITERS} has no effect: with mode={settings.mode} no number alone says what is new"

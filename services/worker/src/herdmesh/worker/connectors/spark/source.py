@@ -28,6 +28,7 @@ class JdbcSource(TableSource[JdbcSettings]):
     class_name = "herdmesh.SparkJdbcSource"
     aliases = ("SparkJdbcSource", "SparkJdbcSourceConnector")
     version = "0.1.0"
+    java_task_class = "io.confluent.connect.jdbc.source.JdbcSourceTask"
 
     @classmethod
     def config_def(cls) -> ConfigDef:

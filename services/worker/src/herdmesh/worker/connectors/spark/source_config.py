@@ -75,6 +75,10 @@ _WITHOUT_EFFECT: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "query.retry.attempts": ("a database that is away is asked again until it is back", ()),
     "dialect.name": ("Spark knows the dialect by connection.url", ("",)),
     "quote.sql.identifiers": ("columns are quoted, tables stand as they are written", ()),
+    "sql.quote.identifiers": ("columns are quoted, tables stand as they are written", ()),
+    "table.names.qualify": ("tables are asked for as they are written", ()),
+    "transaction.isolation.mode": ("a look at a table is one statement", ("DEFAULT",)),
+    "date.calendar.system": ("dates are of the Gregorian calendar", ("PROLEPTIC_GREGORIAN",)),
     "numeric.mapping": ("types are Spark's", ("none",)),
     "numeric.precision.mapping": ("types are Spark's", ("false",)),
     "timestamp.granularity": ("timestamps are Connect's Timestamp", ("connect_logical",)),
@@ -132,7 +136,7 @@ def settings_of(config: Config) -> JdbcSettings:
     incrementing = (values[INCREMENTING] or "").strip()
     if mode.has_number and not incrementing:
         raise ConfigError(f"{INCREMENTING}: mode={mode} needs it", field=INCREMENTING, fix="name a column")
-    initial = values[TIMESTAMP_INITIAL]
+    initial = postgres.initial_of(config, values)
     return JdbcSettings(
         options=options,
         memory=values[MEMORY].lower(),
@@ -162,8 +166,26 @@ def topic_name(table: str) -> str:
 
 def warnings_of(config: Config) -> list[FieldViolation]:
     """Every key that has not the effect it asks for, with why."""
-    own = {*KEYS.keys, TASK_TABLES, "task.class"}
-    return warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, (OPTION_PREFIX,))
+    own = {*KEYS.keys, TASK_TABLES, "task.class", postgres.INITIAL_MS}
+    found = warned_settings(config, own, ConnectorKind.SOURCE, _WITHOUT_EFFECT, (OPTION_PREFIX,))
+    return [*_warnings_of_java(config), *found]
+
+
+def _warnings_of_java(config: Config) -> list[FieldViolation]:
+    """What of a config for Java's connector is other than its author may think."""
+    name = config.get("connector.class")
+    if name not in postgres.JAVA_CLASSES:
+        return []
+    message = f"connector.class: of this {URL} {name} is SparkJdbcSource, with a Spark of each task's own"
+    found = [FieldViolation("connector.class", message, "write connector.class=SparkJdbcSource to say so")]
+    names = [one.strip() for one in (config.get(WHITELIST) or "").split(",")]
+    if bare := [one for one in names if one and "." not in one]:
+        message = (
+            f"{WHITELIST}: offsets are found by the names as they are here ({', '.join(bare)}); Java's have "
+            "the schema, or the catalog, before them where the database has one, and without it all rows are read anew"
+        )
+        found.append(FieldViolation(WHITELIST, message, "to go on with Java's offsets, write names as they have them"))
+    return found
 
 
 def _options_of(config: Config, values: Mapping[str, Any]) -> dict[str, str]:

@@ -1,0 +1,25 @@
+"""What an operator sets reaches the rules that the state works by."""
+
+from __future__ import annotations
+
+import pytest
+
+from herdmesh.herder.settings import HerderSettings
+from herdmesh.herder.state.model import Rules
+
+
+@pytest.mark.parametrize(
+    ("setting", "rule"),
+    [
+        ("session_timeout_ms", "session_timeout_ms"),
+        ("stream_grace_ms", "stream_grace_ms"),
+        ("scheduled_rebalance_max_delay_ms", "rebalance_delay_ms"),
+        ("stop_timeout_ms", "stop_timeout_ms"),
+        ("inter_worker_key_ttl_ms", "session_key_ttl_ms"),
+    ],
+)
+def test_each_time_that_is_set_is_a_rule(setting: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"HERDMESH_{setting.upper()}", "4321")
+    assert getattr(HerderSettings().rules("h1"), rule) == 4_321
+    monkeypatch.undo()
+    assert getattr(HerderSettings().rules("h1"), rule) == getattr(Rules(), rule), "the two defaults are the same"
