@@ -263,3 +263,31 @@ def test_what_a_new_leader_reads_back() -> None:
     # Clocks ahead of ours do not keep an account open for longer than its window.
     account = policy.read_back(stored(RunState.RUNNING, begun), "tag", 5, 150)
     assert account.attempts_ms == [100, 150, 150]
+
+
+def test_what_is_told_after_the_account_was_read_back() -> None:
+    rules = RestartPolicy(attempts_max=3, window_ms=10_000)
+    account = policy.read_back(stored(RunState.FAILED, RestartNote("tag", (100,), 2, 10, 900)), "tag", 6, 2_000)
+    assert account.attempts_ms == [100, 900], "the second was begun, when it was due as far as the status says"
+    later = RestartNote("tag", (100, 950, 1_500), 3, 10, None)
+    for _ in range(2):
+        policy.take_in(account, stored(RunState.RUNNING, later, 6), rules, 2_000)
+        assert (account.attempts_ms, account.in_a_row) == ([100, 950, 1_500], 3), "each once, as it was told"
+    policy.take_in(account, stored(RunState.RUNNING, replace(later, tag="other", attempts_ms=(7,)), 6), rules, 2_000)
+    account.from_generation = 8
+    policy.take_in(account, stored(RunState.RUNNING, replace(later, attempts_ms=(7,)), 7), rules, 2_000)
+    assert account.attempts_ms == [100, 950, 1_500], "that is of another account"
+    assert account.is_overdrawn(rules, 2_000)
+    assert not account.is_overdrawn(rules, 10_100), "the first is out of the window"
+
+
+def test_what_a_leader_of_before_adds_to_what_a_status_tells() -> None:
+    ours = Account("tag", [100, 950], begun=6, fenced_ms=40)
+    told = stored(RunState.FAILED, RestartNote("tag", (100,), 2, 10, 900))
+    account = policy.read_back(told, "tag", 7, 2_000, ours)
+    assert (account.attempts_ms, account.next_ms, account.fenced_ms) == ([100, 950], None, 40), "what it began is that"
+    account = policy.read_back(told, "tag", 6, 2_000, ours)
+    assert (account.next_ms, account.counted) == (2_000, True), "it is held as it failed: nobody heard of that"
+    account.begin(2_000)
+    assert account.attempts_ms == [100, 950]
+    assert policy.read_back(None, "other", 6, 2_000, ours) == Account("other")

@@ -65,6 +65,8 @@ class World:
         self.asked_ms: dict[str, list[int]] = {}
         #: what a herder's writes to the status store are refused with.
         self.status_store_error: HerdmeshError | None = None
+        #: whether what workers write to the status store is lost.
+        self.statuses_lost = False
         self.puts_count = 0
         #: how much longer than other messages a herder's writes to the status store travel.
         self.status_delay_ms = 0
@@ -129,6 +131,18 @@ class World:
         first = self.spent
         self.spent += self.generations_per_block
         self.post(ev.LeadershipGranted(self.config.epoch, first, self.spent, 10**12, self.rules.herder_id, "here:1"))
+
+    def regain(self) -> None:
+        """The same herder, which had lost its epoch, is granted it again, as after a fail-over of the config store."""
+        first = self.spent - self.generations_per_block
+        self.post(ev.LeadershipGranted(self.config.epoch, first, self.spent, 10**12, self.rules.herder_id, "here:1"))
+        self.run()
+
+    def tell_late(self, worker: Worker, unit: UnitId) -> None:
+        """What a worker last wrote to the status store arrives there now."""
+        held = worker.held[unit]
+        self._status(worker, ev.UnitReported(0, unit, held.assignment, held.state, held.failure))
+        self.run()
 
     def reserve(self, count: int) -> None:
         """The config store gives the leader's epoch more generations."""
@@ -426,7 +440,7 @@ class World:
             commit_scope=self._scope(worker, event.unit),
             note=held.note if held is not None and held.assignment == event.assignment else None,
         )
-        if stored is None or stored.generation <= status.generation:
+        if not self.statuses_lost and (stored is None or stored.generation <= status.generation):
             self._store_status(status)
 
     def _scope(self, worker: Worker, unit: UnitId) -> CommitScope | None:

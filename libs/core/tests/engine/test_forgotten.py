@@ -154,6 +154,8 @@ class Story:
     """It forgets while it waits for the answer to a commit that succeeded."""
     in_file: bool = False
     """The worker keeps its offsets."""
+    ends_transactions: bool = True
+    """Else it leaves that to its task, which never says so."""
 
 
 AT_LEAST_ONCE = {"herdmesh.delivery.guarantee": "at_least_once"}
@@ -162,9 +164,7 @@ STORIES = {
     "does not know whether it committed": Story(20, in_commit=True),
     "does not know it, and is at least once": Story(20, in_commit=True, in_file=True),
     "has no room for more": Story(400, {"producer.override.buffer.memory": "1024"}),
-    "has a transaction open": Story(
-        10, {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "60000"}
-    ),
+    "has a transaction open": Story(10, ends_transactions=False),
     "is at least once": Story(20, AT_LEAST_ONCE),
     "is at least once and has no room for more": Story(
         400, {**AT_LEAST_ONCE, "producer.override.buffer.memory": "1024"}
@@ -193,10 +193,16 @@ async def _told(story: Story, kafka: Kafka, topic: str) -> None:
     )  # fmt: skip
     FedSource.until[topic] = 10
     async with forgetful_proxy(_port(kafka)) as proxy:
-        through = replace(spec, bootstrap_servers=proxy.bootstrap, continuous=True)
+        boundary = {} if story.ends_transactions else {"transaction.boundary": "connector"}
+        through = replace(
+            spec,
+            bootstrap_servers=proxy.bootstrap,
+            continuous=True,
+            connector_config={**spec.connector_config, **boundary},
+        )
         running = asyncio.create_task(asyncio.to_thread(run_here, through, link))
         try:
-            await _sent(link, running, 10, is_committed="transaction.boundary" not in story.config)
+            await _sent(link, running, 10, is_committed=story.ends_transactions)
             async with asyncio.timeout(NOTICED_S):
                 await _forget(proxy, story, topic)
                 with pytest.raises(KafkaException) as raised:

@@ -30,7 +30,7 @@ from herdmesh.herder.state import (
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state.instructions import Instruction, RenewEpoch, Reply
 from herdmesh.herder.state.mesh import Mesh, Role
-from herdmesh.herder.state.model import ConnectorEntry, Plugin, Rules
+from herdmesh.herder.state.model import ConnectorEntry, Plugin, Rules, TargetState
 from herdmesh.herder.state.records import OpKind
 from herdmesh.rpc.errors import HerdmeshError
 from herdmesh.topicstore.contract import Revision
@@ -237,6 +237,8 @@ class Herder:
             mesh.entries.pop(name, None)
         else:
             mesh.entries[name] = entry
+        if mesh.accounts_before and (entry is None or entry.wanted_state is TargetState.STOPPED):
+            mesh.forget_accounts(name)  # what is made anew, or resumed, begins anew
         if mesh.role is Role.LEADING:
             connector = mesh.connector(name)
             before, connector.entry = connector.entry, entry

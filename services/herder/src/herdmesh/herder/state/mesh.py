@@ -6,7 +6,8 @@ those stand in the file of their concept.
 Invariants:
 - A member's `load` is always what the units say: every hold begins and ends through `take`, `stray` and `drop`.
 - A generation is given out once, in rising order, and only from the blocks of the current epoch.
-- Nothing here outlives the epoch but what was read from the stores: a new leader starts from stores and hellos alone.
+- Nothing here outlives the epoch but what was read from the stores, and restarts that were begun: a new leader starts
+  from stores and hellos, and who leads again from what it did itself besides.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from enum import StrEnum, unique
 
 from herdmesh.herder.state.instructions import Instruction, Message, Send, ViewsChanged
 from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, Lease, Rules, SessionKey, StatusEntry, UnitId
+from herdmesh.herder.state.policy import Account
 from herdmesh.herder.state.records import Call, Command, Connector, Hold, Member, Op, OpKind, Unit
 from herdmesh.herder.state.traces import Traces
 from herdmesh.topicstore.contract import Revision
@@ -111,10 +113,15 @@ class Mesh:
         self.heartbeat_ms = 0
         self.session_key_written: Revision | None = None
         self.session_key_retry_ms = 0
+        #: of units that this herder restarted when it led before, until it has read what was told of them since.
+        self.accounts_before: dict[UnitId, Account] = {}
         self._next_number = 0
 
     def reset_reign(self) -> None:
         """Forget everything that belongs to an epoch; calls whose write is under way are seen through without one."""
+        units = (unit for connector in self.connectors.values() for unit in connector.units.values())
+        begun = {unit.id: unit.account for unit in units if unit.account is not None and unit.account.attempts_ms}
+        self.accounts_before.update(begun)
         self._changed_connectors.update(self.connectors)
         self._changed_workers.update(self.members)
         self.members.clear()
@@ -205,6 +212,10 @@ class Mesh:
         """Who speaks on a session; None for one that was replaced or closed."""
         worker_id = self.sessions.get(session)
         return self.members.get(worker_id) if worker_id is not None else None
+
+    def forget_accounts(self, connector: str) -> None:
+        """Of a reign before."""
+        self.accounts_before = {unit: one for unit, one in self.accounts_before.items() if unit.connector != connector}
 
     def status_of(self, unit: UnitId) -> StatusEntry | None:
         return self.statuses.get(unit.connector, {}).get(unit.task)

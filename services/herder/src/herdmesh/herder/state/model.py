@@ -8,7 +8,7 @@ Invariant: every value here is immutable, so events, instructions, views and sta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum, unique
 from typing import NamedTuple
@@ -371,6 +371,10 @@ class RestartPolicy:
     backoff_max_ms: int = 300_000
     #: the share of a backoff that chance may take off, 0 to 0.5.
     jitter: float = 0.2
+
+    def within(self, times_ms: Iterable[int], now: int) -> list[int]:
+        """Those that count for the budget still."""
+        return [at_ms for at_ms in times_ms if at_ms > now - self.window_ms]
 
 
 @dataclass(frozen=True, slots=True)

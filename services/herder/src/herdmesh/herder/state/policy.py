@@ -22,8 +22,8 @@ The rule:
   Where the leader changes meanwhile, one may be counted.
 - What gives a new account: a restart that somebody asks for, a changed config, stop and resume. What costs nothing: a
   worker that dies, leaves or is drained, a move, a pause, another leader. While its connector is paused a unit waits.
-- Another leader knows of the attempts that statuses and workers tell of: one that was begun while no status store
-  wrote, by a leader that is lost before one does, is not counted.
+- Another leader knows of the attempts that statuses tell of, also of what is told late: one that was begun while no
+  status store wrote, by a leader that is lost before one does, is not counted. Who leads again knows its own.
 
 Invariants: a restart is scheduled only while the verdict is RESTART; no window holds more than attempts_max attempts.
 """
@@ -31,7 +31,7 @@ Invariants: a restart is scheduled only while the verdict is RESTART; no window 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum, unique
 
@@ -103,6 +103,12 @@ class Account:
     fenced_ms: int | None = None
     #: the generation whose restart was begun last.
     begun: int = 0
+    #: statuses of earlier generations tell of another account.
+    from_generation: int = 0
+    #: when the restarts that it knows of were begun, by the clock of who began them.
+    known_ms: set[int] = field(default_factory=set[int])
+    #: one that must have been, and when it was due; None = there is none, or a status told of it.
+    inferred_ms: int | None = None
 
     def fail(
         self,
@@ -114,9 +120,13 @@ class Account:
         *,
         before_us: bool = False,
     ) -> None:
-        """Decide what follows a failure. `ran_ms` = how long it was RUNNING, None = not at all; `chance(attempt)` is
-        a number from 0 to 1; `before_us`: a worker brought it along, as it failed before this leader knew it."""
-        self.attempts_ms = [at_ms for at_ms in self.attempts_ms if at_ms > now - policy.window_ms]
+        """Decide what follows a failure. What statuses tell of the account is taken in before (`take_in`). `ran_ms` =
+        how long it was RUNNING, None = not at all; `chance(attempt)` is a number from 0 to 1; `before_us`: a worker
+        brought it along, as it failed before this leader knew it."""
+        self.attempts_ms = policy.within(self.attempts_ms, now)
+        self.known_ms.intersection_update(policy.within(self.known_ms, now))
+        if self.inferred_ms not in self.attempts_ms:
+            self.inferred_ms = None
         self.failure, self.failed_ms = failure, now
         self.next_ms, self.counted = None, False
         if ran_ms is not None and ran_ms >= policy.backoff_max_ms:
@@ -142,19 +152,39 @@ class Account:
         elif not self.counted:
             self.in_a_row += 1
             self.attempts_ms.append(now)
+            self.known_ms.add(now)
         self.next_ms, self.counted, self.begun = None, False, self.generation
         if self.failure is not None and self.failure.error_class is ErrorClass.FENCED:
             self.fenced_ms = now
 
-    def take_up(self, now: int) -> None:
-        """The unit is held as it failed, and nothing is to come: its worker never heard of the restart, or was away
-        when it was due. It is due now, and counts once."""
-        self.next_ms, self.counted = now, self.begun == self.generation
+    def take_up(self, generation: int, failure: Failure | None, now: int) -> None:
+        """The unit is held as it failed under this generation, and nothing is to come: its worker never heard of the
+        restart, or was away when it was due. It is due now, and counts once."""
+        self.generation, self.failure = generation, self.failure or failure
+        self.next_ms, self.counted = now, self.begun == generation
+
+    def hear(self, attempts_ms: Sequence[int], now: int) -> None:
+        """A status, or we as an earlier leader, tell of restarts under this account: take in those not known."""
+        news = [at_ms for at_ms in attempts_ms if at_ms not in self.known_ms]
+        if not news:
+            return
+        if self.inferred_ms is not None:
+            self.attempts_ms.remove(self.inferred_ms)
+            self.inferred_ms = None
+            self.in_a_row -= 1
+        self.known_ms.update(news)
+        self.attempts_ms = sorted([*self.attempts_ms, *(min(at_ms, now) for at_ms in news)])
+        self.in_a_row += len(news)
 
     @property
     def is_free(self) -> bool:
         """The restart that is due costs nothing of the budget."""
         return self.failure is not None and self.failure.error_class is ErrorClass.UNREACHABLE
+
+    def is_overdrawn(self, policy: RestartPolicy, now: int) -> bool:
+        """The restart that is due is one too many: others became known after it was decided."""
+        paid = self.counted or self.is_free
+        return not paid and len(policy.within(self.attempts_ms, now)) >= policy.attempts_max
 
     @property
     def is_empty(self) -> bool:
@@ -198,19 +228,33 @@ def note_of(account: Account | None, attempts_max: int) -> RestartNote | None:
     return RestartNote(account.tag, attempts_ms, account.attempt, attempts_max, account.next_ms, since_ms)
 
 
-def read_back(stored: StatusEntry | None, tag: str, generation: int, now: int) -> Account:
-    """The account that a leader before us left in a unit's status. `generation` = the one that a worker holds, or 0.
+def read_back(stored: StatusEntry | None, tag: str, generation: int, now: int, ours: Account | None = None) -> Account:
+    """The account that leaders before us left in a unit's status, and `ours`, when we led before: a status may not tell
+    of the last that we did. `generation` = the one that a worker holds, or 0.
 
     A newer generation than the status speaks of proves that the restart it announces was carried out: it is counted,
     and not due again. A status RESTARTING of the very generation that is held still tells of one that was counted and
     not carried out: it is due at once, and not counted again.
     """
+    account = _told(stored, tag, generation, now)
+    if ours is None or ours.tag != tag:
+        return account
+    account.hear(ours.attempts_ms, now)
+    account.fenced_ms, account.begun = ours.fenced_ms, ours.begun
+    if generation and ours.begun == generation:
+        account.take_up(generation, ours.failure, now)
+    return account
+
+
+def _told(stored: StatusEntry | None, tag: str, generation: int, now: int) -> Account:
     note = stored.note if stored is not None else None
     if stored is None or note is None or note.tag != tag:
         return Account(tag)
-    account = Account(tag, [min(at_ms, now) for at_ms in note.attempts_ms], failed_ms=note.since_ms)
+    account = Account(tag, failed_ms=note.since_ms)
+    account.hear(note.attempts_ms, now)
     if note.next_ms is not None and generation > stored.generation:
-        account.attempts_ms.append(min(note.next_ms, now))
+        account.inferred_ms = min(note.next_ms, now)
+        account.attempts_ms.append(account.inferred_ms)
     account.in_a_row = len(account.attempts_ms)
     if generation == stored.generation and stored.state in (RunState.FAILED, RunState.RESTARTING):
         account.counted = stored.state is RunState.RESTARTING
@@ -219,6 +263,14 @@ def read_back(stored: StatusEntry | None, tag: str, generation: int, now: int) -
     if stored.trace:
         account.failure = Failure(next(iter(stored.trace.splitlines()), "failed"), stored.trace)
     return account
+
+
+def take_in(account: Account, stored: StatusEntry | None, policy: RestartPolicy, now: int) -> None:
+    """What a status tells that was written after the account was read back: of the last restart by a leader before us,
+    say, which its worker could not tell of while the store was away."""
+    note = stored.note if stored is not None and stored.generation >= account.from_generation else None
+    if note is not None and note.tag == account.tag:
+        account.hear(policy.within(note.attempts_ms, now), now)
 
 
 def policy_of(defaults: RestartPolicy, config: Properties) -> RestartPolicy:

@@ -25,7 +25,8 @@ from herdmesh.herder.state.records import Connector, Hold, Unit
 def restart_unit(mesh: Mesh, connector: Connector, unit: Unit) -> None:
     """Somebody asks for a restart: stop, acknowledge, start, on the same worker, with a new account. Of a unit that
     nobody holds only the backoff is lifted."""
-    unit.account = Account(unit.account.tag if unit.account is not None else "")
+    tag = unit.account.tag if unit.account is not None else ""
+    unit.account = Account(tag, from_generation=mesh.next_generation)
     unit.not_before_ms = 0
     _restart(mesh, connector, unit, "a restart was asked for")
     mesh.touch(connector.name)
@@ -48,29 +49,35 @@ def settle(mesh: Mesh, connector: Connector) -> None:
             if hold is None and reign.kept_for(mesh, unit.id):
                 continue  # its worker may dial in with it, and tell how far the restarts came
             generation = hold.assignment.generation if hold is not None else 0
-            unit.account = policy.read_back(mesh.status_of(unit.id), tag, generation, mesh.now)
+            ours = mesh.accounts_before.pop(unit.id, None)
+            unit.account = policy.read_back(mesh.status_of(unit.id), tag, generation, mesh.now, ours)
             if unit.account.next_ms is not None:
                 mesh.wake(connector.name, unit.account.next_ms)
         elif unit.account.tag != tag:
             unit.account = Account(tag)
         if entry.wanted_state is TargetState.STOPPED:
-            unit.account = Account(tag)  # what is resumed begins anew
+            unit.account = Account(tag, from_generation=mesh.next_generation)  # what is resumed begins anew
             continue
         if hold is None or hold.state is not RunState.FAILED:
             unit.account.next_ms = None
             continue
-        if unit.account.generation != hold.assignment.generation:
+        generation = hold.assignment.generation
+        if generation not in (unit.account.generation, unit.account.begun):
             _decide(mesh, connector, unit, hold)
         elif unit.account.verdict is policy.Verdict.RESTART and unit.account.next_ms is None:
-            unit.account.take_up(mesh.now)
+            unit.account.take_up(generation, hold.failure, mesh.now)
             mesh.show(connector.name)
         due_ms = unit.account.next_ms
         member = mesh.members.get(hold.worker_id)
         reachable = member is not None and member.session is not None
         if due_ms is not None and mesh.now >= due_ms and reachable and entry.wanted_state is TargetState.STARTED:
+            rules = policy.policy_of(mesh.rules.restart, entry.config)
+            policy.take_in(unit.account, mesh.status_of(unit.id), rules, mesh.now)
+            if unit.account.is_overdrawn(rules, mesh.now):
+                _decide(mesh, connector, unit, hold)
+                continue
             unit.account.begin(mesh.now)
-            of = policy.policy_of(mesh.rules.restart, entry.config).attempts_max
-            _restart(mesh, connector, unit, f"it failed; restart {unit.account.attempt} of {of}")
+            _restart(mesh, connector, unit, f"it failed; restart {unit.account.attempt} of {rules.attempts_max}")
 
 
 def _decide(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
@@ -85,6 +92,7 @@ def _decide(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
 
     failure = hold.failure or Failure("failed without a message")
     rules = policy.policy_of(mesh.rules.restart, entry.config)
+    policy.take_in(account, mesh.status_of(unit.id), rules, mesh.now)
     account.fail(rules, failure, mesh.now, ran_ms, chance, before_us=not hold.since_known)
     if account.next_ms is not None:
         mesh.wake(connector.name, account.next_ms)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from herdmesh.herder.state.instructions import PutStatus, StatusChange
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import ConnectorEntry, RestartNote, RunState
-from herdmesh.herder.state.policy import note_of, policy_of
+from herdmesh.herder.state.policy import note_of, policy_of, take_in
 from herdmesh.herder.state.records import Connector, Op, OpKind, Unit
 from herdmesh.rpc.errors import HerdmeshError, RequestInvalid
 
@@ -69,7 +69,9 @@ def _change(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> StatusChange | Non
     judged = hold is not None and hold.judged
     if account.is_empty and stored.note is None and not (unit.says_restarting or judged):
         return None  # nearly all of thousands
-    note = note_of(account, policy_of(mesh.rules.restart, entry.config).attempts_max)
+    policy = policy_of(mesh.rules.restart, entry.config)
+    take_in(account, stored, policy, mesh.now)  # what is written over it tells of that, too
+    note = note_of(account, policy.attempts_max)
     if unit.says_restarting:
         told = stored.state is RunState.RESTARTING and _alike(stored.note, note)
         if told or (hold is not None and stored.generation >= hold.assignment.generation):
