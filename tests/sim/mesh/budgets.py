@@ -5,25 +5,24 @@ assignment that is told to stop, what was written is in the config topic. A plan
 move renews nothing.
 
 Invariant: one failure is restarted once, however often that is said: a stop that was lost with its session is said
-again, and by the next leader too. A restart counts while who began it leads, and from then on that a status tells of
-it: of what nobody could write, no later leader can know.
+again, and by the next leader too. A restart counts for who began it, and for each herder that a status told of it, as
+it began to lead or later. Of what nobody wrote, or what was written over before it was told, no later leader can know.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.connect.config_records import TargetState
-from herdmesh.connect.status_topic import State
-from herdmesh.herder.state.model import Assignment, UnitId
-from herdmesh.herder.wire.restart_notes import RESTARTS
-from herdmesh.statusstore.state.statuses import StoredStatus
+from herdmesh.herder.state.events import Event, StatusDeleted, StatusPut, StatusSnapshot
+from herdmesh.herder.state.model import Assignment, StatusEntry, UnitId
 
 if TYPE_CHECKING:
+    from tests.sim.mesh.herder import HerderProcess
     from tests.sim.mesh.world import World
 
 #: A unit, the life of its connector, and the config (of a connector) or the committed task it was started with.
@@ -33,10 +32,19 @@ Subject = tuple[UnitId, str, str]
 @dataclass
 class _Restart:
     at_ms: int
-    #: of who began it last.
-    epoch: int
-    #: a status tells of it.
-    told: bool = False
+    #: when it was begun, by the clock of each herder that believed it began it.
+    moments: set[int] = field(default_factory=set[int])
+
+
+@dataclass
+class _Knowledge:
+    """What one herder's process was told of restarts."""
+
+    #: what each unit's status tells of.
+    newest: dict[UnitId, frozenset[int]] = field(default_factory=dict[UnitId, frozenset[int]])
+    #: since it leads, of each unit; and what it began itself.
+    heard: dict[UnitId, set[int]] = field(default_factory=dict[UnitId, set[int]])
+    leads: bool = False
 
 
 class Budgets:
@@ -46,8 +54,8 @@ class Budgets:
         self._world = world
         #: subject -> order of what failed -> its restart.
         self._restarts: dict[Subject, dict[tuple[int, int], _Restart]] = {}
-        #: unit and account, as statuses name it -> how many restarts they tell of.
-        self._told: Counter[tuple[UnitId, str]] = Counter()
+        #: by herder's process.
+        self._known: defaultdict[str, _Knowledge] = defaultdict(_Knowledge)
         #: new accounts that were given besides the first.
         self._renewed: Counter[Subject] = Counter()
         self._before: dict[str, ConnectorState] = {}
@@ -68,42 +76,45 @@ class Budgets:
         if after.target_state is stopped and (before is None or before.target_state is not stopped):
             self._renewed[_stored(after, None)] += 1
 
-    def restarted(self, unit: UnitId, assignment: Assignment, epoch: int) -> str:
+    def restarted(self, herder: HerderProcess, unit: UnitId, assignment: Assignment) -> str:
         """A herder restarts what failed, by itself. Tells what is wrong with that, "" = nothing."""
         policy, now = self._world.restart_policy, self._world.now
         subject = _started(unit, assignment)
         restarts = self._restarts.setdefault(subject, {})
-        restarts.setdefault(assignment.order, _Restart(now, epoch)).epoch = epoch
+        restarts.setdefault(assignment.order, _Restart(now)).moments.add(herder.now_ms)
+        heard = self._known[herder.herder_id].heard.setdefault(unit, set())
+        heard.add(herder.now_ms)
         within = [one for one in restarts.values() if one.at_ms > now - policy.window_ms]
-        times = sum(1 for one in within if one.told or one.epoch == epoch)
+        times = sum(1 for one in within if one.moments & heard)
         self._world.checker.counts["restarts no later leader was told of"] += times < len(within)
         allowed = policy.attempts_max * (1 + self._renewed[subject])
         return "" if times <= allowed else f"{unit} was restarted {times} times, {allowed} are allowed"
 
-    def told(self, stored: StoredStatus) -> None:
-        """A status is in its topic. If it says that there were more restarts than was told of that account before,
-        these are the last ones."""
-        status = stored.status
-        account = next((one.message for one in status.conditions if one.type == RESTARTS), "")
-        if not account:
-            return
-        unit, words = UnitId(status.connector, stored.task), account.split(":")[0].split()
-        count, tag = int(words[0]), words[-1]
-        more = count - self._told[unit, tag]
-        if more <= 0:
-            return
-        self._told[unit, tag] = count
-        # While a restart is under way its status is of what failed, later ones are of what was started then.
-        last = status.generation if status.state is State.RESTARTING else status.generation - 1
-        untold = [
-            (order, restart)
-            for (restarted, _, _), restarts in self._restarts.items()
-            if restarted == unit
-            for order, restart in restarts.items()
-            if order[1] <= last and not restart.told
-        ]
-        for _, restart in sorted(untold, key=lambda one: one[0])[-more:]:
-            restart.told = True
+    def handed(self, herder: HerderProcess, event: Event) -> None:
+        """A herder is to take in an event."""
+        known = self._known[herder.herder_id]
+        if herder.leads and not known.leads:
+            for unit, moments in known.newest.items():
+                known.heard.setdefault(unit, set()).update(moments)
+        known.leads = herder.leads
+        match event:
+            case StatusSnapshot(statuses=statuses):
+                known.newest.clear()
+                for status in statuses:
+                    self._told(known, status)
+            case StatusPut(status=status):
+                self._told(known, status)
+            case StatusDeleted(unit=unit):
+                known.newest.pop(unit, None)
+            case _:
+                pass
+
+    @staticmethod
+    def _told(known: _Knowledge, status: StatusEntry) -> None:
+        moments = frozenset(status.note.attempts_ms if status.note is not None else ())
+        known.newest[status.unit] = moments
+        if known.leads:
+            known.heard.setdefault(status.unit, set()).update(moments)
 
 
 def _stored(state: ConnectorState, task: int | None) -> Subject:

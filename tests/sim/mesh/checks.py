@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, cast
 from herdmesh.connect import audit_topic, config_topic
 from herdmesh.connect.config_records import EpochRecord
 from herdmesh.connect.records import Undecodable
+from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import Assignment, UnitId
 from herdmesh.herder.state.requests import ChangeOffsets, Draining, Restarting, Written
-from herdmesh.statusstore.state.statuses import StatusPut
 from herdmesh.worker.state import events
 from tests.sim.mesh.budgets import Budgets
 from tests.sim.mesh.clients import Operation, Outcome
@@ -111,9 +111,6 @@ class Checker:
         self._looked[log.topic] = len(log.entries)
         for entry in log.entries[begin:]:
             record = entry.record
-            for change in entry.changes:
-                if isinstance(change, StatusPut):
-                    self._budgets.told(change.stored)
             if record.topic == AUDIT:
                 told = audit_topic.decode(record.key, record.value)
                 if not isinstance(told, Undecodable):
@@ -215,7 +212,7 @@ class Checker:
                 self._world.trace(herder.name, "stop %s on %s: %s", unit, worker.name, reason)
                 self.stops.setdefault((unit, worker.name), self._world.now)
                 if reason.startswith("it failed"):
-                    self._restarted(unit, assignment, sent.epoch)
+                    self._restarted(herder, unit, assignment)
                 if reason.startswith("moves to "):
                     self.moving.add(unit)
                 self.moves += 1
@@ -265,9 +262,13 @@ class Checker:
         leader. Nobody hears the start. Over a stream that the worker has not left it is found, whoever sends it."""
         return epoch < self._noted_epoch.get(worker.incarnation, 0) and not stream.whole
 
-    def _restarted(self, unit: UnitId, assignment: Assignment, epoch: int) -> None:
+    def handed(self, herder: HerderProcess, event: ev.Event) -> None:
+        """A herder is to take in an event."""
+        self._budgets.handed(herder, event)
+
+    def _restarted(self, herder: HerderProcess, unit: UnitId, assignment: Assignment) -> None:
         self.counts["restarts by policy"] += 1
-        wrong = self._budgets.restarted(unit, assignment, epoch)
+        wrong = self._budgets.restarted(herder, unit, assignment)
         if wrong:
             self.find("restart budget kept", wrong)
 

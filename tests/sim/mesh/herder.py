@@ -88,6 +88,7 @@ class HerderProcess(Node):
 
     def handle(self, event: ev.Event) -> None:
         """One event; its instructions are carried out at once."""
+        self.world.checker.handed(self, event)
         for instruction in self.herder.handle(event, self.now_ms):
             self._carry_out(instruction)
 

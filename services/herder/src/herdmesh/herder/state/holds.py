@@ -21,7 +21,7 @@ from herdmesh.herder.state.model import (
     TargetState,
     UnitId,
 )
-from herdmesh.herder.state.policy import note_of, policy_of
+from herdmesh.herder.state.policy import note_of, policy_of, read_back, tag_of
 from herdmesh.herder.state.records import Connector, Generate, Hold, Member, Unit
 
 #: Under which group a sink commits; by default `connect-<name>`.
@@ -117,11 +117,20 @@ def target_of(entry: ConnectorEntry, unit: UnitId) -> TargetState:
     return entry.wanted_state if unit.task is None or entry.wanted_state is TargetState.PAUSED else TargetState.STARTED
 
 
+def read_account(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> None:
+    """Take up the restart policy's account where leaders before us left it. The statuses are known."""
+    generation = unit.hold.assignment.generation if unit.hold is not None else 0
+    ours = mesh.accounts_before.pop(unit.id, None)
+    unit.account = read_back(mesh.status_of(unit.id), tag_of(entry, unit.id), generation, mesh.now, ours)
+
+
 def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
     """Give the unit to a worker. The caller has checked that nothing else may run it and that a generation is left."""
     entry = connector.stored
     assert entry is not None
     assert not unit.strays
+    if unit.account is None:
+        read_account(mesh, entry, unit)  # nobody can any more, once the new owner has written its status
     task = unit.id.task
     assignment = Assignment(
         epoch=mesh.epoch,
@@ -135,8 +144,8 @@ def start(mesh: Mesh, connector: Connector, unit: Unit, worker_id: str) -> None:
     mesh.take(
         unit, Hold(worker_id, assignment, mesh.now, target=target, because=_because(mesh, unit), placed_ms=mesh.now)
     )
-    if unit.account is not None:
-        unit.account.next_ms = None  # whatever was due: this is it
+    assert unit.account is not None
+    unit.account.next_ms = None  # whatever was due: this is it
     unit.start_count += 1
     mesh.start_count += 1
     mesh.tell(

@@ -48,9 +48,8 @@ def settle(mesh: Mesh, connector: Connector) -> None:
         if unit.account is None:
             if hold is None and reign.kept_for(mesh, unit.id):
                 continue  # its worker may dial in with it, and tell how far the restarts came
-            generation = hold.assignment.generation if hold is not None else 0
-            ours = mesh.accounts_before.pop(unit.id, None)
-            unit.account = policy.read_back(mesh.status_of(unit.id), tag, generation, mesh.now, ours)
+            holds.read_account(mesh, entry, unit)
+            assert unit.account is not None
             if unit.account.next_ms is not None:
                 mesh.wake(connector.name, unit.account.next_ms)
         elif unit.account.tag != tag:
