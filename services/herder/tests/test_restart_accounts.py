@@ -11,11 +11,12 @@ import pytest
 
 from herdmesh.herder.state import Rules
 from herdmesh.herder.state import events as ev
-from herdmesh.herder.state.model import RestartPolicy, RunState, TargetState, UnitId
+from herdmesh.herder.state.model import RestartPolicy, RunState, StatusEntry, TargetState, UnitId
 from herdmesh.herder.state.requests import CreateConnector
 from herdmesh.herder.state.views import UnitView
 from herdmesh.rpc.errors import Unreachable
 from services.herder.tests.world import FLAKY, World, sink
+from services.herder.tests.world_store import revision
 from services.herder.tests.world_worker import Worker
 
 TASK, CONNECTOR = UnitId("a", 0), UnitId("a")
@@ -151,6 +152,25 @@ def test_what_is_told_late_stays_in_the_record_that_the_leader_writes_over_it(wo
     assert stored.note is not None
     assert len(stored.note.attempts_ms) == 2
     _fail(world, 4_100, 100)
+    _assert_spent(world)
+
+
+def test_a_restart_that_a_leader_of_before_tells_of_late_is_carried_out_and_counted_once(world: World) -> None:
+    """It was begun by a leader that did not know that its time was over, and no worker heard of it."""
+    _fail(world, 1_100, 2_100)
+    _another_leads(world)
+    held = _holder(world).held[TASK]
+    assert held.note is not None
+    note = replace(held.note, attempts_ms=(*held.note.attempts_ms, 5_000))
+    late = StatusEntry(
+        TASK, RunState.RESTARTING, "w1", generation=held.assignment.generation, revision=revision(99), note=note
+    )
+    world.post(ev.StatusPut(late))
+    world.run()
+    world.fail(_holder(world), TASK, FLAKY)
+    world.advance(300)
+    assert (_seen(world).state, _starts(world)) == (RunState.RUNNING, 4), "at once"
+    _fail(world, 100)
     _assert_spent(world)
 
 

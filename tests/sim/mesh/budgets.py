@@ -59,6 +59,9 @@ class Budgets:
         #: new accounts that were given besides the first.
         self._renewed: Counter[Subject] = Counter()
         self._before: dict[str, ConnectorState] = {}
+        #: Connect's records of restarts, by connector, and how many there were when a unit was restarted for one.
+        self._recorded: Counter[str] = Counter()
+        self._asked: Counter[UnitId] = Counter()
 
     def written(self, connector: str) -> None:
         """Something of a connector was written. Another config or task set is another subject; what renews the account
@@ -71,10 +74,23 @@ class Budgets:
         asked: Mapping[int, int] = before.restarts if before is not None else {}
         for task, generation in after.restarts.items():
             if generation != asked.get(task):
-                self._renewed[_stored(after, None if task < 0 else task)] += 1
+                number = None if task < 0 else task
+                self._renewed[_stored(after, number)] += 1
+                self._asked[UnitId(connector, number)] = self._recorded[connector]
         stopped = TargetState.STOPPED
         if after.target_state is stopped and (before is None or before.target_state is not stopped):
             self._renewed[_stored(after, None)] += 1
+
+    def restart_recorded(self, connector: str) -> None:
+        """Connect's own record of a restart is in its topic."""
+        self._recorded[connector] += 1
+
+    def restart_asked(self, unit: UnitId, assignment: Assignment) -> None:
+        """A herder restarts a unit as somebody asked for. Without a generation of its own (one that is restarted
+        already counts as asked for, as in Connect) it is for a record of Connect's, once for each."""
+        if self._asked[unit] < self._recorded[unit.connector]:
+            self._asked[unit] = self._recorded[unit.connector]
+            self._renewed[_started(unit, assignment)] += 1
 
     def restarted(self, herder: HerderProcess, unit: UnitId, assignment: Assignment) -> str:
         """A herder restarts what failed, by itself. Tells what is wrong with that, "" = nothing."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from herdmesh.connect import audit_topic, config_topic
-from herdmesh.connect.config_records import EpochRecord
+from herdmesh.connect.config_records import EpochRecord, RestartRecord
 from herdmesh.connect.records import Undecodable
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from tests.sim.mesh.world import World
 
 _EPOCH_KEY = config_topic.key_bytes(config_topic.LEADER_KEY)
+_RESTART_KEY = b"restart-connector-"
 _LATE_TWIN = "refused requests whose late twin was applied"
 _UNHEARD = "starts on a worker drained since, which nobody hears"
 
@@ -118,10 +119,14 @@ class Checker:
                         self._applied(told.caller, told.operation)
                     self._leader_wrote(told.caller, told.operation)
                     self._budgets.written(told.connector)
-            elif record.key == _EPOCH_KEY:
-                decoded = config_topic.decode(record.key, record.value)
-                if isinstance(decoded, EpochRecord):
-                    self._epoch(decoded)
+            elif record.key == _EPOCH_KEY or (record.key or b"").startswith(_RESTART_KEY):
+                match config_topic.decode(record.key, record.value):
+                    case EpochRecord() as decoded:
+                        self._epoch(decoded)
+                    case RestartRecord(connector=connector):
+                        self._budgets.restart_recorded(connector)
+                    case _:
+                        pass
 
     def _applied(self, caller: str, operation: str) -> None:
         if not caller.startswith("client"):
@@ -211,6 +216,8 @@ class Checker:
             case ins.StopUnit(unit=unit, assignment=assignment, reason=reason):
                 self._world.trace(herder.name, "stop %s on %s: %s", unit, worker.name, reason)
                 self.stops.setdefault((unit, worker.name), self._world.now)
+                if reason == "a restart was asked for":
+                    self._budgets.restart_asked(unit, assignment)
                 if reason.startswith("it failed"):
                     self._restarted(herder, unit, assignment)
                 if reason.startswith("moves to "):

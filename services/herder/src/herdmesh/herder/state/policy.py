@@ -267,10 +267,17 @@ def _told(stored: StatusEntry | None, tag: str, generation: int, now: int) -> Ac
 
 def take_in(account: Account, stored: StatusEntry | None, policy: RestartPolicy, now: int) -> None:
     """What a status tells that was written after the account was read back: of the last restart by a leader before us,
-    say, which its worker could not tell of while the store was away."""
-    note = stored.note if stored is not None and stored.generation >= account.from_generation else None
-    if note is not None and note.tag == account.tag:
-        account.hear(policy.within(note.attempts_ms, now), now)
+    say, which its worker could not tell of while the store was away. One that is under way by that word is due still,
+    and paid, when the unit is held as it failed."""
+    if stored is None or stored.generation < account.from_generation:
+        return
+    if stored.note is None or stored.note.tag != account.tag:
+        return
+    account.hear(policy.within(stored.note.attempts_ms, now), now)
+    if stored.state is RunState.RESTARTING and stored.generation > account.begun:
+        account.begun = stored.generation
+        if account.generation == stored.generation:
+            account.verdict, account.next_ms = Verdict.RESTART, None
 
 
 def policy_of(defaults: RestartPolicy, config: Properties) -> RestartPolicy:

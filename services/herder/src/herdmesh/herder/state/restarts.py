@@ -60,6 +60,8 @@ def settle(mesh: Mesh, connector: Connector) -> None:
         if hold is None or hold.state is not RunState.FAILED:
             unit.account.next_ms = None
             continue
+        rules = policy.policy_of(mesh.rules.restart, entry.config)
+        policy.take_in(unit.account, mesh.status_of(unit.id), rules, mesh.now)
         generation = hold.assignment.generation
         if generation not in (unit.account.generation, unit.account.begun):
             _decide(mesh, connector, unit, hold)
@@ -70,8 +72,6 @@ def settle(mesh: Mesh, connector: Connector) -> None:
         member = mesh.members.get(hold.worker_id)
         reachable = member is not None and member.session is not None
         if due_ms is not None and mesh.now >= due_ms and reachable and entry.wanted_state is TargetState.STARTED:
-            rules = policy.policy_of(mesh.rules.restart, entry.config)
-            policy.take_in(unit.account, mesh.status_of(unit.id), rules, mesh.now)
             if unit.account.is_overdrawn(rules, mesh.now):
                 _decide(mesh, connector, unit, hold)
                 continue
@@ -91,7 +91,6 @@ def _decide(mesh: Mesh, connector: Connector, unit: Unit, hold: Hold) -> None:
 
     failure = hold.failure or Failure("failed without a message")
     rules = policy.policy_of(mesh.rules.restart, entry.config)
-    policy.take_in(account, mesh.status_of(unit.id), rules, mesh.now)
     account.fail(rules, failure, mesh.now, ran_ms, chance, before_us=not hold.since_known)
     if account.next_ms is not None:
         mesh.wake(connector.name, account.next_ms)
