@@ -24,15 +24,16 @@ pytestmark = [
     pytest.mark.own_broker,
     pytest.mark.postgres,
     pytest.mark.spark,
-    pytest.mark.timeout(soak_or(600, 7_200)),
+    pytest.mark.timeout(soak_or(1_200, 7_200)),
 ]
 
 SEED = 25
 RECORDS = soak_or(100_000, 1_000_000)
 #: What the small run may take, mesh and counting with it.
 GOAL_S = 120
-#: Where tests run, other work may have the same cores: there a gate in seconds is three times the promise.
-GATE_S = 3 * GOAL_S
+#: Where tests run, other work has the same cores, and 20 kills cost as many starts of JVMs and of Pythons: 60 s on one
+#: machine, 502 s with the other lanes in four tenths of its processors' time. So the gate is at six times the goal.
+GATE_S = 6 * GOAL_S
 ROLES = {"worker", AIMED, "leader", "follower", "config-store", "status-store", "broker"}
 
 

@@ -36,7 +36,7 @@ MODULES = {
     "worker": "herdmesh.worker",
 }
 STORES = ("config-store", "status-store")
-START_TIMEOUT_S = 90.0
+START_TIMEOUT_S = 180.0
 STOP_GRACE_S = {"worker": 20.0, "herder": 5.0, "config-store": 5.0, "status-store": 5.0}
 _PROBE_INTERVAL_S = 0.1
 

@@ -40,7 +40,7 @@ from herdmesh.sdk.testing.suite import NewWorld, Worlds
 from herdmesh.sdk.testing.worlds import JSON_WITHOUT_SCHEMAS, Form, SinkWorld, SourceWorld, World
 
 RECORDS: Final = 60
-WAIT_S: Final = 60.0
+WAIT_S: Final = 100.0
 _GROUP: Final = "suite"
 _CALL_S: Final = 20.0
 _PUBLISH: Final = "before-publish"
