@@ -64,6 +64,17 @@ def ended(logs: Iterable[Path]) -> set[tuple[Unit, int]]:
     return found
 
 
+def heard(logs: Iterable[Path]) -> set[tuple[Unit, int]]:
+    """Units, and the generations with which they came to be in any state, as the logs of their workers tell it. What a
+    leader ordered just before it was killed may have reached nobody."""
+    return {
+        (_unit((said := json.loads(line))["unit"]), said["generation"])
+        for log in logs
+        for line in log.read_text().splitlines(keepends=True)
+        if line.endswith("\n") and '"event": "state"' in line
+    }
+
+
 def _unit(label: str) -> Unit:
     """Of `[flights|task-0]` or `[flights|worker]`."""
     connector, _, which = label[1:-1].rpartition("|")

@@ -38,7 +38,7 @@ from herdmesh.cli.errors import CommandError
 from herdmesh.devstack.readiness import serves
 from tests.chaos.faults import TARGETS, Fault, Way, rounds
 from tests.chaos.harm import Harm, own_sessions
-from tests.chaos.moves import Starts, balanced, ended, hops, starts
+from tests.chaos.moves import Starts, balanced, ended, heard, hops, starts
 from tests.chaos.traffic import IDLE, TASKS, Traffic
 from tests.chaos.truth import UNITS, Place, Unit, differing, named, not_running, places, run_processes, stored
 from tests.support.control import ControlWriter, LivesWriter
@@ -301,15 +301,16 @@ class Chaos:
         """No task restarted that no fault of this round, nor a worker that came back in it, explains."""
         had = Counter((place.worker_id, unit[1] is None) for unit, place in before.items())
         begun: Starts | None = None
+        known: set[tuple[Unit, int]] = set()
         gone = ended(self._logs("worker")) if self._harmed("broker", begun_s) else set[tuple[Unit, int]]()
         for unit, was in before.items():
             now = after[unit]
             if unit[0] not in TASKS or now.generation == was.generation or was.state != "RUNNING":
                 continue
             if begun is None:
-                begun = starts(self._logs("herder"))
+                begun, known = starts(self._logs("herder")), heard(self._logs("worker"))
             # One may have been moved onto a worker that came back and was then harmed itself.
-            between = hops(begun, unit, was.generation, now.generation)
+            between = [hop for hop in hops(begun, unit, was.generation, now.generation) if (unit, hop[0]) in known]
             path = [(was.generation, was.worker_id), *between, (now.generation, now.worker_id)]
             kind = unit[1] is None
             for (generation, left_id), (_, took_id) in pairwise(path):

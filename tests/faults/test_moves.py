@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.moves import balanced, ended, hops, starts
+from tests.chaos.moves import balanced, ended, heard, hops, starts
 from tests.chaos.run import due_since_s
 
 
@@ -61,6 +61,7 @@ def test_a_run_that_ended_is_told_from_one_that_was_stopped_while_it_ran(tmp_pat
         '{"unit": "[a|task-1]", "state": "FAILED", "gen'  # killed while it wrote
     )
     assert ended([log]) == {(("a", 0), 4), (("a", None), 7)}
+    assert heard([log]) == {(("a", 0), 4), (("a", 1), 5), (("a", None), 6), (("a", None), 7)}
 
 
 @pytest.mark.parametrize(

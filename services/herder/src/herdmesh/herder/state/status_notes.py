@@ -76,6 +76,8 @@ def _change(mesh: Mesh, entry: ConnectorEntry, unit: Unit) -> StatusChange | Non
         told = stored.state is RunState.RESTARTING and _alike(stored.note, note)
         if told or (hold is not None and stored.generation >= hold.assignment.generation):
             return None
+        if account.attempts_ms and stored.generation > account.begun:
+            return None  # of what was started after that failure: nobody restarts this
         return StatusChange(stored, RunState.RESTARTING, stored.trace, note)
     if hold is None or hold.state is None or stored.generation != hold.assignment.generation:
         return None
