@@ -312,18 +312,10 @@ def test_a_write_cuts_off_an_older_owner_and_refuses_a_group_with_members(
     finally:
         consumer.close()
     assert kafka.committed(f"connect-snk-{topic}", (topic, 0)) == [0]
-    member = Consumer({"bootstrap.servers": kafka_bootstrap, "group.id": f"connect-snk-{topic}"})
-    try:
-        member.subscribe([topic])
-        deadline_s = time.monotonic() + 60
-        while not member.assignment():
-            assert time.monotonic() < deadline_s, "it does not become a member"
-            member.poll(0.1)
+    with kafka.member(f"connect-snk-{topic}", topic):
         with pytest.raises(TaskFailed, match="has live members") as refused:
             here.alter(config, (at(topic), {"kafka_offset": 0}))
         assert refused.value.error_class is ErrorClass.BAD_CONFIG
-    finally:
-        member.close()
 
 
 # --- of connectors that are there: told, altered, reset, rewound

@@ -252,6 +252,20 @@ class Kafka:
         finally:
             consumer.close()
 
+    @contextmanager
+    def member(self, group: str, topic: str) -> Generator[None]:
+        """The group has a member with partitions of the topic as long as this lasts."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": group})
+        try:
+            consumer.subscribe([topic])
+            deadline_s = time.monotonic() + 60
+            while not consumer.assignment():
+                assert time.monotonic() < deadline_s, "it does not become a member"
+                consumer.poll(0.1)
+            yield
+        finally:
+            consumer.close()
+
     def records(
         self, topic: str, partitions: int = 1, *, is_settling: bool = True
     ) -> list[tuple[bytes | None, bytes | None]]:

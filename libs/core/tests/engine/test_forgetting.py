@@ -63,17 +63,9 @@ def test_what_kafka_refuses_is_told(kafka_bootstrap: str, tmp_topic: Callable[..
     assert (partition, error.code()) == ((topic, 9), KafkaError.UNKNOWN_TOPIC_OR_PART)
     assert error.str().startswith(f"{topic}-9: ")
     assert kafka.committed(group, (topic, 0), (topic, 1)) == [7, -1001], "the other one is forgotten"
-    member = Consumer({"bootstrap.servers": kafka_bootstrap, "group.id": group})
-    try:
-        member.subscribe([topic])
-        deadline_s = time.monotonic() + 60
-        while not member.assignment():
-            assert time.monotonic() < deadline_s, "it does not become a member"
-            member.poll(0.1)
+    with kafka.member(group, topic):
         [error] = forgetting.forget(admin, group, [(topic, 0)], TIMEOUT_S).values()
         assert error.code() == KafkaError.GROUP_SUBSCRIBED_TO_TOPIC
-    finally:
-        member.close()
     assert kafka.committed(group, (topic, 0)) == [7]
 
 
