@@ -23,14 +23,17 @@ from bench.records import workload
 from bench.records.jobs import Job, Mirror, Sink, Source
 from bench.sides import JavaSide, Side
 from bench.usage import cpu_s
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.listed_offsets import list_offsets
 
 _TIMEOUT_S = 300.0
+_ASK_S = 30.0
 _FILE_PAUSE_S = 0.01
 _TOPIC_PAUSE_S = 0.01
 _MARKERS_MAX = 50
 #: How a broker, and the client's own memory of it, say so differs with how far the topic is.
 _NOT_MADE_YET = (
-    KafkaError._NOENT,
+    KafkaError._UNKNOWN_PARTITION,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -161,7 +164,7 @@ def _lines(file: Path, place: Place, begun_s: float) -> tuple[float, float]:
 def _looking(place: Place, topic: str, partitions: int) -> Any:
     """A client that has been answered: the first question of one in fifty takes three seconds, in which all records may
     come and none is seen. Blocking."""
-    admin: Any = AdminClient({"bootstrap.servers": place.bootstrap})
+    admin: Any = AdminClient({"bootstrap.servers": place.bootstrap, **NO_AUTO_CREATION})
     ends(admin, topic, partitions)
     return admin
 
@@ -196,7 +199,7 @@ def _committed(
 def ends(admin: Any, topic: str, partitions: int) -> list[int]:
     """Where committed records end in each partition; 0 while the topic is being made. Raises KafkaException."""
     asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
-    futures = admin.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED)
+    futures = list_offsets(admin, asked, isolation_level=IsolationLevel.READ_COMMITTED, timeout_s=_ASK_S)
     try:
         return [futures[one].result().offset for one in asked]
     except KafkaException as error:

@@ -9,7 +9,6 @@ import io
 import json
 import struct
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, cast
 
@@ -90,17 +89,14 @@ class Refusing:
     def __init__(self, code: int) -> None:
         self.code = code
 
-    def list_offsets(self, asked: dict[Any, Any], **_: Any) -> dict[Any, Future[Any]]:
-        found: dict[Any, Future[Any]] = {one: Future() for one in asked}
-        for future in found.values():
-            future.set_exception(KafkaException(KafkaError(self.code)))
-        return found
+    def list_topics(self, *_: Any, **__: Any) -> Any:
+        raise KafkaException(KafkaError(self.code))
 
 
 @pytest.mark.parametrize(
     "code",
     [
-        KafkaError._NOENT,
+        KafkaError._UNKNOWN_PARTITION,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.LEADER_NOT_AVAILABLE,
         KafkaError.NOT_LEADER_FOR_PARTITION,

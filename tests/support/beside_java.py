@@ -26,6 +26,8 @@ from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_read_service_pb2 as config_read
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as status_read
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.listed_offsets import list_offsets
 from herdmesh.rpc import properties
 from tests.support.configstore_process import ConfigStoreProcess
 from tests.support.java_connect import JavaConnect
@@ -87,7 +89,7 @@ class RawTopics:
 
     def __post_init__(self) -> None:
         self._targets: dict[str, str] = {}
-        self._admin: Any = AdminClient({"bootstrap.servers": self.bootstrap})
+        self._admin: Any = AdminClient({"bootstrap.servers": self.bootstrap, **NO_AUTO_CREATION})
         self._consumer = Consumer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -112,7 +114,7 @@ class RawTopics:
         """Read to the ends as they are now."""
         # one question for all of them, by a client that does not wait in a fetch
         asked: Any = {TopicPartition(*place): OffsetSpec.latest() for place in self._places}
-        answers = self._admin.list_offsets(asked, request_timeout=45)
+        answers = list_offsets(self._admin, asked, timeout_s=45)
         ends = {(place.topic, place.partition): answer.result().offset for place, answer in answers.items()}
         self.end = ends[self.config_topic, 0]
         while any(self._reached[place] < end for place, end in ends.items()):

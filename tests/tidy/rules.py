@@ -31,6 +31,7 @@ KAFKA_HOMES = (
     "cli/src/herdmesh/devstack/readiness.py",
     "cli/src/herdmesh/cli/demo",
 )
+LISTED_OFFSETS = "libs/core/src/herdmesh/kafka/listed_offsets.py"
 #: The worker's Spark package, and the demo's proof that plain Spark reads what was written.
 SPARK_HOMES = ("services/worker/src/herdmesh/worker/spark/", "cli/src/herdmesh/cli/demo/read_back.py")
 #: The longest pause between two looks at a condition of another process.
@@ -131,6 +132,15 @@ def kafka_only_in_effects(source: Source) -> Iterator[str]:
             yield f"line {line}: imports {name}; Kafka clients live in effects, topicstore, engine and kafka"
 
 
+def leaders_are_known(source: Source) -> Iterator[str]:
+    """Of a partition whose leader it does not know, librdkafka's question may end the process (docs/bugs.md)."""
+    if not source.is_python or source.path == LISTED_OFFSETS:
+        return
+    for line, name in _calls(source):
+        if name.endswith(".list_offsets"):
+            yield f"line {line}: asks a client for offsets; herdmesh.kafka.listed_offsets does that safely"
+
+
 def servicers_only_in_service(source: Source) -> Iterator[str]:
     """Wire in, wire out: only `service` implements servicers; clients of others' stubs live in `effects`."""
     if not (source.is_python and source.path.startswith("services/") and source.is_shipped):
@@ -227,6 +237,7 @@ RULES: tuple[Rule, ...] = (
     opens_with_docstring,
     pure_state,
     kafka_only_in_effects,
+    leaders_are_known,
     servicers_only_in_service,
     spark_only_in_spark,
     no_sleeping_tests,

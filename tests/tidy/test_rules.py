@@ -25,6 +25,12 @@ CASES: list[tuple[Rule, str, str, str]] = [
     (rules.pure_state, f"{HERDER}/state.py", "x = datetime.now()\n", "x = now\n"),
     (rules.kafka_only_in_effects, f"{HERDER}/service.py", "import confluent_kafka\n", "import grpc\n"),
     (
+        rules.leaders_are_known,
+        "tests/support/a.py",
+        "admin.list_offsets({partition: spec})\n",
+        "list_offsets(admin, {partition: spec}, timeout_s=1)\n",
+    ),
+    (
         rules.servicers_only_in_service,
         f"{HERDER}/effects.py",
         "class A(pb.ConnectorServiceServicer):\n    pass\n",

@@ -27,6 +27,7 @@ from herdmesh.engine.failure import classify
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.outlet import Outlet
 from herdmesh.engine.tolerance import Counts, Failure, SourceRecord, error_settings
+from herdmesh.kafka.listed_offsets import list_offsets
 from herdmesh.worker.effects import letter_log, letter_replay
 from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.letter_replay import replay_spec
@@ -36,7 +37,7 @@ from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.letters import PREFIX, REPLAYED
 from herdmesh.worker.state.model import Config, TaskSpec, UnitId
 from herdmesh.worker.state.questions import ListDeadLetters, ReplayDeadLetters
-from libs.core.tests.engine.harness import Kafka
+from libs.core.tests.engine.harness import WAIT_S, Kafka
 
 pytestmark = pytest.mark.kafka
 TEXT = "org.apache.kafka.connect.storage.StringConverter"
@@ -106,7 +107,7 @@ class Here:
         asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
 
         def ends(level: IsolationLevel) -> list[int]:
-            found = self.kafka.admin.list_offsets(asked, isolation_level=level)
+            found = list_offsets(self.kafka.admin, asked, isolation_level=level, timeout_s=WAIT_S)
             return [future.result().offset for future in found.values()]
 
         while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED):

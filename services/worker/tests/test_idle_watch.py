@@ -85,7 +85,7 @@ class Quiet:
         return 0
 
     def list_topics(self, timeout: float) -> Any:
-        return SimpleNamespace(topics={"t": SimpleNamespace(error=None, partitions={0: None})})
+        return SimpleNamespace(topics={"t": SimpleNamespace(error=None, partitions={0: SimpleNamespace(leader=1)})})
 
     def list_offsets(self, asked: Iterable[Any], **_: Any) -> dict[Any, Future[Any]]:
         self._looked()

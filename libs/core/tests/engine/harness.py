@@ -7,6 +7,7 @@ Runs' processes are forked, as Spark's are, by one that has read their modules: 
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import multiprocessing
 import os
@@ -31,6 +32,8 @@ from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ConfigRecord
 from herdmesh.connect.connector import PartitionId
 from herdmesh.engine import Command, Progress, RunOutcome, RunSpec, TaskKind, clients, failure, run
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.listed_offsets import list_offsets
 
 _QUEUED_MAX = 50_000
 _SET, _TAKE_BACK = AlterConfigOpType.SET, AlterConfigOpType.DELETE
@@ -110,9 +113,13 @@ class Process:
         nothing.)"""
         deadline_s = time.monotonic() + wait_s
         while not (self.log.exists() and self.log.read_text() and self._is_stopped()):
-            assert self.child.is_alive(), self.out.read_text() if self.out.exists() else "ended without a word"
+            assert self.child.is_alive(), self.out.read_text() if self.out.exists() else self._last_words()
             assert time.monotonic() < deadline_s, "the failpoint was not reached"
             time.sleep(0.02)
+
+    def _last_words(self) -> str:
+        said = self.out.with_suffix(".err")
+        return f"ended by {self.child.exitcode}: {said.read_text() if said.exists() else 'without a word'}"
 
     def _is_stopped(self) -> bool:
         return Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
@@ -170,6 +177,7 @@ def _run(spec: RunSpec, out: Path, said: Path, environment: Mapping[str, str]) -
     os.environ.clear()
     os.environ.update(environment)
     os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), 2)
+    faulthandler.enable()  # one that dies of a signal says where it was
     try:
         outcome = run(spec, Link())
         ended = {"reason": str(outcome.reason), "records_in": outcome.progress.records_in}
@@ -275,12 +283,13 @@ class Kafka:
     def settled(self, topic: str, partitions: int) -> None:
         """Return once no transaction is open there: a broker answers a commit before its marker is in the topic, and a
         reader of committed records is told the end before it."""
-        admin = cast("Any", AdminClient({"bootstrap.servers": self.bootstrap}))  # whose answers have no types
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, **NO_AUTO_CREATION})
         latest = cast("OffsetSpec", OffsetSpec.latest())
         asked = {TopicPartition(topic, number): latest for number in range(partitions)}
 
         def ends(level: IsolationLevel) -> list[int]:
-            return [one.result(WAIT_S).offset for one in admin.list_offsets(asked, isolation_level=level).values()]
+            answers = list_offsets(admin, asked, isolation_level=level, timeout_s=WAIT_S)
+            return [one.result(WAIT_S).offset for one in answers.values()]
 
         def is_settled() -> bool:  # asked again while a partition of a new topic does not know its leader
             return clients.retried(lambda: ends(IsolationLevel.READ_COMMITTED) == ends(IsolationLevel.READ_UNCOMMITTED))
@@ -332,12 +341,12 @@ def write(bootstrap: str, topic: str, *records: ConfigRecord) -> None:
         key, value = config_topic.encode(record)
         producer.produce(topic, key=key, value=value)
     producer.commit_transaction(WAIT_S)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient({"bootstrap.servers": bootstrap, **NO_AUTO_CREATION})
     while _end(admin, topic, IsolationLevel.READ_COMMITTED) < _end(admin, topic, IsolationLevel.READ_UNCOMMITTED):
         time.sleep(0.01)
 
 
 def _end(admin: AdminClient, topic: str, level: IsolationLevel) -> int:
-    partition, untyped = TopicPartition(topic, 0), cast(Any, admin)
-    found = untyped.list_offsets({partition: OffsetSpec.latest()}, isolation_level=level)
+    partition = TopicPartition(topic, 0)
+    found = list_offsets(admin, {partition: OffsetSpec.latest()}, isolation_level=level, timeout_s=WAIT_S)
     return found[partition].result().offset

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
@@ -21,6 +21,7 @@ from herdmesh.engine import pulse
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, offset_of, retried
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
+from herdmesh.kafka.listed_offsets import list_offsets, told_of
 
 _BATCH_RECORDS_MAX = 10_000
 _POLL_S = 0.1
@@ -46,15 +47,11 @@ class Beyond:
 
     def _told(self, partitions: Iterable[int], *specs: Any) -> list[dict[int, int]]:
         places = [TopicPartition(self._topic, number) for number in partitions]
-        untyped: Any = self._admin
 
         def answered() -> list[dict[int, int]]:
+            known = told_of(self._admin, [self._topic], CALL_TIMEOUT_S)
             asked = [
-                untyped.list_offsets(
-                    dict.fromkeys(places, spec),
-                    isolation_level=IsolationLevel.READ_UNCOMMITTED,
-                    request_timeout=CALL_TIMEOUT_S,
-                )
+                list_offsets(self._admin, dict.fromkeys(places, spec), timeout_s=CALL_TIMEOUT_S, known=known)
                 for spec in specs
             ]
             return [{one.partition: offset_of(future.result()) for one, future in found.items()} for found in asked]

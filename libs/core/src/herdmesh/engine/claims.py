@@ -29,13 +29,12 @@ from herdmesh.engine import clients, pulse
 from herdmesh.engine.contract import ErrorClass, RunSpec, TaskSetClaim
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.settings import access_of
+from herdmesh.kafka.listed_offsets import list_offsets
 
 _TIMEOUT_S = 30.0
 _POLL_S = 0.5
 _BATCH = 1_000
 _KEY_PREFIX = b"herdmesh-connector-"
-#: the client's answer for a topic that is unknown, forbidden, or without a leader at the moment.
-_NO_LEADER = KafkaError._NOENT  # pyright: ignore[reportPrivateUsage]
 _REFUSED = frozenset((KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED))
 
 
@@ -52,7 +51,8 @@ def contradicts(manifest: ManifestRecord, claim: TaskSetClaim, task: int) -> boo
 
 
 def ask(spec: RunSpec, admin: AdminClient, consumer: Consumer | None = None) -> ClaimCheck:
-    """Ask where the config topic ends. To be called after the take-over; does not wait for the answer. `consumer` is
+    """Ask where the config topic ends. To be called after the take-over; waits for who leads the topic, and not for the
+    answer. `consumer` is
     read with, if need be, while nothing is assigned to it; without it one is made."""
     return ClaimCheck(spec, admin, consumer)
 
@@ -100,31 +100,20 @@ class ClaimCheck:
             consumer.close()
 
     def _ask(self, claim: TaskSetClaim) -> Future[Any]:
-        untyped: Any = self._admin
         partition = TopicPartition(claim.config_topic, 0)
-        return untyped.list_offsets(
+        return list_offsets(
+            self._admin,
             {partition: OffsetSpec.latest()},
             isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=clients.CALL_TIMEOUT_S,
+            timeout_s=clients.CALL_TIMEOUT_S,
         )[partition]
 
     def _end(self, claim: TaskSetClaim) -> int:
         def answered() -> int:
             asked, self._asked = self._asked or self._ask(claim), None
-            try:
-                return clients.offset_of(asked.result())
-            except KafkaException as error:
-                if error.args[0].code() == _NO_LEADER:
-                    self._tell_why(claim)
-                raise
+            return clients.offset_of(asked.result())
 
-        return clients.retried(answered, also=_NO_LEADER)
-
-    def _tell_why(self, claim: TaskSetClaim) -> None:
-        """Raise what is wrong with the topic, if anything is but that a broker is away."""
-        topic = self._admin.list_topics(claim.config_topic, clients.CALL_TIMEOUT_S).topics[claim.config_topic]
-        if topic.error is not None:
-            raise KafkaException(topic.error)
+        return clients.retried(answered)
 
 
 def _why_not(spec: RunSpec, claim: TaskSetClaim) -> str:

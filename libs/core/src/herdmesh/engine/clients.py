@@ -22,6 +22,7 @@ from herdmesh.engine import pulse
 from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.failure import note_error
 from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import Contact
 from herdmesh.kafka.repeats import Repeats
 
@@ -196,6 +197,7 @@ def admin(spec: RunSpec, access: ClientConfig, *, for_worker: bool = False) -> A
     config: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
         "client.id": f"connector-{name}",
+        **NO_AUTO_CREATION,
         **RECONNECT,
         **access,
     }

@@ -27,6 +27,7 @@ from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, GroupFinisher
 from herdmesh.engine.ownership import owns
 from herdmesh.engine.positions import PartitionRange
 from herdmesh.engine.settings import SinkSettings
+from herdmesh.kafka.listed_offsets import list_offsets, told_of
 
 UNSTABLE_S = 1.0
 """How long a decided transaction may lack its marker before it counts as hung; it takes milliseconds."""
@@ -179,33 +180,21 @@ def ranges(
 ) -> dict[PartitionId, PartitionRange]:
     """Beginning and end of each partition beside its committed offset. Raises KafkaException where one is missing."""
     asked = [TopicPartition(topic, number) for topic, number in offsets]
-    untyped: Any = admin
     if not asked:
         return {}
 
     def answered() -> list[dict[PartitionId, int]]:
+        known = told_of(admin, {one.topic for one in asked}, CALL_TIMEOUT_S)
         # Both questions are under way before the first is waited for.
-        both: list[dict[Any, Any]] = [
-            untyped.list_offsets(dict.fromkeys(asked, spec), request_timeout=CALL_TIMEOUT_S)
+        both = [
+            list_offsets(admin, dict.fromkeys(asked, spec), timeout_s=CALL_TIMEOUT_S, known=known)
             for spec in (OffsetSpec.earliest(), OffsetSpec.latest())
         ]
         return [
             {(one.topic, one.partition): offset_of(future.result()) for one, future in each.items()} for each in both
         ]
 
-    def with_leaders() -> list[dict[PartitionId, int]]:
-        try:
-            return answered()
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError._NOENT:
-                raise
-            # Of partitions that were added since, the client knows no leader, and never asks for one by itself.
-            known = admin.list_topics(timeout=CALL_TIMEOUT_S).topics
-            if all(topic in known and number in known[topic].partitions for topic, number in offsets):
-                raise KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE)) from error
-            raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION)) from error
-
-    beginnings, ends = retried(with_leaders)
+    beginnings, ends = retried(answered)
     return {
         partition: PartitionRange(offset, beginnings[partition], ends[partition])
         for partition, (offset, _) in offsets.items()

@@ -39,7 +39,9 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import note_error
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
 from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import Contact, accepts
+from herdmesh.kafka.listed_offsets import list_offsets
 
 BEGINNING: Final = OFFSET_BEGINNING
 _TOPIC_CONFIG_SOURCE: Final = 1
@@ -124,11 +126,7 @@ class SourceCluster:
         asked = {TopicPartition(*one): spec for one in partitions}
         if not asked:
             return {}
-        futures = client.list_offsets(
-            asked,
-            isolation_level=level,
-            request_timeout=CALL_TIMEOUT_S,
-        )
+        futures = list_offsets(client, asked, isolation_level=level, timeout_s=CALL_TIMEOUT_S)
         found: dict[PartitionId, int] = {}
         failure: KafkaException | None = None
         for one, future in futures.items():
@@ -181,7 +179,13 @@ class SourceCluster:
         return consumer, contact
 
     def _shared(self) -> _SharedAdmin:
-        config = {"bootstrap.servers": self.bootstrap_servers, "client.id": self.client_id, **RECONNECT, **self.admin}
+        config = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": self.client_id,
+            **NO_AUTO_CREATION,
+            **RECONNECT,
+            **self.admin,
+        }
         return self._asked(lambda: _shared_admin(tuple(config.items())))
 
     def _admin(self) -> Any:

@@ -11,8 +11,8 @@ import asyncio
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from confluent_kafka import Consumer
 
@@ -21,10 +21,6 @@ _T = TypeVar("_T")
 #: Far above what one store ever has waiting (take over, commit, release, stop).
 _CALLS_MAX = 64
 
-
-#: For every Kafka client here. Asked for a topic by name, the broker would make it where it makes topics for whoever
-#: asks (its default): a topic that was deleted under a store would come back empty, and look like a mistake of nobody.
-NO_AUTO_CREATION: Mapping[str, Any] = {"allow.auto.create.topics": False}
 
 #: Of every Kafka client here.
 client_logger = logging.getLogger("herdmesh.topicstore.librdkafka")

@@ -14,7 +14,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from herdmesh.topicstore.calls import NO_AUTO_CREATION, CallThread, client_logger, on_client_error
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.topicstore.calls import CallThread, client_logger, on_client_error
 from herdmesh.topicstore.contract import StoredRecord
 from herdmesh.topicstore.kafka_reader import stored_record
 from herdmesh.topicstore.log import LogUnavailable

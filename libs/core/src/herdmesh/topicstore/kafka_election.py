@@ -16,8 +16,9 @@ from typing import Any
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import Contact
-from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, close, on_client_error, post
+from herdmesh.topicstore.calls import client_logger, close, on_client_error, post
 from herdmesh.topicstore.errors import StoreClosed
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
 from herdmesh.topicstore.log import LogEvents, LogUnavailable

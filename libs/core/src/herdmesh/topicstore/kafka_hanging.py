@@ -17,8 +17,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from herdmesh.connect import transaction_topic
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.decisions import DecisionsNotRead, decisions
-from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, on_client_error
+from herdmesh.topicstore.calls import client_logger, on_client_error
 from herdmesh.topicstore.kafka_access import REFUSALS
 from herdmesh.topicstore.kafka_topics import Shard, kafka_error
 from herdmesh.topicstore.log import LogBlocked, LogUnavailable

@@ -25,8 +25,10 @@ from confluent_kafka.admin import (
     TopicDescription,  # pyright: ignore[reportPrivateImportUsage]
 )
 
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import accepts
-from herdmesh.topicstore.calls import NO_AUTO_CREATION, CallThread, client_logger, on_client_error
+from herdmesh.kafka.listed_offsets import KNOWN_S, Topics, list_offsets, told_of
+from herdmesh.topicstore.calls import CallThread, client_logger, on_client_error
 from herdmesh.topicstore.errors import (
     BrokerUnreachable,
     NotAuthorized,
@@ -52,10 +54,6 @@ Shard = tuple[str, int]
 _T = TypeVar("_T")
 
 
-class _Offset(Protocol):
-    offset: int
-
-
 class _Described(Protocol):
     authorized_operations: Sequence[AclOperation] | None
 
@@ -72,14 +70,6 @@ class _AdminCalls(Protocol):
     def describe_configs(
         self, resources: list[ConfigResource], *, request_timeout: float
     ) -> dict[ConfigResource, Future[dict[str, ConfigEntry]]]: ...
-
-    def list_offsets(
-        self,
-        topic_partition_offsets: dict[TopicPartition, OffsetSpec | None],
-        *,
-        isolation_level: IsolationLevel,
-        request_timeout: float,
-    ) -> dict[TopicPartition, Future[_Offset]]: ...
 
     def list_topics(self, topic: str, timeout: float) -> object: ...
 
@@ -107,6 +97,9 @@ class TopicAdmin:
             "error_cb": self._on_error,
         }
         self._client = _client(configs)
+        #: what a client was told of topics, and when `_client` is to ask anew.
+        self._known: Topics = {}
+        self._known_until_s = 0.0
         self._former: _AdminCalls | None = None
         self._request_timeout_s = min(_REQUEST_TIMEOUT_S, settings.start_timeout_ms / 1000)
         self._thread = CallThread(f"{settings.client_id_base}-admin")
@@ -266,39 +259,49 @@ class TopicAdmin:
         not ended, and nothing acknowledged, because a writer acknowledges what its own reader has read.
         """
         spec = OffsetSpec.earliest() if first else OffsetSpec.latest()
-        client = self._client
         try:
-            futures = client.list_offsets(
+            client, known = await self._leaders({topic for topic, _ in shards})
+            futures = list_offsets(
+                client,
                 {TopicPartition(topic, partition): spec for topic, partition in shards},
                 isolation_level=isolation,
-                request_timeout=self._request_timeout_s,
+                timeout_s=self._request_timeout_s,
+                known=known,
             )
             async with asyncio.timeout(self._request_timeout_s + _GRACE_S):
                 found = {
                     (key.topic, key.partition): await asyncio.wrap_future(future) for key, future in futures.items()
                 }
         except (KafkaException, TimeoutError) as failure:
-            await self._refresh({topic for topic, _ in shards}, client)
+            self._known_until_s = 0.0
             raise LogUnavailable(str(failure) or "the client gave no answer") from failure
         offsets = tuple(int(found[shard].offset) for shard in shards)
         if min(offsets) < 0:  # a broker that has just started may answer without one, and that is no end of a log
             raise LogUnavailable(f"the broker does not know the offsets of {shards[offsets.index(min(offsets))]} yet")
         return offsets
 
-    async def _refresh(self, topics: set[str], asked: _AdminCalls) -> None:
-        """Look the leaders up again. The client asks with the leader epoch it knows, and after a broker's restart it
-        goes on doing so, refused each time (FENCED_LEADER_EPOCH), until its next periodic refresh minutes later."""
-        for topic in topics:
-            if self._client is not asked:
-                return  # another caller has replaced it
-            try:
-                await self._thread.call(lambda topic=topic: self._client.list_topics(topic, timeout=_REFRESH_TIMEOUT_S))
-            except KafkaException as failure:
-                _logger.debug("cannot refresh the metadata of %s: %s", topic, failure)
-                there = await self._thread.call(lambda: accepts(self._settings.bootstrap_servers))
-                if there and self._client is asked:
-                    # Why: `herdmesh.kafka.contact`. The former one lives on for whoever still waits for its answer.
-                    self._former, self._client = self._client, _client(self._configs)
+    async def _leaders(self, topics: set[str]) -> tuple[_AdminCalls, Topics]:
+        """A client, and what it was told of topics not long ago. Raises KafkaException when it gives no answer.
+
+        Looked up again after every failure: the client asks with the leader epoch it knows, and after a broker's
+        restart it goes on doing so, refused each time (FENCED_LEADER_EPOCH), until its next periodic refresh minutes
+        later."""
+        client, loop = self._client, asyncio.get_running_loop()
+        if topics <= self._known.keys() and loop.time() < self._known_until_s:
+            return client, self._known
+        timeout_s = _REFRESH_TIMEOUT_S if self._known else self._request_timeout_s
+        asked_s = loop.time()
+        try:
+            found = await self._thread.call(lambda: told_of(client, topics, timeout_s))
+        except KafkaException:
+            there = await self._thread.call(lambda: accepts(self._settings.bootstrap_servers))
+            if there and self._client is client:
+                # Why: `herdmesh.kafka.contact`. The former one lives on for whoever still waits for its answer.
+                self._former, self._client, self._known_until_s = client, _client(self._configs), 0.0
+            raise
+        if self._client is client:
+            self._known, self._known_until_s = found, asked_s + KNOWN_S
+        return client, found
 
     def close(self) -> None:
         self._thread.stop()

@@ -17,7 +17,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from herdmesh.topicstore.calls import NO_AUTO_CREATION, client_logger, on_client_error
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.topicstore.calls import client_logger, on_client_error
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, KEEP_ALIVE_VALUE
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
 from herdmesh.topicstore.kafka_topics import Shard, kafka_error

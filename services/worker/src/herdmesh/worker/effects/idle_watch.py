@@ -28,7 +28,9 @@ from herdmesh.engine.clients import offset_of, opened
 from herdmesh.engine.contract import TaskKind
 from herdmesh.engine.ownership import owns
 from herdmesh.engine.settings import SinkSettings, sink_settings
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import accepts
+from herdmesh.kafka.listed_offsets import KNOWN_S, Topics, list_offsets
 from herdmesh.worker.effects.arrivals import PARTITIONS_MAX, Arrivals
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.effects.threads import in_thread
@@ -45,7 +47,7 @@ _LOOK_PAUSE_S: Final = 0.02
 _AWAY_PAUSE_S: Final = 1.0
 _SLOWER: Final = 1.05
 _METADATA_INTERVAL_S: Final = 2.0
-_METADATA_INTERVAL_S_MAX: Final = 10.0
+_METADATA_INTERVAL_S_MAX: Final = KNOWN_S
 _METADATA_SHARE: Final = 0.02
 _REPEAT_S: Final = 10.0
 RECOMMIT_S: Final = 6 * 3_600.0
@@ -106,6 +108,8 @@ class IdleWatch:
         self._admin: Any = None
         self._admin_former: Any = None
         self._partitions: dict[str, int] = {}
+        #: as they were told of when `_partitions` was read.
+        self._topics: Topics = {}
         self._metadata_due = 0.0
         self._task: asyncio.Task[None] | None = None
 
@@ -306,6 +310,7 @@ class IdleWatch:
                 {
                     "bootstrap.servers": self._bootstrap_servers,
                     "client.id": "herdmesh-idle-watch",
+                    **NO_AUTO_CREATION,
                     "reconnect.backoff.max.ms": 500,
                     **self._access,
                 },
@@ -323,13 +328,18 @@ class IdleWatch:
                 # its threads.
                 self._admin_former, self._admin = client, None
             raise
+        self._topics = metadata.topics
         return {name: len(topic.partitions) for name, topic in metadata.topics.items() if topic.error is None}
 
     def _ends(self, wanted: Iterable[PartitionId]) -> dict[PartitionId, int]:
         """The end of each partition as a read_committed consumer sees it; without those that are gone."""
         asked = {TopicPartition(topic, number): OffsetSpec.latest() for topic, number in wanted}
-        futures: dict[TopicPartition, Any] = self._client().list_offsets(
-            asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_CALL_TIMEOUT_S
+        futures = list_offsets(
+            self._client(),
+            asked,
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            timeout_s=_CALL_TIMEOUT_S,
+            known=self._topics,
         )
         ends: dict[PartitionId, int] = {}
         failure: KafkaException | None = None

@@ -22,6 +22,7 @@ from herdmesh.engine import clients
 from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.settings import access_of
+from herdmesh.kafka.listed_offsets import list_offsets, told_of
 from herdmesh.worker.state import letters
 from herdmesh.worker.state.letters import Header, Letter
 
@@ -89,14 +90,16 @@ class TopicLog:
         """The offsets that can be read now."""
         partitions = range(self.partition_counts([self.topic]).get(self.topic, 0))
         asked = [TopicPartition(self.topic, number) for number in partitions]
-        untyped: Any = self.admin
 
         def answered() -> list[dict[int, int]]:
-            both: list[dict[Any, Any]] = [
-                untyped.list_offsets(
+            known = told_of(self.admin, [self.topic], clients.CALL_TIMEOUT_S)
+            both = [
+                list_offsets(
+                    self.admin,
                     dict.fromkeys(asked, which),
                     isolation_level=IsolationLevel.READ_COMMITTED,
-                    request_timeout=clients.CALL_TIMEOUT_S,
+                    timeout_s=clients.CALL_TIMEOUT_S,
+                    known=known,
                 )
                 for which in (OffsetSpec.earliest(), OffsetSpec.latest())
             ]

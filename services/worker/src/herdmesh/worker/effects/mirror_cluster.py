@@ -43,6 +43,8 @@ from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RECONNECT, offset_of, opened
 from herdmesh.engine.settings import ClientConfig
+from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.listed_offsets import list_offsets
 
 COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
 """What MirrorMaker's own topics are made with; each has one partition."""
@@ -130,8 +132,8 @@ class Cluster:
         if not asked:
             return {}
         futures = self.asked(
-            lambda: self._client().list_offsets(
-                asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=timeout_s
+            lambda: list_offsets(
+                self._client(), asked, isolation_level=IsolationLevel.READ_COMMITTED, timeout_s=timeout_s
             )
         )
         ends: dict[PartitionId, int] = {}
@@ -220,7 +222,13 @@ class Cluster:
         return Log(self, self.asked(lambda: opened(Consumer, "consumer", config)), topic)
 
     def _client(self) -> Any:
-        config = {"bootstrap.servers": self.bootstrap_servers, "client.id": self.client_id, **RECONNECT, **self.admin}
+        config = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": self.client_id,
+            **NO_AUTO_CREATION,
+            **RECONNECT,
+            **self.admin,
+        }
         client: Any = self.asked(lambda: _shared_admin(tuple(config.items())))
         client.poll(0)  # for what it has to log
         return client

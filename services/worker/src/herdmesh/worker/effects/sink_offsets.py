@@ -33,6 +33,7 @@ from herdmesh.engine.errors import ForeignMembers, TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung import GroupFinisher
 from herdmesh.engine.settings import SinkSettings, sink_settings
+from herdmesh.kafka.listed_offsets import list_offsets
 from herdmesh.worker.effects.offset_forms import OffsetsTold, changed_message, sink_offsets, sink_told
 from herdmesh.worker.effects.uncertain import Progress, refuse_late, taking_over, writing
 from herdmesh.worker.state.questions import AlterOffsets
@@ -203,11 +204,10 @@ def _wanted(
 
 def _offsets_at(admin: AdminClient, asked: Iterable[PartitionId], time_ms: int) -> dict[PartitionId, int | None]:
     """The first record of each partition that is not older; where there is none, the end."""
-    untyped: Any = admin
     listed = [TopicPartition(topic, number) for topic, number in asked]
 
     def answered(spec: Any, of: list[TopicPartition]) -> dict[PartitionId, int]:
-        found = untyped.list_offsets(dict.fromkeys(of, spec), request_timeout=clients.CALL_TIMEOUT_S)
+        found = list_offsets(admin, dict.fromkeys(of, spec), timeout_s=clients.CALL_TIMEOUT_S)
         return {(one.topic, one.partition): future.result().offset for one, future in found.items()}
 
     starts = clients.retried(lambda: answered(OffsetSpec.for_timestamp(time_ms), listed))
