@@ -23,7 +23,7 @@ from herdmesh.configstore.state.mutations import (
     SetTargetState,
 )
 from herdmesh.configstore.state.requests import KEPT_MS
-from herdmesh.configstore.state.writes import RECORD_BYTES_MAX, plan
+from herdmesh.configstore.state.writes import plan
 from herdmesh.connect.config_records import (
     CommitRecord,
     ConfigRecord,
@@ -32,6 +32,7 @@ from herdmesh.connect.config_records import (
     TargetStateRecord,
     TaskConfigRecord,
 )
+from herdmesh.connect.config_topic import RECORD_BYTES_MAX
 from herdmesh.connect.records import Tombstone
 from herdmesh.rpc.errors import (
     ConnectorNotFound,

@@ -175,6 +175,12 @@ def test_a_config_that_is_refused_writes_no_offsets(world: World) -> None:
     assert world.offsets == {}
 
 
+def test_a_config_that_fits_no_record_writes_no_offsets(world: World) -> None:
+    with pytest.raises(InvalidConfig, match="at most 1000000 fit"):
+        world.ask(create(config={**sink(1), "note": "x" * 1_000_000}))
+    assert world.offsets == {}
+
+
 def test_a_failure_in_between_leaves_no_connector_and_the_retry_ends_well(world: World) -> None:
     for worker in world.workers.values():
         worker.answers.offset_failure = AWAY

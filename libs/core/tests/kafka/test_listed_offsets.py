@@ -16,6 +16,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-expo
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.listed_offsets import list_offsets, told_of
 from libs.core.tests.engine.harness import WAIT_S, Kafka
+from tests.support.guarded_broker import GuardedBroker
 from tests.support.sizes import SOAKING
 
 PARTITIONS = 3
@@ -53,10 +54,22 @@ def test_each_partition_says_where_it_begins_and_ends_or_what_is_wrong_with_it(
     assert [ends[place].result(WAIT_S).offset for place in places[:PARTITIONS]] == [0, 2, 0]
     assert code_of(ends[places[PARTITIONS]]) == KafkaError._UNKNOWN_PARTITION
     assert code_of(ends[places[-1]]) == KafkaError.UNKNOWN_TOPIC_OR_PART
-    assert away not in admin.list_topics(timeout=WAIT_S).topics, "it was made by being asked about"
     known = told_of(admin, [filled], WAIT_S)
     begins = list_offsets(admin, {places[1]: OffsetSpec.earliest()}, timeout_s=WAIT_S, known=known)
     assert begins[places[1]].result(WAIT_S).offset == 0
+
+
+def test_no_topic_is_made_by_being_asked_about(guarded: GuardedBroker, tmp_topic: Callable[..., str]) -> None:
+    """On a broker that makes topics for whoever asks, as any other client of ours would."""
+    safe, usual = client(guarded.bootstrap), AdminClient({"bootstrap.servers": guarded.bootstrap})
+    away, made = TopicPartition(tmp_topic("away"), 0), TopicPartition(tmp_topic("made"), 0)
+    asked = list_offsets(safe, {away: OffsetSpec.latest()}, timeout_s=WAIT_S)
+    assert code_of(asked[away]) == KafkaError.UNKNOWN_TOPIC_OR_PART
+    deadline_s = time.monotonic() + WAIT_S
+    while not told_of(usual, [made.topic], WAIT_S)[made.topic].partitions:
+        assert time.monotonic() < deadline_s, "this broker makes none: the test shows nothing"
+        time.sleep(0.05)
+    assert away.topic not in safe.list_topics(timeout=WAIT_S).topics
 
 
 @pytest.mark.kafka

@@ -36,6 +36,9 @@ from herdmesh.connect.errors import DataError
 from herdmesh.connect.javanumbers import wrap_int32
 from herdmesh.connect.records import Tombstone, Undecodable, Unknown, key_bytes, key_text, parse_int32, parse_task_key
 
+RECORD_BYTES_MAX = 1_000_000
+"""Of a key and its value. A broker takes records of 1,048,588 bytes by default; this leaves room for the batch around
+it."""
 SESSION_KEY = "session-key"
 LEADER_KEY = "herdmesh-leader"
 

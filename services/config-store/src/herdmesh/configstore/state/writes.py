@@ -62,6 +62,7 @@ from herdmesh.connect.config_records import (
     TaskConfigRecord,
     TaskCountRecord,
 )
+from herdmesh.connect.config_topic import RECORD_BYTES_MAX
 from herdmesh.connect.records import Tombstone
 from herdmesh.rpc import revisions
 from herdmesh.rpc.errors import (
@@ -77,8 +78,6 @@ from herdmesh.rpc.errors import (
 )
 from herdmesh.topicstore.contract import NewRecord, Revision
 
-# A broker takes records of 1,048,588 bytes by default; this leaves room for the key and the batch around it.
-RECORD_BYTES_MAX = 1_000_000
 _INT32_MAX = 2**31 - 1
 
 

@@ -15,6 +15,8 @@ the offsets of a connector that is there are changed (`offsets.py`) no other cal
 
 from __future__ import annotations
 
+from herdmesh.connect import config_topic
+from herdmesh.connect.config_records import ConnectorRecord
 from herdmesh.herder.state import commands
 from herdmesh.herder.state.events import CommandReplied
 from herdmesh.herder.state.mesh import Mesh
@@ -22,7 +24,7 @@ from herdmesh.herder.state.model import ErrorClass
 from herdmesh.herder.state.questions import AlterOffsets, FenceTasks
 from herdmesh.herder.state.records import Call, Command, Stage
 from herdmesh.herder.state.requests import ChangeOffsets, CreateConnector, UpdateConnector
-from herdmesh.rpc.errors import NoWorker, OffsetsRefused
+from herdmesh.rpc.errors import FieldViolation, InvalidConfig, NoWorker, OffsetsRefused
 
 WAITING = (Stage.OTHER_CREATE, Stage.WINDING_DOWN, Stage.OTHER_OFFSETS)
 """Stages in which `hold` is to be asked again when time has passed."""
@@ -87,12 +89,22 @@ def forget(mesh: Mesh, call: Call) -> None:
 
 
 def _write(mesh: Mesh, call: Call, request: CreateConnector) -> None:
+    _refuse_too_large(call)
     call.stage = Stage.OFFSETS
     left_ms = commands.time_left_ms(mesh, call)
     question = AlterOffsets(
         call.name, call.config or {}, request.initial_offsets, mesh.config_revision, timeout_ms=left_ms
     )
     commands.ask_able(mesh, call, question)
+
+
+def _refuse_too_large(call: Call) -> None:
+    """What the store would refuse after the offsets are written. Raises InvalidConfig."""
+    key, value = config_topic.encode(ConnectorRecord(call.name, call.config or {}))
+    size_bytes = len(key) + len(value or b"")
+    if size_bytes > config_topic.RECORD_BYTES_MAX:
+        text = f"takes {size_bytes} bytes as a record, at most {config_topic.RECORD_BYTES_MAX} fit"
+        raise InvalidConfig([FieldViolation("config", text)])
 
 
 def _may_create(call: Call) -> bool:
