@@ -12,13 +12,14 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow.parquet
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from herdmesh.connect import offsets_topic
 from herdmesh.connect.connector import PartitionId
@@ -28,10 +29,11 @@ from herdmesh.engine import RunSpec, TaskKind
 from herdmesh.engine.contract import ErrorClass, Progress
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, partition_of_group
 from herdmesh.worker.connectors.parquet_task import ParquetSinkTask
 from libs.core.tests.engine import sinks
-from libs.core.tests.engine.harness import JSON_VALUES, Kafka, Link, make_spec, run_here
+from libs.core.tests.engine.harness import JSON_VALUES, WAIT_S, Kafka, Link, make_spec, run_here
 from tests.support.broker_files import cut_marker
 
 pytestmark = pytest.mark.own_broker
@@ -217,8 +219,8 @@ def test_a_sink_goes_on_from_a_commit_whose_marker_the_broker_lost(
 ) -> None:
     kafka, folder = hung.kafka, hung.folder
     assert _refusal(kafka, GROUP) in (KafkaError.UNSTABLE_OFFSET_COMMIT, KafkaError._TIMED_OUT)
-    request = [ConsumerGroupTopicPartitions(GROUP)]
-    assert kafka.admin.list_consumer_group_offsets(request, require_stable=False)[GROUP].result() is not None
+    with closing(Consumer({"bootstrap.servers": kafka.bootstrap, "group.id": GROUP})) as member:
+        group_offsets(member, kafka.admin, GROUP, WAIT_S)  # are told to who does not mind open transactions
     assert not list(folder.glob("[!.]*.parquet"))
     kafka.produce_ids(TOPIC, range(RECORDS, 2 * RECORDS))
     with caplog.at_level(logging.WARNING):

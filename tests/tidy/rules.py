@@ -31,7 +31,8 @@ KAFKA_HOMES = (
     "cli/src/herdmesh/devstack/readiness.py",
     "cli/src/herdmesh/cli/demo",
 )
-LISTED_OFFSETS = "libs/core/src/herdmesh/kafka/listed_offsets.py"
+#: What asks librdkafka for offsets in ways that may end the process, and sees to it that they do not.
+ASK_SAFELY = ("libs/core/src/herdmesh/kafka/listed_offsets.py", "libs/core/src/herdmesh/engine/group_offsets.py")
 #: The worker's Spark package, and the demo's proof that plain Spark reads what was written.
 SPARK_HOMES = ("services/worker/src/herdmesh/worker/spark/", "cli/src/herdmesh/cli/demo/read_back.py")
 #: The longest pause between two looks at a condition of another process.
@@ -132,13 +133,15 @@ def kafka_only_in_effects(source: Source) -> Iterator[str]:
             yield f"line {line}: imports {name}; Kafka clients live in effects, topicstore, engine and kafka"
 
 
-def leaders_are_known(source: Source) -> Iterator[str]:
-    """Of a partition whose leader it does not know, librdkafka's question may end the process (docs/bugs.md)."""
-    if not source.is_python or source.path == LISTED_OFFSETS:
+def offsets_asked_safely(source: Source) -> Iterator[str]:
+    """Some questions of librdkafka's may end the process (docs/bugs.md)."""
+    if not source.is_python or source.path in ASK_SAFELY:
         return
     for line, name in _calls(source):
         if name.endswith(".list_offsets"):
             yield f"line {line}: asks a client for offsets; herdmesh.kafka.listed_offsets does that safely"
+        if name.endswith(".list_consumer_group_offsets"):
+            yield f"line {line}: asks a client for a group's offsets; herdmesh.engine.group_offsets does that safely"
 
 
 def servicers_only_in_service(source: Source) -> Iterator[str]:
@@ -237,7 +240,7 @@ RULES: tuple[Rule, ...] = (
     opens_with_docstring,
     pure_state,
     kafka_only_in_effects,
-    leaders_are_known,
+    offsets_asked_safely,
     servicers_only_in_service,
     spark_only_in_spark,
     no_sleeping_tests,

@@ -25,10 +25,16 @@ CASES: list[tuple[Rule, str, str, str]] = [
     (rules.pure_state, f"{HERDER}/state.py", "x = datetime.now()\n", "x = now\n"),
     (rules.kafka_only_in_effects, f"{HERDER}/service.py", "import confluent_kafka\n", "import grpc\n"),
     (
-        rules.leaders_are_known,
+        rules.offsets_asked_safely,
         "tests/support/a.py",
         "admin.list_offsets({partition: spec})\n",
         "list_offsets(admin, {partition: spec}, timeout_s=1)\n",
+    ),
+    (
+        rules.offsets_asked_safely,
+        f"{WORKER}/effects/a.py",
+        "self._client().list_consumer_group_offsets(asked)\n",
+        "group_offsets(consumer, admin, group, 1)\n",
     ),
     (
         rules.servicers_only_in_service,

@@ -26,7 +26,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.connector import PartitionId
@@ -34,6 +34,7 @@ from herdmesh.connect.transaction_topic import java_partition
 from herdmesh.engine import clients
 from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.settings import ClientConfig
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
@@ -73,15 +74,11 @@ class GroupFinisher:
             member.close()
         self._delete(scratch)
 
-    def is_readable_unstable(self) -> bool:
+    def is_readable_unstable(self, consumer: Consumer) -> bool:
         """True when the group's offsets can be read by who does not mind open transactions: it is these that are in the
         way then, and no absent broker."""
-        untyped: Any = self._admin
-        request = [ConsumerGroupTopicPartitions(self.group)]
         try:
-            untyped.list_consumer_group_offsets(request, require_stable=False, request_timeout=_LOOK_TIMEOUT_S)[
-                self.group
-            ].result()
+            group_offsets(consumer, self._admin, self.group, _LOOK_TIMEOUT_S)
         except KafkaException:
             return False
         return True

@@ -168,7 +168,7 @@ class _Stable:
             return consumer.committed(asked, timeout=self._timeout_s)
         except KafkaException as error:
             if error.args[0].code() in _UNSTABLE:
-                self.hangs = self._hung.is_readable_unstable()
+                self.hangs = self._hung.is_readable_unstable(consumer)
                 if self.hangs and self._timeout_s == UNSTABLE_S:
                     self._timeout_s = CALL_TIMEOUT_S
                     self._hung.finish(consumer, (asked[0].topic, asked[0].partition))

@@ -42,6 +42,7 @@ from confluent_kafka.cimpl import NewTopic
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RECONNECT, offset_of, opened
+from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.settings import ClientConfig
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.listed_offsets import list_offsets
@@ -83,21 +84,13 @@ class Cluster:
     def group_offsets(self, group: str) -> dict[PartitionId, tuple[int, str]]:
         """Where a group is, with what it put beside that; without partitions it has no offset of. Raises
         RetriableError."""
-        asked = [ConsumerGroupTopicPartitions(group)]
-        futures = self.asked(lambda: self._client().list_consumer_group_offsets(asked, request_timeout=CALL_TIMEOUT_S))
         try:
-            found = futures[group].result()
+            found = group_offsets(self._member(), self._client(), group, CALL_TIMEOUT_S)
         except KafkaException as error:
             if error.args[0].code() in _NO_GROUP:
                 return {}
             raise self._failed(error) from error
-        offsets: dict[PartitionId, tuple[int, str]] = {}
-        for one in found.topic_partitions:
-            if one.error is not None:
-                raise RetriableError(f"{self._called()}: offsets of group {group}: {one.error.str()}")
-            if one.offset >= 0:
-                offsets[(one.topic, one.partition)] = one.offset, one.metadata or ""
-        return offsets
+        return {one.partition: (one.offset, one.metadata) for one in found}
 
     def is_idle(self, group: str) -> bool:
         """True when nobody consumes with it, or there is no such group. Raises RetriableError."""
@@ -233,6 +226,20 @@ class Cluster:
         client.poll(0)  # for what it has to log
         return client
 
+    def _member(self) -> Consumer:
+        """Of no group that matters: to ask about others with (`engine.group_offsets`)."""
+        config = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "client.id": self.client_id,
+            "enable.auto.commit": False,
+            **RECONNECT,
+            **self.admin,
+            "group.id": self.client_id,  # wanted by the client, and never joined
+        }
+        consumer: Consumer = self.asked(lambda: _shared_consumer(tuple(config.items())))
+        consumer.poll(0)  # for what it has to log
+        return consumer
+
     def asked(self, call: Callable[[], Any]) -> Any:
         """What a client answers. Raises RetriableError for what it raises."""
         try:
@@ -253,6 +260,12 @@ class Cluster:
 def _shared_admin(config: tuple[tuple[str, Any], ...]) -> AdminClient:
     """One for all in this process who ask the same cluster the same way."""
     return opened(AdminClient, "admin", dict(config))
+
+
+@lru_cache(maxsize=16)
+def _shared_consumer(config: tuple[tuple[str, Any], ...]) -> Consumer:
+    """Likewise, to ask about groups with."""
+    return opened(Consumer, "consumer", dict(config))
 
 
 class Writer:

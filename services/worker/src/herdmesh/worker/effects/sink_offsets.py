@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
 
@@ -31,6 +31,7 @@ from herdmesh.engine import claims, clients, forgetting, partitions
 from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.errors import ForeignMembers, TaskFailed
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.hung import GroupFinisher
 from herdmesh.engine.settings import SinkSettings, sink_settings
 from herdmesh.kafka.listed_offsets import list_offsets
@@ -50,7 +51,12 @@ Agree = Callable[[Mapping[PartitionId, int | None]], bool]
 def told(spec: RunSpec) -> OffsetsTold:
     """What the group has committed; nothing when there is no group."""
     settings = sink_settings(spec)
-    return OffsetsTold(sink_told(_committed(clients.admin(spec, settings.access, for_worker=True), settings.group)))
+    admin = clients.admin(spec, settings.access, for_worker=True)
+    consumer = clients.consumer(spec, settings.group, settings.consumer, for_worker=True)
+    try:
+        return OffsetsTold(sink_told(_committed(consumer, admin, settings.group)))
+    finally:
+        clients.give_up(consumer)
 
 
 def parsed(question: AlterOffsets) -> dict[PartitionId, int | None]:
@@ -76,7 +82,7 @@ def change(
     _refuse_members(admin, settings.group)
     consumer = clients.consumer(spec, settings.group, settings.consumer, for_worker=True)
     try:
-        before = _committed(admin, settings.group)
+        before = _committed(consumer, admin, settings.group)
         wanted = _wanted(admin, consumer, settings, question, named, before)
         _check(admin, settings, wanted)
         _refuse_forward(question, before, wanted)
@@ -177,11 +183,9 @@ class _Change:
                 raise
 
 
-def _committed(admin: AdminClient, group: str) -> dict[PartitionId, int]:
-    untyped: Any = admin
-    request = [ConsumerGroupTopicPartitions(group)]
-    known = clients.retried(lambda: untyped.list_consumer_group_offsets(request)[group].result())
-    return {(one.topic, one.partition): one.offset for one in known.topic_partitions if one.offset >= 0}
+def _committed(consumer: Consumer, admin: AdminClient, group: str) -> dict[PartitionId, int]:
+    found = clients.retried(lambda: group_offsets(consumer, admin, group, clients.CALL_TIMEOUT_S))
+    return {one.partition: one.offset for one in found}
 
 
 def _wanted(
