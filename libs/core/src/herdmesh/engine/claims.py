@@ -51,9 +51,8 @@ def contradicts(manifest: ManifestRecord, claim: TaskSetClaim, task: int) -> boo
 
 
 def ask(spec: RunSpec, admin: AdminClient, consumer: Consumer | None = None) -> ClaimCheck:
-    """Ask where the config topic ends. To be called after the take-over; waits for who leads the topic, and not for the
-    answer. `consumer` is
-    read with, if need be, while nothing is assigned to it; without it one is made."""
+    """Ask where the config topic ends. To be called after the take-over; waits to be told who leads the topic, and not
+    for the answer. `consumer` is read with, if need be, while nothing is assigned to it; without it one is made."""
     return ClaimCheck(spec, admin, consumer)
 
 
