@@ -1,9 +1,10 @@
 """A proxy in front of a real broker that can, once, do what a broker does which is told to stop: answer a request for
 metadata without naming a broker, and cut the connection. Before that it can keep the answer to a commit to itself, as
-does a broker that is gone before it has answered.
+does a broker that is gone before it has answered. And it can refuse one batch of records, as a broker does whose
+partition is not there yet, while it takes those behind it.
 
 Owns rewriting where a client is told the broker's address, to the proxy's, so that all it says goes through here. Knows
-these two answers in the versions that confluent-kafka 2.16 asks for; another version fails the test that asks.
+these answers in the versions that confluent-kafka 2.16 asks for; another version fails the test that asks.
 
 Invariant: nothing else is changed.
 """
@@ -15,9 +16,11 @@ import contextlib
 import struct
 from collections.abc import AsyncGenerator
 
+_PRODUCE, _PRODUCE_VERSION = 0, 10
 _METADATA, _METADATA_VERSION = 3, 13
 _FIND_COORDINATOR, _FIND_COORDINATOR_VERSION = 10, 2
 _END_TRANSACTION = 26
+_UNKNOWN_TOPIC_OR_PARTITION = 3
 
 
 class ForgetfulProxy:
@@ -30,6 +33,8 @@ class ForgetfulProxy:
         self._forgot = asyncio.Event()
         self._swallowing: asyncio.Event | None = None
         self._writers: set[asyncio.StreamWriter] = set()
+        self._refusing = b""
+        self._refusal = b""
 
     @property
     def bootstrap(self) -> str:
@@ -49,6 +54,16 @@ class ForgetfulProxy:
         await self._swallowing.wait()
         await self.forget()
         self._swallowing = None
+
+    def refuse_batch(self, topic: str) -> None:
+        """The next batch of records for partition 0 of the topic does not reach the broker. Its client is told so just
+        before it is told of the next one, which is to be on its way by then."""
+        self._refusing = topic.encode()
+
+    @property
+    def has_refused(self) -> bool:
+        """True once the client was told."""
+        return not (self._refusing or self._refusal)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One client's connection."""
@@ -77,6 +92,10 @@ class ForgetfulProxy:
         while True:
             frame = await _frame(reader)
             key, version, correlation = struct.unpack_from(">hhi", frame)
+            if key == _PRODUCE and self._refusing and self._refusing in frame:
+                assert version == _PRODUCE_VERSION, f"the client sends records in version {version}"
+                self._refusal, self._refusing = _refused(correlation, self._refusing), b""
+                continue
             asked[correlation] = (key, version)
             writer.write(struct.pack(">i", len(frame)) + frame)
             await writer.drain()
@@ -94,6 +113,9 @@ class ForgetfulProxy:
             elif key == _FIND_COORDINATOR:
                 assert version == _FIND_COORDINATOR_VERSION, f"the client asks for a coordinator in version {version}"
                 frame = frame[:-4] + struct.pack(">i", self.port)  # it ends with the address
+            elif key == _PRODUCE and self._refusal:
+                writer.write(struct.pack(">i", len(self._refusal)) + self._refusal)
+                self._refusal = b""
             elif key == _END_TRANSACTION and self._swallowing is not None:
                 self._swallowing.set()
                 continue
@@ -122,6 +144,14 @@ class ForgetfulProxy:
         """Cut all connections."""
         for one in list(self._writers):
             one.close()
+
+
+def _refused(correlation: int, topic: bytes) -> bytes:
+    """The answer to a request with one batch, for partition 0."""
+    no_tags, one, none = b"\x00", b"\x02", b"\x01"
+    partition = struct.pack(">ihqqq", 0, _UNKNOWN_TOPIC_OR_PARTITION, -1, -1, -1) + none + b"\x00" + no_tags
+    topics = one + bytes([len(topic) + 1]) + topic + one + partition + no_tags
+    return struct.pack(">i", correlation) + no_tags + topics + struct.pack(">i", 0) + no_tags
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:

@@ -33,6 +33,14 @@ KAFKA_HOMES = (
 )
 #: What asks librdkafka for offsets in ways that may end the process, and sees to it that they do not.
 ASK_SAFELY = ("libs/core/src/herdmesh/kafka/listed_offsets.py", "libs/core/src/herdmesh/engine/group_offsets.py")
+#: What may make a plain producer: it hears of each record, writes none that matters, or is not idempotent.
+PRODUCERS = (
+    "libs/core/src/herdmesh/topicstore/kafka_writer.py",
+    "libs/core/src/herdmesh/engine/clients.py",
+    "libs/sdk/src/herdmesh/sdk/testing/running.py",
+    "services/worker/src/herdmesh/worker/effects/fence.py",
+    "cli/src/herdmesh/cli/demo/flights.py",
+)
 #: The worker's Spark package, and the demo's proof that plain Spark reads what was written.
 SPARK_HOMES = ("services/worker/src/herdmesh/worker/spark/", "cli/src/herdmesh/cli/demo/read_back.py")
 #: The longest pause between two looks at a condition of another process.
@@ -144,6 +152,19 @@ def offsets_asked_safely(source: Source) -> Iterator[str]:
             yield f"line {line}: asks a client for a group's offsets; herdmesh.engine.group_offsets does that safely"
 
 
+def producers_checked(source: Source) -> Iterator[str]:
+    """librdkafka may take a record for acknowledged that is lost (docs/bugs.md)."""
+    if not (source.is_python and source.is_shipped) or source.path in PRODUCERS:
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.Call) and any(_is_producer(one) for one in (node.func, *node.args)):
+            yield f"line {node.lineno}: makes a producer; herdmesh.kafka.checked_producer's tells when it only guesses"
+
+
+def _is_producer(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "Producer"
+
+
 def servicers_only_in_service(source: Source) -> Iterator[str]:
     """Wire in, wire out: only `service` implements servicers; clients of others' stubs live in `effects`."""
     if not (source.is_python and source.path.startswith("services/") and source.is_shipped):
@@ -241,6 +262,7 @@ RULES: tuple[Rule, ...] = (
     pure_state,
     kafka_only_in_effects,
     offsets_asked_safely,
+    producers_checked,
     servicers_only_in_service,
     spark_only_in_spark,
     no_sleeping_tests,

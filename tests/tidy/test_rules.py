@@ -37,6 +37,12 @@ CASES: list[tuple[Rule, str, str, str]] = [
         "group_offsets(consumer, admin, group, 1)\n",
     ),
     (
+        rules.producers_checked,
+        f"{WORKER}/effects/a.py",
+        'producer = opened(Producer, "producer", config)\n',
+        'producer = opened(CheckedProducer, "producer", config)\n',
+    ),
+    (
         rules.servicers_only_in_service,
         f"{HERDER}/effects.py",
         "class A(pb.ConnectorServiceServicer):\n    pass\n",

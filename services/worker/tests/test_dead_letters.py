@@ -27,6 +27,7 @@ from herdmesh.engine.failure import classify
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.outlet import Outlet
 from herdmesh.engine.tolerance import Counts, Failure, SourceRecord, error_settings
+from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.listed_offsets import list_offsets
 from herdmesh.worker.effects import letter_log, letter_replay
 from herdmesh.worker.effects.dead_letters import DeadLetters
@@ -405,7 +406,7 @@ def test_a_sources_letter_goes_through_the_chain_as_it_is_now(here: Here) -> Non
     for at in range(3):
         failure = Failure("TRANSFORMATION", "Cast", DataError("bad"), SourceRecord(batch, at, None, None))
         written.report(failure)
-    producer = Producer({"bootstrap.servers": here.kafka.bootstrap})
+    producer = clients.opened(CheckedProducer, "producer", {"bootstrap.servers": here.kafka.bootstrap})
     written.send(Outlet(Fence(producer, "")))
     producer.flush()
     assert here.places(stage="transformation") == ["0:2", "0:1", "0:0"]

@@ -12,6 +12,7 @@ from herdmesh.engine import clients
 from herdmesh.engine import fence as engine_fence
 from herdmesh.engine.errors import TaskFenced
 from herdmesh.engine.fence import Fence
+from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.worker.effects import fence as fencing
 
 
@@ -22,7 +23,9 @@ async def test_every_id_is_taken_from_its_owner(
     topic = tmp_topic()
     broker: dict[str, Any] = {"bootstrap.servers": kafka_bootstrap}
     ids = [f"{topic}-{task}" for task in range(2)]
-    owners = [Fence(clients.opened(Producer, "producer", {**broker, "transactional.id": one}), one) for one in ids]
+    owners = [
+        Fence(clients.opened(CheckedProducer, "producer", {**broker, "transactional.id": one}), one) for one in ids
+    ]
     consumer = Consumer({**broker, "group.id": topic})
     for owner in owners:
         owner.take_over()

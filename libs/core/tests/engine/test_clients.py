@@ -10,12 +10,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_INVALID, KafkaError, KafkaException, TopicPartition
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import RunSpec, TaskKind, clients, pulse
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.settings import ClientConfig, sink_settings, source_settings
+from herdmesh.kafka.checked_producer import CheckedProducer
 from libs.core.tests.engine.harness import make_spec
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
@@ -122,9 +123,9 @@ def test_a_producer_is_the_fences_and_idempotent_whatever_its_config_says(
     """A warning says so. And settings that nobody has looked at are no way round it."""
     made = list[dict[str, Any]]()
 
-    def opened(client: Callable[[dict[str, Any]], Any], _kind: str, config: dict[str, Any], _on_error: Any) -> Any:
+    def opened(client: Callable[..., Any], _kind: str, config: dict[str, Any], _on_error: Any) -> Any:
         made.append(config)
-        return client({**config, "log_level": 0})
+        return client({**config, "log_level": 0}, logger=logging.getLogger(__name__))
 
     monkeypatch.setattr(clients, "opened", opened)
     given = {"transactional.id": "mine", "enable.idempotence": "false", "acks": "0"}
@@ -154,7 +155,7 @@ def test_a_question_to_kafka_that_is_repeated_is_no_standstill(monkeypatch: pyte
     assert moves[0] == moves[1] < moves[2] < moves[3]
     answers += [_not_ready, lambda: 0]
     # The producer is asked nothing: a transaction's calls are repeated by the same rule.
-    Fence(cast("Producer", None), "id")._until_done(ask, "asking")  # pyright: ignore[reportPrivateUsage]
+    Fence(cast("CheckedProducer", None), "id")._until_done(ask, "asking")  # pyright: ignore[reportPrivateUsage]
     assert moves[4] < moves[5]
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from herdmesh.engine import ErrorClass, clients
 from herdmesh.engine import fence as fence_module
@@ -19,11 +19,12 @@ from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import classify
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.receipts import DeliveryFailures
+from herdmesh.kafka.checked_producer import CheckedProducer
 from libs.core.tests.engine.harness import Kafka, make_spec
 
 
-def _producer(bootstrap: str) -> Producer:
-    return clients.opened(Producer, "producer", {"bootstrap.servers": bootstrap, "transactional.id": "close-me"})
+def _producer(bootstrap: str) -> CheckedProducer:
+    return clients.opened(CheckedProducer, "producer", {"bootstrap.servers": bootstrap, "transactional.id": "close-me"})
 
 
 def test_a_fenced_producer_closes_without_hiding_the_fence(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
@@ -88,6 +89,8 @@ class _Stuck:
         self.never = Event()
         self._at = at
         self._hangs = False
+
+    guess = None
 
     def __getattr__(self, name: str) -> Any:
         def call(*_arguments: object) -> Any:

@@ -19,9 +19,11 @@ from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.errors import ConfigError
 from herdmesh.engine import pulse
-from herdmesh.engine.contract import RunSpec
+from herdmesh.engine.contract import ErrorClass, RunSpec
+from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import note_error
 from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
+from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import Contact
 from herdmesh.kafka.repeats import Repeats
@@ -129,7 +131,7 @@ def producer(
     reports: bool = False,
     on_error: Callable[[KafkaError], None] = note_error,
     is_fenced: bool = True,
-) -> Producer:
+) -> CheckedProducer:
     """The producer that holds the task's fence, and writes a source's records.
 
     Args:
@@ -163,12 +165,12 @@ def producer(
         config.pop("transaction.timeout.ms", None)
     if on_failure is not None:
         config |= {"on_delivery": _failures(on_failure), "delivery.report.only.error": not reports}
-    return _made(Producer, "producer", config, on_error)
+    return _made(CheckedProducer, "producer", config, on_error)
 
 
 def offsets_producer(
     spec: RunSpec, overrides: ClientConfig, on_failure: Callable[[KafkaError, Message], None] | None = None
-) -> Producer:
+) -> CheckedProducer:
     """The producer of a worker that changes a connector's offsets. It holds the fence of the task in `spec`, whose name
     it has, as in Connect, where the worker supports exactly-once sources."""
     if (spec.worker_config.get("exactly.once.source.support") or "").lower() == "enabled":
@@ -178,7 +180,7 @@ def offsets_producer(
 
 def dead_letter_producer(
     spec: RunSpec, overrides: ClientConfig, on_error: Callable[[KafkaError], None] = note_error
-) -> Producer:
+) -> CheckedProducer:
     """The producer of a sink task's dead letters: idempotent, and outside of any transaction."""
     defaults: ClientConfig = {
         "bootstrap.servers": spec.bootstrap_servers,
@@ -187,7 +189,22 @@ def dead_letter_producer(
         **RECONNECT,
     }
     fixed: ClientConfig = {"enable.idempotence": True, "acks": "all", "partitioner": "murmur2_random"}
-    return _made(Producer, "producer", {**defaults, **overrides, **fixed}, on_error)
+    return _made(CheckedProducer, "producer", {**defaults, **overrides, **fixed}, on_error)
+
+
+def raise_guess(producer: CheckedProducer) -> None:
+    """To be called once `flush` has returned 0, and before anything is committed that stands for what was produced.
+
+    Raises:
+        TaskFailed: RETRIABLE: the client says of a record that it is acknowledged, and only guesses.
+    """
+    producer.poll(0)  # `flush` may return with what was logged last still unheard
+    if producer.guess is not None:
+        raise TaskFailed(
+            f"nobody acknowledged records that may be lost, as when a partition has just moved; they are sent again: "
+            f"{producer.guess}",
+            ErrorClass.RETRIABLE,
+        )
 
 
 def admin(spec: RunSpec, access: ClientConfig, *, for_worker: bool = False) -> AdminClient:

@@ -28,7 +28,7 @@ from herdmesh.connect.data import Header
 from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
 from herdmesh.engine import pulse
-from herdmesh.engine.clients import RETRY_TIMEOUT_S, forgotten
+from herdmesh.engine.clients import RETRY_TIMEOUT_S, forgotten, raise_guess
 from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.error_reports import context_headers
 from herdmesh.engine.errors import TaskFailed
@@ -36,6 +36,7 @@ from herdmesh.engine.failure import classify_kafka
 from herdmesh.engine.outlet import Outlet
 from herdmesh.engine.source_offsets import ensure_topic
 from herdmesh.engine.tolerance import Counts, ErrorSettings, Failure, SourceRecord
+from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.contact import Contact
 
 PARTITIONS = 1
@@ -70,7 +71,7 @@ class SinkDeadLetters:
     """The letters of a sink task's run."""
 
     def __init__(
-        self, spec: RunSpec, settings: ErrorSettings, counts: Counts, producer: Producer, contact: Contact
+        self, spec: RunSpec, settings: ErrorSettings, counts: Counts, producer: CheckedProducer, contact: Contact
     ) -> None:
         """`producer`: idempotent, and nobody else's. `contact`: its."""
         self.producer = producer
@@ -105,7 +106,7 @@ class SinkDeadLetters:
         """Return once each letter is acknowledged, or known to be lost.
 
         Raises:
-            TaskFailed: RETRIABLE, when nobody says which in a minute.
+            TaskFailed: RETRIABLE, when nobody says which in a minute, or the client guesses (`raise_guess`).
             KafkaException: as `report`.
         """
         deadline_s = time.monotonic() + RETRY_TIMEOUT_S
@@ -117,6 +118,7 @@ class SinkDeadLetters:
                     f"dead letters are not acknowledged by {self._settings.dead_letters}; no offset is committed",
                     ErrorClass.RETRIABLE,
                 )
+        raise_guess(self.producer)
 
     def close(self) -> None:
         """Wait a little for what is on its way, and give the rest up: its offsets are not committed."""

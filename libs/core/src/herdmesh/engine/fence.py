@@ -22,12 +22,14 @@ from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import is_fenced
 from herdmesh.engine.settings import ClientConfig
+from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.contact import Contact
 
 CALL_TIMEOUT_S = 2.0
 """One call of a transaction; it is repeated until RETRY_TIMEOUT_S. Short, because a repeated call looks at the brokers
 anew, and the one before may not have noticed that they are back."""
 _CLOSE_TIMEOUT_S = 3.0
+_TURN_S = 0.2
 TRANSACTIONS_TOPIC = "__transaction_state"
 """What every producer may ask for that takes part in transactions."""
 
@@ -37,7 +39,7 @@ _log = logging.getLogger(__name__)
 class Fence:
     """One producer with one transactional id; one transaction at a time."""
 
-    def __init__(self, producer: Producer, transactional_id: str, contact: Contact | None = None) -> None:
+    def __init__(self, producer: CheckedProducer, transactional_id: str, contact: Contact | None = None) -> None:
         """`contact`: of the producer of a run, which may last; None = it is needed for a moment."""
         self.producer = producer
         self._transactional_id = transactional_id
@@ -71,8 +73,10 @@ class Fence:
 
         Raises:
             TaskFenced: another owner took over; nothing of the transaction is visible.
-            TaskFailed: RETRIABLE: it did not commit, or the broker does not say; the next owner will see which.
+            TaskFailed: RETRIABLE: it did not commit, or the broker does not say; the next owner will see which. So when
+                the client only guesses that a record is acknowledged (`clients.raise_guess`): it was not asked to.
         """
+        self._until_done(self._settle, "sending")
         self._until_done(self._watched(lambda: self.producer.commit_transaction(CALL_TIMEOUT_S)), "committing")
         self._in_transaction = False
 
@@ -81,6 +85,8 @@ class Fence:
         self._until_done(lambda: self.producer.flush(CALL_TIMEOUT_S), "sending")
         self._until_done(self._watched(lambda: self.producer.abort_transaction(CALL_TIMEOUT_S)), "aborting")
         self._in_transaction = False
+        self.producer.poll(0)
+        self.producer.forget_guess()
 
     def commit_offsets(self, offsets: list[TopicPartition], group: Any) -> None:
         """Commit a consumer group's offsets, with their metadata, in one transaction of their own.
@@ -154,6 +160,25 @@ class Fence:
             self.producer.poll(0)
         except KafkaException as error:
             _log.info("the producer of %s is given up as it is: %s", self._transactional_id, error)
+
+    def _settle(self) -> None:
+        """Return once each record is acknowledged, or the transaction can no more be committed, which the commit says.
+
+        Raises:
+            TaskFenced: another owner took over.
+            TaskFailed: RETRIABLE, when nobody acknowledges them, or as `clients.raise_guess`.
+            KafkaException: as `raise_lost`.
+        """
+        deadline = time.monotonic() + RETRY_TIMEOUT_S
+        while self.producer.flush(_TURN_S):
+            if self.trouble() is not None:  # what is queued stays there
+                return
+            pulse.moved()
+            self.raise_lost()
+            if time.monotonic() >= deadline:
+                text = f"records are not acknowledged after {RETRY_TIMEOUT_S:g} s; they are sent again"
+                raise TaskFailed(text, ErrorClass.RETRIABLE)
+        clients.raise_guess(self.producer)
 
     def _until_done(self, call: Callable[[], Any], doing: str) -> None:
         """Calls of a transaction may be repeated as they are while their error is retriable (librdkafka's rule).

@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.engine import clients, failpoints, producing, pulse
@@ -25,6 +25,7 @@ from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import TRANSACTIONS_TOPIC, Fence, held
 from herdmesh.engine.receipts import DeliveryFailures
 from herdmesh.engine.settings import SourceSettings
+from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.contact import Contact
 
 _TURN_S = 1.0
@@ -102,7 +103,7 @@ class AtLeastOnce(Outlet):
 
     is_transactional = False
 
-    def __init__(self, fence: Fence, producer: Producer, contact: Contact, failures: DeliveryFailures) -> None:
+    def __init__(self, fence: Fence, producer: CheckedProducer, contact: Contact, failures: DeliveryFailures) -> None:
         """`producer`: idempotent, not transactional, and nobody else's; tells `failures`. `contact`: its."""
         super().__init__(fence)
         self.producer = producer
@@ -173,6 +174,7 @@ class AtLeastOnce(Outlet):
                     ErrorClass.RETRIABLE,
                 )
         self._failures.raise_first()
+        clients.raise_guess(self.producer)
 
 
 def outlet(spec: RunSpec, settings: SourceSettings, failures: DeliveryFailures, *, reports: bool) -> Outlet:

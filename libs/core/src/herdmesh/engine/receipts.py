@@ -106,7 +106,8 @@ class Receipts:
             self._refused(error, message)
             return
         topic, partition, offset = message.topic(), message.partition(), message.offset()
+        if offset is None:  # the client guesses (`kafka.checked_producer`), and nothing of this will be committed
+            return
         assert topic is not None
         assert partition is not None
-        assert offset is not None
         metadata[at] = RecordMetadata(topic, partition, offset, message.timestamp()[1])

@@ -10,11 +10,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource  # the package re-exports both, but not for type checkers
+from confluent_kafka.admin._config import ConfigResource  # the package re-exports these, but not for type checkers
+from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
@@ -26,11 +28,13 @@ from herdmesh.engine.clients import CALL_TIMEOUT_S, RETRY_TIMEOUT_S, retried
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.hung_offsets import OffsetsFinisher
+from herdmesh.kafka.listed_offsets import list_offsets, told_of
 
 OffsetMap = Mapping[str, Any]
 
 _POLICY = "cleanup.policy"
 _POLL_S = 0.1
+_LOOK_PAUSE_S = 0.01
 _UNSTABLE_S = 1.0
 """How long a decided transaction may lack its marker before it counts as hung; it takes milliseconds."""
 _BATCH_RECORDS_MAX = 10_000
@@ -209,11 +213,12 @@ def partitions(consumer: Consumer, topic: str) -> set[int]:
 def ensure_topic(
     admin: AdminClient, topic: str, partitions: int, replication_factor: int, config: Mapping[str, str]
 ) -> None:
-    """Create a topic unless it exists; -1 = the broker's default.
+    """Create a topic unless it exists; -1 = the broker's default. One that was not there takes records on return.
 
     Raises:
         ConfigError: the broker refuses the settings.
         KafkaException: any other refusal.
+        TaskFailed: RETRIABLE, when the brokers do not have it in time.
     """
     if topic in retried(lambda: admin.list_topics(timeout=CALL_TIMEOUT_S)).topics:
         return
@@ -230,6 +235,27 @@ def ensure_topic(
             ) from error
         if cause.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
+    _until_there(admin, topic)
+
+
+def _until_there(admin: AdminClient, topic: str) -> None:
+    """Brokers tell of a partition before they have it, and refuse records meanwhile. A producer has those sent again,
+    but for the client's guesses (`kafka.checked_producer`), which would end a run that has just begun."""
+    deadline_s = time.monotonic() + RETRY_TIMEOUT_S
+    while not retried(partial(_is_there, admin, topic)):
+        if time.monotonic() >= deadline_s:
+            raise TaskFailed(f"topic {topic} was created, and no broker knows of it", ErrorClass.RETRIABLE)
+        pulse.moved()
+        time.sleep(_LOOK_PAUSE_S)
+
+
+def _is_there(admin: AdminClient, topic: str) -> bool:
+    known = told_of(admin, [topic], CALL_TIMEOUT_S)
+    asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in known[topic].partitions}
+    for answer in list_offsets(admin, asked, timeout_s=CALL_TIMEOUT_S, known=known).values():
+        if answer.exception() is not None:
+            return False
+    return bool(asked)
 
 
 def refuse_forgetful(admin: AdminClient, topic: str) -> None:

@@ -25,7 +25,6 @@ from confluent_kafka import (
     KafkaError,
     KafkaException,
     Message,
-    Producer,
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient
@@ -44,6 +43,7 @@ from herdmesh.connect.errors import ConfigError, RetriableError
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RECONNECT, offset_of, opened
 from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.settings import ClientConfig
+from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.listed_offsets import list_offsets
 
@@ -195,7 +195,7 @@ class Cluster:
             "on_delivery": _not_written,
             "delivery.report.only.error": True,
         }
-        return Writer(self.asked(lambda: opened(Producer, "producer", config)), topic)
+        return Writer(self.asked(lambda: opened(CheckedProducer, "producer", config)), topic)
 
     def log(self, topic: str) -> Log:
         """A reader of one of MirrorMaker's own topics, from its beginning. To be closed."""
@@ -271,7 +271,7 @@ def _shared_consumer(config: tuple[tuple[str, Any], ...]) -> Consumer:
 class Writer:
     """Writes to partition 0 of a topic, and logs what could not be written."""
 
-    def __init__(self, producer: Producer, topic: str) -> None:
+    def __init__(self, producer: CheckedProducer, topic: str) -> None:
         self._producer = producer
         self._topic = topic
 
@@ -287,6 +287,9 @@ class Writer:
         """Wait until all is written, for a while."""
         if self._producer.flush(_FLUSH_S):
             _log.warning("records were not written to %s in %g s, and are given up", self._topic, _FLUSH_S)
+        self._producer.poll(0)
+        if self._producer.guess is not None:
+            _log.warning("records may not be written to %s: %s", self._topic, self._producer.guess)
 
 
 def _not_written(error: KafkaError | None, message: Message) -> None:

@@ -1,0 +1,58 @@
+"""A producer that tells when it calls records acknowledged that no broker acknowledged.
+
+librdkafka numbers the records of an idempotent producer, and takes it that a broker accepts no batch before it has the
+one before. So when a batch is refused for the moment and a later one that was on its way is accepted, the client says
+that both are delivered ("implicitly acked"). A broker that knows nothing yet of this producer in the partition accepts
+any number, though (KIP-360): a new topic whose partition is not there yet, or a leader that has just moved, refuses the
+first batch and takes the second. The first is lost then: told as delivered, and in a transaction that commits
+(librdkafka 2.16; confluent-kafka-go issue 921; `docs/bugs.md`). The client says so in one line of its debug log and
+nowhere else: without a report of each record there is no other sign, with one it is a record without an offset.
+
+Owns hearing that line. What follows, that nothing may be committed that stands for these records, is the caller's.
+Invariant: once `flush` has returned 0 and `poll` was called after it, a guess about what was produced before is known.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from confluent_kafka import Producer
+
+_CATEGORY: Final = "eos"
+"""Of the debug log: some twenty lines a transaction, one a partition, none a record."""
+_GUESSED: Final = "IMPLICITACK"
+
+
+class CheckedProducer(Producer):
+    """An idempotent producer, transactional or not."""
+
+    def __init__(self, config: Mapping[str, Any], *, logger: logging.Logger) -> None:
+        """Raises KafkaException for a setting the client refuses."""
+        self._heard = _Heard(logger)
+        asked = [one for one in str(config.get("debug", "")).split(",") if one not in ("", _CATEGORY)]
+        super().__init__({**config, "debug": ",".join([*asked, _CATEGORY])}, logger=self._heard)
+
+    @property
+    def guess(self) -> str | None:
+        """The client's words of records that it took for acknowledged by an answer to others. They may be there, as
+        after an answer that was late, or not. None = it did not."""
+        return self._heard.guess
+
+    def forget_guess(self) -> None:
+        """The transaction that the records were of is aborted."""
+        self._heard.guess = None
+
+
+class _Heard:
+    """What the client takes for a logger: passes on what the real one wants to have."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self.guess: str | None = None
+
+    def log(self, level: int, text: str, facility: str, client: str, line: str) -> None:
+        if facility == _GUESSED and self.guess is None:
+            self.guess = line.partition("]: ")[2].partition(": ")[2] or line  # without its thread and its broker
+        self._logger.log(level, text, facility, client, line)
