@@ -26,6 +26,7 @@ from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.pending import raise_pending
 from herdmesh.kafka.repeats import Repeats
 
 T = TypeVar("T")
@@ -241,18 +242,6 @@ def opened(
     if any(0 < one.level <= logging.DEBUG for one in (logger, _ALL)):
         given.setdefault("debug", _DEBUG)
     return client(given, logger=logger)
-
-
-def raise_pending(call: Callable[[], object]) -> None:
-    """To be called first, with any method of a message or an error, where the producer calls back.
-
-    Once the producer has a fatal error, being fenced above all, confluent-kafka 2.16 has that pending as an exception
-    while it calls back for what was not delivered, and every call into it from there is a SystemError. What is pending
-    is why nothing was delivered: raise that, out of the call that the callback came from."""
-    try:
-        call()
-    except SystemError as pending:
-        raise pending.__cause__ or pending from None
 
 
 def _failures(

@@ -17,9 +17,9 @@ from confluent_kafka import KafkaError, KafkaException, Message
 
 from herdmesh.connect.connector import SourceBatch, SourceTask
 from herdmesh.connect.source_transactions import RecordMetadata
-from herdmesh.engine.clients import raise_pending
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import classify_kafka
+from herdmesh.kafka.pending import raise_pending
 
 Report = Callable[[KafkaError | None, Message], None]
 """Called from the producer's own calls."""

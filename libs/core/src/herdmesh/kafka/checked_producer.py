@@ -20,6 +20,8 @@ from typing import Any, Final
 
 from confluent_kafka import Producer
 
+from herdmesh.kafka.pending import pending
+
 _CATEGORY: Final = "eos"
 """Of the debug log: some twenty lines a transaction, one a partition, none a record."""
 _GUESSED: Final = "IMPLICITACK"
@@ -53,6 +55,9 @@ class _Heard:
         self.guess: str | None = None
 
     def log(self, level: int, text: str, facility: str, client: str, line: str) -> None:
+        to_raise = pending(line.isascii)
         if facility == _GUESSED and self.guess is None:
             self.guess = line.partition("]: ")[2].partition(": ")[2] or line  # without its thread and its broker
         self._logger.log(level, text, facility, client, line)
+        if to_raise is not None:
+            raise to_raise
