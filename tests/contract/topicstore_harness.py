@@ -10,11 +10,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from herdmesh.topicstore import (
+    Beside,
     Decision,
     NewRecord,
     OnStage,
@@ -106,6 +109,10 @@ def put(key: bytes, value: bytes) -> Decide:
     return lambda _: Decision([NewRecord(key, value)], _written(key))
 
 
+def put_beside(key: bytes, value: bytes, beside: Beside) -> Decide:
+    return lambda _: Decision([NewRecord(key, value)], _written(key), beside)
+
+
 def create(key: bytes, value: bytes) -> Decide:
     """The key must not exist."""
     return replace_at(key, value, None)
@@ -135,6 +142,9 @@ def put_once(key: bytes, value: bytes) -> Decide:
 
 Store = TopicStore[KeyValues, Change]
 
+#: Partition, key and value.
+Lying = tuple[int, bytes | None, bytes | None]
+
 
 class Cluster(Protocol):
     """One topic and the replicas on it."""
@@ -162,6 +172,26 @@ class Cluster(Protocol):
 
     async def usurp(self) -> None:
         """Initialise the stores' transactional id, as a Java leader with the same id would."""
+        ...
+
+    def usurp_within(self) -> None:
+        """As `usurp`, within a stage of a write: it holds the thread that the write is sent in."""
+        ...
+
+    async def topics(self) -> set[str]:
+        """The names of all topics."""
+        ...
+
+    async def make_topic(self, name: str, partitions: int) -> None:
+        """A topic of no store."""
+        ...
+
+    async def lying_in(self, name: str) -> list[Lying]:
+        """What is committed in a topic and can be read, partition after partition."""
+        ...
+
+    async def group_offsets(self, group: str) -> dict[tuple[str, int], tuple[int, str]]:
+        """Topic and partition -> offset and metadata that the group has committed."""
         ...
 
     async def close(self) -> None: ...
@@ -202,7 +232,26 @@ class MemoryCluster:
         self.broker.produce(self.settings.topic, key, value)
 
     async def usurp(self) -> None:
+        self.usurp_within()
+
+    def usurp_within(self) -> None:
         self.broker.fence(self.settings.transactional_id)
+
+    async def topics(self) -> set[str]:
+        return set(self.broker.topics)
+
+    async def make_topic(self, name: str, partitions: int) -> None:
+        self.broker.create_topic(name, partitions, "compact")
+
+    async def lying_in(self, name: str) -> list[Lying]:
+        return [
+            (record.partition, record.key, record.value)
+            for partition in self.broker.topics[name].partitions
+            for record in partition.since(0, len(partition.records))
+        ]
+
+    async def group_offsets(self, group: str) -> dict[tuple[str, int], tuple[int, str]]:
+        return self.broker.group_offsets.get(group, {})
 
     async def close(self) -> None:
         await asyncio.gather(*(store.close() for store in self.opened))
@@ -243,16 +292,75 @@ class KafkaCluster:
         assert producer.flush(WAIT_S) == 0
 
     async def usurp(self) -> None:
+        await asyncio.to_thread(self.usurp_within)
+
+    def usurp_within(self) -> None:
         producer = Producer(
             {
                 "bootstrap.servers": self.settings.bootstrap_servers,
                 "transactional.id": self.settings.transactional_id,
             }
         )
-        await asyncio.to_thread(producer.init_transactions, WAIT_S)
+        producer.init_transactions(WAIT_S)
+
+    async def topics(self) -> set[str]:
+        admin = AdminClient({"bootstrap.servers": self.settings.bootstrap_servers})
+        return set((await asyncio.to_thread(admin.list_topics, timeout=WAIT_S)).topics)
+
+    async def make_topic(self, name: str, partitions: int) -> None:
+        admin: Any = AdminClient({"bootstrap.servers": self.settings.bootstrap_servers})
+        await asyncio.to_thread(admin.create_topics([NewTopic(name, partitions, 1)])[name].result, WAIT_S)
+
+    async def lying_in(self, name: str) -> list[Lying]:
+        return await asyncio.to_thread(self._lying_in, name)
+
+    def _lying_in(self, name: str) -> list[Lying]:
+        consumer = self._consumer("unused")
+        found: list[Lying] = []
+        for number in sorted(consumer.list_topics(name, WAIT_S).topics[name].partitions):
+            consumer.assign([TopicPartition(name, number, 0)])
+            while (message := consumer.poll(WAIT_S)) is not None and message.error() is None:
+                found.append((number, _bytes(message.key()), _bytes(message.value())))
+            assert message is not None, "the partition could not be read to its end"
+        consumer.close()
+        return found
+
+    async def group_offsets(self, group: str) -> dict[tuple[str, int], tuple[int, str]]:
+        return await asyncio.to_thread(self._group_offsets, group)
+
+    def _group_offsets(self, group: str) -> dict[tuple[str, int], tuple[int, str]]:
+        consumer = self._consumer(group)
+        known = [
+            TopicPartition(topic.topic, number)
+            for topic in consumer.list_topics(timeout=WAIT_S).topics.values()
+            if topic.topic.startswith(self.settings.topic)
+            for number in topic.partitions
+        ]
+        committed = consumer.committed(known, WAIT_S)
+        consumer.close()
+        return {
+            (one.topic, one.partition): (one.offset, one.metadata or "")
+            for one in committed
+            if one.error is None and one.offset >= 0
+        }
+
+    def _consumer(self, group: str) -> Consumer:
+        return Consumer(
+            {
+                "bootstrap.servers": self.settings.bootstrap_servers,
+                "group.id": group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+            }
+        )
 
     async def close(self) -> None:
         await asyncio.gather(*(store.close() for store in self.opened))
+
+
+def _bytes(found: str | bytes | None) -> bytes | None:
+    return found.encode() if isinstance(found, str) else found
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import pytest
 
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import questions as qu
-from herdmesh.herder.state.instructions import PutConfig
+from herdmesh.herder.state.instructions import DeleteConfig, PutConfig
 from herdmesh.herder.state.model import OffsetEntry, Plugin, PluginKind, Properties, UnitId
 from herdmesh.herder.state.requests import (
     Answer,
@@ -149,7 +149,7 @@ def test_a_config_is_validated_by_a_worker_that_has_the_version_it_asks_for() ->
 # --- initial offsets
 
 
-def test_offsets_are_written_before_the_connector(world: World) -> None:
+def test_offsets_are_written_with_the_connector(world: World) -> None:
     world.workers["w1"].answers.mute = True
     number = world.call(create())
     world.run()
@@ -194,6 +194,7 @@ def test_a_failure_in_between_leaves_no_connector_and_the_retry_ends_well(world:
     world.advance(700)
     assert isinstance(outcome(world, number), Timeout)
     assert "a" not in world.config.entries
+    assert world.offsets == {}
     world.store_down = False
     written = world.ask(create(), retry("r1"))
     assert isinstance(written, Written)
@@ -206,22 +207,51 @@ def test_a_failure_in_between_leaves_no_connector_and_the_retry_ends_well(world:
     assert world.offsets["a"] == before, "the offsets of a running connector were touched"
 
 
-def test_offsets_stay_when_the_store_refuses_the_connector_after_them(world: World) -> None:
-    """Not promised (docs/guarantees.md): who made it meanwhile may have begun by them, so nothing is put back."""
-    world.offsets["a"] = [(OffsetEntry('{"filename":"a.txt"}', '{"position":3}'),)]
+def test_nothing_is_written_when_somebody_else_makes_the_connector_meanwhile(world: World) -> None:
+    before = [(OffsetEntry('{"filename":"a.txt"}', '{"position":3}'),)]
+    world.offsets["a"] = before.copy()
     world.delay_ms = lambda: 1
     number = world.call(create(), retry("r1"))
-    while len(world.offsets["a"]) == 1:
+    while not asked(world, qu.AlterOffsets):
         world.advance(1)
     world.config.write(PutConfig(0, "a", sink(1), WriteOptions()))
     world.advance(50)
     assert isinstance(outcome(world, number), ConnectorExists)
-    assert world.offsets["a"][-1] == AT_7
+    assert world.offsets["a"] == before
     world.post(ev.ConfigChanged("a", world.config.entries["a"], None))
     number = world.call(create(), retry("r1"))
     world.advance(50)
     assert isinstance(outcome(world, number), ConnectorExists)
-    assert len(world.offsets["a"]) == 2, "a retry writes none"
+    assert world.offsets["a"] == before
+
+
+def test_a_name_that_its_leader_still_sees_gets_no_connector_without_its_offsets(world: World) -> None:
+    """It may be free by the time the store is asked, and a worker has prepared nothing."""
+    world.ask(CreateConnector("a", sink(1)))
+    world.advance(500)
+    world.delay_ms = lambda: 1
+    world.config.write(DeleteConfig(0, "a", WriteOptions()))  # not heard of yet
+    number = world.call(create(), retry("r1"))
+    world.advance(50)
+    assert isinstance(outcome(world, number), ConnectorExists)
+    assert not world.config.entries["a"].has_config
+    assert world.offsets == {}
+
+
+def test_offsets_that_kafka_does_not_take_leave_no_connector(world: World) -> None:
+    world.config.offsets_refused = "the config store may not write to topic connect-offsets"
+    with pytest.raises(OffsetsRefused, match="may not write to topic connect-offsets"):
+        world.ask(create())
+    assert "a" not in world.config.entries
+    assert world.offsets == {}
+
+
+def test_a_worker_with_a_file_of_its_own_writes_offsets_there(world: World) -> None:
+    """Standalone mode, where the config store is in memory."""
+    for worker in world.workers.values():
+        worker.answers.has_offset_file = True
+    assert isinstance(world.ask(create()), Written)
+    assert world.offsets == {"a": [AT_7]}
 
 
 def test_a_name_that_exists_keeps_its_offsets(world: World) -> None:

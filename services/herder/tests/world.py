@@ -23,7 +23,6 @@ from herdmesh.herder.state.model import (
     ErrorClass,
     Failure,
     Lease,
-    OffsetEntry,
     Plugin,
     Properties,
     RestartNote,
@@ -88,8 +87,8 @@ class World:
         self.spent = 1
         #: the limits that leaders wanted raised, in order.
         self.reserved: list[int] = []
-        #: initial offsets written, by connector, in order.
-        self.offsets: dict[str, list[tuple[OffsetEntry, ...]]] = {}
+        #: offsets written, by connector, in order: by workers, and by the store with a connector.
+        self.offsets = self.config.offsets
         self._sessions: dict[int, Worker] = {}
         self._numbers = itertools.count(1)
         self._queue: list[tuple[int, int, Callable[[], None]]] = []

@@ -32,6 +32,8 @@ class Answers:
     offset_failure: Failure | None = None
     read_failure: Failure | None = None
     offset_uncertain: bool = False
+    #: it writes offsets that it is to prepare, as in standalone mode.
+    has_offset_file: bool = False
     #: it changes offsets and does not live to tell.
     dies_after_writing: bool = False
     letters_failure: Failure | None = None
@@ -58,6 +60,8 @@ class Answers:
             case qu.AlterOffsets(connector=connector):
                 if self.offset_failure is not None:
                     return replace(reply, failure=self.offset_failure, uncertain=self.offset_uncertain)
+                if question.prepare and not self.has_offset_file:
+                    return replace(reply, offsets=OffsetsTold(question.offsets), prepared=question.offsets)
                 before = tuple(world.offsets.get(connector, []))
                 if not question.dry_run and question.reset:
                     world.offsets.pop(connector, None)

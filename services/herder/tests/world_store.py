@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
+from typing import cast
 
 from herdmesh.herder.state import instructions as ins
-from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, SessionKey
+from herdmesh.herder.state.model import ClusterLevel, ConnectorEntry, OffsetEntry, SessionKey
 from herdmesh.herder.state.requests import OffsetsRecorded, RestartItem, WriteOptions
 from herdmesh.rpc.errors import (
     ConnectorExists,
     ConnectorNotFound,
+    OffsetsRefused,
     RequestIdExpired,
     RequestIdUnknown,
     RequestInvalid,
@@ -78,6 +80,10 @@ class ConfigStore:
         self.begun: dict[str, str] = {}
         #: every change of offsets that was begun, in order.
         self.beginnings: list[ins.RecordOffsets] = []
+        #: offsets written, by connector, in order.
+        self.offsets: dict[str, list[tuple[OffsetEntry, ...]]] = {}
+        #: what Kafka says against offsets that come with a connector.
+        self.offsets_refused = ""
 
     def put_logger(self, logger: str, level: str, request_id: str = "") -> ClusterLevel | None:
         """Keep a level for the whole cluster, the newest last. None when the request was applied before."""
@@ -220,6 +226,11 @@ class ConfigStore:
         expected = wanted.options.expected_revision
         if expected is not None and expected != before.config_revision:
             raise RevisionMismatch("", "expected another config")
+        if wanted.initial_offsets is not None:
+            if self.offsets_refused:
+                raise OffsetsRefused(before.name, self.offsets_refused)
+            offsets = cast("tuple[OffsetEntry, ...]", wanted.initial_offsets)
+            self.offsets.setdefault(before.name, []).append(offsets)
         incarnation = f"life-{next(self.incarnations)}" if created else before.incarnation
         after = replace(before, has_config=True, config=wanted.config, config_revision=self.next())
         if wanted.initial_target is not None:

@@ -9,21 +9,23 @@ from typing import ClassVar
 
 import pytest
 
-from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.common.v1 import connector_pb2, offsets_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.connect.config import ConfigDef, ConfigKey, Importance, Type
 from herdmesh.connect.connector import Config, SourceConnector
 from herdmesh.connect.plugins import PluginRegistry, describe
+from herdmesh.worker import wire
 from herdmesh.worker.connectors.file_stream import FileStreamSource
 from herdmesh.worker.effects import commands
 from herdmesh.worker.effects.commands import Commands
 from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.loggers import Loggers
+from herdmesh.worker.effects.offset_forms import OffsetsTold, Prepared
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plugins import Plugins
 from herdmesh.worker.effects.specs import RunSpecs
 from herdmesh.worker.settings import WorkerSettings
-from herdmesh.worker.state import questions
+from herdmesh.worker.state import events, questions
 
 RETRIABLE, BAD_CONFIG = connector_pb2.ERROR_CLASS_RETRIABLE, connector_pb2.ERROR_CLASS_BAD_CONFIG
 NEVER = threading.Event()
@@ -185,3 +187,38 @@ def test_offsets_that_are_refused_are_a_bad_config_in_connects_words(here: Comma
     )
     assert refused.error_class == BAD_CONFIG
     assert refused.message == "The value for the 'position' key in the offset should be a non-negative value"
+
+
+@pytest.mark.parametrize("prepare", [False, True])
+def test_the_command_says_whether_offsets_are_only_to_be_prepared(prepare: bool) -> None:
+    command = session_pb2.AlterOffsetsCommand(command_id="7", connector="f", timeout_ms=5_000, prepare=prepare)
+    sent = session_pb2.SessionResponse(epoch=3, alter_offsets=command).SerializeToString()
+    asked = wire.command_from(session_pb2.SessionResponse.FromString(sent))
+    assert asked == events.Asked(3, "7", questions.AlterOffsets("f", {}, prepare=prepare, timeout_ms=5_000))
+
+
+def test_what_is_prepared_is_told_and_else_nothing_is_said_of_it(
+    here: Commands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def alter(_self: Offsets, question: questions.AlterOffsets) -> OffsetsTold:
+        prepared = Prepared(
+            (("t", b"k", b"v"), ("t", b"empty", b""), ("t", b"gone", None)), "g", (("in", 2, 1 << 40, "staged"),)
+        )
+        return OffsetsTold((("{}", "{}"),), "done", prepared if question.prepare else None)
+
+    monkeypatch.setattr(Offsets, "alter", alter)
+
+    def replied(*, prepare: bool) -> session_pb2.OffsetsReply:
+        reply = ask(here, questions.AlterOffsets("f", {}, prepare=prepare, timeout_ms=5_000))
+        assert reply is not None
+        return session_pb2.CommandReply.FromString(reply.SerializeToString()).offsets
+
+    assert not replied(prepare=False).HasField("prepared")
+    told = replied(prepare=True)
+    assert (len(told.offsets), told.message) == (1, "done")
+    with_value, with_empty, tombstone = told.prepared.records
+    assert (with_value.topic, with_value.key, with_value.value) == ("t", b"k", b"v")
+    assert (with_empty.HasField("value"), tombstone.HasField("value")) == (True, False)
+    assert told.prepared.group == "g"
+    in_2 = offsets_pb2.GroupOffset(topic="in", partition=2, offset=1 << 40, metadata="staged")
+    assert list(told.prepared.group_offsets) == [in_2]

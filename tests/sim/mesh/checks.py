@@ -18,7 +18,7 @@ from herdmesh.connect.records import Undecodable
 from herdmesh.herder.state import events as ev
 from herdmesh.herder.state import instructions as ins
 from herdmesh.herder.state.model import Assignment, UnitId
-from herdmesh.herder.state.requests import ChangeOffsets, Draining, Restarting, Written
+from herdmesh.herder.state.requests import ChangeOffsets, CreateConnector, Draining, Restarting, Written
 from herdmesh.worker.state import events
 from tests.sim.mesh.budgets import Budgets
 from tests.sim.mesh.clients import Operation, Outcome
@@ -186,6 +186,8 @@ class Checker:
         if isinstance(operation.request, ChangeOffsets):
             acknowledged, refused = (operation.outcome is one for one in (Outcome.ACKNOWLEDGED, Outcome.REFUSED))
             self._world.dataplane.offsets.answered(operation, acknowledged=acknowledged, refused=refused)
+        if isinstance(operation.request, CreateConnector) and operation.request.initial_offsets:
+            self._world.dataplane.offsets.create_answered(operation, applied=bool(applied))
         if isinstance(operation.answer, Draining):
             self._told_drained(operation, operation.answer)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from herdmesh.connect import config_topic
 from herdmesh.connect.config_records import ManifestRecord
 from herdmesh.rpc.errors import NotWriter, WriteOutcomeUnknown, WriterFenced
-from herdmesh.topicstore.contract import Decision, NewRecord, Revision, Role, StoredRecord
+from herdmesh.topicstore.contract import Decision, Revision, Role, StoredRecord
 from tests.sim.mesh.network import Stream
 from tests.sim.mesh.node import Node
 from tests.sim.mesh.scheduler import Answer
@@ -66,8 +66,11 @@ class Log:
         self._audit_next = 0
         self._last_well_ms = 0
 
-    def append(self, records: Sequence[NewRecord]) -> None:
-        """One transaction."""
+    def append(self, decision: Decision[Any]) -> None:
+        """One transaction, with what is beside it."""
+        records = decision.records
+        if decision.beside is not None:
+            self.world.dataplane.offsets.created(decision)
         offset = self.revision.next_offsets[0]
         own = sum(1 for record in records if record.topic is None)
         after = Revision(self.topic, (offset + own,))
@@ -180,7 +183,7 @@ class Replica(Node):
         if unsure and self.world.chance(0.5):
             raise _unknown()
         if decision.records:
-            self.log.append(decision.records)
+            self.log.append(decision)
             self.world.checker.stored(self.log)
             self.advance(len(self.log.entries))
             self.tell_others()
@@ -199,7 +202,7 @@ class Replica(Node):
         world = self.world
         on_its_way = world.now - world.broker.left_ms < _ON_ITS_WAY_MS and self.claims and self.log.writer is self
         if on_its_way and self.index == len(self.log.entries) and world.rng.random() < 0.5:
-            self.log.append(decide(self.state).records)
+            self.log.append(decide(self.state))
             world.checker.stored(self.log)
             self.advance(len(self.log.entries))
             self.tell_others()

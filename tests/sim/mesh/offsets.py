@@ -2,7 +2,8 @@
 
 Owns one number for each connector, in the place of all its partitions: task 0 commits one more when it begins to move
 records, a change sets it, a reset forgets it. A worker writes a change as the real one does: it takes over the id of
-task 0, asks the config topic whether the connector was left alone, and writes while nobody has taken the id over.
+task 0, asks the config topic whether the connector was left alone, and writes while nobody has taken the id over. What
+a create brings it only prepares, and the config store's transaction has it.
 
 Invariant: every write is known with the request it was made for, by the beginning in the audit topic that its worker
 had been told of; so the checks need not believe what a herder says.
@@ -13,14 +14,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from herdmesh.api.common.v1 import offsets_pb2
 from herdmesh.connect import audit_topic
 from herdmesh.connect.audit_topic import AuditRecord
 from herdmesh.engine import claims
 from herdmesh.engine.contract import TaskSetClaim
 from herdmesh.herder.state.model import OffsetEntry
-from herdmesh.herder.state.requests import ChangeOffsets, OffsetsTold
+from herdmesh.herder.state.requests import ChangeOffsets, CreateConnector, OffsetsTold
+from herdmesh.topicstore.contract import Decision
 from herdmesh.worker.state import questions
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ _ALTERED = "RecordOffsets"
 
 @dataclass(frozen=True)
 class Write:
-    """One write. `request` is the id of the change it was made for, "" = a task's commit or a create's."""
+    """One write. `request` is the id of the change or the create that it was made for, "" = a task's commit."""
 
     at_ms: int
     request: str
@@ -71,12 +74,10 @@ class ConnectorOffsets:
         claim = TaskSetClaim("config", question.config_offset or 0, question.incarnation, "")
         manifest = world.config_log.manifest_since(name, claim.offset)
         late = manifest is not None and claims.contradicts(manifest, claim, 0)
-        if not question.incarnation:  # of a create
-            if not late:
-                self._write(name, "", _number(question.offsets))
+        world.dataplane.fence((name, 0))
+        if question.prepare:
             written(None if late else OffsetsTold(()))
             return
-        world.dataplane.fence((name, 0))
         self._owners[name, 0] = owner
         request = "" if late else self._request(name, claim.offset)
 
@@ -92,6 +93,16 @@ class ConnectorOffsets:
             written(OffsetsTold(told(before if question.reset else after), "done"))
 
         world.scheduler.at(world.now + (world.rng.randint(2, 30) if world.rng.random() < 0.9 else 2_000), write)
+
+    def created(self, decision: Decision[Any]) -> None:
+        """The config store makes a connector that brings its offsets."""
+        assert decision.beside is not None
+        [record] = decision.beside.records
+        told = (audit_topic.decode(one.key, one.value) for one in decision.records if one.topic is not None)
+        [made] = [one for one in told if isinstance(one, AuditRecord)]
+        self._world.checker.altered(made.connector)
+        self._world.checker.counts["creates that brought offsets"] += 1
+        self._write(made.connector, made.request_id, int(record.value or b""))
 
     def begins(self, run: Run) -> None:
         """Task 0 moves records from where it was left, and commits."""
@@ -155,6 +166,16 @@ class ConnectorOffsets:
             self._world.checker.find("a change of offsets tells what it did", text)
         self._acknowledged.setdefault(request.name, []).append(operation)
 
+    def create_answered(self, operation: Operation, *, applied: bool) -> None:
+        """A client has the answer to a create that brings its offsets."""
+        assert isinstance(operation.request, CreateConnector)
+        name = operation.request.name
+        written = any(one.request == operation.id for one in self.writes.get(name, []))
+        if written != applied:
+            was, were = "made" if applied else "not made", "set" if written else "not set"
+            text = f"{operation.id}: {name} was {was}, its offsets were {were}"
+            self._world.checker.find("a connector and its initial offsets are one write", text)
+
     def _check_begin(self, name: str) -> None:
         """What was acknowledged is where tasks begin, unless something came after it."""
         operations = self._acknowledged.pop(name, [])
@@ -170,6 +191,13 @@ class ConnectorOffsets:
         if self.values.get(name) != wanted:
             text = f"{name} begins from {self.values.get(name)}, {last.id} was told {wanted}"
             self._world.checker.find("an acknowledged change of offsets is what tasks begin from", text)
+
+
+def prepared(question: questions.AlterOffsets) -> offsets_pb2.PreparedOffsets:
+    """What a worker says of the offsets of a create."""
+    value = b"%d" % (_number(question.offsets) or 0)
+    record = offsets_pb2.OffsetRecord(topic="offsets", key=question.connector.encode(), value=value)
+    return offsets_pb2.PreparedOffsets(records=[record])
 
 
 def _number(offsets: tuple[OffsetEntry, ...] | tuple[tuple[str, str | None], ...]) -> int | None:

@@ -166,6 +166,7 @@ def test_no_promise_is_broken() -> None:
     assert counts["restarts acknowledged"]
     assert counts["changes of offsets acknowledged"] >= OPERATED_STORIES // 2
     assert counts["starts from offsets that were changed"]
+    assert counts["creates that brought offsets"]
 
 
 @pytest.mark.timeout(1_800)

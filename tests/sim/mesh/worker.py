@@ -30,7 +30,7 @@ from herdmesh.worker.state.model import Failure, UnitId
 from tests.sim.mesh.dataplane import Run
 from tests.sim.mesh.network import Stream
 from tests.sim.mesh.node import Node
-from tests.sim.mesh.offsets import told
+from tests.sim.mesh.offsets import prepared, told
 from tests.sim.mesh.scheduler import Pump
 
 if TYPE_CHECKING:
@@ -199,8 +199,11 @@ class WorkerProcess(Node):
                 failure = Failure("the connector was not left alone", error_class=ErrorClass.FENCED)
                 answer = session_pb.CommandReply(failure=wire.failure_to(failure))
             else:
-                self.world.checker.altered(question.connector)
                 answer = _offsets_reply(found)
+                if question.prepare:
+                    answer.offsets.prepared.CopyFrom(prepared(question))
+                else:
+                    self.world.checker.altered(question.connector)
             self.take(life, lambda: say(answer))
 
         self.world.dataplane.offsets.change(question, written)

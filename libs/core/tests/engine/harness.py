@@ -193,11 +193,12 @@ class Kafka:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
         self.admin: Any = AdminClient({"bootstrap.servers": bootstrap})
+        self._asking = AdminClient({"bootstrap.servers": bootstrap, **NO_AUTO_CREATION})
 
     def create_topic(self, topic: str, partitions: int = 2, **config: str) -> str:
-        """Returns when clients are told of it; the broker answers before."""
+        """Returns when it can be read and written; the broker answers before, and tells of it before."""
         self.admin.create_topics([NewTopic(topic, partitions, 1, config=config)])[topic].result()
-        self._until_told(topic, partitions)
+        self._until_there(topic, partitions)
         return topic
 
     def produce(self, topic: str, values: Iterable[bytes | None], *, transactional_id: str = "", **at: Any) -> None:
@@ -224,15 +225,16 @@ class Kafka:
         self.produce(topic, (b'{"id":%d,"name":"n%d","email":"e@x"}' % (number, number) for number in ids), **more)
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Give the topic that many partitions; returns when clients are told of them. (The broker answers before: what
-        is written to one that it does not know yet is given up.)"""
+        """Give the topic that many partitions; returns when they can be read and written. (The broker answers before:
+        what is written to one that it does not know yet is given up.)"""
         self.admin.create_partitions([NewPartitions(topic, partitions)])[topic].result()
-        self._until_told(topic, partitions)
+        self._until_there(topic, partitions)
 
-    def _until_told(self, topic: str, partitions: int) -> None:
+    def _until_there(self, topic: str, partitions: int) -> None:
         deadline_s = time.monotonic() + WAIT_S
-        while self.partition_count(topic) < partitions:
-            assert time.monotonic() < deadline_s, f"nobody is told of the {partitions} partitions of {topic}"
+        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
+        while any(one.exception() for one in list_offsets(self._asking, asked, timeout_s=WAIT_S).values()):
+            assert time.monotonic() < deadline_s, f"nobody has the {partitions} partitions of {topic}"
             time.sleep(0.02)
 
     def partition_count(self, topic: str) -> int:

@@ -1,7 +1,9 @@
-"""A replica in a process of its own, for tests that stop and continue one.
+"""A replica in a process of its own, for tests that stop and continue one, or kill it.
 
-Reads a JSON object per line from stdin (`{"id", "write": "create"|"put_once", "key", "value"}`), writes all it is told
-at once, and answers each with a line on stdout. Prints `{"role": ...}` at each change of role. Ends with its stdin.
+Reads a JSON object per line from stdin (`{"id", "write": "create"|"put_once"|"beside", "key", "value"}`), writes all it
+is told at once, and answers each with a line on stdout. `beside` has a record of that key and value in the topic, and
+offset 7 of its partition 0 for the group, that `"other"` names. Prints `{"role": ...}` at each change of role. Ends with
+its stdin.
 
     python -m libs.core.tests.topicstore.replica_process BOOTSTRAP TOPIC SESSION_TIMEOUT_MS
 """
@@ -14,17 +16,33 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from tests.contract.topicstore_harness import KafkaCluster, Store, create, put_once, suite_settings
+from herdmesh.topicstore import Beside, GroupOffset, NewRecord
+from tests.contract.topicstore_harness import (
+    Decide,
+    KafkaCluster,
+    Store,
+    create,
+    put_beside,
+    put_once,
+    suite_settings,
+)
 
 
 def say(**line: Any) -> None:
     print(json.dumps(line), flush=True)
 
 
+def decide(command: dict[str, str]) -> Decide:
+    key, value = command["key"].encode(), command["value"].encode()
+    if command["write"] == "beside":
+        other = command["other"]
+        return put_beside(key, value, Beside([NewRecord(key, value, other)], other, [GroupOffset(other, 0, 7)]))
+    return {"create": create, "put_once": put_once}[command["write"]](key, value)
+
+
 async def write(store: Store, command: dict[str, str]) -> None:
-    decide = {"create": create, "put_once": put_once}[command["write"]]
     try:
-        written = await store.write(decide(command["key"].encode(), command["value"].encode()))
+        written = await store.write(decide(command))
     except Exception as error:  # noqa: BLE001  # the test looks at it
         say(id=command["id"], error=type(error).__name__, text=str(error))
     else:

@@ -20,7 +20,15 @@ from typing import Any
 import pytest
 
 from herdmesh.devstack.broker import QUICK_JVM, Broker
-from herdmesh.topicstore import BrokerUnreachable, NotApplied, Role, StartError, StoreTuning, WriteOutcomeUnknown
+from herdmesh.topicstore import (
+    BrokerUnreachable,
+    NotApplied,
+    Role,
+    Stage,
+    StartError,
+    StoreTuning,
+    WriteOutcomeUnknown,
+)
 from tests.contract.topicstore_harness import (
     WAIT_S,
     KafkaCluster,
@@ -185,7 +193,7 @@ class ReplicaProcess:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def start(cls, bootstrap: str, topic: str) -> ReplicaProcess:
+    async def start(cls, bootstrap: str, topic: str, **environment: str) -> ReplicaProcess:
         return cls(
             await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "libs.core.tests.topicstore.replica_process"),
@@ -193,7 +201,7 @@ class ReplicaProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 cwd=_ROOT,
-                env={**os.environ, "PYTHONPATH": str(_ROOT)},
+                env={**os.environ, "PYTHONPATH": str(_ROOT), **environment},
             )
         )
 
@@ -219,11 +227,48 @@ class ReplicaProcess:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    async def until_dead(self) -> None:
+        async with asyncio.timeout(WAIT_S):
+            await self._process.wait()
+
     async def stop(self) -> None:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
         await self._reading
+
+
+@together
+@pytest.mark.parametrize("stage", [Stage.BEFORE_SEND, Stage.AFTER_SEND, Stage.BEFORE_COMMIT, Stage.AFTER_COMMIT])
+async def test_a_writer_that_is_killed_leaves_what_was_beside_its_write_exactly_when_it_leaves_the_write(
+    fragile: Broker, cluster: KafkaCluster, tmp_path: Path, stage: Stage
+) -> None:
+    other = f"{cluster.settings.topic}-other"
+    await cluster.make_topic(other, 1)
+    armed = tmp_path / "armed"
+    armed.touch()
+    first = await ReplicaProcess.start(
+        fragile.bootstrap,
+        cluster.settings.topic,
+        HERDMESH_FAILPOINTS=f"@{armed}",
+        HERDMESH_FAILPOINT_LOG=str(tmp_path / "hit"),
+    )
+    try:
+        await first.until_said(role="writer")
+        first.ask({"id": "well", "write": "create", "key": "well", "value": "1"})
+        await first.until_said(id="well")
+        (tmp_path / "next").write_text(f"{stage.value}=kill")
+        (tmp_path / "next").replace(armed)
+        first.ask({"id": "last", "write": "beside", "key": "a", "value": "1", "other": other})
+        await first.until_dead()
+        second = await cluster.open()
+        await until_role(second, Role.WRITER)
+        is_there = b"a" in second.state.entries
+        assert is_there == (stage is Stage.AFTER_COMMIT)
+        assert await cluster.lying_in(other) == ([(0, b"a", b"1")] if is_there else [])
+        assert await cluster.group_offsets(other) == ({(other, 0): (7, "")} if is_there else {})
+    finally:
+        await first.stop()
 
 
 @together

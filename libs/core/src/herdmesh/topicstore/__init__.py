@@ -8,7 +8,9 @@ who has a store: a herder and a worker, which know revisions, load neither them 
 
 from herdmesh.topicstore.contract import (
     KEEP_ALIVE_KEY,
+    Beside,
     Decision,
+    GroupOffset,
     NewRecord,
     Revision,
     Role,
@@ -21,6 +23,7 @@ from herdmesh.topicstore.contract import (
     WatchSnapshot,
 )
 from herdmesh.topicstore.errors import (
+    BesideRefused,
     BrokerUnreachable,
     ForeignWriter,
     NotApplied,
@@ -50,10 +53,13 @@ from herdmesh.topicstore.starting import start_when_possible
 
 __all__ = [
     "KEEP_ALIVE_KEY",
+    "Beside",
+    "BesideRefused",
     "BrokerUnreachable",
     "Condition",
     "Decision",
     "ForeignWriter",
+    "GroupOffset",
     "NewRecord",
     "NotApplied",
     "NotAuthorized",

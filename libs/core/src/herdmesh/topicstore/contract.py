@@ -102,11 +102,37 @@ class Decision(Generic[ResultT]):
 
     `result` is computed after the records were applied: it is called with the state at that moment and the revision
     (`next_offset` of the write's own last record on its partition; the applied revision for a no-op). That state has
-    all records of this write, audit topic included, and nothing decided after it.
+    all records of this write, audit topic included, and nothing decided after it. A write with something `beside` its
+    records has a transaction of its own; it fails with `BesideRefused` when Kafka does not take that.
     """
 
     records: Sequence[NewRecord]
     result: Callable[[Any, Revision], ResultT]
+    beside: Beside | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """Where a consumer group goes on in a partition."""
+
+    topic: str
+    partition: int
+    offset: int
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What a write does outside of the store's topics: it is there exactly when the records of the write are. The store
+    never reads it.
+
+    `records` name their topics, which exist; they lie where Java's partitioner puts their keys. `group_offsets` are
+    committed for `group`, which has no members.
+    """
+
+    records: Sequence[NewRecord] = ()
+    group: str = ""
+    group_offsets: Sequence[GroupOffset] = ()
 
 
 class Role(Enum):
@@ -153,10 +179,10 @@ class TopicStore(Protocol[StateT, ChangeT]):
 
     Errors raised (see `topicstore.errors`): `StoreReplaying`, `NotWriter` (writer's address unknown to us: nothing was
     applied, try another replica), `WriterFenced` (not applied, retry), `WriteOutcomeUnknown` (may be applied),
-    `QueueFull`, `RevisionForeign`, `RevisionCompacted` (list again), `RevisionInFuture`, `WatchOverflow`,
-    `StoreClosed` (`TopicRecreated`), `NotAuthorized` (of a write: instead of `NotWriter`, when that is why; of anything
-    else: the store may not read any more and closed itself); by `start` only: `StartError` with `TopicMisconfigured`,
-    `BrokerUnreachable` and `NotAuthorized`.
+    `BesideRefused` (not applied), `QueueFull`, `RevisionForeign`, `RevisionCompacted` (list again), `RevisionInFuture`,
+    `WatchOverflow`, `StoreClosed` (`TopicRecreated`), `NotAuthorized` (of a write: instead of `NotWriter`, when that is
+    why; of anything else: the store may not read any more and closed itself); by `start` only: `StartError` with
+    `TopicMisconfigured`, `BrokerUnreachable` and `NotAuthorized`.
     """
 
     @property

@@ -15,6 +15,7 @@
     |   `-- StoreClosed                this store is closing or broken: try another replica
     |       `-- TopicRecreated         its topic was deleted or made anew under it
     |-- RecordTooLarge                 a record no broker would take; nothing was applied, nor will be
+    |-- BesideRefused                  Kafka does not take what is beside a write's records; nothing was applied
     |-- WriteOutcomeUnknown            may be applied: read before trying again
     |-- RevisionError                  the revision given cannot be served
     |   |-- RevisionForeign            it belongs to another store (topic recreated, wrong address)
@@ -180,6 +181,16 @@ class RecordTooLarge(TopicStoreError):
         super().__init__(f"a record of this write has {size_bytes} bytes, the topics take at most {limit_bytes}")
         self.size_bytes = size_bytes
         self.limit_bytes = limit_bytes
+
+
+class BesideRefused(TopicStoreError):
+    """Kafka does not take `what` was to be beside the records of the write (such as "a record for topic 'x'"), because
+    of `reason`. Nothing was applied; the same call may be refused again."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(f"nothing was applied, because Kafka does not take {what}: {reason.rstrip('. ')}")
+        self.what = what
+        self.reason = reason
 
 
 class WriteOutcomeUnknown(TopicStoreError):

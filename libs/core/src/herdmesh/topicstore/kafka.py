@@ -24,6 +24,7 @@ from herdmesh.topicstore.kafka_topics import Shard, TopicAdmin
 from herdmesh.topicstore.kafka_writer import Writer
 from herdmesh.topicstore.log import (
     FRAMING_BYTES,
+    CommitBesideRefused,
     CommitNotSent,
     CommitRefused,
     LogBlocked,
@@ -140,6 +141,8 @@ class KafkaLog:
 
         try:
             await self._writer_thread.call(lambda: self._writer.commit(transaction, told))
+        except CommitBesideRefused:
+            raise  # it says why, and the store's own topics have no part in it
         except CommitNotSent:
             # What the producer says of a refusal ("purged in queue") explains nothing: ask about the topics.
             if (cause := await self._refusal()) is not None:

@@ -21,6 +21,7 @@ from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.topicstore.calls import client_logger, on_client_error
 from herdmesh.topicstore.contract import KEEP_ALIVE_KEY, KEEP_ALIVE_VALUE
 from herdmesh.topicstore.kafka_access import REFUSALS, Need, refused
+from herdmesh.topicstore.kafka_beside import CLIENT_ERRORS, reason_of, require_topics, send_beside
 from herdmesh.topicstore.kafka_topics import Shard, kafka_error
 from herdmesh.topicstore.log import CommitNotSent, CommitUncertain, LogUnavailable, Place, Transaction
 from herdmesh.topicstore.settings import MAX_MESSAGE_BYTES_DEFAULT, MURMUR2_RANDOM, TopicSettings
@@ -28,10 +29,6 @@ from herdmesh.topicstore.stages import OnStage, Stage
 
 _logger = logging.getLogger(__name__)
 _CALL_S = 5.0
-
-#: How a call of the producer fails. RuntimeError: in a state that forbids it. SystemError: a fatal error (fenced) came
-#: up while the client was running our delivery callbacks, and it went on running them with the exception set.
-_CLIENT_ERRORS = (KafkaException, BufferError, RuntimeError, SystemError)
 
 
 class Writer:
@@ -68,7 +65,11 @@ class Writer:
         """See `Log.commit`; `placed` is called in this thread."""
         if self._producer is None:
             raise CommitNotSent("the writer was released")
+        if transaction.beside is not None:
+            require_topics(self._producer, transaction.beside)
         places = self._send(self._producer, transaction)
+        if transaction.beside is not None:
+            send_beside(self._producer, transaction.beside, self._settings)
         self._on_stage(Stage.AFTER_SEND)
         placed(places)
         self._on_stage(Stage.BEFORE_COMMIT)
@@ -95,8 +96,8 @@ class Writer:
                 if producer.flush(_CALL_S):  # an abort of what was not sent would write no marker
                     raise LogUnavailable("cannot end an earlier transaction: a record was not acknowledged in time")
                 (producer.commit_transaction if commit else producer.abort_transaction)(_CALL_S)
-            except _CLIENT_ERRORS as failure:
-                raise LogUnavailable(f"cannot end an earlier transaction: {_reason(failure)}") from failure
+            except CLIENT_ERRORS as failure:
+                raise LogUnavailable(f"cannot end an earlier transaction: {reason_of(failure)}") from failure
 
     def release(self) -> None:
         """Throw the producer away, with its open transaction if there is one."""
@@ -150,8 +151,8 @@ class Writer:
             self._produce(producer, transaction, first, [transaction.records[index].value for index in first], places)
             if transaction.behind:
                 self._produce(producer, transaction, transaction.behind, transaction.values_behind(places), places)
-        except _CLIENT_ERRORS as failure:
-            raise CommitNotSent(f"a record could not be sent: {_reason(failure)}") from failure
+        except CLIENT_ERRORS as failure:
+            raise CommitNotSent(f"a record could not be sent: {reason_of(failure)}") from failure
         return [place for place in places if place is not None]
 
     def _send_at_once(self, producer: Producer, transaction: Transaction) -> list[Place] | None:
@@ -205,11 +206,7 @@ class Writer:
             try:
                 producer.commit_transaction(_CALL_S)
                 return
-            except _CLIENT_ERRORS as failure:
+            except CLIENT_ERRORS as failure:
                 error = kafka_error(failure)
                 if error is None or not error.retriable() or time.monotonic() > deadline_s:
-                    raise CommitUncertain(f"the commit was not confirmed: {_reason(failure)}") from failure
-
-
-def _reason(failure: Exception) -> str:
-    return str(failure.__cause__ if isinstance(failure, SystemError) and failure.__cause__ else failure)
+                    raise CommitUncertain(f"the commit was not confirmed: {reason_of(failure)}") from failure

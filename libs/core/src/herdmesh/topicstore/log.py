@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from herdmesh.topicstore.contract import NewRecord, Revision, StoredRecord
-from herdmesh.topicstore.errors import NotAuthorized, StoreClosed, TopicRecreated
+from herdmesh.topicstore.contract import Beside, NewRecord, Revision, StoredRecord
+from herdmesh.topicstore.errors import BesideRefused, NotAuthorized, StoreClosed, TopicRecreated
 from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.topicstore.settings import TopicSettings
 
@@ -63,6 +63,14 @@ class CommitRefused(CommitNotSent):
         self.cause = cause
 
 
+class CommitBesideRefused(CommitNotSent):
+    """`CommitNotSent`, and `cause` is what the caller of the write has to look at; the store itself is well."""
+
+    def __init__(self, cause: BesideRefused) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
 class CommitUncertain(LogError):
     """The commit was asked for and the answer is missing or bad: only the log can tell."""
 
@@ -101,14 +109,22 @@ class LogIdentity:
 class Transaction:
     """The records of the writes of one group commit, in the order they were decided, and how they are sent.
 
+    What is `beside` the records of a write, which is the only one then, is sent when all of them are acknowledged.
     When the value of a record is `late`, the records of the own topic are sent first and those of the audit topic when
     the places of the first are known; both parts keep the order. Else everything is sent at once. Who can tell where
     the records will lie (`expected_places`) may send all at once too, and look afterwards whether it was so.
     """
 
-    def __init__(self, writes: Sequence[Sequence[NewRecord]], identity: LogIdentity, applied: Revision) -> None:
+    def __init__(
+        self,
+        writes: Sequence[Sequence[NewRecord]],
+        identity: LogIdentity,
+        applied: Revision,
+        beside: Beside | None = None,
+    ) -> None:
         """`applied` is the revision the first write was decided on."""
         self._writes = writes
+        self.beside = beside
         self._applied = applied
         self.records = [record for write in writes for record in write]
         self.shards = [identity.shard_for(record) for record in self.records]
@@ -228,7 +244,8 @@ class Log(Protocol):
     async def commit(self, transaction: Transaction, placed: Callable[[Sequence[Place]], None]) -> None:
         """Write `transaction`. `placed` is called, in order of its records, before any of them can be visible.
 
-        Raises `CommitNotSent` or `CommitUncertain`; after either, `take_over` comes before the next `commit`.
+        Raises `CommitNotSent` (also as `CommitBesideRefused`) or `CommitUncertain`; after either, `take_over` comes
+        before the next `commit`.
         """
         ...
 

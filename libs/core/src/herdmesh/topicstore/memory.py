@@ -13,11 +13,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
-from herdmesh.topicstore.contract import ChangeT, StateT, StoredRecord
+from herdmesh.topicstore.contract import Beside, ChangeT, StateT, StoredRecord
 from herdmesh.topicstore.core import MayWrite, TopicStoreCore, always
-from herdmesh.topicstore.errors import NotAuthorized, TopicMisconfigured, TopicRecreated
+from herdmesh.topicstore.errors import BesideRefused, NotAuthorized, TopicMisconfigured, TopicRecreated
 from herdmesh.topicstore.log import (
     FRAMING_BYTES,
+    CommitBesideRefused,
     CommitNotSent,
     CommitUncertain,
     LogEvents,
@@ -27,6 +28,7 @@ from herdmesh.topicstore.log import (
     Transaction,
 )
 from herdmesh.topicstore.memory_broker import Fenced, MemoryBroker, MemoryPartition, MemoryTopic
+from herdmesh.topicstore.partitioner import partition_of
 from herdmesh.topicstore.settings import (
     MAX_MESSAGE_BYTES,
     MAX_MESSAGE_BYTES_DEFAULT,
@@ -54,6 +56,7 @@ class MemoryLog:
         self._events: LogEvents | None = None
         self._poked = False
         self._epoch: int | None = None
+        self._message_bytes_max = 0
         self._writing = asyncio.Lock()
         self._calls: set[asyncio.Task[Any]] = set()
         self._told_owner = False
@@ -76,6 +79,7 @@ class MemoryLog:
             self._shards += self._open_topic(settings.audit_topic, 1, "delete", 0).partitions
         self._positions = [0] * len(self._shards)
         max_bytes = int(settings.topic_configs.get(MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES_DEFAULT))
+        self._message_bytes_max = max_bytes
         return LogIdentity(
             own.store_id,
             settings.topic,
@@ -166,7 +170,28 @@ class MemoryLog:
 
         send(transaction.first, [transaction.records[index].value for index in transaction.first])
         send(transaction.behind, transaction.values_behind(places))
+        if transaction.beside is not None:
+            self._send_beside(transaction.beside, epoch)
         return [place for place in places if place is not None]
+
+    def _send_beside(self, beside: Beside, epoch: int) -> None:
+        """Raises `CommitBesideRefused`, as a broker may: when a part of it is sent."""
+        for record in beside.records:
+            topic = record.topic or ""
+            partition = partition_of(record.key, self._partitions_of(topic))
+            if len(record.key) + len(record.value or b"") > self._message_bytes_max:
+                raise CommitBesideRefused(BesideRefused(f"a record for topic {topic!r}", "it is too large"))
+            self._broker.send(self._id, epoch, topic, partition, record.key, record.value)
+        for offset in beside.group_offsets:
+            if not 0 <= offset.partition < self._partitions_of(offset.topic):
+                what = f"topic {offset.topic!r}"
+                raise CommitBesideRefused(BesideRefused(what, f"there is no partition {offset.partition} of it"))
+        self._broker.send_offsets(self._id, epoch, beside.group, beside.group_offsets)
+
+    def _partitions_of(self, topic: str) -> int:
+        if topic not in self._broker.topics:
+            raise CommitBesideRefused(BesideRefused(f"topic {topic!r}", "there is no such topic"))
+        return len(self._broker.topics[topic].partitions)
 
     async def read_audit(self, offsets: Sequence[int]) -> list[StoredRecord]:
         await self._stand()

@@ -1,10 +1,10 @@
 """What a Kafka broker is to a topic store, in this process.
 
-Owns topics, transactional identities with their open transactions, and election groups. It does what a broker does as
-far as a store can see: a marker offset after each transaction, epochs that fence, readers that stop before the first
-transaction that is open (the last stable offset), one owner per election group, compaction that spares young records.
-A difference that a caller could see is a bug here. Everything is synchronous; with an injected clock it is
-deterministic.
+Owns topics, transactional identities with their open transactions, election groups and what groups committed. It does
+what a broker does as far as a store can see: a marker offset after each transaction, epochs that fence, readers that
+stop before the first transaction that is open (the last stable offset), one owner per election group, compaction that
+spares young records. A difference that a caller could see is a bug here. Everything is synchronous; with an injected
+clock it is deterministic.
 
 Invariant: records become visible whole transactions at a time, in offset order within a partition.
 """
@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, insort
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from herdmesh.topicstore.contract import StoredRecord
+from herdmesh.topicstore.contract import GroupOffset, StoredRecord
 from herdmesh.topicstore.partitioner import partition_of
 
 
@@ -92,6 +92,7 @@ class _Transaction:
         default_factory=lambda: list[tuple[MemoryPartition, StoredRecord]]()
     )
     firsts: dict[tuple[str, int], int] = field(default_factory=lambda: dict[tuple[str, int], int]())
+    group_offsets: list[tuple[str, GroupOffset]] = field(default_factory=lambda: list[tuple[str, GroupOffset]]())
 
 
 class Member(Protocol):
@@ -105,6 +106,8 @@ class MemoryBroker:
 
     def __init__(self, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.topics: dict[str, MemoryTopic] = {}
+        #: What is committed: group -> topic and partition -> offset and metadata.
+        self.group_offsets: dict[str, dict[tuple[str, int], tuple[int, str]]] = {}
         self.now_ms = now_ms
         self._made = 0
         self._epochs: dict[str, int] = {}
@@ -159,8 +162,14 @@ class MemoryBroker:
         transaction.records.append((log, record))
         return record.offset
 
+    def send_offsets(self, transactional_id: str, epoch: int, group: str, offsets: Sequence[GroupOffset]) -> None:
+        """Have offsets of a group committed by the identity's transaction, which is opened if there is none."""
+        self._require(transactional_id, epoch)
+        transaction = self._transactions.setdefault(transactional_id, _Transaction())
+        transaction.group_offsets += [(group, offset) for offset in offsets]
+
     def end(self, transactional_id: str, epoch: int, *, commit: bool) -> None:
-        """End the identity's transaction: its records become visible, or never do."""
+        """End the identity's transaction: its records and offsets become visible, or never do."""
         self._require(transactional_id, epoch)
         self._end(transactional_id, commit=commit)
 
@@ -179,6 +188,9 @@ class MemoryBroker:
         if commit:
             for log, record in transaction.records:
                 insort(log.records, record, key=_offset)
+            for group, offset in transaction.group_offsets:
+                committed = self.group_offsets.setdefault(group, {})
+                committed[offset.topic, offset.partition] = (offset.offset, offset.metadata)
         self._notify()
 
     def _append(self, topic: str, partition: int, key: bytes | None, value: bytes | None) -> StoredRecord:

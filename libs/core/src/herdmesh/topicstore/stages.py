@@ -21,7 +21,8 @@ class Stage(Enum):
 
     #: Its records are decided, none is produced yet. Log.
     BEFORE_SEND = "before-send"
-    #: Every record is acknowledged by the broker; the engine does not know where they lie yet. Log.
+    #: Every record is acknowledged by the broker, and what is beside them; the engine does not know where they lie yet.
+    #: Log.
     AFTER_SEND = "after-send"
     #: The engine knows where they lie; right before the commit is asked for. Log.
     BEFORE_COMMIT = "before-commit"

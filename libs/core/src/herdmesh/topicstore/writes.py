@@ -4,6 +4,7 @@ Owns the queue of writes and the one transaction in flight. Whether this replica
 opens and shuts the queue. Invariants:
 - a write is decided on everything applied plus everything decided before it in the same transaction, and if that
   transaction fails, all of them fail: nothing is built on a record that may not exist;
+- a write with something beside its records is alone in its transaction: what Kafka refuses of that fails nobody else's;
 - a refusal or a no-op is answered only when the write is decided again after a read barrier with the same outcome.
   A writer that was deposed without noticing (stopped and continued, cut off from the network) learns the truth
   there, where an empty transaction would not have told it.
@@ -20,7 +21,7 @@ from typing import Any, Generic, cast
 
 from herdmesh.topicstore.applied import Applied, Flight, Outcome, settle
 from herdmesh.topicstore.barrier import Barrier
-from herdmesh.topicstore.contract import Decision, NewRecord, ResultT, Revision, StateT, StoredRecord
+from herdmesh.topicstore.contract import Beside, Decision, ResultT, Revision, StateT, StoredRecord
 from herdmesh.topicstore.errors import (
     NotApplied,
     QueueFull,
@@ -29,7 +30,15 @@ from herdmesh.topicstore.errors import (
     WriteOutcomeUnknown,
     WriterFenced,
 )
-from herdmesh.topicstore.log import CommitNotSent, CommitRefused, CommitUncertain, Log, LogIdentity, Transaction
+from herdmesh.topicstore.log import (
+    CommitBesideRefused,
+    CommitNotSent,
+    CommitRefused,
+    CommitUncertain,
+    Log,
+    LogIdentity,
+    Transaction,
+)
 from herdmesh.topicstore.settings import StoreTuning
 from herdmesh.topicstore.stages import OnStage, Stage
 
@@ -223,11 +232,14 @@ class GroupCommit(Generic[StateT]):
             except Exception:  # noqa: BLE001  # a refusal, whatever its type; the caller gets it if it holds after the barrier
                 refused.append(pending)
                 continue
-            if not decision.records:
+            if not decision.records and decision.beside is None:
                 refused.append(pending)
                 continue
+            if decision.beside is not None and group:
+                self._queue.appendleft(pending)  # its turn is next, and it is decided anew on what this group leaves
+                break
             try:
-                scratch.add(decision.records)
+                scratch.add(decision)
             except RecordTooLarge as too_large:
                 settle(pending.answer, too_large)
                 continue
@@ -237,11 +249,13 @@ class GroupCommit(Generic[StateT]):
                 settle(pending.answer, bug)
                 scratch = _Scratch(self._applied.state, self._identity, self._log.now_ms())
                 for accepted in group:
-                    scratch.add(_decided(accepted).records)
+                    scratch.add(_decided(accepted))
                 continue
             pending.decision = decision
             group.append(pending)
             records += len(decision.records)
+            if decision.beside is not None:
+                break
         return group, refused
 
     async def _fly(self, group: Sequence[_Pending]) -> None:
@@ -260,12 +274,13 @@ class GroupCommit(Generic[StateT]):
         flight = Flight([len(records) for records in writes], completed, landing)
         self._applied.expect(flight)
         try:
-            await self._log.commit(Transaction(writes, self._identity, self._applied.revision), flight.place)
+            transaction = Transaction(writes, self._identity, self._applied.revision, decisions[0].beside)
+            await self._log.commit(transaction, flight.place)
         except CommitNotSent as failure:
             self._applied.retract(flight)
             error = failure.cause if isinstance(failure, CommitRefused) else WriterFenced(str(failure))
             self._cut_off(error)
-            _fail(group, error)
+            _fail(group, failure.cause if isinstance(failure, CommitBesideRefused) else error)
         except CommitUncertain as failure:
             _logger.warning("a commit was not confirmed, looking for its records: %s", failure)
             self._cut_off(WriterFenced(str(failure)))
@@ -322,7 +337,7 @@ class GroupCommit(Generic[StateT]):
         except Exception as refusal:  # noqa: BLE001  # the domain's own error type; see `TopicStore.write`
             settle(pending.answer, refusal)
             return
-        if decision.records:
+        if decision.records or decision.beside is not None:
             self._enqueue(pending)
         else:
             pending.fulfil(decision, self._applied.state, self._applied.revision)
@@ -338,8 +353,14 @@ class _Scratch(Generic[StateT]):
         self._identity = identity
         self._next_offset = PROVISIONAL_OFFSET
 
-    def add(self, records: Sequence[NewRecord]) -> None:
-        """Run ahead by the records of one write. Raises `RecordTooLarge` before anything is applied."""
+    def add(self, decision: Decision[Any]) -> None:
+        """Run ahead by the records of one write. Raises, before anything is applied, `RecordTooLarge`, and ValueError
+        for something beside them that is no such thing."""
+        records = decision.records
+        if decision.beside is not None:
+            _check_beside(decision.beside, self._identity)
+            if not records:
+                raise ValueError("nothing can be beside a write without records: when it is done could not be read")
         for record in records:
             size = len(record.key) + len(record.value or b"")
             if size > self._identity.record_bytes_max:
@@ -361,6 +382,21 @@ class _Scratch(Generic[StateT]):
                 )
             )
             self._next_offset += 1
+
+
+def _check_beside(beside: Beside, identity: LogIdentity) -> None:
+    """Raises ValueError for what is a mistake whatever Kafka says."""
+    for record in beside.records:
+        # Of the store's own topics its reader would take such a record for another program's.
+        if record.topic in (None, identity.topic, identity.audit_topic):
+            raise ValueError(f"a record for topic {record.topic!r} cannot be beside a write of {identity.topic!r}")
+        if record.late is not None:
+            raise ValueError("only a record of the audit topic can have a late value")
+    if beside.group_offsets and not beside.group:
+        raise ValueError("group offsets beside a write are of no group")
+    for offset in beside.group_offsets:
+        if offset.offset < 0:  # the client would leave it out and say nothing
+            raise ValueError(f"{offset.offset} is no offset of {offset.topic}-{offset.partition}")
 
 
 def _decided(pending: _Pending) -> Decision[Any]:

@@ -207,6 +207,7 @@ def _alter_from(message: session_pb2.AlterOffsetsCommand) -> questions.AlterOffs
         message.rewind_to.ToMilliseconds() if message.HasField("rewind_to") else None,
         message.dry_run,
         message.allow_forward,
+        message.prepare,
         timeout_ms=message.timeout_ms,
     )
 

@@ -9,10 +9,10 @@ Nothing a foreign writer stored keeps a message from being made: one odd record 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
-from herdmesh.api.common.v1 import connector_pb2, identity_pb2, revision_pb2
+from herdmesh.api.common.v1 import connector_pb2, identity_pb2, offsets_pb2, revision_pb2
 from herdmesh.api.configstore.v1 import config_pb2, config_read_service_pb2, config_write_service_pb2
 from herdmesh.configstore.state import changes
 from herdmesh.configstore.state.config import ConfigState
@@ -31,7 +31,7 @@ from herdmesh.connect.config_records import (
 from herdmesh.connect.errors import DataError
 from herdmesh.rpc import foreign, properties, revisions
 from herdmesh.rpc.errors import FieldViolation, InvalidConfig, RequestInvalid
-from herdmesh.topicstore import Revision
+from herdmesh.topicstore import Beside, GroupOffset, NewRecord, Revision
 
 _Read = config_read_service_pb2
 
@@ -50,6 +50,22 @@ _KINDS = {
     ChangeKind.TASK_COUNT: _Read.CONNECTOR_CHANGE_KIND_TASK_COUNT,
     ChangeKind.MANIFEST: _Read.CONNECTOR_CHANGE_KIND_MANIFEST,
 }
+
+
+def beside_from_proto(message: offsets_pb2.PreparedOffsets, own_topics: Collection[str]) -> Beside:
+    """What a create brings, in the words of the topic store. Raises RequestInvalid: no offsets can be so."""
+    for record in message.records:
+        if not record.topic or record.topic in own_topics:
+            raise RequestInvalid(f"{record.topic!r} is no topic for offsets", "initial_offsets.records.topic")
+    if message.group_offsets and not message.group:
+        raise RequestInvalid("name the group that they are of", "initial_offsets.group")
+    if any(one.offset < 0 or one.partition < 0 or not one.topic for one in message.group_offsets):
+        raise RequestInvalid("a partition of a topic, and an offset from 0 on", "initial_offsets.group_offsets")
+    return Beside(
+        [NewRecord(one.key, one.value if one.HasField("value") else None, one.topic) for one in message.records],
+        message.group,
+        [GroupOffset(one.topic, one.partition, one.offset, one.metadata) for one in message.group_offsets],
+    )
 
 
 def entry(state: ConnectorState, store_id: str) -> config_pb2.ConnectorEntry:

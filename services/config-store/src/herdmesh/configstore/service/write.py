@@ -26,8 +26,8 @@ from herdmesh.configstore.state.config import ConfigState
 from herdmesh.configstore.state.connector import ConnectorState
 from herdmesh.connect.config_records import Properties
 from herdmesh.rpc import revisions
-from herdmesh.rpc.errors import RequestInvalid
-from herdmesh.topicstore import Decision, Revision
+from herdmesh.rpc.errors import OffsetsRefused, RequestInvalid
+from herdmesh.topicstore import Beside, BesideRefused, Decision, Revision
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -66,6 +66,7 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
             must_exist=request.must_exist,
             initial_target_state=wire.target_state_from_proto(request.initial_target_state),
             patch=wire.properties_from_proto(request.patch) if request.HasField("patch") else None,
+            initial_offsets=self._brought(request),
         )
         applied = await self._apply("PutConnectorConfig", mutation, request.connector, request.options)
         return pb.PutConnectorConfigResponse(
@@ -160,6 +161,11 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
             secrets_from_current=applied.outcome.get("secrets_from_current", ()),
         )
 
+    def _brought(self, request: pb.PutConnectorConfigRequest) -> Beside | None:
+        if not request.HasField("initial_offsets"):
+            return None
+        return wire.beside_from_proto(request.initial_offsets, (self._store.topic, self._audit_topic or ""))
+
     async def _apply(
         self, operation: str, mutation: mutations.Mutation, connector: str, options: pb.WriteOptions
     ) -> _Applied:
@@ -173,9 +179,12 @@ class ConfigWriteServicer(pb_grpc.ConfigWriteServiceServicer):
                 at = revision if plan.records else _last_change(after, connector, revision)
                 return _Applied(at, after.connector(connector), plan.outcome)
 
-            return Decision(plan.records, applied)
+            return Decision(plan.records, applied, plan.beside)
 
-        return await self._store.write(decide)
+        try:
+            return await self._store.write(decide)
+        except BesideRefused as refused:
+            raise OffsetsRefused(connector, str(refused)) from None
 
     def _context(self, operation: str, options: pb.WriteOptions) -> mutations.WriteContext:
         return mutations.WriteContext(

@@ -21,7 +21,7 @@ from herdmesh.connect.config_records import (
     SessionKeyRecord,
     TargetState,
 )
-from herdmesh.topicstore.contract import Revision
+from herdmesh.topicstore.contract import Beside, Revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class WriteContext:
 
 @dataclass(frozen=True, slots=True)
 class PutConnectorConfig:
-    """Create or replace a config. The initial target state goes before it in the same transaction. `patch` is what the
-    config was merged from, None = it was asked for as it is."""
+    """Create or replace a config. The initial target state goes before it in the same transaction, and the offsets that
+    a create brings are in it, too. `patch` is what the config was merged from, None = it was asked for as it is."""
 
     connector: str
     config: Properties
@@ -64,6 +64,7 @@ class PutConnectorConfig:
     must_exist: bool = False
     initial_target_state: TargetState | None = None
     patch: Properties | None = None
+    initial_offsets: Beside | None = None
 
     def asked(self) -> Any:
         asked = {"config": redacted(self.config)} if self.patch is None else {"patch": redacted(self.patch)}

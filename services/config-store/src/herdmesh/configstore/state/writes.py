@@ -76,17 +76,19 @@ from herdmesh.rpc.errors import (
     RevisionForeign,
     RevisionMismatch,
 )
-from herdmesh.topicstore.contract import NewRecord, Revision
+from herdmesh.topicstore.contract import Beside, NewRecord, Revision
 
 _INT32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Records of one transaction; none when a retry found its first outcome. `outcome` is told by the answer."""
+    """Records of one transaction; none when a retry found its first outcome. `outcome` is told by the answer, `beside`
+    is in the transaction."""
 
     records: Sequence[NewRecord]
     outcome: Mapping[str, Any]
+    beside: Beside | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class _Decided:
     records: Sequence[NewRecord]
     changes: Mapping[str, Any]
     outcome: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    beside: Beside | None = None
 
 
 def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan:
@@ -117,7 +120,7 @@ def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan:
         raise RequestIdUnknown(f"nothing was applied under request_id {context.request_id!r}")
     decided = _decide(state, mutation, context)
     if context.audit_topic is None:
-        return Plan(decided.records, decided.outcome)
+        return Plan(decided.records, decided.outcome, decided.beside)
     told = AuditRecord(
         request_id=context.request_id,
         caller=context.caller,
@@ -128,7 +131,7 @@ def plan(state: ConfigState, mutation: Mutation, context: WriteContext) -> Plan:
         changes=decided.changes,
         payload=payload,
     )
-    return Plan([*decided.records, audit.record(told, context.audit_topic)], decided.outcome)
+    return Plan([*decided.records, audit.record(told, context.audit_topic)], decided.outcome, decided.beside)
 
 
 def plan_epoch(state: ConfigState, leader_id: str, leader_address: str) -> Sequence[NewRecord]:
@@ -198,7 +201,14 @@ def _put_config(state: ConfigState, mutation: PutConnectorConfig, context: Write
         raise ConnectorExists(before.name)
     if mutation.must_exist and before.config is None:
         raise ConnectorNotFound(before.name)
-    return _write_config(before, mutation.config, mutation.initial_target_state, context)
+    written = _write_config(before, mutation.config, mutation.initial_target_state, context)
+    offsets = mutation.initial_offsets
+    if offsets is None:
+        return written
+    if not mutation.must_not_exist:
+        raise RequestInvalid("offsets are written with a connector that is made: set must_not_exist", "initial_offsets")
+    count = len(offsets.records) + len(offsets.group_offsets)
+    return _Decided(written.records, {**written.changes, "initial_offsets": count}, written.outcome, offsets)
 
 
 def _restore(state: ConfigState, mutation: RestoreConnector, context: WriteContext) -> _Decided:

@@ -362,7 +362,8 @@ def _write(mesh: Mesh, call: Call) -> None:
     op = mesh.op(Op(OpKind.CALL, call=call.id))
     match call.request:
         case CreateConnector(initial_target=target):
-            mesh.out.append(PutConfig(op, call.name, config, options, must_not_exist=True, initial_target=target))
+            created = PutConfig(op, call.name, config, options, must_not_exist=True, initial_target=target)
+            mesh.out.append(replace(created, initial_offsets=call.prepared_offsets))
         case UpdateConnector(allow_missing=allow_missing):
             mesh.out.append(PutConfig(op, call.name, config, options, must_exist=not allow_missing))
         case PatchConnector(patch=patch):

@@ -230,8 +230,8 @@ class TaskConfigsMade:
 class CommandReplied:
     """A worker answered a question: with `failure`, or with what the question asks for.
 
-    `plugin_fields` are the wire's `ConfigField`s, `dead_letters` its answer about dead letters, both unopened. Beside a
-    failure `uncertain` says that what was asked for may have been done.
+    `plugin_fields` are the wire's `ConfigField`s, `dead_letters` its answer about dead letters, `prepared` its
+    `PreparedOffsets`, all unopened. Beside a failure `uncertain` says that what was asked for may have been done.
     """
 
     session: int
@@ -244,6 +244,7 @@ class CommandReplied:
     dead_letters: object = None
     offsets: OffsetsTold | None = None
     uncertain: bool = False
+    prepared: object = None
 
 
 @dataclass(frozen=True, slots=True)

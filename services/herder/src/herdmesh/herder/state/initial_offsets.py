@@ -1,13 +1,14 @@
-"""A create that brings its own offsets: a worker writes them before the connector is, and never under a running one.
+"""A create that brings its own offsets: they are there exactly when the connector is, and never under a running one.
 
 Owns what must be true before they may be written: the name is free, nobody else is about to take it, and no task of an
-earlier connector of that name runs any more or could still commit. The offsets themselves are a worker's to write, all
-or none (`AlterOffsets`); offsets of an earlier connector that the request does not name stay as they are.
+earlier connector of that name runs any more or could still commit. What is to be written is a worker's to say, which
+takes over the id they are committed under (`AlterOffsets`, prepared); the config store writes it in the transaction of
+the connector (ADR 0015). Offsets of an earlier connector that the request does not name stay as they are.
 
 Order, each step done before the next: wait until earlier tasks are stopped and other creates of the name are over;
-fence the ids of tasks that may run on a worker nobody can ask; write the offsets; write the connector. A failure
-anywhere leaves no connector, and a retry does the same steps again. Offsets that were written by then stay: a connector
-that somebody else made in between may have begun by them.
+fence the ids of tasks that may run on a worker nobody can ask; have the offsets prepared; write both. A failure before
+the last leaves nothing, and so does a refusal of the last. In standalone mode, where stores are in the worker's memory
+and offsets in its file, the worker writes them when it is asked to prepare: nobody else is there to take the name.
 
 Invariant: from the first of these steps to the end of the call no other call of this leader creates the name. While
 the offsets of a connector that is there are changed (`offsets.py`) no other call of this leader changes it.
@@ -24,7 +25,7 @@ from herdmesh.herder.state.model import ErrorClass
 from herdmesh.herder.state.questions import AlterOffsets, FenceTasks
 from herdmesh.herder.state.records import Call, Command, Stage
 from herdmesh.herder.state.requests import ChangeOffsets, CreateConnector, UpdateConnector
-from herdmesh.rpc.errors import FieldViolation, InvalidConfig, NoWorker, OffsetsRefused
+from herdmesh.rpc.errors import ConnectorExists, FieldViolation, InvalidConfig, NoWorker, OffsetsRefused
 
 WAITING = (Stage.OTHER_CREATE, Stage.WINDING_DOWN, Stage.OTHER_OFFSETS)
 """Stages in which `hold` is to be asked again when time has passed."""
@@ -33,7 +34,11 @@ _RETRIABLE = (ErrorClass.RETRIABLE, ErrorClass.UNREACHABLE, ErrorClass.FENCED)
 
 
 def hold(mesh: Mesh, call: Call) -> bool:
-    """True when the connector must not be written yet; what is missing has been asked for, or waits for `WAITING`."""
+    """True when the connector must not be written yet; what is missing has been asked for, or waits for `WAITING`.
+
+    Raises ConnectorExists: of a create with offsets that nobody has prepared, which the store would take for one
+    without any, if the name is free by then.
+    """
     holder = mesh.calls.get(mesh.offsets_under_way.get(call.name, call.id))
     if holder is not None and holder.id != call.id:
         if isinstance(holder.request, ChangeOffsets):
@@ -45,8 +50,10 @@ def hold(mesh: Mesh, call: Call) -> bool:
     request = call.request
     entry = mesh.entries.get(call.name)
     exists = entry is not None and entry.has_config
-    if not isinstance(request, CreateConnector) or not request.initial_offsets or call.offsets_written or exists:
+    if not isinstance(request, CreateConnector) or not request.initial_offsets or call.offsets_ready:
         return False  # whether the name is free is the store's to say
+    if exists:
+        raise ConnectorExists(call.name)
     if any(other.name == call.name and other.stage in _WRITING and _may_create(other) for other in mesh.calls.values()):
         call.stage = Stage.OTHER_CREATE
         return True
@@ -63,12 +70,12 @@ def hold(mesh: Mesh, call: Call) -> bool:
         member = commands.preferred(mesh, members)
         commands.ask(mesh, call, member, FenceTasks(call.name, max(connector.unfenced) + 1))
     else:
-        _write(mesh, call, request)
+        _prepare(mesh, call, request)
     return True
 
 
 def answered(mesh: Mesh, call: Call, command: Command, reply: CommandReplied) -> bool:
-    """A worker fenced, or wrote: True when the connector may be written now. Raises NoWorker, OffsetsRefused."""
+    """A worker fenced, or prepared: True when the connector may be written now. Raises NoWorker, OffsetsRefused."""
     assert isinstance(call.request, CreateConnector)
     failure = reply.failure
     if failure is not None and (isinstance(command.question, FenceTasks) or failure.error_class in _RETRIABLE):
@@ -76,9 +83,9 @@ def answered(mesh: Mesh, call: Call, command: Command, reply: CommandReplied) ->
     if failure is not None:
         raise OffsetsRefused(call.name, failure.message)
     if isinstance(command.question, FenceTasks):
-        _write(mesh, call, call.request)
+        _prepare(mesh, call, call.request)
         return False
-    call.offsets_written = True
+    call.offsets_ready, call.prepared_offsets = True, reply.prepared
     return True
 
 
@@ -88,18 +95,18 @@ def forget(mesh: Mesh, call: Call) -> None:
         del mesh.offsets_under_way[call.name]
 
 
-def _write(mesh: Mesh, call: Call, request: CreateConnector) -> None:
+def _prepare(mesh: Mesh, call: Call, request: CreateConnector) -> None:
     _refuse_too_large(call)
     call.stage = Stage.OFFSETS
     left_ms = commands.time_left_ms(mesh, call)
     question = AlterOffsets(
-        call.name, call.config or {}, request.initial_offsets, mesh.config_revision, timeout_ms=left_ms
+        call.name, call.config or {}, request.initial_offsets, mesh.config_revision, prepare=True, timeout_ms=left_ms
     )
     commands.ask_able(mesh, call, question)
 
 
 def _refuse_too_large(call: Call) -> None:
-    """What the store would refuse after the offsets are written. Raises InvalidConfig."""
+    """What the store would refuse when a worker's file has the offsets already. Raises InvalidConfig."""
     key, value = config_topic.encode(ConnectorRecord(call.name, call.config or {}))
     size_bytes = len(key) + len(value or b"")
     if size_bytes > config_topic.RECORD_BYTES_MAX:

@@ -125,7 +125,8 @@ class CloseSession:
 
 @dataclass(frozen=True, slots=True)
 class PutConfig:
-    """`ConfigWriteService.PutConnectorConfig`; `patch` is what the config was merged from: retries are known by it."""
+    """`ConfigWriteService.PutConnectorConfig`; `patch` is what the config was merged from: retries are known by it.
+    `initial_offsets` are the wire's `PreparedOffsets`, as a worker made them."""
 
     op: int
     connector: str
@@ -135,6 +136,7 @@ class PutConfig:
     must_not_exist: bool = False
     initial_target: TargetState | None = None
     patch: Properties | None = None
+    initial_offsets: object = None
 
 
 @dataclass(frozen=True, slots=True)

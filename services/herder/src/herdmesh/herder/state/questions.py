@@ -56,7 +56,8 @@ class SetLogger:
 class AlterOffsets:
     """Change offsets, all or none, of the connector that has no tasks at `revision`, or (`incarnation` empty) is not
     there: write `offsets`, or forget all, or go back to a time (epoch milliseconds; forward only when allowed). A write
-    that does not begin within `timeout_ms` is not to begin."""
+    that does not begin within `timeout_ms` is not to begin. `prepare`: answer what is to be written, and the config
+    store writes it with the connector; a worker that keeps offsets in a file of its own writes it there."""
 
     connector: str
     config: Properties
@@ -67,6 +68,7 @@ class AlterOffsets:
     rewind_to_ms: int | None = None
     dry_run: bool = False
     allow_forward: bool = False
+    prepare: bool = False
     timeout_ms: int = field(kw_only=True)
 
 

@@ -219,7 +219,7 @@ class Stage(StrEnum):
     OTHER_CREATE = "waiting for another create of that name to end"
     WINDING_DOWN = "waiting for the tasks of an earlier connector of that name to stop"
     FENCING = "fencing the tasks of an earlier connector of that name on a worker"
-    OFFSETS = "writing the initial offsets on a worker"
+    OFFSETS = "having a worker prepare the initial offsets"
     OTHER_OFFSETS = "waiting for another change of the connector, or of its offsets, to end"
     STOPPING = "waiting for the connector's tasks to stop"
     FENCING_STOPPED = "fencing the connector's earlier tasks on a worker"
@@ -254,7 +254,9 @@ class Call:
     refusal: HerdmeshError | None = None
     #: ids of the questions to workers under way for it.
     asked: set[str] = field(default_factory=set[str])
-    offsets_written: bool = False
+    #: a worker has prepared the initial offsets: the wire's `PreparedOffsets`, None = it has written them to its file.
+    offsets_ready: bool = False
+    prepared_offsets: object = None
     #: the offsets that a reset is to forget, as a worker read them before anybody began to.
     offsets_before: OffsetsTold | None = None
     #: what a worker said of the offsets it changed.

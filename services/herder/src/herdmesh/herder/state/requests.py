@@ -38,7 +38,8 @@ class WriteOptions:
 class CreateConnector:
     """`name` may be empty when the config has it. `initial_target` None = leave it (STARTED).
 
-    `initial_offsets` are written before the connector; other offsets that an earlier connector of the name left stay.
+    `initial_offsets` are written with the connector, in one transaction; other offsets that an earlier connector of the
+    name left stay.
     """
 
     name: str

@@ -70,6 +70,7 @@ def event(session: int, message: pb.SessionRequest) -> ev.Event:
                 _dead_letters(reply),
                 _offsets(reply.offsets) if reply.HasField("offsets") else None,
                 reply.offsets.uncertain,
+                reply.offsets.prepared if reply.offsets.HasField("prepared") else None,
             )
         case "leaving":
             return ev.WorkerLeft(session)
@@ -184,6 +185,7 @@ def _ask(result: pb.SessionResponse, command_id: str, question: qu.Question) -> 
                 dry_run=question.dry_run,
                 allow_forward=question.allow_forward,
                 timeout_ms=question.timeout_ms,
+                prepare=question.prepare,
             )
             if question.revision is not None:
                 alter.revision.CopyFrom(revisions.to_proto(question.revision))

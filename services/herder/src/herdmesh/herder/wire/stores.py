@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 
-from herdmesh.api.common.v1 import identity_pb2
+from herdmesh.api.common.v1 import identity_pb2, offsets_pb2
 from herdmesh.api.configstore.v1 import config_pb2
 from herdmesh.api.configstore.v1 import config_write_service_pb2 as write_pb
 from herdmesh.api.statusstore.v1 import status_pb2
@@ -126,6 +126,8 @@ def put_config(wanted: ins.PutConfig, request_id: str) -> write_pb.PutConnectorC
         request.patch.CopyFrom(properties.to_proto(wanted.patch))
     if wanted.initial_target is not None:
         request.initial_target_state = values.TARGET_STATES[wanted.initial_target]
+    if isinstance(wanted.initial_offsets, offsets_pb2.PreparedOffsets):
+        request.initial_offsets.CopyFrom(wanted.initial_offsets)
     return request
 
 

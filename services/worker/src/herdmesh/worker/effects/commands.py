@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import structlog
 
-from herdmesh.api.common.v1 import connector_pb2
+from herdmesh.api.common.v1 import connector_pb2, offsets_pb2
 from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb2
 from herdmesh.api.herder.v1 import worker_session_service_pb2 as session_pb2
 from herdmesh.api.worker.v1 import worker_service_pb2
@@ -24,7 +24,7 @@ from herdmesh.worker import wire
 from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.fence import fence
 from herdmesh.worker.effects.loggers import Loggers
-from herdmesh.worker.effects.offset_forms import OffsetsTold
+from herdmesh.worker.effects.offset_forms import OffsetsTold, Prepared
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.effects.plan import planned_task_configs
 from herdmesh.worker.effects.plugins import Plugins
@@ -144,4 +144,17 @@ def _offsets_reply(told: OffsetsTold) -> session_pb2.CommandReply:
     entries = [
         offset_pb2.OffsetEntry(partition_json=partition, offset_json=offset) for partition, offset in told.offsets
     ]
-    return session_pb2.CommandReply(offsets=session_pb2.OffsetsReply(offsets=entries, message=told.message))
+    prepared = None if told.prepared is None else _prepared(told.prepared)
+    reply = session_pb2.OffsetsReply(offsets=entries, message=told.message, prepared=prepared)
+    return session_pb2.CommandReply(offsets=reply)
+
+
+def _prepared(prepared: Prepared) -> offsets_pb2.PreparedOffsets:
+    return offsets_pb2.PreparedOffsets(
+        records=[offsets_pb2.OffsetRecord(topic=topic, key=key, value=value) for topic, key, value in prepared.records],
+        group=prepared.group,
+        group_offsets=[
+            offsets_pb2.GroupOffset(topic=topic, partition=partition, offset=offset, metadata=metadata)
+            for topic, partition, offset, metadata in prepared.group_offsets
+        ],
+    )

@@ -1,13 +1,14 @@
 """The JSON forms of offsets (KIP-875, reference offsets-topic 10.1), and Connect's words about them.
 
-Owns reading them, with Connect's texts for what is wrong, and telling them within a bound. Writes nothing.
+Owns reading them, with Connect's texts for what is wrong, and telling them within a bound, also those that somebody
+else is to write. Writes nothing.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from herdmesh.connect import jackson, offsets_topic
@@ -16,10 +17,32 @@ from herdmesh.connect.errors import ConfigError, DataError
 
 TOLD_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of one answer: it shares the session's stream with heartbeats."""
+LATER: Final = (
+    "create it with initial state STOPPED, change its offsets then (`herd offsets set` or `herd offsets reset`), and "
+    "resume it"
+)
+"""What to do where offsets cannot be written together with their connector."""
 _TOPIC: Final = "kafka_topic"
 _PARTITION: Final = "kafka_partition"
 _OFFSET: Final = "kafka_offset"
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What a change is to write, for who writes it in a transaction of its own: all of it or nothing."""
+
+    records: tuple[tuple[str, bytes, bytes | None], ...] = ()
+    """Of a source: topic, which is there, key, and value, None = a tombstone."""
+    group: str = ""
+    """Of a sink."""
+    group_offsets: tuple[tuple[str, int, int, str], ...] = ()
+    """Of that group: topic, partition, offset, and what is kept beside it."""
+
+    @property
+    def byte_count(self) -> int:
+        records = sum(len(topic.encode()) + len(key) + len(value or b"") for topic, key, value in self.records)
+        return records + sum(len(topic.encode()) + len(text.encode()) for topic, _, _, text in self.group_offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +51,28 @@ class OffsetsTold:
 
     offsets: tuple[tuple[str, str], ...]
     message: str = ""
+    prepared: Prepared | None = None
+    """What is still to be written so that it is as told; None = nothing is."""
 
     @property
     def byte_count(self) -> int:
+        """Of the offsets."""
         return sum(len(text.encode()) for pair in self.offsets for text in pair)
 
 
 def bounded(told: OffsetsTold) -> OffsetsTold:
-    """After a change: without the offsets when they are too many to tell."""
-    if told.byte_count <= TOLD_BYTES_MAX:
+    """After a change: without the offsets when they are too many to tell. Raises ConfigError when what is to be written
+    is more than an answer can have, since none of it can be left out."""
+    prepared_bytes = 0 if told.prepared is None else told.prepared.byte_count
+    if prepared_bytes > TOLD_BYTES_MAX:
+        raise ConfigError(
+            f"the connector's offsets are {prepared_bytes} bytes to be written, and at most {TOLD_BYTES_MAX} can be "
+            f"written together with it: {LATER}"
+        )
+    if told.byte_count + prepared_bytes <= TOLD_BYTES_MAX:
         return told
-    return OffsetsTold((), f"{told.message} (its {len(told.offsets)} offsets are too many to be told here)")
+    message = f"{told.message} (its {len(told.offsets)} offsets are too many to be told here)"
+    return replace(told, offsets=(), message=message)
 
 
 def changed_message(*, agreed: bool, reset: bool, dry_run: bool) -> str:

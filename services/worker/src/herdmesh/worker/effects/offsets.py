@@ -5,12 +5,18 @@ so that a task that starts afterwards, or another worker that is asked the same,
 offsets topic in Connect's bytes (`connect.offsets_topic`), or to the offsets file of standalone mode. A sink's are
 `sink_offsets`.
 
+A connector that is not there gets its first offsets in the transaction that creates it. Such a change is only prepared
+here: all of it but the write is done, and the answer says what is to be written, to topics that are there by then. The
+id is not held on to: that nobody else creates the connector meanwhile is for whoever writes to see to. No transaction
+reaches the offsets file of standalone mode, so there to prepare is to write.
+
 Once the id is taken over the config topic is asked whether the connector still has no tasks, or is not there, as runs
 ask for their task set: a worker that was frozen when it was asked would else write under tasks that came meanwhile.
 
 Blocks and calls authors' code, so all but `told` and `alter` runs in threads; `committed` is called by a connector, in
-a thread of its own. Invariant: nothing is written before the connector's own `alter_offsets` has agreed, and nothing at
-all in a dry run; of a sink, which may change offsets elsewhere in it, `alter_offsets` is not asked in a dry run either.
+a thread of its own. Invariant: nothing is written, or told to be written, before the connector's own `alter_offsets`
+has agreed; what is prepared is not written here, nor is anything in a dry run; of a sink, which may change offsets
+elsewhere in it, `alter_offsets` is not asked in a dry run either.
 """
 
 from __future__ import annotations
@@ -37,6 +43,7 @@ from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offset_forms import (
     TOLD_BYTES_MAX,
     OffsetsTold,
+    Prepared,
     bounded,
     changed_message,
     object_of,
@@ -76,15 +83,19 @@ class Offsets:
         return found
 
     async def alter(self, question: AlterOffsets) -> OffsetsTold:
-        """Change the offsets, or, in a dry run, only check. Tells them as they are now; after a reset, as they were.
+        """Change the offsets, or prepare that, or, in a dry run, only check. Tells them as they are now, or as they are
+        once what is prepared is written; after a reset, as they were.
 
         Raises:
-            ConfigError, DataError: the offsets, or the config, cannot be used; with Connect's texts.
+            ConfigError, DataError: the offsets, or the config, cannot be used; with Connect's texts. So when what is to
+                be prepared cannot be written together with the connector.
             TaskFailed: Kafka did not take them, or somebody else owns the group or the id. `OutcomeUncertain`: whether
                 it did is not known.
             Exception: what the connector's own `alter_offsets` raises.
         """
         given_up_s = time.monotonic() + question.timeout_ms / 1000
+        if self._offset_file is not None:  # of sinks, too: no store of a standalone worker writes to Kafka
+            question = replace(question, prepare=False)
         if self._is_sink(question.config):
             return bounded(await in_thread("sink offsets", lambda: self._alter_sink(question, given_up_s)))
         if self._offset_file is None:
@@ -170,6 +181,8 @@ class Offsets:
             if by_stored:
                 agreed = self._agree(question, change)
             claims.ask(spec, admin).verify()
+            if question.prepare:  # the topics are there: whoever reads with the fence creates them
+                return replace(change.told(agreed=agreed), prepared=change.prepared(stored_offsets.topics(settings)))
             if change.records:
                 with writing():
                     _write(fence, failures, stored_offsets.topics(settings), change.records)
@@ -242,6 +255,10 @@ class _SourceChange:
         now = {key: value for key, value in {**self._stored, **self.records}.items() if value is not None}
         message = changed_message(agreed=agreed, reset=question.reset, dry_run=question.dry_run)
         return OffsetsTold(source_told(self._stored if question.reset else now), message)
+
+    def prepared(self, topics: Sequence[str]) -> Prepared:
+        """The records of it, in each of the topics."""
+        return Prepared(tuple((topic, key, value) for topic in topics for key, value in self.records.items()))
 
 
 def _pairs(stored: Mapping[bytes, bytes]) -> Iterator[tuple[Mapping[str, Any] | None, Mapping[str, Any]]]:

@@ -3,16 +3,19 @@
 Owns the questions to the group and the change: offsets that are set are committed in one transaction of the
 transactional id of the connector's task 0, all or none; those that are forgotten go in one request after it, and a
 reset deletes the whole group. Where offsets are set and forgotten the transaction is first: it is what a fence can
-refuse. A failure after it is told as uncertain.
+refuse. A failure after it is told as uncertain. A change that is only to be prepared does all before the transaction,
+and tells what would be in it, with what is kept beside each offset; what it would forget no transaction can hold, so
+that is refused.
 
 Departs from Connect: an offset must lie within its partition's records (unless `herdmesh.offsets.missing=reset`),
 because a task would fail on it; a rewind goes forward in no partition unless that is allowed; what the last commit said
 beside an offset (the files it staged) is kept with the new one, because it may still have to be done. With a client
 that cannot forget single offsets (`engine.forgetting`) only all of a group's are, and none beside one that is set.
 
-Blocks and calls authors' code. Invariant: nothing is written before the id is taken over, the connector's own
-`alter_offsets` has agreed, and the config topic, asked after that, does not say that tasks are there. To forget has no
-fence, so it is not begun once whoever asked may have gone on, and not repeated without asking the config topic again.
+Blocks and calls authors' code. Invariant: nothing is written, or told to be written, before the id is taken over, the
+connector's own `alter_offsets` has agreed, and the config topic, asked after that, does not say that tasks are there.
+To forget has no fence, so it is not begun once whoever asked may have gone on, and not repeated without asking the
+config topic again.
 """
 
 from __future__ import annotations
@@ -35,7 +38,14 @@ from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.hung import GroupFinisher
 from herdmesh.engine.settings import SinkSettings, sink_settings
 from herdmesh.kafka.listed_offsets import list_offsets
-from herdmesh.worker.effects.offset_forms import OffsetsTold, changed_message, sink_offsets, sink_told
+from herdmesh.worker.effects.offset_forms import (
+    LATER,
+    OffsetsTold,
+    Prepared,
+    changed_message,
+    sink_offsets,
+    sink_told,
+)
 from herdmesh.worker.effects.uncertain import Progress, refuse_late, taking_over, writing
 from herdmesh.worker.state.questions import AlterOffsets
 
@@ -67,12 +77,12 @@ def parsed(question: AlterOffsets) -> dict[PartitionId, int | None]:
 def change(
     spec: RunSpec, question: AlterOffsets, named: Mapping[PartitionId, int | None], agree: Agree, given_up_s: float
 ) -> OffsetsTold:
-    """Change the group's offsets as the question says.
+    """Change the group's offsets as the question says, or prepare that.
 
-    Returns the offsets as they are now, or, after a reset, as they were.
+    Returns the offsets as they are now, or, after a reset, as they were; of what is prepared, as once it is written.
 
     Raises:
-        ConfigError: a partition or an offset that cannot be.
+        ConfigError: a partition or an offset that cannot be, or one to be forgotten where it is only to be prepared.
         TaskFailed: Kafka did not take them, or somebody else owns the group or the id. `OutcomeUncertain`: whether it
             did is not known.
         Exception: what the connector's own `alter_offsets` raises.
@@ -87,18 +97,18 @@ def change(
         _check(admin, settings, wanted)
         _refuse_forward(question, before, wanted)
         work = _Change(spec, settings, admin, consumer, wanted, question)
-        agreed = False
+        agreed, prepared = False, None
         if question.dry_run:
             _forgotten(settings.group, before, wanted)
         else:
-            before, agreed = work.carry_out(before, agree, given_up_s)
+            before, agreed, prepared = work.carry_out(before, agree, given_up_s)
     finally:
         consumer.close()
     after = {**before, **wanted}
     shown = before if question.reset else {partition: at for partition, at in after.items() if at is not None}
     message = changed_message(agreed=agreed, reset=question.reset, dry_run=question.dry_run)
     ahead = "" if question.rewind_to_ms is None else _ahead(before, wanted)
-    return OffsetsTold(sink_told(shown), f"{message} (forward: {ahead})" if ahead else message)
+    return OffsetsTold(sink_told(shown), f"{message} (forward: {ahead})" if ahead else message, prepared)
 
 
 @dataclass
@@ -114,8 +124,9 @@ class _Change:
 
     def carry_out(
         self, before: Mapping[PartitionId, int], agree: Agree, given_up_s: float
-    ) -> tuple[dict[PartitionId, int], bool]:
-        """Write. Returns what was committed before, as the fence's owner reads it, and whether the connector agreed."""
+    ) -> tuple[dict[PartitionId, int], bool, Prepared | None]:
+        """Write, or prepare that. Returns what was committed before, as the fence's owner reads it, whether the
+        connector agreed, and what is prepared, None = it is written."""
         fence = Fence(clients.offsets_producer(self.spec, self.settings.access), self.spec.transactional_id)
         try:
             taking_over(fence, given_up_s)
@@ -123,16 +134,21 @@ class _Change:
             stable = partitions.committed(self.consumer, sorted({*before, *self.wanted}), hung)
             known = {partition: offset for partition, (offset, _) in stable.items() if offset is not None}
             _refuse_forward(self.question, known, self.wanted)
+            if self.question.prepare:  # before the connector is asked, which may change offsets elsewhere then
+                _refuse_forgetting(self.settings.group, known, self.wanted)
             forgotten = _forgotten(self.settings.group, known, self.wanted)
             agreed = agree(self.wanted)
             self._require_unchanged()
             if forgotten:
                 refuse_late(given_up_s, "the connector's alter_offsets, or Kafka,")
-            written = [
-                TopicPartition(partition[0], partition[1], offset, stable[partition][1])
+            entries = tuple(
+                (partition[0], partition[1], offset, stable[partition][1])
                 for partition, offset in self.wanted.items()
                 if offset is not None
-            ]
+            )
+            if self.question.prepare:
+                return known, agreed, Prepared(group=self.settings.group, group_offsets=entries)
+            written = [TopicPartition(*entry) for entry in entries]
             with writing() as progress:
                 if written:
                     fence.commit_offsets(written, self.consumer.consumer_group_metadata())
@@ -141,7 +157,7 @@ class _Change:
                     partitions.committed(self.consumer, [(one.topic, one.partition) for one in written], hung)
                 if forgotten:
                     self._forget(forgotten, given_up_s, progress)
-            return known, agreed
+            return known, agreed, None
         finally:
             fence.close()
 
@@ -275,6 +291,18 @@ def _ahead(committed: Mapping[PartitionId, int], wanted: Mapping[PartitionId, in
     ]
     more = len(found) - _NAMED_MAX
     return ", ".join(found[:_NAMED_MAX]) + (f", and {more} more" if more > 0 else "")
+
+
+def _refuse_forgetting(group: str, committed: Iterable[PartitionId], wanted: Mapping[PartitionId, int | None]) -> None:
+    """Raise ConfigError when offsets are to be forgotten that are there."""
+    known = set(committed)
+    found = sorted(partition for partition, offset in wanted.items() if offset is None and partition in known)
+    if found:
+        named = ", ".join(f"{topic}-{number}" for topic, number in found[:_NAMED_MAX])
+        raise ConfigError(
+            f"group {group} has offsets that are to be forgotten ({named}), which cannot be part of the write that "
+            f"creates the connector: {LATER}; or set each to where it is to begin"
+        )
 
 
 def _forgotten(

@@ -80,6 +80,9 @@ class AlterOffsets:
     dry_run: bool = False
     allow_forward: bool = False
     """Whether a rewind may move a partition forward."""
+    prepare: bool = False
+    """Take over as for the change, and tell what is to be written instead of writing it: whoever asks has it written
+    together with the connector, which is not there. Where offsets are in the worker's file it is the change itself."""
     timeout_ms: int = field(kw_only=True)
     """How long whoever asks waits for the write to begin, from when the worker is asked."""
 

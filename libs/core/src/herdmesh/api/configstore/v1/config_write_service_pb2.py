@@ -24,63 +24,64 @@ _sym_db = _symbol_database.Default()
 
 from herdmesh.api.common.v1 import connector_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_connector__pb2
 from herdmesh.api.common.v1 import identity_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_identity__pb2
+from herdmesh.api.common.v1 import offsets_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_offsets__pb2
 from herdmesh.api.common.v1 import revision_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_revision__pb2
 from herdmesh.api.configstore.v1 import config_pb2 as herdmesh_dot_api_dot_configstore_dot_v1_dot_config__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n6herdmesh/api/configstore/v1/config_write_service.proto\x12\x1bherdmesh.api.configstore.v1\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/identity.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a(herdmesh/api/configstore/v1/config.proto\"\xb8\x01\n\x0cWriteOptions\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12;\n\x11\x65xpected_revision\x18\x02 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x0e\n\x06\x63\x61ller\x18\x03 \x01(\t\x12\x33\n\x06leader\x18\x04 \x01(\x0b\x32#.herdmesh.api.common.v1.LeaderToken\x12\x12\n\nretry_only\x18\x05 \x01(\x08\"\xc0\x02\n\x19PutConnectorConfigRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x16\n\x0emust_not_exist\x18\x04 \x01(\x08\x12\x41\n\x14initial_target_state\x18\x05 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12\x12\n\nmust_exist\x18\x06 \x01(\x08\x12\x31\n\x05patch\x18\x07 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\xa1\x01\n\x1aPutConnectorConfigResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\"g\n\x16\x44\x65leteConnectorRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\"M\n\x17\x44\x65leteConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\xa1\x01\n\x15SetTargetStateRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x39\n\x0ctarget_state\x18\x03 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\"\x8c\x01\n\x16SetTargetStateResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\"\x8d\x02\n\x18\x43ommitTaskConfigsRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x31\n\x05tasks\x18\x03 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x39\n\x0f\x63onfig_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x1e\n\x11\x66\x65nced_generation\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x14\n\x12_fenced_generation\"\x8f\x01\n\x19\x43ommitTaskConfigsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\"x\n\x13PutTaskCountRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x12\n\ntask_count\x18\x03 \x01(\x05\"J\n\x14PutTaskCountResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\xfa\x01\n\x15RequestRestartRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12<\n\x07restart\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.RestartRequest\x12\x11\n\x04task\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x37\n\x05items\x18\x04 \x03(\x0b\x32(.herdmesh.api.configstore.v1.RestartItem\x12\x12\n\ngeneration\x18\x05 \x01(\x05\x42\x07\n\x05_task\"\x85\x01\n\x16RequestRestartResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x37\n\x05items\x18\x02 \x03(\x0b\x32(.herdmesh.api.configstore.v1.RestartItem\"\x90\x01\n\x14PutSessionKeyRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12<\n\x0bsession_key\x18\x02 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.SessionKey\"K\n\x15PutSessionKeyResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x93\x01\n\x15PutLoggerLevelRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12>\n\x0clogger_level\x18\x02 \x01(\x0b\x32(.herdmesh.api.configstore.v1.LoggerLevel\"L\n\x16PutLoggerLevelResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"u\n\x12RecordDrainRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x10\n\x08\x64raining\x18\x03 \x01(\x08\"I\n\x13RecordDrainResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\xbc\x01\n\x14RecordOffsetsRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x0e\n\x06\x63hange\x18\x03 \x01(\t\x12\r\n\x05\x65nded\x18\x04 \x01(\x08\x12\x36\n\x04told\x18\x05 \x01(\x0b\x32(.herdmesh.api.configstore.v1.OffsetsTold\"\xb7\x01\n\x15RecordOffsetsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\r\n\x05\x65nded\x18\x02 \x01(\x08\x12\x10\n\x08repeated\x18\x03 \x01(\x08\x12\x11\n\tovertaken\x18\x04 \x01(\x08\x12\x36\n\x04told\x18\x05 \x01(\x0b\x32(.herdmesh.api.configstore.v1.OffsetsTold\"\xd1\x01\n\x17RestoreConnectorRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x08revision\x18\x03 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x33\n\x07secrets\x18\x04 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\xbd\x01\n\x18RestoreConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x1c\n\x14secrets_from_current\x18\x04 \x03(\t2\xe8\n\n\x12\x43onfigWriteService\x12\x85\x01\n\x12PutConnectorConfig\x12\x36.herdmesh.api.configstore.v1.PutConnectorConfigRequest\x1a\x37.herdmesh.api.configstore.v1.PutConnectorConfigResponse\x12|\n\x0f\x44\x65leteConnector\x12\x33.herdmesh.api.configstore.v1.DeleteConnectorRequest\x1a\x34.herdmesh.api.configstore.v1.DeleteConnectorResponse\x12y\n\x0eSetTargetState\x12\x32.herdmesh.api.configstore.v1.SetTargetStateRequest\x1a\x33.herdmesh.api.configstore.v1.SetTargetStateResponse\x12\x82\x01\n\x11\x43ommitTaskConfigs\x12\x35.herdmesh.api.configstore.v1.CommitTaskConfigsRequest\x1a\x36.herdmesh.api.configstore.v1.CommitTaskConfigsResponse\x12s\n\x0cPutTaskCount\x12\x30.herdmesh.api.configstore.v1.PutTaskCountRequest\x1a\x31.herdmesh.api.configstore.v1.PutTaskCountResponse\x12y\n\x0eRequestRestart\x12\x32.herdmesh.api.configstore.v1.RequestRestartRequest\x1a\x33.herdmesh.api.configstore.v1.RequestRestartResponse\x12v\n\rPutSessionKey\x12\x31.herdmesh.api.configstore.v1.PutSessionKeyRequest\x1a\x32.herdmesh.api.configstore.v1.PutSessionKeyResponse\x12y\n\x0ePutLoggerLevel\x12\x32.herdmesh.api.configstore.v1.PutLoggerLevelRequest\x1a\x33.herdmesh.api.configstore.v1.PutLoggerLevelResponse\x12p\n\x0bRecordDrain\x12/.herdmesh.api.configstore.v1.RecordDrainRequest\x1a\x30.herdmesh.api.configstore.v1.RecordDrainResponse\x12v\n\rRecordOffsets\x12\x31.herdmesh.api.configstore.v1.RecordOffsetsRequest\x1a\x32.herdmesh.api.configstore.v1.RecordOffsetsResponse\x12\x7f\n\x10RestoreConnector\x12\x34.herdmesh.api.configstore.v1.RestoreConnectorRequest\x1a\x35.herdmesh.api.configstore.v1.RestoreConnectorResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n6herdmesh/api/configstore/v1/config_write_service.proto\x12\x1bherdmesh.api.configstore.v1\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/identity.proto\x1a$herdmesh/api/common/v1/offsets.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a(herdmesh/api/configstore/v1/config.proto\"\xb8\x01\n\x0cWriteOptions\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12;\n\x11\x65xpected_revision\x18\x02 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x0e\n\x06\x63\x61ller\x18\x03 \x01(\t\x12\x33\n\x06leader\x18\x04 \x01(\x0b\x32#.herdmesh.api.common.v1.LeaderToken\x12\x12\n\nretry_only\x18\x05 \x01(\x08\"\x82\x03\n\x19PutConnectorConfigRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x16\n\x0emust_not_exist\x18\x04 \x01(\x08\x12\x41\n\x14initial_target_state\x18\x05 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12\x12\n\nmust_exist\x18\x06 \x01(\x08\x12\x31\n\x05patch\x18\x07 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12@\n\x0finitial_offsets\x18\x08 \x01(\x0b\x32\'.herdmesh.api.common.v1.PreparedOffsets\"\xa1\x01\n\x1aPutConnectorConfigResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\"g\n\x16\x44\x65leteConnectorRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\"M\n\x17\x44\x65leteConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\xa1\x01\n\x15SetTargetStateRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x39\n\x0ctarget_state\x18\x03 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\"\x8c\x01\n\x16SetTargetStateResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\"\x8d\x02\n\x18\x43ommitTaskConfigsRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x31\n\x05tasks\x18\x03 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x39\n\x0f\x63onfig_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x1e\n\x11\x66\x65nced_generation\x18\x05 \x01(\x03H\x00\x88\x01\x01\x42\x14\n\x12_fenced_generation\"\x8f\x01\n\x19\x43ommitTaskConfigsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\"x\n\x13PutTaskCountRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x12\n\ntask_count\x18\x03 \x01(\x05\"J\n\x14PutTaskCountResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\xfa\x01\n\x15RequestRestartRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12<\n\x07restart\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.RestartRequest\x12\x11\n\x04task\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x37\n\x05items\x18\x04 \x03(\x0b\x32(.herdmesh.api.configstore.v1.RestartItem\x12\x12\n\ngeneration\x18\x05 \x01(\x05\x42\x07\n\x05_task\"\x85\x01\n\x16RequestRestartResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\x37\n\x05items\x18\x02 \x03(\x0b\x32(.herdmesh.api.configstore.v1.RestartItem\"\x90\x01\n\x14PutSessionKeyRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12<\n\x0bsession_key\x18\x02 \x01(\x0b\x32\'.herdmesh.api.configstore.v1.SessionKey\"K\n\x15PutSessionKeyResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\x93\x01\n\x15PutLoggerLevelRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12>\n\x0clogger_level\x18\x02 \x01(\x0b\x32(.herdmesh.api.configstore.v1.LoggerLevel\"L\n\x16PutLoggerLevelResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"u\n\x12RecordDrainRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tworker_id\x18\x02 \x01(\t\x12\x10\n\x08\x64raining\x18\x03 \x01(\x08\"I\n\x13RecordDrainResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\"\xbc\x01\n\x14RecordOffsetsRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x0e\n\x06\x63hange\x18\x03 \x01(\t\x12\r\n\x05\x65nded\x18\x04 \x01(\x08\x12\x36\n\x04told\x18\x05 \x01(\x0b\x32(.herdmesh.api.configstore.v1.OffsetsTold\"\xb7\x01\n\x15RecordOffsetsResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12\r\n\x05\x65nded\x18\x02 \x01(\x08\x12\x10\n\x08repeated\x18\x03 \x01(\x08\x12\x11\n\tovertaken\x18\x04 \x01(\x08\x12\x36\n\x04told\x18\x05 \x01(\x0b\x32(.herdmesh.api.configstore.v1.OffsetsTold\"\xd1\x01\n\x17RestoreConnectorRequest\x12:\n\x07options\x18\x01 \x01(\x0b\x32).herdmesh.api.configstore.v1.WriteOptions\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x08revision\x18\x03 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x33\n\x07secrets\x18\x04 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"\xbd\x01\n\x18RestoreConnectorResponse\x12\x32\n\x04meta\x18\x01 \x01(\x0b\x32$.herdmesh.api.common.v1.ResponseMeta\x12>\n\tconnector\x18\x02 \x01(\x0b\x32+.herdmesh.api.configstore.v1.ConnectorEntry\x12\x0f\n\x07\x63reated\x18\x03 \x01(\x08\x12\x1c\n\x14secrets_from_current\x18\x04 \x03(\t2\xe8\n\n\x12\x43onfigWriteService\x12\x85\x01\n\x12PutConnectorConfig\x12\x36.herdmesh.api.configstore.v1.PutConnectorConfigRequest\x1a\x37.herdmesh.api.configstore.v1.PutConnectorConfigResponse\x12|\n\x0f\x44\x65leteConnector\x12\x33.herdmesh.api.configstore.v1.DeleteConnectorRequest\x1a\x34.herdmesh.api.configstore.v1.DeleteConnectorResponse\x12y\n\x0eSetTargetState\x12\x32.herdmesh.api.configstore.v1.SetTargetStateRequest\x1a\x33.herdmesh.api.configstore.v1.SetTargetStateResponse\x12\x82\x01\n\x11\x43ommitTaskConfigs\x12\x35.herdmesh.api.configstore.v1.CommitTaskConfigsRequest\x1a\x36.herdmesh.api.configstore.v1.CommitTaskConfigsResponse\x12s\n\x0cPutTaskCount\x12\x30.herdmesh.api.configstore.v1.PutTaskCountRequest\x1a\x31.herdmesh.api.configstore.v1.PutTaskCountResponse\x12y\n\x0eRequestRestart\x12\x32.herdmesh.api.configstore.v1.RequestRestartRequest\x1a\x33.herdmesh.api.configstore.v1.RequestRestartResponse\x12v\n\rPutSessionKey\x12\x31.herdmesh.api.configstore.v1.PutSessionKeyRequest\x1a\x32.herdmesh.api.configstore.v1.PutSessionKeyResponse\x12y\n\x0ePutLoggerLevel\x12\x32.herdmesh.api.configstore.v1.PutLoggerLevelRequest\x1a\x33.herdmesh.api.configstore.v1.PutLoggerLevelResponse\x12p\n\x0bRecordDrain\x12/.herdmesh.api.configstore.v1.RecordDrainRequest\x1a\x30.herdmesh.api.configstore.v1.RecordDrainResponse\x12v\n\rRecordOffsets\x12\x31.herdmesh.api.configstore.v1.RecordOffsetsRequest\x1a\x32.herdmesh.api.configstore.v1.RecordOffsetsResponse\x12\x7f\n\x10RestoreConnector\x12\x34.herdmesh.api.configstore.v1.RestoreConnectorRequest\x1a\x35.herdmesh.api.configstore.v1.RestoreConnectorResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.configstore.v1.config_write_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_WRITEOPTIONS']._serialized_start=248
-  _globals['_WRITEOPTIONS']._serialized_end=432
-  _globals['_PUTCONNECTORCONFIGREQUEST']._serialized_start=435
-  _globals['_PUTCONNECTORCONFIGREQUEST']._serialized_end=755
-  _globals['_PUTCONNECTORCONFIGRESPONSE']._serialized_start=758
-  _globals['_PUTCONNECTORCONFIGRESPONSE']._serialized_end=919
-  _globals['_DELETECONNECTORREQUEST']._serialized_start=921
-  _globals['_DELETECONNECTORREQUEST']._serialized_end=1024
-  _globals['_DELETECONNECTORRESPONSE']._serialized_start=1026
-  _globals['_DELETECONNECTORRESPONSE']._serialized_end=1103
-  _globals['_SETTARGETSTATEREQUEST']._serialized_start=1106
-  _globals['_SETTARGETSTATEREQUEST']._serialized_end=1267
-  _globals['_SETTARGETSTATERESPONSE']._serialized_start=1270
-  _globals['_SETTARGETSTATERESPONSE']._serialized_end=1410
-  _globals['_COMMITTASKCONFIGSREQUEST']._serialized_start=1413
-  _globals['_COMMITTASKCONFIGSREQUEST']._serialized_end=1682
-  _globals['_COMMITTASKCONFIGSRESPONSE']._serialized_start=1685
-  _globals['_COMMITTASKCONFIGSRESPONSE']._serialized_end=1828
-  _globals['_PUTTASKCOUNTREQUEST']._serialized_start=1830
-  _globals['_PUTTASKCOUNTREQUEST']._serialized_end=1950
-  _globals['_PUTTASKCOUNTRESPONSE']._serialized_start=1952
-  _globals['_PUTTASKCOUNTRESPONSE']._serialized_end=2026
-  _globals['_REQUESTRESTARTREQUEST']._serialized_start=2029
-  _globals['_REQUESTRESTARTREQUEST']._serialized_end=2279
-  _globals['_REQUESTRESTARTRESPONSE']._serialized_start=2282
-  _globals['_REQUESTRESTARTRESPONSE']._serialized_end=2415
-  _globals['_PUTSESSIONKEYREQUEST']._serialized_start=2418
-  _globals['_PUTSESSIONKEYREQUEST']._serialized_end=2562
-  _globals['_PUTSESSIONKEYRESPONSE']._serialized_start=2564
-  _globals['_PUTSESSIONKEYRESPONSE']._serialized_end=2639
-  _globals['_PUTLOGGERLEVELREQUEST']._serialized_start=2642
-  _globals['_PUTLOGGERLEVELREQUEST']._serialized_end=2789
-  _globals['_PUTLOGGERLEVELRESPONSE']._serialized_start=2791
-  _globals['_PUTLOGGERLEVELRESPONSE']._serialized_end=2867
-  _globals['_RECORDDRAINREQUEST']._serialized_start=2869
-  _globals['_RECORDDRAINREQUEST']._serialized_end=2986
-  _globals['_RECORDDRAINRESPONSE']._serialized_start=2988
-  _globals['_RECORDDRAINRESPONSE']._serialized_end=3061
-  _globals['_RECORDOFFSETSREQUEST']._serialized_start=3064
-  _globals['_RECORDOFFSETSREQUEST']._serialized_end=3252
-  _globals['_RECORDOFFSETSRESPONSE']._serialized_start=3255
-  _globals['_RECORDOFFSETSRESPONSE']._serialized_end=3438
-  _globals['_RESTORECONNECTORREQUEST']._serialized_start=3441
-  _globals['_RESTORECONNECTORREQUEST']._serialized_end=3650
-  _globals['_RESTORECONNECTORRESPONSE']._serialized_start=3653
-  _globals['_RESTORECONNECTORRESPONSE']._serialized_end=3842
-  _globals['_CONFIGWRITESERVICE']._serialized_start=3845
-  _globals['_CONFIGWRITESERVICE']._serialized_end=5229
+  _globals['_WRITEOPTIONS']._serialized_start=286
+  _globals['_WRITEOPTIONS']._serialized_end=470
+  _globals['_PUTCONNECTORCONFIGREQUEST']._serialized_start=473
+  _globals['_PUTCONNECTORCONFIGREQUEST']._serialized_end=859
+  _globals['_PUTCONNECTORCONFIGRESPONSE']._serialized_start=862
+  _globals['_PUTCONNECTORCONFIGRESPONSE']._serialized_end=1023
+  _globals['_DELETECONNECTORREQUEST']._serialized_start=1025
+  _globals['_DELETECONNECTORREQUEST']._serialized_end=1128
+  _globals['_DELETECONNECTORRESPONSE']._serialized_start=1130
+  _globals['_DELETECONNECTORRESPONSE']._serialized_end=1207
+  _globals['_SETTARGETSTATEREQUEST']._serialized_start=1210
+  _globals['_SETTARGETSTATEREQUEST']._serialized_end=1371
+  _globals['_SETTARGETSTATERESPONSE']._serialized_start=1374
+  _globals['_SETTARGETSTATERESPONSE']._serialized_end=1514
+  _globals['_COMMITTASKCONFIGSREQUEST']._serialized_start=1517
+  _globals['_COMMITTASKCONFIGSREQUEST']._serialized_end=1786
+  _globals['_COMMITTASKCONFIGSRESPONSE']._serialized_start=1789
+  _globals['_COMMITTASKCONFIGSRESPONSE']._serialized_end=1932
+  _globals['_PUTTASKCOUNTREQUEST']._serialized_start=1934
+  _globals['_PUTTASKCOUNTREQUEST']._serialized_end=2054
+  _globals['_PUTTASKCOUNTRESPONSE']._serialized_start=2056
+  _globals['_PUTTASKCOUNTRESPONSE']._serialized_end=2130
+  _globals['_REQUESTRESTARTREQUEST']._serialized_start=2133
+  _globals['_REQUESTRESTARTREQUEST']._serialized_end=2383
+  _globals['_REQUESTRESTARTRESPONSE']._serialized_start=2386
+  _globals['_REQUESTRESTARTRESPONSE']._serialized_end=2519
+  _globals['_PUTSESSIONKEYREQUEST']._serialized_start=2522
+  _globals['_PUTSESSIONKEYREQUEST']._serialized_end=2666
+  _globals['_PUTSESSIONKEYRESPONSE']._serialized_start=2668
+  _globals['_PUTSESSIONKEYRESPONSE']._serialized_end=2743
+  _globals['_PUTLOGGERLEVELREQUEST']._serialized_start=2746
+  _globals['_PUTLOGGERLEVELREQUEST']._serialized_end=2893
+  _globals['_PUTLOGGERLEVELRESPONSE']._serialized_start=2895
+  _globals['_PUTLOGGERLEVELRESPONSE']._serialized_end=2971
+  _globals['_RECORDDRAINREQUEST']._serialized_start=2973
+  _globals['_RECORDDRAINREQUEST']._serialized_end=3090
+  _globals['_RECORDDRAINRESPONSE']._serialized_start=3092
+  _globals['_RECORDDRAINRESPONSE']._serialized_end=3165
+  _globals['_RECORDOFFSETSREQUEST']._serialized_start=3168
+  _globals['_RECORDOFFSETSREQUEST']._serialized_end=3356
+  _globals['_RECORDOFFSETSRESPONSE']._serialized_start=3359
+  _globals['_RECORDOFFSETSRESPONSE']._serialized_end=3542
+  _globals['_RESTORECONNECTORREQUEST']._serialized_start=3545
+  _globals['_RESTORECONNECTORREQUEST']._serialized_end=3754
+  _globals['_RESTORECONNECTORRESPONSE']._serialized_start=3757
+  _globals['_RESTORECONNECTORRESPONSE']._serialized_end=3946
+  _globals['_CONFIGWRITESERVICE']._serialized_start=3949
+  _globals['_CONFIGWRITESERVICE']._serialized_end=5333
 # @@protoc_insertion_point(module_scope)

@@ -9,6 +9,7 @@ from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from herdmesh.api.common.v1 import connector_pb2 as _connector_pb2
 from herdmesh.api.common.v1 import identity_pb2 as _identity_pb2
+from herdmesh.api.common.v1 import offsets_pb2 as _offsets_pb2
 from herdmesh.api.common.v1 import revision_pb2 as _revision_pb2
 from herdmesh.api.configstore.v1 import config_pb2 as _config_pb2
 import builtins as _builtins
@@ -82,6 +83,7 @@ class PutConnectorConfigRequest(_message.Message):
     INITIAL_TARGET_STATE_FIELD_NUMBER: _builtins.int
     MUST_EXIST_FIELD_NUMBER: _builtins.int
     PATCH_FIELD_NUMBER: _builtins.int
+    INITIAL_OFFSETS_FIELD_NUMBER: _builtins.int
     connector: _builtins.str
     """connector name; the config's own "name" must be equal or absent."""
     must_not_exist: _builtins.bool
@@ -104,6 +106,12 @@ class PutConnectorConfigRequest(_message.Message):
         Unset = config itself is what was asked for.
         """
 
+    @_builtins.property
+    def initial_offsets(self) -> _offsets_pb2.PreparedOffsets:
+        """initial_offsets of the connector, written in the same transaction: they are there exactly when it is. Only with
+        must_not_exist; refused with OFFSETS_REFUSED, and no connector, when Kafka does not take them. A retry is not compared by them.
+        """
+
     def __init__(
         self,
         *,
@@ -114,10 +122,11 @@ class PutConnectorConfigRequest(_message.Message):
         initial_target_state: _connector_pb2.TargetState.ValueType = ...,
         must_exist: _builtins.bool = ...,
         patch: _connector_pb2.Properties | None = ...,
+        initial_offsets: _offsets_pb2.PreparedOffsets | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "options", b"options", "patch", b"patch"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "initial_offsets", b"initial_offsets", "options", b"options", "patch", b"patch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "connector", b"connector", "initial_target_state", b"initial_target_state", "must_exist", b"must_exist", "must_not_exist", b"must_not_exist", "options", b"options", "patch", b"patch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "connector", b"connector", "initial_offsets", b"initial_offsets", "initial_target_state", b"initial_target_state", "must_exist", b"must_exist", "must_not_exist", b"must_not_exist", "options", b"options", "patch", b"patch"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -103,7 +103,7 @@ class CreateConnectorRequest(_message.Message):
 
     @_builtins.property
     def initial_offsets(self) -> _containers.RepeatedCompositeFieldContainer[_offset_messages_pb2.OffsetEntry]:
-        """initial_offsets to start from, in the JSON forms of KIP-875: stored before the connector, all or none, and only when the name is free; a failure leaves no connector, but may leave these offsets. Offsets of an earlier connector of that name that are not named here stay. Empty = none."""
+        """initial_offsets to start from, in the JSON forms of KIP-875: stored with the connector, in one transaction: both are there or neither. In standalone mode the file has them just before. Offsets of an earlier connector of that name that are not named here stay. Empty = none."""
 
     def __init__(
         self,

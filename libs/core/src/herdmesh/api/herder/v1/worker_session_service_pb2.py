@@ -26,6 +26,7 @@ from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 from herdmesh.api.common.v1 import connector_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_connector__pb2
 from herdmesh.api.common.v1 import identity_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_identity__pb2
+from herdmesh.api.common.v1 import offsets_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_offsets__pb2
 from herdmesh.api.common.v1 import revision_pb2 as herdmesh_dot_api_dot_common_dot_v1_dot_revision__pb2
 from herdmesh.api.herder.v1 import admin_messages_pb2 as herdmesh_dot_api_dot_herder_dot_v1_dot_admin__messages__pb2
 from herdmesh.api.herder.v1 import offset_messages_pb2 as herdmesh_dot_api_dot_herder_dot_v1_dot_offset__messages__pb2
@@ -33,75 +34,75 @@ from herdmesh.api.worker.v1 import task_pb2 as herdmesh_dot_api_dot_worker_dot_v
 from herdmesh.api.worker.v1 import worker_service_pb2 as herdmesh_dot_api_dot_worker_dot_v1_dot_worker__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n3herdmesh/api/herder/v1/worker_session_service.proto\x12\x16herdmesh.api.herder.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/identity.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a+herdmesh/api/herder/v1/admin_messages.proto\x1a,herdmesh/api/herder/v1/offset_messages.proto\x1a!herdmesh/api/worker/v1/task.proto\x1a+herdmesh/api/worker/v1/worker_service.proto\"\xf9\x02\n\x0eSessionRequest\x12\x34\n\x05hello\x18\x01 \x01(\x0b\x32#.herdmesh.api.herder.v1.WorkerHelloH\x00\x12<\n\theartbeat\x18\x02 \x01(\x0b\x32\'.herdmesh.api.herder.v1.WorkerHeartbeatH\x00\x12\x34\n\x06report\x18\x03 \x01(\x0b\x32\".herdmesh.api.herder.v1.UnitReportH\x00\x12\x41\n\x0ctask_configs\x18\x04 \x01(\x0b\x32).herdmesh.api.herder.v1.TaskConfigsReportH\x00\x12\x35\n\x05reply\x18\x05 \x01(\x0b\x32$.herdmesh.api.herder.v1.CommandReplyH\x00\x12\x38\n\x07leaving\x18\x06 \x01(\x0b\x32%.herdmesh.api.herder.v1.WorkerLeavingH\x00\x42\t\n\x07message\"5\n\x04Unit\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x11\n\x04task\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x07\n\x05_task\"\xaf\x02\n\x0bWorkerHello\x12\x36\n\x06worker\x18\x01 \x01(\x0b\x32&.herdmesh.api.common.v1.WorkerIdentity\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05slots\x18\x03 \x01(\x05\x12/\n\x07plugins\x18\x04 \x03(\x0b\x32\x1e.herdmesh.api.common.v1.Plugin\x12\x31\n\x08holdings\x18\x05 \x03(\x0b\x32\x1f.herdmesh.api.herder.v1.Holding\x12\x11\n\tepoch_max\x18\x06 \x01(\x03\x12\x10\n\x08\x64raining\x18\x07 \x01(\x08\x12\x39\n\x0flogger_revision\x18\t \x01(\x0b\x32 .herdmesh.api.common.v1.RevisionJ\x04\x08\x08\x10\t\"\xe2\x01\n\x07Holding\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x30\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\x12\x10\n\x08stopping\x18\x05 \x01(\x08\"\x94\x01\n\nAssignment\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x12\n\ngeneration\x18\x02 \x01(\x05\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x39\n\x0f\x63onfig_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x13\n\x0btask_digest\x18\x05 \x01(\t\"I\n\x0fWorkerHeartbeat\x12\x36\n\x08progress\x18\x01 \x03(\x0b\x32$.herdmesh.api.worker.v1.TaskProgress\"\xd3\x01\n\nUnitReport\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x30\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\"\xc3\x01\n\x11TaskConfigsReport\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12\x31\n\x05tasks\x18\x03 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x30\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\"\x87\x04\n\x0c\x43ommandReply\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x30\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\x12<\n\nvalidation\x18\x03 \x01(\x0b\x32(.herdmesh.api.worker.v1.ConfigValidation\x12:\n\rplugin_fields\x18\x04 \x03(\x0b\x32#.herdmesh.api.worker.v1.ConfigField\x12\x34\n\x07loggers\x18\x05 \x03(\x0b\x32#.herdmesh.api.herder.v1.LoggerEntry\x12\x31\n\x05tasks\x18\x06 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x45\n\x0c\x64\x65\x61\x64_letters\x18\x07 \x01(\x0b\x32/.herdmesh.api.herder.v1.ListDeadLettersResponse\x12P\n\x15\x64\x65\x61\x64_letters_replayed\x18\x08 \x01(\x0b\x32\x31.herdmesh.api.herder.v1.ReplayDeadLettersResponse\x12\x35\n\x07offsets\x18\t \x01(\x0b\x32$.herdmesh.api.herder.v1.OffsetsReply\"h\n\x0cOffsetsReply\x12\x34\n\x07offsets\x18\x01 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tuncertain\x18\x03 \x01(\x08\"\x0f\n\rWorkerLeaving\"\x86\n\n\x0fSessionResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x39\n\x07welcome\x18\x02 \x01(\x0b\x32&.herdmesh.api.herder.v1.SessionWelcomeH\x00\x12\x32\n\x05start\x18\x03 \x01(\x0b\x32!.herdmesh.api.herder.v1.StartUnitH\x00\x12\x30\n\x04stop\x18\x04 \x01(\x0b\x32 .herdmesh.api.herder.v1.StopUnitH\x00\x12\x46\n\x10set_target_state\x18\x05 \x01(\x0b\x32*.herdmesh.api.herder.v1.SetUnitTargetStateH\x00\x12L\n\x15generate_task_configs\x18\x06 \x01(\x0b\x32+.herdmesh.api.herder.v1.GenerateTaskConfigsH\x00\x12\x35\n\x05\x66\x65nce\x18\x07 \x01(\x0b\x32$.herdmesh.api.herder.v1.FenceCommandH\x00\x12;\n\x08validate\x18\x08 \x01(\x0b\x32\'.herdmesh.api.herder.v1.ValidateCommandH\x00\x12<\n\theartbeat\x18\t \x01(\x0b\x32\'.herdmesh.api.herder.v1.HerderHeartbeatH\x00\x12;\n\x08released\x18\n \x01(\x0b\x32\'.herdmesh.api.herder.v1.SessionReleasedH\x00\x12H\n\x0f\x64\x65scribe_plugin\x18\x0b \x01(\x0b\x32-.herdmesh.api.herder.v1.DescribePluginCommandH\x00\x12\x42\n\x0clist_loggers\x18\x0c \x01(\x0b\x32*.herdmesh.api.herder.v1.ListLoggersCommandH\x00\x12>\n\nset_logger\x18\r \x01(\x0b\x32(.herdmesh.api.herder.v1.SetLoggerCommandH\x00\x12\x44\n\ralter_offsets\x18\x0e \x01(\x0b\x32+.herdmesh.api.herder.v1.AlterOffsetsCommandH\x00\x12K\n\x11plan_task_configs\x18\x0f \x01(\x0b\x32..herdmesh.api.herder.v1.PlanTaskConfigsCommandH\x00\x12;\n\x0cset_draining\x18\x10 \x01(\x0b\x32#.herdmesh.api.herder.v1.SetDrainingH\x00\x12\x33\n\x08set_rate\x18\x14 \x01(\x0b\x32\x1f.herdmesh.api.herder.v1.SetRateH\x00\x12K\n\x11list_dead_letters\x18\x11 \x01(\x0b\x32..herdmesh.api.herder.v1.ListDeadLettersCommandH\x00\x12O\n\x13replay_dead_letters\x18\x12 \x01(\x0b\x32\x30.herdmesh.api.herder.v1.ReplayDeadLettersCommandH\x00\x12\x42\n\x0cread_offsets\x18\x15 \x01(\x0b\x32*.herdmesh.api.herder.v1.ReadOffsetsCommandH\x00\x42\t\n\x07message\"\x86\x01\n\x0eSessionWelcome\x12\x32\n\x0fsession_timeout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tleader_id\x18\x02 \x01(\t\x12-\n\x07\x61\x64opted\x18\x03 \x03(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\"\x83\x04\n\tStartUnit\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12<\n\x10\x63onnector_config\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x37\n\x0btask_config\x18\x04 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x39\n\x0ctarget_state\x18\x05 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12\x12\n\ntask_count\x18\x06 \x01(\x05\x12\x11\n\ttasks_max\x18\x07 \x01(\x05\x12\x39\n\x0c\x63ommit_scope\x18\x08 \x01(\x0b\x32#.herdmesh.api.common.v1.CommitScope\x12\x35\n\nconditions\x18\t \x03(\x0b\x32!.herdmesh.api.common.v1.Condition\x12\x32\n\x08revision\x18\n \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x13\n\x0btraceparent\x18\x0b \x01(\t\"~\n\x08StopUnit\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12\x0e\n\x06reason\x18\x03 \x01(\t\"{\n\x12SetUnitTargetState\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x39\n\x0ctarget_state\x18\x02 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\"9\n\x0bSetDraining\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\x12\x12\n\ncommand_id\x18\x02 \x01(\tJ\x04\x08\x03\x10\x04\"R\n\x07SetRate\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x1a\n\x12records_per_second\x18\x02 \x01(\x01\x12\x18\n\x10\x62ytes_per_second\x18\x03 \x01(\x01\"s\n\x13GenerateTaskConfigs\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12\x11\n\ttasks_max\x18\x03 \x01(\x05\"I\n\x0c\x46\x65nceCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x12\n\ntask_count\x18\x03 \x01(\x05\"Y\n\x0fValidateCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"?\n\x15\x44\x65scribePluginCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x12\n\nclass_name\x18\x02 \x01(\t\"8\n\x12ListLoggersCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06logger\x18\x02 \x01(\t\"\x8d\x01\n\x10SetLoggerCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06logger\x18\x02 \x01(\t\x12\r\n\x05level\x18\x03 \x01(\t\x12\x32\n\x08revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"\xe9\x02\n\x13\x41lterOffsetsCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x34\n\x07offsets\x18\x04 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x32\n\x08revision\x18\x05 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x13\n\x0bincarnation\x18\x06 \x01(\t\x12\r\n\x05reset\x18\x07 \x01(\x08\x12-\n\trewind_to\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x64ry_run\x18\t \x01(\x08\x12\x15\n\rallow_forward\x18\n \x01(\x08\x12\x12\n\ntimeout_ms\x18\x0b \x01(\x03\"o\n\x12ReadOffsetsCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"s\n\x16PlanTaskConfigsCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x11\n\ttasks_max\x18\x03 \x01(\x05\"\xa1\x01\n\x16ListDeadLettersCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12?\n\x07request\x18\x03 \x01(\x0b\x32..herdmesh.api.herder.v1.ListDeadLettersRequest\"\xa5\x01\n\x18ReplayDeadLettersCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x41\n\x07request\x18\x03 \x01(\x0b\x32\x30.herdmesh.api.herder.v1.ReplayDeadLettersRequest\"\x11\n\x0fHerderHeartbeat\"\x11\n\x0fSessionReleased2v\n\x14WorkerSessionService\x12^\n\x07Session\x12&.herdmesh.api.herder.v1.SessionRequest\x1a\'.herdmesh.api.herder.v1.SessionResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n3herdmesh/api/herder/v1/worker_session_service.proto\x12\x16herdmesh.api.herder.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a&herdmesh/api/common/v1/connector.proto\x1a%herdmesh/api/common/v1/identity.proto\x1a$herdmesh/api/common/v1/offsets.proto\x1a%herdmesh/api/common/v1/revision.proto\x1a+herdmesh/api/herder/v1/admin_messages.proto\x1a,herdmesh/api/herder/v1/offset_messages.proto\x1a!herdmesh/api/worker/v1/task.proto\x1a+herdmesh/api/worker/v1/worker_service.proto\"\xf9\x02\n\x0eSessionRequest\x12\x34\n\x05hello\x18\x01 \x01(\x0b\x32#.herdmesh.api.herder.v1.WorkerHelloH\x00\x12<\n\theartbeat\x18\x02 \x01(\x0b\x32\'.herdmesh.api.herder.v1.WorkerHeartbeatH\x00\x12\x34\n\x06report\x18\x03 \x01(\x0b\x32\".herdmesh.api.herder.v1.UnitReportH\x00\x12\x41\n\x0ctask_configs\x18\x04 \x01(\x0b\x32).herdmesh.api.herder.v1.TaskConfigsReportH\x00\x12\x35\n\x05reply\x18\x05 \x01(\x0b\x32$.herdmesh.api.herder.v1.CommandReplyH\x00\x12\x38\n\x07leaving\x18\x06 \x01(\x0b\x32%.herdmesh.api.herder.v1.WorkerLeavingH\x00\x42\t\n\x07message\"5\n\x04Unit\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x11\n\x04task\x18\x02 \x01(\x05H\x00\x88\x01\x01\x42\x07\n\x05_task\"\xaf\x02\n\x0bWorkerHello\x12\x36\n\x06worker\x18\x01 \x01(\x0b\x32&.herdmesh.api.common.v1.WorkerIdentity\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\x12\r\n\x05slots\x18\x03 \x01(\x05\x12/\n\x07plugins\x18\x04 \x03(\x0b\x32\x1e.herdmesh.api.common.v1.Plugin\x12\x31\n\x08holdings\x18\x05 \x03(\x0b\x32\x1f.herdmesh.api.herder.v1.Holding\x12\x11\n\tepoch_max\x18\x06 \x01(\x03\x12\x10\n\x08\x64raining\x18\x07 \x01(\x08\x12\x39\n\x0flogger_revision\x18\t \x01(\x0b\x32 .herdmesh.api.common.v1.RevisionJ\x04\x08\x08\x10\t\"\xe2\x01\n\x07Holding\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x30\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\x12\x10\n\x08stopping\x18\x05 \x01(\x08\"\x94\x01\n\nAssignment\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x12\n\ngeneration\x18\x02 \x01(\x05\x12\x13\n\x0bincarnation\x18\x03 \x01(\t\x12\x39\n\x0f\x63onfig_revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x13\n\x0btask_digest\x18\x05 \x01(\t\"I\n\x0fWorkerHeartbeat\x12\x36\n\x08progress\x18\x01 \x03(\x0b\x32$.herdmesh.api.worker.v1.TaskProgress\"\xd3\x01\n\nUnitReport\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12/\n\x05state\x18\x03 \x01(\x0e\x32 .herdmesh.api.common.v1.RunState\x12\x30\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\"\xc3\x01\n\x11TaskConfigsReport\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12\x31\n\x05tasks\x18\x03 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x30\n\x07\x66\x61ilure\x18\x04 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\"\x87\x04\n\x0c\x43ommandReply\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x30\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x1f.herdmesh.api.common.v1.Failure\x12<\n\nvalidation\x18\x03 \x01(\x0b\x32(.herdmesh.api.worker.v1.ConfigValidation\x12:\n\rplugin_fields\x18\x04 \x03(\x0b\x32#.herdmesh.api.worker.v1.ConfigField\x12\x34\n\x07loggers\x18\x05 \x03(\x0b\x32#.herdmesh.api.herder.v1.LoggerEntry\x12\x31\n\x05tasks\x18\x06 \x03(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x45\n\x0c\x64\x65\x61\x64_letters\x18\x07 \x01(\x0b\x32/.herdmesh.api.herder.v1.ListDeadLettersResponse\x12P\n\x15\x64\x65\x61\x64_letters_replayed\x18\x08 \x01(\x0b\x32\x31.herdmesh.api.herder.v1.ReplayDeadLettersResponse\x12\x35\n\x07offsets\x18\t \x01(\x0b\x32$.herdmesh.api.herder.v1.OffsetsReply\"\xa3\x01\n\x0cOffsetsReply\x12\x34\n\x07offsets\x18\x01 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tuncertain\x18\x03 \x01(\x08\x12\x39\n\x08prepared\x18\x04 \x01(\x0b\x32\'.herdmesh.api.common.v1.PreparedOffsets\"\x0f\n\rWorkerLeaving\"\x86\n\n\x0fSessionResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x03\x12\x39\n\x07welcome\x18\x02 \x01(\x0b\x32&.herdmesh.api.herder.v1.SessionWelcomeH\x00\x12\x32\n\x05start\x18\x03 \x01(\x0b\x32!.herdmesh.api.herder.v1.StartUnitH\x00\x12\x30\n\x04stop\x18\x04 \x01(\x0b\x32 .herdmesh.api.herder.v1.StopUnitH\x00\x12\x46\n\x10set_target_state\x18\x05 \x01(\x0b\x32*.herdmesh.api.herder.v1.SetUnitTargetStateH\x00\x12L\n\x15generate_task_configs\x18\x06 \x01(\x0b\x32+.herdmesh.api.herder.v1.GenerateTaskConfigsH\x00\x12\x35\n\x05\x66\x65nce\x18\x07 \x01(\x0b\x32$.herdmesh.api.herder.v1.FenceCommandH\x00\x12;\n\x08validate\x18\x08 \x01(\x0b\x32\'.herdmesh.api.herder.v1.ValidateCommandH\x00\x12<\n\theartbeat\x18\t \x01(\x0b\x32\'.herdmesh.api.herder.v1.HerderHeartbeatH\x00\x12;\n\x08released\x18\n \x01(\x0b\x32\'.herdmesh.api.herder.v1.SessionReleasedH\x00\x12H\n\x0f\x64\x65scribe_plugin\x18\x0b \x01(\x0b\x32-.herdmesh.api.herder.v1.DescribePluginCommandH\x00\x12\x42\n\x0clist_loggers\x18\x0c \x01(\x0b\x32*.herdmesh.api.herder.v1.ListLoggersCommandH\x00\x12>\n\nset_logger\x18\r \x01(\x0b\x32(.herdmesh.api.herder.v1.SetLoggerCommandH\x00\x12\x44\n\ralter_offsets\x18\x0e \x01(\x0b\x32+.herdmesh.api.herder.v1.AlterOffsetsCommandH\x00\x12K\n\x11plan_task_configs\x18\x0f \x01(\x0b\x32..herdmesh.api.herder.v1.PlanTaskConfigsCommandH\x00\x12;\n\x0cset_draining\x18\x10 \x01(\x0b\x32#.herdmesh.api.herder.v1.SetDrainingH\x00\x12\x33\n\x08set_rate\x18\x14 \x01(\x0b\x32\x1f.herdmesh.api.herder.v1.SetRateH\x00\x12K\n\x11list_dead_letters\x18\x11 \x01(\x0b\x32..herdmesh.api.herder.v1.ListDeadLettersCommandH\x00\x12O\n\x13replay_dead_letters\x18\x12 \x01(\x0b\x32\x30.herdmesh.api.herder.v1.ReplayDeadLettersCommandH\x00\x12\x42\n\x0cread_offsets\x18\x15 \x01(\x0b\x32*.herdmesh.api.herder.v1.ReadOffsetsCommandH\x00\x42\t\n\x07message\"\x86\x01\n\x0eSessionWelcome\x12\x32\n\x0fsession_timeout\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x11\n\tleader_id\x18\x02 \x01(\t\x12-\n\x07\x61\x64opted\x18\x03 \x03(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\"\x83\x04\n\tStartUnit\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12<\n\x10\x63onnector_config\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x37\n\x0btask_config\x18\x04 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x39\n\x0ctarget_state\x18\x05 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\x12\x12\n\ntask_count\x18\x06 \x01(\x05\x12\x11\n\ttasks_max\x18\x07 \x01(\x05\x12\x39\n\x0c\x63ommit_scope\x18\x08 \x01(\x0b\x32#.herdmesh.api.common.v1.CommitScope\x12\x35\n\nconditions\x18\t \x03(\x0b\x32!.herdmesh.api.common.v1.Condition\x12\x32\n\x08revision\x18\n \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x13\n\x0btraceparent\x18\x0b \x01(\t\"~\n\x08StopUnit\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12\x0e\n\x06reason\x18\x03 \x01(\t\"{\n\x12SetUnitTargetState\x12*\n\x04unit\x18\x01 \x01(\x0b\x32\x1c.herdmesh.api.herder.v1.Unit\x12\x39\n\x0ctarget_state\x18\x02 \x01(\x0e\x32#.herdmesh.api.common.v1.TargetState\"9\n\x0bSetDraining\x12\x10\n\x08\x64raining\x18\x01 \x01(\x08\x12\x12\n\ncommand_id\x18\x02 \x01(\tJ\x04\x08\x03\x10\x04\"R\n\x07SetRate\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x1a\n\x12records_per_second\x18\x02 \x01(\x01\x12\x18\n\x10\x62ytes_per_second\x18\x03 \x01(\x01\"s\n\x13GenerateTaskConfigs\x12\x11\n\tconnector\x18\x01 \x01(\t\x12\x36\n\nassignment\x18\x02 \x01(\x0b\x32\".herdmesh.api.herder.v1.Assignment\x12\x11\n\ttasks_max\x18\x03 \x01(\x05\"I\n\x0c\x46\x65nceCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x12\n\ntask_count\x18\x03 \x01(\x05\"Y\n\x0fValidateCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"?\n\x15\x44\x65scribePluginCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x12\n\nclass_name\x18\x02 \x01(\t\"8\n\x12ListLoggersCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06logger\x18\x02 \x01(\t\"\x8d\x01\n\x10SetLoggerCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x0e\n\x06logger\x18\x02 \x01(\t\x12\r\n\x05level\x18\x03 \x01(\t\x12\x32\n\x08revision\x18\x04 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x12\n\nrequest_id\x18\x05 \x01(\t\"\xfa\x02\n\x13\x41lterOffsetsCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x34\n\x07offsets\x18\x04 \x03(\x0b\x32#.herdmesh.api.herder.v1.OffsetEntry\x12\x32\n\x08revision\x18\x05 \x01(\x0b\x32 .herdmesh.api.common.v1.Revision\x12\x13\n\x0bincarnation\x18\x06 \x01(\t\x12\r\n\x05reset\x18\x07 \x01(\x08\x12-\n\trewind_to\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07\x64ry_run\x18\t \x01(\x08\x12\x15\n\rallow_forward\x18\n \x01(\x08\x12\x12\n\ntimeout_ms\x18\x0b \x01(\x03\x12\x0f\n\x07prepare\x18\x0c \x01(\x08\"o\n\x12ReadOffsetsCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x11\n\tconnector\x18\x02 \x01(\t\x12\x32\n\x06\x63onfig\x18\x03 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\"s\n\x16PlanTaskConfigsCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x11\n\ttasks_max\x18\x03 \x01(\x05\"\xa1\x01\n\x16ListDeadLettersCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12?\n\x07request\x18\x03 \x01(\x0b\x32..herdmesh.api.herder.v1.ListDeadLettersRequest\"\xa5\x01\n\x18ReplayDeadLettersCommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x32\n\x06\x63onfig\x18\x02 \x01(\x0b\x32\".herdmesh.api.common.v1.Properties\x12\x41\n\x07request\x18\x03 \x01(\x0b\x32\x30.herdmesh.api.herder.v1.ReplayDeadLettersRequest\"\x11\n\x0fHerderHeartbeat\"\x11\n\x0fSessionReleased2v\n\x14WorkerSessionService\x12^\n\x07Session\x12&.herdmesh.api.herder.v1.SessionRequest\x1a\'.herdmesh.api.herder.v1.SessionResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'herdmesh.api.herder.v1.worker_session_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SESSIONREQUEST']._serialized_start=434
-  _globals['_SESSIONREQUEST']._serialized_end=811
-  _globals['_UNIT']._serialized_start=813
-  _globals['_UNIT']._serialized_end=866
-  _globals['_WORKERHELLO']._serialized_start=869
-  _globals['_WORKERHELLO']._serialized_end=1172
-  _globals['_HOLDING']._serialized_start=1175
-  _globals['_HOLDING']._serialized_end=1401
-  _globals['_ASSIGNMENT']._serialized_start=1404
-  _globals['_ASSIGNMENT']._serialized_end=1552
-  _globals['_WORKERHEARTBEAT']._serialized_start=1554
-  _globals['_WORKERHEARTBEAT']._serialized_end=1627
-  _globals['_UNITREPORT']._serialized_start=1630
-  _globals['_UNITREPORT']._serialized_end=1841
-  _globals['_TASKCONFIGSREPORT']._serialized_start=1844
-  _globals['_TASKCONFIGSREPORT']._serialized_end=2039
-  _globals['_COMMANDREPLY']._serialized_start=2042
-  _globals['_COMMANDREPLY']._serialized_end=2561
-  _globals['_OFFSETSREPLY']._serialized_start=2563
-  _globals['_OFFSETSREPLY']._serialized_end=2667
-  _globals['_WORKERLEAVING']._serialized_start=2669
-  _globals['_WORKERLEAVING']._serialized_end=2684
-  _globals['_SESSIONRESPONSE']._serialized_start=2687
-  _globals['_SESSIONRESPONSE']._serialized_end=3973
-  _globals['_SESSIONWELCOME']._serialized_start=3976
-  _globals['_SESSIONWELCOME']._serialized_end=4110
-  _globals['_STARTUNIT']._serialized_start=4113
-  _globals['_STARTUNIT']._serialized_end=4628
-  _globals['_STOPUNIT']._serialized_start=4630
-  _globals['_STOPUNIT']._serialized_end=4756
-  _globals['_SETUNITTARGETSTATE']._serialized_start=4758
-  _globals['_SETUNITTARGETSTATE']._serialized_end=4881
-  _globals['_SETDRAINING']._serialized_start=4883
-  _globals['_SETDRAINING']._serialized_end=4940
-  _globals['_SETRATE']._serialized_start=4942
-  _globals['_SETRATE']._serialized_end=5024
-  _globals['_GENERATETASKCONFIGS']._serialized_start=5026
-  _globals['_GENERATETASKCONFIGS']._serialized_end=5141
-  _globals['_FENCECOMMAND']._serialized_start=5143
-  _globals['_FENCECOMMAND']._serialized_end=5216
-  _globals['_VALIDATECOMMAND']._serialized_start=5218
-  _globals['_VALIDATECOMMAND']._serialized_end=5307
-  _globals['_DESCRIBEPLUGINCOMMAND']._serialized_start=5309
-  _globals['_DESCRIBEPLUGINCOMMAND']._serialized_end=5372
-  _globals['_LISTLOGGERSCOMMAND']._serialized_start=5374
-  _globals['_LISTLOGGERSCOMMAND']._serialized_end=5430
-  _globals['_SETLOGGERCOMMAND']._serialized_start=5433
-  _globals['_SETLOGGERCOMMAND']._serialized_end=5574
-  _globals['_ALTEROFFSETSCOMMAND']._serialized_start=5577
-  _globals['_ALTEROFFSETSCOMMAND']._serialized_end=5938
-  _globals['_READOFFSETSCOMMAND']._serialized_start=5940
-  _globals['_READOFFSETSCOMMAND']._serialized_end=6051
-  _globals['_PLANTASKCONFIGSCOMMAND']._serialized_start=6053
-  _globals['_PLANTASKCONFIGSCOMMAND']._serialized_end=6168
-  _globals['_LISTDEADLETTERSCOMMAND']._serialized_start=6171
-  _globals['_LISTDEADLETTERSCOMMAND']._serialized_end=6332
-  _globals['_REPLAYDEADLETTERSCOMMAND']._serialized_start=6335
-  _globals['_REPLAYDEADLETTERSCOMMAND']._serialized_end=6500
-  _globals['_HERDERHEARTBEAT']._serialized_start=6502
-  _globals['_HERDERHEARTBEAT']._serialized_end=6519
-  _globals['_SESSIONRELEASED']._serialized_start=6521
-  _globals['_SESSIONRELEASED']._serialized_end=6538
-  _globals['_WORKERSESSIONSERVICE']._serialized_start=6540
-  _globals['_WORKERSESSIONSERVICE']._serialized_end=6658
+  _globals['_SESSIONREQUEST']._serialized_start=472
+  _globals['_SESSIONREQUEST']._serialized_end=849
+  _globals['_UNIT']._serialized_start=851
+  _globals['_UNIT']._serialized_end=904
+  _globals['_WORKERHELLO']._serialized_start=907
+  _globals['_WORKERHELLO']._serialized_end=1210
+  _globals['_HOLDING']._serialized_start=1213
+  _globals['_HOLDING']._serialized_end=1439
+  _globals['_ASSIGNMENT']._serialized_start=1442
+  _globals['_ASSIGNMENT']._serialized_end=1590
+  _globals['_WORKERHEARTBEAT']._serialized_start=1592
+  _globals['_WORKERHEARTBEAT']._serialized_end=1665
+  _globals['_UNITREPORT']._serialized_start=1668
+  _globals['_UNITREPORT']._serialized_end=1879
+  _globals['_TASKCONFIGSREPORT']._serialized_start=1882
+  _globals['_TASKCONFIGSREPORT']._serialized_end=2077
+  _globals['_COMMANDREPLY']._serialized_start=2080
+  _globals['_COMMANDREPLY']._serialized_end=2599
+  _globals['_OFFSETSREPLY']._serialized_start=2602
+  _globals['_OFFSETSREPLY']._serialized_end=2765
+  _globals['_WORKERLEAVING']._serialized_start=2767
+  _globals['_WORKERLEAVING']._serialized_end=2782
+  _globals['_SESSIONRESPONSE']._serialized_start=2785
+  _globals['_SESSIONRESPONSE']._serialized_end=4071
+  _globals['_SESSIONWELCOME']._serialized_start=4074
+  _globals['_SESSIONWELCOME']._serialized_end=4208
+  _globals['_STARTUNIT']._serialized_start=4211
+  _globals['_STARTUNIT']._serialized_end=4726
+  _globals['_STOPUNIT']._serialized_start=4728
+  _globals['_STOPUNIT']._serialized_end=4854
+  _globals['_SETUNITTARGETSTATE']._serialized_start=4856
+  _globals['_SETUNITTARGETSTATE']._serialized_end=4979
+  _globals['_SETDRAINING']._serialized_start=4981
+  _globals['_SETDRAINING']._serialized_end=5038
+  _globals['_SETRATE']._serialized_start=5040
+  _globals['_SETRATE']._serialized_end=5122
+  _globals['_GENERATETASKCONFIGS']._serialized_start=5124
+  _globals['_GENERATETASKCONFIGS']._serialized_end=5239
+  _globals['_FENCECOMMAND']._serialized_start=5241
+  _globals['_FENCECOMMAND']._serialized_end=5314
+  _globals['_VALIDATECOMMAND']._serialized_start=5316
+  _globals['_VALIDATECOMMAND']._serialized_end=5405
+  _globals['_DESCRIBEPLUGINCOMMAND']._serialized_start=5407
+  _globals['_DESCRIBEPLUGINCOMMAND']._serialized_end=5470
+  _globals['_LISTLOGGERSCOMMAND']._serialized_start=5472
+  _globals['_LISTLOGGERSCOMMAND']._serialized_end=5528
+  _globals['_SETLOGGERCOMMAND']._serialized_start=5531
+  _globals['_SETLOGGERCOMMAND']._serialized_end=5672
+  _globals['_ALTEROFFSETSCOMMAND']._serialized_start=5675
+  _globals['_ALTEROFFSETSCOMMAND']._serialized_end=6053
+  _globals['_READOFFSETSCOMMAND']._serialized_start=6055
+  _globals['_READOFFSETSCOMMAND']._serialized_end=6166
+  _globals['_PLANTASKCONFIGSCOMMAND']._serialized_start=6168
+  _globals['_PLANTASKCONFIGSCOMMAND']._serialized_end=6283
+  _globals['_LISTDEADLETTERSCOMMAND']._serialized_start=6286
+  _globals['_LISTDEADLETTERSCOMMAND']._serialized_end=6447
+  _globals['_REPLAYDEADLETTERSCOMMAND']._serialized_start=6450
+  _globals['_REPLAYDEADLETTERSCOMMAND']._serialized_end=6615
+  _globals['_HERDERHEARTBEAT']._serialized_start=6617
+  _globals['_HERDERHEARTBEAT']._serialized_end=6634
+  _globals['_SESSIONRELEASED']._serialized_start=6636
+  _globals['_SESSIONRELEASED']._serialized_end=6653
+  _globals['_WORKERSESSIONSERVICE']._serialized_start=6655
+  _globals['_WORKERSESSIONSERVICE']._serialized_end=6773
 # @@protoc_insertion_point(module_scope)

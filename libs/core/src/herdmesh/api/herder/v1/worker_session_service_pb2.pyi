@@ -11,6 +11,7 @@ from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from herdmesh.api.common.v1 import connector_pb2 as _connector_pb2
 from herdmesh.api.common.v1 import identity_pb2 as _identity_pb2
+from herdmesh.api.common.v1 import offsets_pb2 as _offsets_pb2
 from herdmesh.api.common.v1 import revision_pb2 as _revision_pb2
 from herdmesh.api.herder.v1 import admin_messages_pb2 as _admin_messages_pb2
 from herdmesh.api.herder.v1 import offset_messages_pb2 as _offset_messages_pb2
@@ -436,6 +437,7 @@ class OffsetsReply(_message.Message):
     OFFSETS_FIELD_NUMBER: _builtins.int
     MESSAGE_FIELD_NUMBER: _builtins.int
     UNCERTAIN_FIELD_NUMBER: _builtins.int
+    PREPARED_FIELD_NUMBER: _builtins.int
     message: _builtins.str
     """message of a change, as Connect words it. Empty for a read."""
     uncertain: _builtins.bool
@@ -444,16 +446,21 @@ class OffsetsReply(_message.Message):
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_offset_messages_pb2.OffsetEntry]:
         """offsets of the connector: as they are now, or, after a reset, as they were."""
 
+    @_builtins.property
+    def prepared(self) -> _offsets_pb2.PreparedOffsets:
+        """prepared is what is to be written, of a command that asked to prepare it. Unset where it is written already."""
+
     def __init__(
         self,
         *,
         offsets: _abc.Iterable[_offset_messages_pb2.OffsetEntry] | None = ...,
         message: _builtins.str = ...,
         uncertain: _builtins.bool = ...,
+        prepared: _offsets_pb2.PreparedOffsets | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["prepared", b"prepared"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "offsets", b"offsets", "uncertain", b"uncertain"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "offsets", b"offsets", "prepared", b"prepared", "uncertain", b"uncertain"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1044,6 +1051,7 @@ class AlterOffsetsCommand(_message.Message):
     DRY_RUN_FIELD_NUMBER: _builtins.int
     ALLOW_FORWARD_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
+    PREPARE_FIELD_NUMBER: _builtins.int
     command_id: _builtins.str
     """command_id for the reply."""
     connector: _builtins.str
@@ -1058,6 +1066,10 @@ class AlterOffsetsCommand(_message.Message):
     """allow_forward lets rewind_to move offsets forward; else that is refused."""
     timeout_ms: _builtins.int
     """timeout_ms that whoever asks waits, less what the write itself may take: a write that was not begun by then is not begun."""
+    prepare: _builtins.bool
+    """prepare takes over as for a write, and writes nothing: the answer says what is to be written. Where offsets are in the
+    worker's file it is the write itself, and the answer says of nothing more. Only of a connector that is not there.
+    """
     @_builtins.property
     def config(self) -> _connector_pb2.Properties:
         """config of the connector: tells whether it is a source or a sink, its topics, and its client settings."""
@@ -1090,10 +1102,11 @@ class AlterOffsetsCommand(_message.Message):
         dry_run: _builtins.bool = ...,
         allow_forward: _builtins.bool = ...,
         timeout_ms: _builtins.int = ...,
+        prepare: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["config", b"config", "revision", b"revision", "rewind_to", b"rewind_to"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_forward", b"allow_forward", "command_id", b"command_id", "config", b"config", "connector", b"connector", "dry_run", b"dry_run", "incarnation", b"incarnation", "offsets", b"offsets", "reset", b"reset", "revision", b"revision", "rewind_to", b"rewind_to", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_forward", b"allow_forward", "command_id", b"command_id", "config", b"config", "connector", b"connector", "dry_run", b"dry_run", "incarnation", b"incarnation", "offsets", b"offsets", "prepare", b"prepare", "reset", b"reset", "revision", b"revision", "rewind_to", b"rewind_to", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

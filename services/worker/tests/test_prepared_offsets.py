@@ -1,0 +1,197 @@
+"""Offsets that a worker prepares for who writes them with their connector: all that a write does but the write."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from herdmesh.connect import offsets_topic
+from herdmesh.connect.config_records import ManifestRecord
+from herdmesh.connect.errors import ConfigError
+from herdmesh.engine import clients
+from herdmesh.engine.errors import TaskFailed, TaskFenced
+from herdmesh.engine.fence import Fence
+from herdmesh.worker.connectors.file_stream import FileStreamSink
+from herdmesh.worker.effects.offset_file import OffsetFile
+from herdmesh.worker.effects.offset_forms import TOLD_BYTES_MAX, OffsetsTold, Prepared, bounded
+from herdmesh.worker.effects.offsets import Offsets
+from herdmesh.worker.state.model import TaskSpec, UnitId
+from herdmesh.worker.state.questions import AlterOffsets
+from libs.core.tests.engine.harness import Kafka, write
+from services.worker.tests.test_offsets import WAIT_MS, Bench, at, bench, documents, sink, source
+
+
+def prepare(here: Bench, config: dict[str, str | None], *offsets: tuple[Any, Any], **more: Any) -> OffsetsTold:
+    """What is told of a change that somebody else is to write, of a connector that is not there."""
+    entries = tuple((json.dumps(partition), json.dumps(offset)) for partition, offset in offsets)
+    question = AlterOffsets(str(config["name"]), config, entries, prepare=True, timeout_ms=WAIT_MS, **more)
+    return asyncio.run(Offsets(here.specs, here.offset_file).alter(question))
+
+
+@pytest.mark.kafka
+def test_what_is_prepared_of_a_source_is_what_a_write_writes_to_each_of_its_topics(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    shared, own = tmp_topic("shared"), tmp_topic("own")
+    kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap, shared)
+    config = source(tmp_path / "a") | {"offsets.storage.topic": own}
+    entries = [({"filename": "a"}, {"position": 6}), ({"filename": "b"}, {"position": 0}), ({"filename": "gone"}, None)]
+    told = prepare(here, config, *entries)
+    assert (documents(told), told.message) == (
+        entries[:2], "The offsets for this connector have been altered successfully"
+    )  # fmt: skip
+    assert told.prepared is not None
+    assert (told.prepared.group, told.prepared.group_offsets) == ("", ())
+    assert [kafka.partition_count(topic) for topic in (shared, own)] == [2, 2], "whoever writes creates no topic"
+    assert here.told(config) == kafka.records(shared, 2) == kafka.records(own, 2) == []
+    here.alter(config, *entries)
+    written = {topic: kafka.records(topic, 2) for topic in (shared, own)}
+    for topic, records in written.items():
+        assert sorted((key, value) for to, key, value in told.prepared.records if to == topic) == sorted(
+            (key or b"", value) for key, value in records
+        )
+    # Over what an earlier connector of the name left, it is told as it will be.
+    moved = ({"filename": "b"}, {"position": 9})
+    assert documents(prepare(here, config, moved)) == [entries[0], moved]
+    reset = prepare(here, config, reset=True)
+    assert documents(reset) == here.told(config) == entries[:2]
+    assert reset.prepared is not None
+    forgotten = [offsets_topic.encode_key(str(config["name"]), partition) for partition, _ in entries[:2]]
+    assert sorted(reset.prepared.records) == sorted((topic, key, None) for topic in (shared, own) for key in forgotten)
+    assert {topic: kafka.records(topic, 2) for topic in (shared, own)} == written
+    empty = prepare(here, config)
+    assert empty.prepared == Prepared(), "nothing is to be written, and nothing is written yet"
+
+
+@pytest.mark.kafka
+def test_what_is_prepared_of_a_sink_is_its_groups_with_what_the_last_commit_said_beside_it(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
+    topic = kafka.create_topic(tmp_topic(), 3)
+    for partition in (0, 1):
+        kafka.produce(topic, [b"x"] * 4, partition=partition)
+    group = f"own-{topic}"
+    config = sink(tmp_path / "out", topic, **{"consumer.override.group.id": group})
+    left = Consumer({"bootstrap.servers": kafka_bootstrap, "group.id": group})
+    try:
+        left.commit(offsets=[TopicPartition(topic, 0, 4, "staged")], asynchronous=False)
+    finally:
+        left.close()
+    entries = [(at(topic), {"kafka_offset": 1}), (at(topic, 1), {"kafka_offset": 2})]
+    told = prepare(here, config, *entries, (at(topic, 2), None))
+    assert documents(told) == entries
+    assert told.prepared == Prepared((), group, ((topic, 0, 1, "staged"), (topic, 1, 2, "")))
+    assert kafka.committed(group, (topic, 0), (topic, 1), (topic, 2)) == [4, -1001, -1001]
+
+    # What is refused to a write is refused here, and so is what no transaction forgets, before the connector is asked.
+    def never(_self: FileStreamSink, _config: Any, _offsets: Any) -> bool:
+        raise AssertionError("the connector is asked")
+
+    monkeypatch.setattr(FileStreamSink, "alter_offsets", never)
+    with pytest.raises(ConfigError, match="outside of its records 0 to 4"):
+        prepare(here, config, (at(topic), {"kafka_offset": 5}))
+    for asked, more in (((at(topic), None), {}), (None, {"reset": True})):
+        with pytest.raises(ConfigError, match=rf"forgotten \({topic}-0\), .*: create it with initial state STOPPED"):
+            prepare(here, config, *([] if asked is None else [asked]), **more)
+    with kafka.member(group, topic), pytest.raises(TaskFailed, match="has live members"):
+        prepare(here, config, *entries)
+    assert kafka.committed(group, (topic, 0), (topic, 1)) == [4, -1001]
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("kind", ["source", "sink"])
+def test_to_prepare_cuts_off_an_older_owner(
+    kind: str, kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """What is told would else not be what there is when it is written."""
+    kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap, tmp_topic("offsets"))
+    topic, file = kafka.create_topic(tmp_topic()), tmp_path / "file"
+    config = source(file, topic) if kind == "source" else sink(file, topic)
+    entry = ({"filename": "a"}, {"position": 1}) if kind == "source" else (at(topic), {"kafka_offset": 0})
+    spec = here.specs.without_class(UnitId(str(config["name"]), 0), TaskSpec(config, config, 1))
+    old = Fence(clients.producer(spec, {}), spec.transactional_id)
+    old.take_over()
+    assert prepare(here, config, entry).prepared is not None
+    group = f"connect-{config['name']}"
+    consumer = clients.consumer(spec, group, {})
+    try:
+        with pytest.raises(TaskFenced):
+            old.commit_offsets([TopicPartition(topic, 0, 7)], consumer.consumer_group_metadata())
+    finally:
+        consumer.close()
+        old.close()
+    assert kafka.committed(group, (topic, 0)) == [-1001]
+
+
+@pytest.mark.kafka
+def test_a_standalone_worker_writes_what_it_is_to_prepare(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
+    topic = kafka.create_topic(tmp_topic())
+    kafka.produce(topic, [b"x"] * 4, partition=0)
+    file = OffsetFile(str(tmp_path / "offsets"))
+    file.open()
+    try:
+        here.offset_file = file
+        for config, entry in (
+            (source(tmp_path / "a"), ({"filename": "a"}, {"position": 3})),
+            (sink(tmp_path / "out", topic), (at(topic), {"kafka_offset": 2})),
+        ):
+            told = prepare(here, config, entry)
+            assert told.prepared is None
+            assert documents(told) == here.told(config) == [entry]
+        forgotten = prepare(here, sink(tmp_path / "out", topic), (at(topic), None))
+        assert (forgotten.offsets, forgotten.prepared) == ((), None)
+    finally:
+        file.close()
+
+
+def test_what_is_prepared_is_told_whole_or_refused() -> None:
+    half = Prepared((("t", b"k", b"x" * (TOLD_BYTES_MAX // 2)),))
+    told = bounded(OffsetsTold((("x" * (TOLD_BYTES_MAX // 2), "y"),), "done", half))
+    assert told == OffsetsTold((), "done (its 1 offsets are too many to be told here)", half)
+    many = Prepared((), "g", tuple(("t" * 249, number, 0, "m" * 4096) for number in range(4_000)))
+    assert Prepared((("t", b"key", None),), "g", (("t", 0, 5, "\u20ac"),)).byte_count == 8
+    with pytest.raises(ConfigError, match="create it with initial state STOPPED, change its offsets then"):
+        bounded(OffsetsTold((), "done", many))
+
+
+def test_offsets_too_many_to_tell_are_counted() -> None:
+    told = bounded(OffsetsTold((("x" * 9_000_000, "y"), ("x" * 9_000_000, "y")), "done"))
+    assert told == OffsetsTold((), "done (its 2 offsets are too many to be told here)")
+    assert OffsetsTold((("\u00e9", "\u20ac"),)).byte_count == 5
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("kind", ["source", "sink"])
+def test_a_worker_that_is_late_writes_nothing_under_the_connector_that_came_meanwhile(
+    kind: str, kafka_bootstrap: str, tmp_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """It was frozen when it was asked; another worker was, and the connector is there."""
+    kafka, configs, offsets = Kafka(kafka_bootstrap), tmp_topic("configs"), tmp_topic("offsets")
+    topic, file = kafka.create_topic(tmp_topic()), tmp_path / "file"
+    kafka.produce(topic, [b"x"] * 4, partition=0)
+    here = bench(kafka_bootstrap, offsets, kafka.create_topic(configs, 1))
+    config = source(file, topic) if kind == "source" else sink(file, topic)
+    entry = ({"filename": "a"}, {"position": 1}) if kind == "source" else (at(topic), {"kafka_offset": 1})
+    name = str(config["name"])
+    write(kafka_bootstrap, configs, ManifestRecord(name, "i1", deleted=True))
+    here.alter(config, entry, config_offset=0)
+    write(kafka_bootstrap, configs, ManifestRecord(name, "i2"))
+    later = ({"filename": "a"}, {"position": 2}) if kind == "source" else (at(topic), {"kafka_offset": 2})
+    with pytest.raises(TaskFenced, match=f"there is a connector {name} by now"):
+        here.alter(config, later, config_offset=2)
+    with pytest.raises(TaskFenced, match=f"there is a connector {name} by now"):
+        prepare(here, config, later, config_offset=2)
+    if kind == "source":
+        assert [value for _, value in kafka.records(offsets, 2)] == [b'{"position":1}']
+    else:
+        assert kafka.committed(f"connect-{name}", (topic, 0)) == [1]
