@@ -2,8 +2,8 @@
 
 Reads a JSON object per line from stdin (`{"id", "write": "create"|"put_once"|"beside", "key", "value"}`), writes all it
 is told at once, and answers each with a line on stdout. `beside` has a record of that key and value in the topic, and
-offset 7 of its partition 0 for the group, that `"other"` names. Prints `{"role": ...}` at each change of role. Ends with
-its stdin.
+offset 7 of its partition 0 for the group, that `"other"` names. Prints `{"role": ...}` at each change of role. Ends
+with its stdin.
 
     python -m libs.core.tests.topicstore.replica_process BOOTSTRAP TOPIC SESSION_TIMEOUT_MS
 """
