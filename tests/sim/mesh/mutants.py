@@ -17,11 +17,22 @@ from herdmesh.configstore.state.election import Election, HeartbeatReceived, Sen
 from herdmesh.configstore.state.requests import RequestLog
 from herdmesh.engine import claims
 from herdmesh.herder.state import events as ev
-from herdmesh.herder.state import holds, leadership, lifecycle, loggers, offsets, policy, reign, sessions, tasksets
+from herdmesh.herder.state import (
+    holds,
+    initial_offsets,
+    leadership,
+    lifecycle,
+    loggers,
+    offsets,
+    policy,
+    reign,
+    sessions,
+    tasksets,
+)
 from herdmesh.herder.state.instructions import StartUnit
 from herdmesh.herder.state.mesh import Mesh
 from herdmesh.herder.state.model import Holding
-from herdmesh.herder.state.records import Call, Connector, Member, Stage, Unit
+from herdmesh.herder.state.records import Call, Command, Connector, Member, Stage, Unit
 from herdmesh.herder.state.requests import ChangeOffsets, OffsetsTold
 from herdmesh.statusstore.state.leases import LeaseTable
 from herdmesh.worker.state import events as worker_events
@@ -285,6 +296,19 @@ def _made_again_by_the_next() -> Generator[None]:
         yield
 
 
+def _offsets_dropped() -> Generator[None]:
+    """A connector is made without the offsets that its create brings."""
+    answered = initial_offsets.answered
+
+    def dropping(mesh: Mesh, call: Call, command: Command, reply: ev.CommandReplied) -> bool:
+        ready = answered(mesh, call, command, reply)
+        call.prepared_offsets = None
+        return ready
+
+    with patch.object(initial_offsets, "answered", dropping):
+        yield
+
+
 def _levels_missed() -> Generator[None]:
     """A worker that dials in is told no logger levels."""
     with patch.object(loggers, "catch_up", _nothing):
@@ -316,6 +340,7 @@ MUTANTS: dict[str, Callable[[], Any]] = {
         "statuses of deleted connectors stay": _statuses_left,
         "UNASSIGNED never written": _unassigned_unwritten,
         "logger levels are not told at dial-in": _levels_missed,
+        "create without the offsets it brings": _offsets_dropped,
         "change of offsets told before it is made": _told_before_made,
         "change of offsets made again by the next leader": _made_again_by_the_next,
     }.items()
