@@ -31,10 +31,11 @@ class CheckedProducer(Producer):
     """An idempotent producer, transactional or not."""
 
     def __init__(self, config: Mapping[str, Any], *, logger: logging.Logger) -> None:
-        """Raises KafkaException for a setting the client refuses."""
-        self._heard = _Heard(logger)
-        asked = [one for one in str(config.get("debug", "")).split(",") if one not in ("", _CATEGORY)]
-        super().__init__({**config, "debug": ",".join([*asked, _CATEGORY])}, logger=self._heard)
+        """Debug lines are for `logger` only where the config asks for some. Raises KafkaException for a setting the
+        client refuses."""
+        asked = str(config.get("debug", ""))
+        self._heard = _Heard(logger, passes_debug=bool(asked))
+        super().__init__({**config, "debug": f"{asked},{_CATEGORY}" if asked else _CATEGORY}, logger=self._heard)
 
     @property
     def guess(self) -> str | None:
@@ -48,16 +49,18 @@ class CheckedProducer(Producer):
 
 
 class _Heard:
-    """What the client takes for a logger: passes on what the real one wants to have."""
+    """What the client takes for a logger."""
 
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self, logger: logging.Logger, *, passes_debug: bool) -> None:
         self._logger = logger
+        self._passes_debug = passes_debug
         self.guess: str | None = None
 
     def log(self, level: int, text: str, facility: str, client: str, line: str) -> None:
         to_raise = pending(line.isascii)
         if facility == _GUESSED and self.guess is None:
             self.guess = line.partition("]: ")[2].partition(": ")[2] or line  # without its thread and its broker
-        self._logger.log(level, text, facility, client, line)
+        if level > logging.DEBUG or self._passes_debug:
+            self._logger.log(level, text, facility, client, line)
         if to_raise is not None:
             raise to_raise
