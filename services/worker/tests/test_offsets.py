@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,6 +75,17 @@ class Bench:
         """One run of the only task, until it has read everything."""
         unit, spec = UnitId(str(config["name"]), 0), TaskSpec(config, config, 1)
         run_here(replace(self.specs.run_spec(unit, spec, "run", commit_scope=None), linger_ms=0, stays_warm=False))
+
+
+@contextmanager
+def standalone(here: Bench, folder: Path) -> Generator[OffsetFile]:
+    """The bench keeps sources' offsets in a file, as a worker in standalone mode."""
+    here.offset_file = file = OffsetFile(str(folder / "offsets"))
+    file.open()
+    try:
+        yield file
+    finally:
+        file.close()
 
 
 def documents(told: OffsetsTold) -> list[tuple[Any, Any]]:
@@ -206,16 +218,11 @@ def test_a_standalone_workers_file_has_no_offsets_of_a_sink(
     kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
     topic = kafka.create_topic(tmp_topic())
     kafka.produce(topic, [b"x"] * 4, partition=0)
-    file = OffsetFile(str(tmp_path / "offsets"))
-    file.open()
-    try:
-        here.offset_file = file
+    with standalone(here, tmp_path) as file:
         config, now = sink(tmp_path / "out", topic), [(at(topic), {"kafka_offset": 2})]
         assert here.change(config, *now)[0] == here.told(config) == now
         assert kafka.committed(f"connect-snk-{topic}", (topic, 0)) == [2]
         assert file.of(str(config["name"])) == {}
-    finally:
-        file.close()
 
 
 @pytest.mark.kafka

@@ -18,13 +18,12 @@ from herdmesh.engine import clients
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
 from herdmesh.worker.connectors.file_stream import FileStreamSink
-from herdmesh.worker.effects.offset_file import OffsetFile
 from herdmesh.worker.effects.offset_forms import TOLD_BYTES_MAX, OffsetsTold, Prepared, bounded
 from herdmesh.worker.effects.offsets import Offsets
 from herdmesh.worker.state.model import TaskSpec, UnitId
 from herdmesh.worker.state.questions import AlterOffsets
 from libs.core.tests.engine.harness import Kafka, write
-from services.worker.tests.test_offsets import WAIT_MS, Bench, at, bench, documents, sink, source
+from services.worker.tests.test_offsets import WAIT_MS, Bench, at, bench, documents, sink, source, standalone
 
 
 def prepare(here: Bench, config: dict[str, str | None], *offsets: tuple[Any, Any], **more: Any) -> OffsetsTold:
@@ -137,10 +136,7 @@ def test_a_standalone_worker_writes_what_it_is_to_prepare(
     kafka, here = Kafka(kafka_bootstrap), bench(kafka_bootstrap)
     topic = kafka.create_topic(tmp_topic())
     kafka.produce(topic, [b"x"] * 4, partition=0)
-    file = OffsetFile(str(tmp_path / "offsets"))
-    file.open()
-    try:
-        here.offset_file = file
+    with standalone(here, tmp_path):
         for config, entry in (
             (source(tmp_path / "a"), ({"filename": "a"}, {"position": 3})),
             (sink(tmp_path / "out", topic), (at(topic), {"kafka_offset": 2})),
@@ -150,8 +146,6 @@ def test_a_standalone_worker_writes_what_it_is_to_prepare(
             assert documents(told) == here.told(config) == [entry]
         forgotten = prepare(here, sink(tmp_path / "out", topic), (at(topic), None))
         assert (forgotten.offsets, forgotten.prepared) == ((), None)
-    finally:
-        file.close()
 
 
 def test_what_is_prepared_is_told_whole_or_refused() -> None:
