@@ -23,7 +23,8 @@ from bench.records import moving, workload
 from bench.records.moving import Moved, Place
 from bench.sides import Side
 from bench.usage import cpu_s
-from herdmesh.devstack.postgres import HOST, USER, Postgres
+from herdmesh.devstack.ports import HOST
+from herdmesh.devstack.postgres import USER, Postgres
 
 SETTINGS = {
     "shared_buffers": "512MB",

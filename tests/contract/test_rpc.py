@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from herdmesh.api.configstore.v1 import config_read_service_pb2, config_write_se
 from herdmesh.api.herder.v1 import connector_service_pb2, worker_session_service_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2, status_write_service_pb2
 from herdmesh.api.worker.v1 import run_service_pb2, worker_service_pb2
+from herdmesh.devstack.ports import HOST, free_port
 from herdmesh.rpc import errors, status
 from herdmesh.rpc.client import connect
 from tests.support.mesh import Mesh
@@ -75,16 +75,9 @@ class Light:
     processes: list[asyncio.subprocess.Process] = field(default_factory=lambda: [])
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def light(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Light]:
-    made = Light({name: f"127.0.0.1:{_free_port()}" for name in LIGHT})
+    made = Light({name: f"{HOST}:{free_port()}" for name in LIGHT})
     log_path: Path = tmp_path_factory.mktemp("light") / "log"
     stores = ["--config-store", made.addresses["config-store"], "--status-store", made.addresses["status-store"]]
     try:

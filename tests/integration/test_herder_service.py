@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write
 from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWriteServiceStub
 from herdmesh.configstore.__main__ import serve as serve_config_store
 from herdmesh.configstore.settings import ConfigStoreSettings
+from herdmesh.devstack.ports import HOST, free_port
 from herdmesh.herder.__main__ import serve as serve_herder
 from herdmesh.herder.settings import HerderSettings
 from herdmesh.rpc import properties
@@ -58,12 +58,6 @@ if TYPE_CHECKING:
 WAIT_S = 45.0
 
 
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
 class Service:
     """One service in this process; `stop` is what SIGTERM does."""
 
@@ -80,8 +74,8 @@ class Mesh:
     """Stores, herders by address, and a client of each."""
 
     def __init__(self) -> None:
-        self.config_store, self.status_store = free_address(), free_address()
-        self.herder = free_address()
+        self.config_store, self.status_store = f"{HOST}:{free_port()}", f"{HOST}:{free_port()}"
+        self.herder = f"{HOST}:{free_port()}"
         self.herders: dict[str, Service] = {}
         self._stack = AsyncExitStack()
 
@@ -373,7 +367,7 @@ async def test_a_leaving_worker_hands_everything_over(mesh: Mesh) -> None:
 
 
 async def test_a_follower_names_the_leader_and_takes_over(mesh: Mesh) -> None:
-    second = free_address()
+    second = f"{HOST}:{free_port()}"
     async with mesh.worker("w1") as worker:
         async with mesh.client() as client:
             await retrying(lambda: client.CreateConnector(create("a", 2)), WAIT_S)
@@ -446,7 +440,7 @@ async def test_the_leader_makes_a_session_key(mesh: Mesh) -> None:
 
 async def test_what_one_herder_was_asked_another_knows_again(mesh: Mesh) -> None:
     """Restarts, drains and changes, retried on the next leader under their ids: answered, and not done again."""
-    second = free_address()
+    second = f"{HOST}:{free_port()}"
     restart = lifecycle_pb.RestartConnectorRequest(name="a", include_tasks=True, request_id="restart")
     task = lifecycle_pb.RestartTaskRequest(name="a", task=1, request_id="task")
     patch = pb.PatchConnectorRequest(name="a", patch=properties.to_proto({"note": "1"}), request_id="patch")
@@ -501,7 +495,7 @@ async def test_what_one_herder_was_asked_another_knows_again(mesh: Mesh) -> None
 
 
 async def test_a_drain_is_known_again_when_its_worker_left_and_another_herder_leads(mesh: Mesh) -> None:
-    second = free_address()
+    second = f"{HOST}:{free_port()}"
     drain = admin_pb.DrainWorkerRequest(worker_id="w2:1", request_id="drain")
     async with mesh.worker("w1") as stays:
         async with mesh.worker("w2") as leaves, mesh.client() as client:

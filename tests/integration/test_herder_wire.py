@@ -22,6 +22,7 @@ from herdmesh.api.herder.v1 import offset_messages_pb2 as offset_pb
 from herdmesh.api.statusstore.v1 import status_pb2 as status_pb
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as status_write_pb
 from herdmesh.api.statusstore.v1.status_write_service_pb2_grpc import StatusWriteServiceStub
+from herdmesh.devstack.ports import HOST, free_port
 from herdmesh.herder.metrics import GAUGES, REBALANCE
 from herdmesh.rpc.client import connect, retrying
 from herdmesh.rpc.errors import ConnectorNotFound, HerdmeshError, NotLeader, RequestInvalid
@@ -30,7 +31,6 @@ from tests.integration.test_herder_service import (
     Mesh,
     all_running,
     create,
-    free_address,
     until,
     until_workers,
 )
@@ -87,7 +87,7 @@ async def refused_with(stub: ConnectorServiceAsyncStub, rpc: str, request: objec
 async def test_a_follower_says_who_leads_before_it_looks_at_what_is_asked(mesh: Mesh) -> None:
     service = connector_service_pb2.DESCRIPTOR.services_by_name["ConnectorService"]
     requests = {method.name: GetMessageClass(method.input_type)() for method in service.methods} | MALFORMED
-    follower = free_address()
+    follower = f"{HOST}:{free_port()}"
     async with mesh.client() as leading:
         await retrying(lambda: leading.ListConnectors(pb.ListConnectorsRequest()), WAIT_S)
         await mesh.start_herder(follower)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import statistics
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,6 +27,7 @@ from herdmesh.api.herder.v1 import connector_pb2
 from herdmesh.api.herder.v1.connector_service_pb2_grpc import ConnectorServiceStub
 from herdmesh.configstore.__main__ import serve as serve_config_store
 from herdmesh.configstore.settings import ConfigStoreSettings
+from herdmesh.devstack.ports import HOST, free_port
 from herdmesh.herder.loop import STEP_MS_MAX
 from herdmesh.rpc import properties
 from herdmesh.rpc.client import retrying
@@ -61,12 +61,6 @@ RUNNING_S_MAX = 3 * PLACED_S_GOAL
 STREAM_GRACE_MS = 2_000
 
 
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
 class HerderProcess(StoreProcess):
     """A herder. It serves ("writes") while it leads."""
 
@@ -89,7 +83,7 @@ class Fleet:
         self.herders: list[HerderProcess] = []
         self.workers: dict[str, FleetWorker] = {}
         self.addresses: list[str] = []
-        self.config_store, self.status_store = free_address(), free_address()
+        self.config_store, self.status_store = f"{HOST}:{free_port()}", f"{HOST}:{free_port()}"
         self._stop = asyncio.Event()
 
     async def start(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import socket
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -32,6 +31,7 @@ from confluent_kafka.admin import (
 )
 
 from herdmesh.devstack.broker import QUICK_JVM, Broker
+from herdmesh.devstack.ports import free_port
 
 #: As many as one process' tests may ask for, also where a group of them is led through a second time.
 _USERS = 64
@@ -42,7 +42,7 @@ class GuardedBroker:
     """One broker; `start` and `stop` it."""
 
     def __init__(self, data_dir: Path) -> None:
-        port = _free_port()
+        port = free_port()
         users = " ".join(f'user_u{number}="secret-{number}"' for number in range(_USERS))
         login = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
         self.guarded = f"127.0.0.1:{port}"
@@ -179,9 +179,3 @@ def _filter(user: str, resource: str, permission: Any, operation: str) -> Any:
 async def _done(futures: Mapping[Any, Future[Any]]) -> None:
     async with asyncio.timeout(_TIMEOUT_S):
         await asyncio.gather(*(asyncio.wrap_future(future) for future in futures.values()))
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

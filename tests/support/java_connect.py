@@ -14,7 +14,6 @@ import contextlib
 import http.client
 import json
 import re
-import socket
 import subprocess
 import threading
 import time
@@ -29,6 +28,7 @@ from confluent_kafka.admin import AdminClient
 from herdmesh.devstack import class_archive
 from herdmesh.devstack.jars import ensure_jars
 from herdmesh.devstack.java import find_java
+from herdmesh.devstack.ports import free_port
 
 QUICK_JVM = ("-Xms64M", "-Xmx512M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """For tests: up in half the time, and never asked for speed afterwards."""
@@ -115,7 +115,7 @@ class JavaConnect:
     ) -> None:
         self.group = group
         self.topics = Topics.of(group)
-        port = _free_port()
+        port = free_port()
         self.worker_id = f"127.0.0.1:{port}"
         self.log_path = folder / "connect.log"
         self._looking = threading.Lock()
@@ -364,13 +364,6 @@ def _called(
 
 def _path(connector: str) -> str:
     return f"/connectors/{urllib.parse.quote(connector, safe='')}"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 async def until_left(bootstrap: str, group: str) -> None:

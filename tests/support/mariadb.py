@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from herdmesh.devstack.jars import cache_dir
+from herdmesh.devstack.ports import free_port
 
 _PACKAGES = "mariadb-server-core mariadb-server mariadb-client-core libmariadb3 libaio1 liburing2 mariadb-common"
 FIX = (
@@ -49,9 +49,7 @@ class MariaDb:
         root = found.parent
         libraries = [str(one) for parent in (found / "lib", root / "lib") for one in parent.glob("*-linux-*")]
         self._environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries)} if root != Path("/") else None
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
 
     @property
     def url(self) -> str:

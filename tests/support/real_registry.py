@@ -8,7 +8,6 @@ the last release that Java 17 runs.
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import tarfile
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 import httpx
 
 from herdmesh.devstack.java import find_java
+from herdmesh.devstack.ports import free_ports
 from tests.support.maven_archive import maven_archive
 
 _ARTIFACT = "io.apicurio:apicurio-registry-app:3.0.9:tar.gz:all"
@@ -34,7 +34,7 @@ def real_registry() -> Generator[str]:
         with tarfile.open(maven_archive("registry", _ARTIFACT)) as archive:
             archive.extractall(folder, filter="data")
         (jar,) = Path(folder).glob("*-runner.jar")
-        ports, log = _free_ports(2), Path(folder, "log")
+        ports, log = free_ports(2), Path(folder, "log")
         command = [str(find_java().executable), "-Xmx512m", "-XX:TieredStopAtLevel=1", "-Dquarkus.http.host=127.0.0.1",
                    f"-Dquarkus.http.port={ports[0]}", f"-Dquarkus.management.port={ports[1]}",
                    "-jar", str(jar)]  # fmt: skip
@@ -48,17 +48,6 @@ def real_registry() -> Generator[str]:
         finally:
             process.terminate()
             process.wait(timeout=30)
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 def _wait(process: subprocess.Popen[bytes], address: str, log: Path) -> None:

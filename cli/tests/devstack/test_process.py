@@ -13,7 +13,8 @@ from pathlib import Path
 
 import psutil
 
-from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState, is_free
+from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState
+from herdmesh.devstack.ports import is_free
 from herdmesh.devstack.process import ManagedProcess
 
 #: Starts a child of its own, says so, and ignores SIGTERM: the worst kind to stop.

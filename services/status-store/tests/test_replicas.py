@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -22,6 +21,7 @@ from herdmesh.api.common.v1 import connector_pb2, identity_pb2
 from herdmesh.api.statusstore.v1 import status_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_write_service_pb2 as write_pb2
+from herdmesh.devstack.ports import free_ports
 from herdmesh.rpc.errors import HerdmeshError, NotWriter
 from tests.support.side_by_side import SideBySideTest
 from tests.support.sizes import soak_or
@@ -47,21 +47,10 @@ WAIT_S = 60.0
 ENDS = [signal.SIGKILL, signal.SIGSTOP][: soak_or(1, 2)]
 
 
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
 @asynccontextmanager
 async def _three_stores(bootstrap: str, topic: str, folder: Path) -> AsyncGenerator[list[StatusStoreProcess]]:
     """Three replicas; the first writes."""
-    ports = _free_ports(3)
+    ports = free_ports(3)
     peers = ",".join(f"127.0.0.1:{port}" for port in ports)
     made = [
         StatusStoreProcess(

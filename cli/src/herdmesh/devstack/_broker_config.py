@@ -6,18 +6,16 @@ says why.
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
-import socket
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-HOST = "127.0.0.1"
-_CONNECT_TIMEOUT_S = 0.5
+from herdmesh.devstack.ports import HOST, free_port
+
 #: Silence after which a store that was killed is replaced. Kafka's own least is 6 s, for networks; here there is none.
 ELECTION_SESSION_MS = 3_000
 
@@ -135,8 +133,8 @@ def choose_ports(data_dir: Path, preferred: int, avoid: Collection[int]) -> Port
     if preferred:
         client_wishes.append(preferred)
         controller_wishes.append(preferred + 1)
-    client = _free_port(client_wishes, avoid)
-    return Ports(client, _free_port(controller_wishes, {*avoid, client}))
+    client = free_port(client_wishes, avoid)
+    return Ports(client, free_port(controller_wishes, {*avoid, client}))
 
 
 def remembered_ports(data_dir: Path) -> Ports | None:
@@ -152,40 +150,6 @@ def remember_ports(data_dir: Path, ports: Ports) -> None:
     fresh = data_dir / "ports.json.new"
     fresh.write_text(json.dumps(asdict(ports)))
     os.replace(fresh, data_dir / "ports.json")
-
-
-async def accepts(port: int) -> bool:
-    """True when something listens on the port."""
-    try:
-        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            _, writer = await asyncio.open_connection(HOST, port)
-    except (OSError, TimeoutError):
-        return False
-    writer.close()
-    return True
-
-
-def _free_port(wishes: Collection[int], avoid: Collection[int]) -> int:
-    for port in wishes:
-        if port not in avoid and _bindable(port):
-            return port
-    while True:
-        with socket.socket() as probe:
-            probe.bind((HOST, 0))
-            port = probe.getsockname()[1]
-        if port not in avoid:
-            return port
-
-
-def _bindable(port: int) -> bool:
-    with socket.socket() as probe:
-        # As Kafka binds: connections of a former broker in TIME_WAIT are no obstacle, a listener is.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except (OSError, OverflowError):
-            return False
-        return True
 
 
 def _given(extra: Mapping[str, str], name: str) -> list[str]:

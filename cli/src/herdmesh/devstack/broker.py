@@ -34,6 +34,7 @@ from herdmesh.devstack import blank_folder, class_archive
 from herdmesh.devstack.errors import BrokerAlreadyRunning, BrokerFailed, DevstackError
 from herdmesh.devstack.jars import ensure_jars
 from herdmesh.devstack.java import Java, find_java
+from herdmesh.devstack.ports import HOST, accepts
 from herdmesh.devstack.readiness import serving_cluster
 
 START_TIMEOUT_S = 60.0
@@ -81,7 +82,7 @@ class Broker:
         """`127.0.0.1:PORT`. Known from the first start (or adoption) on; the same after `stop` and `kill`."""
         if self._ports is None:
             raise BrokerFailed(f"the broker in {self.data_dir} was not started yet")
-        return f"{config.HOST}:{self._ports.client}"
+        return f"{HOST}:{self._ports.client}"
 
     @property
     def pid(self) -> int | None:
@@ -254,7 +255,7 @@ class Broker:
                     raise config.PortTaken
                 code = self._child.returncode if self._child else "unknown"
                 raise BrokerFailed(self._with_log(f"the broker ended while starting (exit {code})"))
-            if await config.accepts(self._ports.client):
+            if await accepts(self._ports.client):
                 found = await asyncio.to_thread(serving_cluster, self.bootstrap)
                 if found == cluster_id:
                     return

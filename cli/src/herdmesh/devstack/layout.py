@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,10 +16,11 @@ from typing import Any
 
 import psutil
 
+from herdmesh.devstack.ports import free_port
+
 #: The ports everybody expects; others are taken when these are busy, and remembered. A second replica is 10 above.
 USUAL_PORTS = {"config-store": 7201, "status-store": 7202, "herder": 7203}
 WORKER_PORT_FIRST = 7204
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,39 +110,16 @@ class StackLayout:
         remembered: dict[str, int] = json.loads(self._ports_file.read_text()) if self._ports_file.exists() else {}
         chosen: dict[str, int] = {}
         for name in names:
-            wanted = [remembered[name]] if name in remembered else []
+            wishes = [remembered[name]] if name in remembered else []
             if usual:
-                wanted.append(_usual_port(name))
-            free = (port for port in wanted if port not in chosen.values() and is_free(port))
-            chosen[name] = next(free, 0) or _any_free_port(chosen.values())
+                wishes.append(_usual_port(name))
+            chosen[name] = free_port(wishes, chosen.values())
         _replace(self._ports_file, json.dumps(remembered | chosen))
         return chosen
 
 
 def _mark(raw: Any) -> ProcessMark | None:
     return ProcessMark(**raw) if raw else None
-
-
-def is_free(port: int) -> bool:
-    """True when a server could listen on this port of the loopback address."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((LOOPBACK, port))
-        except OSError:
-            return False
-        return True
-
-
-def _any_free_port(taken: Iterable[int]) -> int:
-    avoid = set(taken)
-    while True:
-        with socket.socket() as probe:
-            probe.bind((LOOPBACK, 0))
-            port = int(probe.getsockname()[1])
-        # the metrics endpoint listens 1,000 above
-        if port not in avoid and port < 64_000 and is_free(port + 1000):
-            return port
 
 
 def _usual_port(name: str) -> int:

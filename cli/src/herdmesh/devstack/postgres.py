@@ -22,7 +22,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -31,9 +30,9 @@ from pathlib import Path
 import psutil
 
 from herdmesh.devstack.errors import DevstackError
+from herdmesh.devstack.ports import HOST, free_port
 from herdmesh.devstack.postgres_server import Server, find_server
 
-HOST = "127.0.0.1"
 USER = "herdmesh"
 """The superuser, and the user of `Postgres.dsn`."""
 PASSWORDS_ROLE = "herdmesh_passwords"
@@ -183,13 +182,7 @@ class Postgres:
             wishes.append(int((self.folder / "port").read_text()))
         if self._wanted_port:
             wishes.append(self._wanted_port)
-        for wish in (*wishes, 0):
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                with contextlib.suppress(OSError):
-                    probe.bind((HOST, wish))
-                    return int(probe.getsockname()[1])
-        raise DevstackError(f"no free port on {HOST}")
+        return free_port(wishes)
 
     def _spawn(self, server: Server) -> None:
         settings = {**self._settings, "listen_addresses": HOST, "port": str(self.port), "unix_socket_directories": ""}

@@ -11,13 +11,12 @@ Invariant: it listens on 127.0.0.1 only.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from herdmesh.devstack import _broker_config as config
 from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.java_server import JavaServer
+from herdmesh.devstack.ports import HOST, accepts, free_port
 
 ACCESS_KEY, SECRET_KEY = "herdmesh", "herdmesh-secret"
 """The only keys that it knows."""
@@ -42,12 +41,12 @@ class S3Server(JavaServer):
         """`http://127.0.0.1:PORT`, known from the first start on. Raises DevstackError before."""
         if self._port is None:
             raise DevstackError(f"the S3 server in {self.folder} was not started yet")
-        return f"http://{config.HOST}:{self._port}"
+        return f"http://{HOST}:{self._port}"
 
     def _prepared(self) -> Sequence[str | Path]:
         for bucket in self._buckets:
             (self.folder / "objects" / bucket).mkdir(parents=True, exist_ok=True)
-        self._port = _free_port()
+        self._port = free_port()
         properties = self.folder / "s3proxy.properties"
         settings = {
             "s3proxy.endpoint": self.endpoint,
@@ -62,10 +61,4 @@ class S3Server(JavaServer):
 
     async def _serves(self) -> bool:
         assert self._port is not None
-        return await config.accepts(self._port)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((config.HOST, 0))
-        return int(probe.getsockname()[1])
+        return await accepts(self._port)

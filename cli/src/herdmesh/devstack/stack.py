@@ -25,7 +25,8 @@ import grpc
 from herdmesh.devstack._broker_config import ELECTION_SESSION_MS
 from herdmesh.devstack.broker import Broker
 from herdmesh.devstack.errors import DevstackError
-from herdmesh.devstack.layout import LOOPBACK, ProcessMark, ServiceState, StackLayout, StackState
+from herdmesh.devstack.layout import ProcessMark, ServiceState, StackLayout, StackState
+from herdmesh.devstack.ports import HOST
 from herdmesh.devstack.process import ManagedProcess, end_tree
 from herdmesh.devstack.readiness import follows, serves, store_trouble
 
@@ -251,14 +252,14 @@ class Stack:
 
     def _remember_addresses(self, ports: Mapping[str, int]) -> None:
         def all_of(role: str) -> str:
-            return ",".join(f"{LOOPBACK}:{port}" for name, port in ports.items() if role_of(name) == role)
+            return ",".join(f"{HOST}:{port}" for name, port in ports.items() if role_of(name) == role)
 
         self.state.herder = all_of("herder")
         self.state.config_store = all_of("config-store")
         self.state.status_store = all_of("status-store")
 
     async def _start_service(self, name: str, port: int) -> None:
-        address = f"{LOOPBACK}:{port}"
+        address = f"{HOST}:{port}"
         role = role_of(name)
         env = {
             "HERDMESH_LISTEN": address,

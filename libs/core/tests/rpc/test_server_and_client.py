@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 import urllib.request
 from collections.abc import AsyncIterator
@@ -21,6 +19,7 @@ from pydantic import Field, SecretStr, ValidationError
 
 from herdmesh.api.statusstore.v1 import status_read_service_pb2 as read_pb2
 from herdmesh.api.statusstore.v1 import status_read_service_pb2_grpc as read_grpc
+from herdmesh.devstack.ports import free_port
 from herdmesh.rpc import errors
 from herdmesh.rpc.client import connect, retrying
 from herdmesh.rpc.server import Server, ServiceRegistration
@@ -89,19 +88,8 @@ async def test_a_taken_port_is_an_os_error(server: tuple[Server, int]) -> None:
         await _server(listen=f"127.0.0.1:{server[1]}").start()
 
 
-def _free_pair() -> int:
-    """A port that is free, and the one 1,000 above it too."""
-    while True:
-        with socket.socket() as probe, socket.socket() as above:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-            with contextlib.suppress(OSError, OverflowError):
-                above.bind(("127.0.0.1", port + 1000))
-                return port
-
-
 async def test_metrics_on_port_plus_1000() -> None:
-    port = _free_pair()
+    port = free_port()
     made = _server(listen=f"127.0.0.1:{port}", metrics=True)
     await made.start()
     async with connect(f"127.0.0.1:{port}") as channel:

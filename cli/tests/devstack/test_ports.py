@@ -1,0 +1,57 @@
+"""Ports of servers that are started here: a wish first, else one that nobody is given by chance."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from herdmesh.devstack import ports
+from herdmesh.devstack.ports import HOST, free_port, free_ports, is_free
+from herdmesh.rpc.server import METRICS_PORT_OFFSET
+
+#: By Linux, unless somebody has set net.ipv4.ip_local_port_range; by other systems from 49,152 on.
+GIVEN_AWAY_FIRST = 32_768
+
+
+def test_a_wish_that_is_free_is_taken_and_else_the_next() -> None:
+    first, second = free_ports(2)
+    assert free_port([first, second]) == first
+    assert free_port([first, second], avoid=[first]) == second
+    with socket.socket() as other:
+        other.bind((HOST, first))
+        other.listen()
+        assert not is_free(first)
+        assert free_port([first, second]) == second
+        assert free_port([first]) not in (first, 0)
+    assert is_free(first)
+
+
+def test_a_number_that_is_no_port_is_not_free() -> None:
+    assert not is_free(65_536)
+    assert free_port([70_000]) < 65_536
+
+
+def test_no_port_is_one_that_the_kernel_gives_away() -> None:
+    pages = {port + METRICS_PORT_OFFSET for port in free_ports(200)}
+    assert max(pages) < GIVEN_AWAY_FIRST
+
+
+def test_no_page_meets_a_server_of_any_stack() -> None:
+    """Whoever chooses, at whatever time: stacks know nothing of each other."""
+    chosen, others = set(free_ports(300)), set(free_ports(300))
+    assert not {port + METRICS_PORT_OFFSET for port in chosen} & (chosen | others)
+
+
+def test_a_port_whose_page_is_taken_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def all_pages_are_taken(port: int) -> bool:
+        asked.append(port)
+        return port // 1_000 % 2 == 0
+
+    monkeypatch.setattr(ports, "is_free", all_pages_are_taken)
+    monkeypatch.setattr(ports, "_TRIES", 10)
+    with pytest.raises(OSError, match="10 were tried"):
+        free_port()
+    assert len(asked) == 20
