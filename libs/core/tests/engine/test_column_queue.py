@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from herdmesh.connect.data import Batch
+from herdmesh.connect.packed import PackedBytes
 from herdmesh.engine import column_queue as under_test
 from herdmesh.engine import producing
 from herdmesh.engine.column_queue import ANY_PARTITION, ColumnQueue, column_queue
@@ -72,6 +73,20 @@ def test_keys_and_values_arrive_as_they_were_in_order(
     assert producing.produce(producer, batch, columns=columns_of(producer)) == []
     assert producer.flush(20) == 0
     assert kafka.records(topic, 1) == list(zip(column or [None] * len(values), values, strict=True))
+
+
+@given(st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), min_size=100, max_size=150))
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_packed_values_arrive_as_those_of_a_list(
+    kafka_bootstrap: str, tmp_topic: Callable[..., str], lines: list[bytes]
+) -> None:
+    kafka = Kafka(kafka_bootstrap)
+    topic, producer = kafka.create_topic(tmp_topic(), 1), Producer({"bootstrap.servers": kafka_bootstrap})
+    packed = PackedBytes.lines(b"".join(line + b"\n" for line in lines))
+    for part in (packed, packed[20:90], packed[:20]):  # the last of which are queued one by one
+        assert producing.produce(producer, Batch(topic, None, [], part), columns=columns_of(producer)) == []
+    assert producer.flush(20) == 0
+    assert [value for _, value in kafka.records(topic, 1)] == [*lines, *lines[20:90], *lines[:20]]
 
 
 def test_a_key_has_the_partition_that_it_has_one_by_one(kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:

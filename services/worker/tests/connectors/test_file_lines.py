@@ -85,7 +85,7 @@ def test_every_line_is_sent_once_with_its_bytes_whatever_a_read_and_a_batch_have
             assert found.source_offset is not None
             begin, at = at, found.source_offset["position"]
             whole = path.read_bytes()[begin:at].replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            assert found.values == whole.decode("utf-8", "replace").split("\n")[:-1]
+            assert list(found.values) == whole.decode("utf-8", "replace").split("\n")[:-1]
             assert 0 < len(found.values) <= batch
         task.stop()
     assert at == sum(map(len, data))

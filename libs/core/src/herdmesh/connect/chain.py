@@ -32,7 +32,6 @@ from herdmesh.connect.chain_steps import Steps, wanted_columns
 from herdmesh.connect.collected import Collected, by_topic, part_of, runs
 from herdmesh.connect.converters.base import Converter, HeaderConverter, Schemas
 from herdmesh.connect.data import Batch, ConnectRecord, Header
-from herdmesh.connect.lazy import LazyColumn
 from herdmesh.connect.pieces import Care, Converted, stretches
 from herdmesh.connect.program import Cells, Loop, Step
 from herdmesh.connect.transforms.base import Shape
@@ -112,7 +111,7 @@ class SinkChain:
         values: Sequence[Any]
         if self._lazy and not attempts.eager:
             decoded = partial(self._decoded, batch, attempts)
-            value_schemas, values = self._value.read_schema, LazyColumn(batch.values, decoded)
+            value_schemas, values = self._value.read_schema, self._value.unread(batch.values, decoded)
         else:
             value_schemas, values = self._value.for_topic(batch.topic).read_many(batch.values)
         headers: Sequence[list[Any]] = batch.headers

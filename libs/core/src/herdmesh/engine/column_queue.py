@@ -26,6 +26,7 @@ import confluent_kafka
 import numpy as np
 from confluent_kafka import KafkaError, Producer
 
+from herdmesh.connect.packed import PackedBytes
 from herdmesh.engine.spread import Spread
 
 _TRIED = frozenset(("2.16.1",))
@@ -108,6 +109,10 @@ def _refused(code: int) -> KafkaError:
 
 def _point(rows: np.ndarray[Any, Any], start: str, length: str, column: Columns) -> bytes:
     """Have the rows name the bytes of a column, which are in what is returned."""
+    if isinstance(column, PackedBytes):
+        rows[start] = column.starts + np.uint64(_address(column.data))
+        rows[length] = column.lengths
+        return column.data
     try:
         joined = b"".join(column)  # pyright: ignore[reportArgumentType] - a None says so itself
     except TypeError:
@@ -119,16 +124,20 @@ def _point(rows: np.ndarray[Any, Any], start: str, length: str, column: Columns)
     lengths = np.fromiter(map(len, texts), np.uint64, len(texts))  # pyright: ignore[reportArgumentType]
     if int(lengths.sum()) != len(joined):
         raise TypeError("a record's key or value is no bytes")  # whose items are larger: they would be cut in pieces
-    base = ctypes.cast(ctypes.c_char_p(joined), ctypes.c_void_p).value
-    assert base is not None
     starts = np.cumsum(lengths)
     starts -= lengths
-    starts += np.uint64(base)
+    starts += np.uint64(_address(joined))
     if present is not None:
         starts[~present] = 0
     rows[start] = starts
     rows[length] = lengths
     return joined
+
+
+def _address(data: bytes) -> int:
+    found = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value
+    assert found is not None
+    return found
 
 
 @cache

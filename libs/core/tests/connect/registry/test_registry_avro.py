@@ -141,7 +141,7 @@ def test_one_bad_message_among_many_is_named_by_itself(registry: FakeRegistry) -
     chain = sink_chain({"value.converter": "AvroConverter", "value.converter.schema.registry.url": registry.url,
                         "key.converter": "StringConverter"})  # fmt: skip
     made = converter(registry.url).for_topic("t")
-    data = made.write_many([flight(number) for number in range(3 * COLUMNS_FROM)], FLIGHT)
+    data = list(made.write_many([flight(number) for number in range(3 * COLUMNS_FROM)], FLIGHT))
     data[40] = (data[40] or b"")[:-1]
     with pytest.raises(RecordError, match="Not Avro of the schema it names") as raised:
         chain.run(Batch("t", 0, (), data, range(len(data))))

@@ -9,11 +9,12 @@ them once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, Self
 
 from herdmesh.connect.config import ConfigDef, RawConfig
 from herdmesh.connect.data import Header
+from herdmesh.connect.lazy import LazyColumn
 from herdmesh.connect.schemas import Schema
 
 Role = Literal["key", "value", "header"]
@@ -86,7 +87,13 @@ class Converter(HeaderConverter):
         first = schemas[0] if schemas else None
         return (first if schemas.count(first) == len(schemas) else schemas), [value for _, value in read]
 
-    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:
+    def unread(
+        self, data: Sequence[bytes | None], read: Callable[[Sequence[bytes | None]], list[Any]]
+    ) -> Sequence[Any]:
+        """The values of a static converter, for who may not look at them: `read` is called when somebody does."""
+        return LazyColumn(data, read)
+
+    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> Sequence[bytes | None]:
         """`write` of each, all under one schema."""
         return [self.write(value, schema) for value in values]
 

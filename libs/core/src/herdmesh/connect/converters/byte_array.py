@@ -39,7 +39,7 @@ class ByteArrayConverter(Converter):
             return bytes(cast("bytearray", value))
         raise DataError(f"ByteArrayConverter is not compatible with objects of type class {java_class(value, schema)}")
 
-    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:
+    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> Sequence[bytes | None]:
         if (schema is None or schema.type == "BYTES") and _BYTES_OR_NULL.issuperset(map(type, values)):
             return list(values)
         return super().write_many(values, schema)

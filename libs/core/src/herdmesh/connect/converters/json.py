@@ -215,7 +215,7 @@ class JsonConverter(Converter):
             return b'{"schema":null,"payload":%b}' % jackson.dumps(value) if self._schemas else jackson.dumps(value)
         return self._writer(schema).write_all((value,))[0]
 
-    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:
+    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> Sequence[bytes | None]:
         if schema is None:
             return super().write_many(values, None)
         return cast("list[bytes | None]", self._writer(schema).write_all(values))

@@ -150,7 +150,7 @@ class RegisteredConverter(Converter):
     def write(self, value: Any, schema: Schema | None, /) -> bytes | None:
         return self.write_many((value,), schema)[0]
 
-    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:
+    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> Sequence[bytes | None]:
         if schema is None and all(value is None for value in values):
             return [None] * len(values)
         return self._writers.get(schema, lambda: self._writer(schema)).write_all(values)

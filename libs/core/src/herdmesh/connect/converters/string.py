@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from herdmesh.connect.converters import definitions
 from herdmesh.connect.converters.base import Converter, Schemas
 from herdmesh.connect.errors import SerializationError
 from herdmesh.connect.javavalues import java_text, utf8_text
+from herdmesh.connect.packed import PackedTexts, UnreadTexts
 from herdmesh.connect.schemas import OPTIONAL_STRING, Schema
 
 # Java's UTF-16 writes a big-endian mark and reads big-endian when there is none; Python's goes by the machine.
@@ -68,8 +69,15 @@ class StringConverter(Converter):
             return _MARK_BIG + text.encode("utf-16-be") if text else b""
         return text.encode(self._encoding, "replace")
 
-    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> list[bytes | None]:
+    def unread(
+        self, data: Sequence[bytes | None], read: Callable[[Sequence[bytes | None]], list[Any]]
+    ) -> Sequence[Any]:
+        return UnreadTexts(data, read) if self._encoding == "utf-8" else super().unread(data, read)
+
+    def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> Sequence[bytes | None]:
         if self._encoding == "utf-8":
+            if isinstance(values, PackedTexts):
+                return values.utf8
             try:
                 return list(map(str.encode, values))
             except (TypeError, UnicodeEncodeError):

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import msgspec
+import numpy as np
 
 from herdmesh.connect import jackson
 from herdmesh.connect.config import REQUIRED, ConfigDef, ConfigKey, Importance, Type
@@ -36,6 +37,7 @@ from herdmesh.connect.connector import (
 )
 from herdmesh.connect.data import Schema
 from herdmesh.connect.errors import ConfigError
+from herdmesh.connect.packed import Numbers, PackedBytes, PackedTexts, UnreadTexts
 from herdmesh.connect.validators import non_empty_string
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.worker.connectors import payloads
@@ -48,6 +50,7 @@ BATCH_SIZE_DEFAULT = 2_000
 WAKE_AFTER_MS = 1_000
 
 _STRING = Schema("STRING")
+_LF_BYTES = np.uint64(1)
 _ONLY_MAPS = frozenset((dict,))
 _ONLY_TEXTS = frozenset((str,))
 _encode_lines = msgspec.json.Encoder().encode_lines
@@ -142,9 +145,9 @@ class FileStreamSourceTask(SourceTask):
         self._position = _stored_position(context.committed_offset(self._partition))
         self._file: IO[bytes] | None = None
         self._unread = b""
-        self._texts: list[str] = []
-        #: bytes of each with its end; empty = as many as it has characters, and one.
-        self._sizes: list[int] = []
+        self._texts: Sequence[str] = ()
+        #: bytes of each with its end.
+        self._sizes: Numbers = np.zeros(0, np.uint64)
         self._next = 0
 
     def poll(self) -> SourceBatch | None:
@@ -155,7 +158,7 @@ class FileStreamSourceTask(SourceTask):
                 return None
         end = self._next = begin + min(self._batch_records, self._poll_records_max())
         values = self._texts[begin:end]
-        self._position += sum(self._sizes[begin:end]) if self._sizes else sum(map(len, values)) + len(values)
+        self._position += int(self._sizes[begin:end].sum())
         return SourceBatch(self._topic, values, self._partition, {"position": self._position}, value_schema=_STRING)
 
     def _read_lines(self) -> bool:
@@ -172,13 +175,15 @@ class FileStreamSourceTask(SourceTask):
         return False
 
     def _take_apart(self, data: bytes) -> None:
-        self._next, self._sizes = 0, []
-        if data.isascii() and b"\r" not in data:
-            whole, has_end, self._unread = data.rpartition(b"\n")
-            self._texts = whole.decode("ascii").split("\n") if has_end else []
+        self._next = 0
+        end = data.rfind(b"\n") + 1
+        if b"\r" not in data and _is_utf8(whole := data[:end]):
+            packed = PackedBytes.lines(whole)
+            self._texts, self._sizes, self._unread = PackedTexts(packed), packed.lengths + _LF_BYTES, data[end:]
         else:
             lines, self._unread = split_lines(data)
-            self._texts, self._sizes = _texts(lines, b"".join(lines)), list(map(len, lines))
+            self._texts = [line.rstrip(b"\r\n").decode("utf-8", "replace") for line in lines]
+            self._sizes = np.fromiter(map(len, lines), np.uint64, len(lines))
 
     def _open(self) -> bool:
         try:
@@ -213,13 +218,14 @@ class FileStreamSourceTask(SourceTask):
             file.close()
 
 
-def _texts(lines: Sequence[bytes], data: bytes) -> list[str]:
-    """The lines without their ends; `data` is all of them together."""
-    if b"\r" in data:
-        return [line.rstrip(b"\r\n").decode("utf-8", "replace") for line in lines]
-    texts = data.decode("utf-8", "replace").split("\n")
-    texts.pop()  # behind the last end
-    return texts
+def _is_utf8(data: bytes) -> bool:
+    if data.isascii():
+        return True
+    try:
+        str(data, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def split_lines(data: bytes) -> tuple[list[bytes], bytes]:
@@ -321,6 +327,8 @@ class FileStreamSinkTask(SinkTask):
 
 def lines_of(values: Sequence[Any]) -> bytes:
     """One line per value: strings and bytes as they are, `null` for a tombstone, all else compact JSON (ADR 0002)."""
+    if (joined := _as_read(values)) is not None:
+        return joined
     if _ONLY_MAPS.issuperset(map(type, values)):
         try:
             return _encode_lines(values)
@@ -329,6 +337,11 @@ def lines_of(values: Sequence[Any]) -> bytes:
     elif _ONLY_TEXTS.issuperset(map(type, values)):
         return "\n".join([*values, ""]).encode("utf-8", "replace")
     return b"".join([_line_of(value) + b"\n" for value in values])
+
+
+def _as_read(values: Sequence[Any]) -> bytes | None:
+    """The lines of texts as they came from Kafka; None where they have to be read."""
+    return values.joined(b"\n") if isinstance(values, UnreadTexts) else None
 
 
 def _line_of(value: Any) -> bytes:

@@ -1,0 +1,96 @@
+"""Texts as they lie in a file or a topic: UTF-8, many in one piece of memory or still apart.
+
+Owns the columns that keep it, so that who only hands texts on makes no object of each. What is UTF-8 and what is to be
+done about what is not is the reader's: these columns hold what was checked, or say that it was not.
+
+Invariant: read one by one, a column gives the same as a list of its items would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast, overload
+
+import numpy as np
+
+from herdmesh.connect.lazy import LazyColumn
+
+Numbers = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+class PackedBytes(Sequence[bytes]):
+    """Pieces of one `data`: where each starts in it, and its length in bytes."""
+
+    __slots__ = ("data", "lengths", "starts")
+
+    def __init__(self, data: bytes, starts: Numbers, lengths: Numbers) -> None:
+        """Nothing is copied; `starts` and `lengths` have one number for each piece, and none reaches beyond `data`."""
+        self.data, self.starts, self.lengths = data, starts, lengths
+
+    @classmethod
+    def lines(cls, data: bytes) -> PackedBytes:
+        """The complete lines of `data`, without their LF; what is behind the last LF is none."""
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n")).astype(np.uint64)
+        starts = np.zeros(len(ends), np.uint64)
+        starts[1:] = ends[:-1] + np.uint64(1)
+        return cls(data, starts, ends - starts)
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @overload
+    def __getitem__(self, index: int) -> bytes: ...
+    @overload
+    def __getitem__(self, index: slice) -> PackedBytes: ...
+    def __getitem__(self, index: int | slice) -> bytes | PackedBytes:
+        if isinstance(index, slice):
+            return PackedBytes(self.data, self.starts[index], self.lengths[index])
+        start = int(self.starts[index])
+        return self.data[start : start + int(self.lengths[index])]
+
+    def __iter__(self) -> Iterator[bytes]:
+        data, starts = self.data, self.starts.tolist()
+        return iter([data[start:end] for start, end in zip(starts, (self.starts + self.lengths).tolist(), strict=True)])
+
+
+class PackedTexts(LazyColumn[str]):
+    """Texts that are these pieces of UTF-8, which were found to be nothing else."""
+
+    def __init__(self, utf8: PackedBytes) -> None:
+        super().__init__(utf8, _decoded)
+        self.utf8 = utf8
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> PackedTexts: ...
+    def __getitem__(self, index: int | slice) -> str | PackedTexts:
+        return PackedTexts(self.utf8[index]) if isinstance(index, slice) else self._all()[index]
+
+
+class UnreadTexts(LazyColumn[str | None]):
+    """A topic's texts that nobody has read so far, or None for a tombstone."""
+
+    def __init__(
+        self, data: Sequence[bytes | None], make: Callable[[Sequence[bytes | None]], list[str | None]]
+    ) -> None:
+        """`make`: reads them; it is also who knows what malformed bytes are to become."""
+        super().__init__(data, make)
+        self._data = data
+
+    def joined(self, end: bytes) -> bytes | None:
+        """The UTF-8 of all texts with `end`, plain ASCII, behind each; None where one is null or not well-formed."""
+        try:
+            joined = end.join([*cast("Sequence[bytes]", self._data), b""])
+        except TypeError:
+            return None
+        if not joined.isascii():
+            try:
+                str(joined, "utf-8")  # no sequence goes on over an `end`
+            except UnicodeDecodeError:
+                return None
+        return joined
+
+
+def _decoded(utf8: Sequence[bytes]) -> list[str]:
+    return [str(one, "utf-8") for one in utf8]
