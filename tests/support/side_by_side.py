@@ -98,6 +98,11 @@ class SideBySideTest:
                 raise
 
 
+def _place_of(item: pytest.Item) -> tuple[str, bool]:
+    """Its lane, and whether it has a broker of its own there: who asks for fixtures for all asks what all may ask."""
+    return lane_of(item), item.get_closest_marker("own_broker") is not None
+
+
 def _limit_s(item: pytest.Function) -> float:
     """As pytest-timeout would keep it, were the test alone."""
     own = [mark.args[0] for mark in item.iter_markers("timeout") if mark.args[0] != _CARRIER_S]
@@ -118,10 +123,10 @@ class _Group:
 
     def selected(self, request: pytest.FixtureRequest) -> list[SideBySideTest]:
         found: list[SideBySideTest] = []
-        lane = lane_of(request.node)
+        place = _place_of(request.node)
         for item in request.session.items:
             function: Any = getattr(item, "function", None)
-            if isinstance(item, pytest.Function) and function in self.bodies and lane_of(item) == lane:
+            if isinstance(item, pytest.Function) and function in self.bodies and _place_of(item) == place:
                 found.append(SideBySideTest(item, *self.bodies[function], request))
         return sorted(found, key=lambda one: not one.is_slow)
 

@@ -14,11 +14,11 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from herdmesh.engine import ErrorClass, clients
 from herdmesh.engine import fence as fence_module
-from herdmesh.engine.bounded import bounded
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import classify
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.receipts import DeliveryFailures
+from herdmesh.kafka.bounded import bounded
 from herdmesh.kafka.checked_producer import CheckedProducer
 from libs.core.tests.engine.harness import Kafka, make_spec
 
@@ -120,7 +120,7 @@ _ASKED: dict[str, Callable[[Fence], None]] = {
 def test_a_call_that_never_returns_is_given_up_and_its_client_left_alone(
     at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("herdmesh.engine.bounded.HANG_TIMEOUT_S", 0.05)
+    monkeypatch.setattr("herdmesh.kafka.bounded.HANG_TIMEOUT_S", 0.05)
     stuck: Any = _Stuck(at)
     fence = Fence(stuck, "stuck-id")
     with pytest.raises(TaskFailed, match="stuck-id does not return") as failure:
@@ -156,6 +156,6 @@ def test_an_answer_that_was_there_is_taken_by_a_process_that_stood_still(monkeyp
                 raise Empty
             return self._answers.get(timeout=timeout)
 
-    monkeypatch.setattr("herdmesh.engine.bounded.SimpleQueue", Late)
+    monkeypatch.setattr("herdmesh.kafka.bounded.SimpleQueue", Late)
     bounded(late.wait, 0.01)
     assert len(looks) == 2

@@ -16,14 +16,15 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from herdmesh.engine import clients, pulse
-from herdmesh.engine.bounded import CallHangs, bounded
 from herdmesh.engine.clients import RETRY_TIMEOUT_S, retried
 from herdmesh.engine.contract import ErrorClass, RunSpec
 from herdmesh.engine.errors import TaskFailed, TaskFenced
 from herdmesh.engine.failure import is_fenced
 from herdmesh.engine.settings import ClientConfig
+from herdmesh.kafka.bounded import CallHangs, bounded
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.contact import Contact
+from herdmesh.kafka.trouble import transaction_trouble
 
 CALL_TIMEOUT_S = 2.0
 """One call of a transaction; it is repeated until RETRY_TIMEOUT_S. Short, because a repeated call looks at the brokers
@@ -132,14 +133,10 @@ class Fence:
         Raises TaskFenced when that is why."""
         if not self._in_transaction:
             return None
-        try:
-            self.producer.begin_transaction()  # changes nothing: one is open
-        except KafkaException as error:
-            cause: KafkaError = error.args[0]
-            if is_fenced(cause):
-                raise self._fenced(cause) from error
-            return cause if cause.txn_requires_abort() else None
-        return None
+        cause = transaction_trouble(self.producer)
+        if cause is not None and is_fenced(cause):
+            raise self._fenced(cause)
+        return cause
 
     def close(self) -> None:
         """Give the producer up, within a second (or five, when a call hangs): abort what is open, so that readers need

@@ -8,14 +8,13 @@ Invariant: when `send_beside` returns, the transaction holds all of it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from queue import Empty, SimpleQueue
-from threading import Thread
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from herdmesh.kafka.bounded import CallHangs, bounded
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.trouble import transaction_trouble
 from herdmesh.topicstore.calls import client_logger, close, on_client_error
 from herdmesh.topicstore.contract import Beside
 from herdmesh.topicstore.errors import BesideRefused
@@ -32,9 +31,8 @@ _TURN_S = 0.2
 #: A topic just made may not be known yet to the broker that is asked.
 _PATIENCE_S = 1.0
 _LOOK_AGAIN_S = 0.1
-#: Of a call that was given `_CALL_S`. A process that stood still itself looks a second time.
+#: Of a call that was given `_CALL_S`.
 _HANG_S = 15.0
-_SECOND_LOOK_S = 2.0
 
 _NO_SUCH_TOPIC = frozenset(
     {
@@ -134,13 +132,13 @@ def _send_records(producer: Producer, beside: Beside, settings: TopicSettings) -
             if (error := kafka_error(failure)) is None:
                 raise
             raise _not_sent(f"a record for topic {topic!r}", error) from failure
-    while producer.flush(_TURN_S) and time.monotonic() < deadline_s and _trouble(producer) is None:
+    while producer.flush(_TURN_S) and time.monotonic() < deadline_s and transaction_trouble(producer) is None:
         pass  # once the transaction is in trouble, what is queued stays there
     for topic, error in failures:
         if error.code() in _FOR_GOOD:
             raise _refused(f"a record for topic {topic!r}", error.str())
     topics = ", ".join(sorted({repr(record.topic) for record in beside.records}))
-    if (trouble := _trouble(producer)) is not None:
+    if (trouble := transaction_trouble(producer)) is not None:
         # The records themselves are only told as given up.
         raise _not_sent(f"a record for topic {topics}", trouble)
     if failures:
@@ -148,16 +146,6 @@ def _send_records(producer: Producer, beside: Beside, settings: TopicSettings) -
     # One without an offset was only guessed to be there, from the answer to another, and may be lost.
     if len(acknowledged) < len(beside.records) or None in acknowledged:
         raise CommitNotSent(f"a record for topic {topics} was not acknowledged in time")
-
-
-def _trouble(producer: Producer) -> KafkaError | None:
-    """Why the open transaction can only be aborted, which no call of `produce` says."""
-    try:
-        producer.begin_transaction()  # changes nothing: one is open
-    except KafkaException as failure:
-        error = kafka_error(failure)
-        return error if error is not None and (error.txn_requires_abort() or error.fatal()) else None
-    return None
 
 
 def _send_offsets(producer: Producer, beside: Beside, settings: TopicSettings) -> None:
@@ -170,8 +158,11 @@ def _send_offsets(producer: Producer, beside: Beside, settings: TopicSettings) -
         deadline_s = time.monotonic() + settings.transaction_timeout_ms / 1000
         while True:
             try:
-                _bounded(lambda: producer.send_offsets_to_transaction(offsets, group, _CALL_S), what)
+                # The writer's thread must come back. A call that hangs keeps the producer, which is thrown away.
+                bounded(lambda: producer.send_offsets_to_transaction(offsets, group, _CALL_S), _HANG_S)
                 return
+            except CallHangs as failure:
+                raise CommitNotSent(f"the call that sends {what} does not return") from failure
             except KafkaException as failure:
                 error = kafka_error(failure)
                 if error is None:
@@ -196,32 +187,6 @@ def _in_name_only(group: str, settings: TopicSettings) -> Consumer:
         "error_cb": on_client_error,
     }
     return Consumer(configs, logger=client_logger)
-
-
-def _bounded(call: Callable[[], object], what: str) -> None:
-    """Give up a call that ignores its own time, as this one may when a broker leaves in the middle of it (librdkafka
-    5456, 5511): the writer's thread must come back. The call keeps the producer, which is thrown away. Raises
-    `CommitNotSent`, and what the call raised."""
-    answers: SimpleQueue[Exception | None] = SimpleQueue()
-
-    def answer() -> None:
-        try:
-            call()
-        except Exception as error:  # noqa: BLE001  # raised again by who waits
-            answers.put(error)
-        else:
-            answers.put(None)
-
-    Thread(target=answer, name="herdmesh-offsets", daemon=True).start()
-    for wait_s in (_HANG_S, _SECOND_LOOK_S):
-        try:
-            error = answers.get(timeout=wait_s)
-        except Empty:
-            continue
-        if error is not None:
-            raise error
-        return
-    raise CommitNotSent(f"the call that sends {what} does not return")
 
 
 def _not_sent(what: str, error: KafkaError) -> CommitNotSent:

@@ -160,7 +160,7 @@ class RecordSourceTask(SourceTask):
     `start` keeps the context: extend it with `super().start(config, context)`.
     """
 
-    RECORDS_MAX: ClassVar[int] = 2_000
+    RECORDS_MAX: ClassVar[int] = 4_000
     """So many records are taken at once, at most."""
     context: SourceTaskContext
     transactions: RecordTransactions | None = None

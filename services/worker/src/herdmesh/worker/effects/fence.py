@@ -12,11 +12,11 @@ from typing import Final
 
 from confluent_kafka import Producer
 
-from herdmesh.engine.bounded import HANG_TIMEOUT_S, CallHangs, bounded
 from herdmesh.engine.clients import RECONNECT, opened
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.fence import connect
+from herdmesh.kafka.bounded import HANG_TIMEOUT_S, CallHangs, bounded
 from herdmesh.worker.effects.threads import in_thread
 
 _AT_A_TIME: Final = 4
