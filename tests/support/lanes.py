@@ -21,6 +21,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -174,6 +175,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     nice = _STARTED_NICE + (_NICE_LEFT if place == _LEFT else _NICE)
     if "PYTEST_XDIST_WORKER" in os.environ and steps_back and os.nice(0) < nice:
         os.nice(nice - os.nice(0))
+
+
+@contextmanager
+def asked_by(item: pytest.Item) -> Generator[None]:
+    """A fixture is asked for by this test, in whose place pytest runs another (`side_by_side`)."""
+    stash = item.session.stash
+    running, stash[_RUNNING] = stash[_RUNNING], item
+    try:
+        yield
+    finally:
+        stash[_RUNNING] = running
 
 
 @pytest.hookimpl(tryfirst=True)

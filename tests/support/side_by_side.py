@@ -36,7 +36,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.lanes import lane_of
+from tests.support.lanes import asked_by, lane_of
 from tests.support.topic_names import topic_names
 
 Maker = Callable[["SideBySideTest"], AbstractAsyncContextManager[Any]]
@@ -71,7 +71,8 @@ class SideBySideTest:
 
     def fixture(self, name: str) -> Any:
         """A fixture of the file or the session."""
-        return self._request.getfixturevalue(name)
+        with asked_by(self._item):
+            return self._request.getfixturevalue(name)
 
     def folder(self) -> Path:
         """As the fixture `tmp_path`."""
@@ -98,11 +99,6 @@ class SideBySideTest:
                 raise
 
 
-def _place_of(item: pytest.Item) -> tuple[str, bool]:
-    """Its lane, and whether it has a broker of its own there: who asks for fixtures for all asks what all may ask."""
-    return lane_of(item), item.get_closest_marker("own_broker") is not None
-
-
 def _limit_s(item: pytest.Function) -> float:
     """As pytest-timeout would keep it, were the test alone."""
     own = [mark.args[0] for mark in item.iter_markers("timeout") if mark.args[0] != _CARRIER_S]
@@ -123,10 +119,10 @@ class _Group:
 
     def selected(self, request: pytest.FixtureRequest) -> list[SideBySideTest]:
         found: list[SideBySideTest] = []
-        place = _place_of(request.node)
+        lane = lane_of(request.node)
         for item in request.session.items:
             function: Any = getattr(item, "function", None)
-            if isinstance(item, pytest.Function) and function in self.bodies and _place_of(item) == place:
+            if isinstance(item, pytest.Function) and function in self.bodies and lane_of(item) == lane:
                 found.append(SideBySideTest(item, *self.bodies[function], request))
         return sorted(found, key=lambda one: not one.is_slow)
 
