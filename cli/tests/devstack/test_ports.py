@@ -7,6 +7,7 @@ import socket
 import pytest
 
 from herdmesh.devstack import ports
+from herdmesh.devstack.errors import DevstackError
 from herdmesh.devstack.ports import HOST, free_port, free_ports, is_free
 from herdmesh.rpc.server import METRICS_PORT_OFFSET
 
@@ -52,6 +53,6 @@ def test_a_port_whose_page_is_taken_is_not_chosen(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(ports, "is_free", all_pages_are_taken)
     monkeypatch.setattr(ports, "_TRIES", 10)
-    with pytest.raises(OSError, match="10 were tried"):
+    with pytest.raises(DevstackError, match="10 were tried"):
         free_port()
     assert len(asked) == 20

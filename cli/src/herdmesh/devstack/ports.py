@@ -1,5 +1,5 @@
-"""Which port a server may take that is started here. Owns that choice and whether a port is taken;
-not which servers there are.
+"""Which port a server may take that is started here. Owns that choice and whether a port is taken; not which servers
+there are.
 
 Invariant: a port that nobody wished for is one that the kernel gives to nobody by itself, neither to a connection
 that goes out nor to a listener on port 0, so that it is still free when its server starts, or starts again after a
@@ -12,6 +12,8 @@ import asyncio
 import random
 import socket
 from collections.abc import Collection, Iterable
+
+from herdmesh.devstack.errors import DevstackError
 
 HOST = "127.0.0.1"
 #: Below the ports that kernels give away (Linux: from 32,768, others: from 49,152), above those with names.
@@ -39,7 +41,7 @@ def free_port(wishes: Iterable[int] = (), avoid: Collection[int] = ()) -> int:
     """The first of `wishes` that is free and not to be avoided, else any such port, whose page's port is free too.
 
     Raises:
-        OSError: none was found.
+        DevstackError: none was found.
     """
     for port in wishes:
         if port not in avoid and is_free(port):
@@ -48,7 +50,9 @@ def free_port(wishes: Iterable[int] = (), avoid: Collection[int] = ()) -> int:
         port = _random.choice(_THOUSANDS) * 1_000 + _random.randrange(1_000)
         if port not in avoid and is_free(port) and is_free(port + _PAGE_ABOVE):
             return port
-    raise OSError(f"no free port on {HOST}: {_TRIES} were tried")
+    raise DevstackError(
+        f"no free port on {HOST}: {_TRIES} were tried from 10,000 to 31,000; end servers that listen there"
+    )
 
 
 def free_ports(count: int) -> list[int]:

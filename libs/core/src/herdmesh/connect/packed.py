@@ -18,6 +18,17 @@ from herdmesh.connect.lazy import LazyColumn
 Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 
 
+def is_utf8(data: bytes) -> bool:
+    """True when all of it is well-formed."""
+    if data.isascii():
+        return True
+    try:
+        str(data, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 class PackedBytes(Sequence[bytes]):
     """Pieces of one `data`: where each starts in it, and its length in bytes."""
 
@@ -84,12 +95,7 @@ class UnreadTexts(LazyColumn[str | None]):
             joined = end.join([*cast("Sequence[bytes]", self._data), b""])
         except TypeError:
             return None
-        if not joined.isascii():
-            try:
-                str(joined, "utf-8")  # no sequence goes on over an `end`
-            except UnicodeDecodeError:
-                return None
-        return joined
+        return joined if is_utf8(joined) else None  # no sequence goes on over an `end`
 
 
 def _decoded(utf8: Sequence[bytes]) -> list[str]:

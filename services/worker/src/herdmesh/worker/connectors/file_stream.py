@@ -37,7 +37,7 @@ from herdmesh.connect.connector import (
 )
 from herdmesh.connect.data import Schema
 from herdmesh.connect.errors import ConfigError
-from herdmesh.connect.packed import Numbers, PackedBytes, PackedTexts, UnreadTexts
+from herdmesh.connect.packed import Numbers, PackedBytes, PackedTexts, UnreadTexts, is_utf8
 from herdmesh.connect.validators import non_empty_string
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.worker.connectors import payloads
@@ -177,7 +177,7 @@ class FileStreamSourceTask(SourceTask):
     def _take_apart(self, data: bytes) -> None:
         self._next = 0
         end = data.rfind(b"\n") + 1
-        if b"\r" not in data and _is_utf8(whole := data[:end]):
+        if b"\r" not in data and is_utf8(whole := data[:end]):
             packed = PackedBytes.lines(whole)
             self._texts, self._sizes, self._unread = PackedTexts(packed), packed.lengths + _LF_BYTES, data[end:]
         else:
@@ -216,16 +216,6 @@ class FileStreamSourceTask(SourceTask):
         file = getattr(self, "_file", None)
         if file is not None:
             file.close()
-
-
-def _is_utf8(data: bytes) -> bool:
-    if data.isascii():
-        return True
-    try:
-        str(data, "utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def split_lines(data: bytes) -> tuple[list[bytes], bytes]:
