@@ -177,6 +177,8 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hung]:
         run_here(source(kafka, RECORDS))
         abort(kafka)
         lasting.until_committed()
+        for topic, partitions in ((OFFSETS, 1), (ABORTED_OFFSETS, 1), (GROUP_OFFSETS_TOPIC, GROUP_PARTITIONS)):
+            kafka.settled(topic, partitions)  # a commit is answered before its marker is there
         asyncio.run(broker.stop())
         cut_marker(data_dir, OFFSETS, 0)
         cut_marker(data_dir, ABORTED_OFFSETS, 0)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import IsolationLevel, Message, Producer, TopicPartition
-from confluent_kafka.admin._listoffsets import OffsetSpec  # the package re-exports it, but not for type checkers
+from confluent_kafka import Message, Producer
 
 from herdmesh.api.herder.v1 import admin_messages_pb2 as pb
 from herdmesh.connect.data import Batch, Header, Int32
@@ -28,7 +26,6 @@ from herdmesh.engine.fence import Fence
 from herdmesh.engine.outlet import Outlet
 from herdmesh.engine.tolerance import Counts, Failure, SourceRecord, error_settings
 from herdmesh.kafka.checked_producer import CheckedProducer
-from herdmesh.kafka.listed_offsets import list_offsets
 from herdmesh.worker.effects import letter_log, letter_replay
 from herdmesh.worker.effects.dead_letters import DeadLetters
 from herdmesh.worker.effects.letter_replay import replay_spec
@@ -38,7 +35,7 @@ from herdmesh.worker.settings import WorkerSettings
 from herdmesh.worker.state.letters import PREFIX, REPLAYED
 from herdmesh.worker.state.model import Config, TaskSpec, UnitId
 from herdmesh.worker.state.questions import ListDeadLetters, ReplayDeadLetters
-from libs.core.tests.engine.harness import WAIT_S, Kafka
+from libs.core.tests.engine.harness import Kafka
 
 pytestmark = pytest.mark.kafka
 TEXT = "org.apache.kafka.connect.storage.StringConverter"
@@ -88,7 +85,7 @@ class Here:
         if transactional_id:
             producer.commit_transaction()
         producer.flush()
-        self.settle(self.queue, 1)
+        self.kafka.settled(self.queue, 1)
 
     def list(self, **more: Any) -> pb.ListDeadLettersResponse:
         request = pb.ListDeadLettersRequest(name=self.name, **more)
@@ -103,20 +100,8 @@ class Here:
         question = ReplayDeadLetters(config or self.config, request)
         return asyncio.run(DeadLetters(self.specs, self.offset_file).replayed(question))
 
-    def settle(self, topic: str, partitions: int) -> None:
-        """Wait until every transaction has its end in the topic: a commit is answered before that."""
-        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in range(partitions)}
-
-        def ends(level: IsolationLevel) -> list[int]:
-            found = list_offsets(self.kafka.admin, asked, isolation_level=level, timeout_s=WAIT_S)
-            return [future.result().offset for future in found.values()]
-
-        while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED):
-            time.sleep(0.01)
-
     def put_back(self) -> list[Message]:
         """What is in the topic now, in the order of offsets."""
-        self.settle(self.topic, 3)
         return sorted(self.kafka.messages(self.topic, 3), key=lambda message: message.offset() or 0)
 
 

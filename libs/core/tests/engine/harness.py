@@ -285,12 +285,11 @@ class Kafka:
     def settled(self, topic: str, partitions: int) -> None:
         """Return once no transaction is open there: a broker answers a commit before its marker is in the topic, and a
         reader of committed records is told the end before it."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, **NO_AUTO_CREATION})
         latest = cast("OffsetSpec", OffsetSpec.latest())
         asked = {TopicPartition(topic, number): latest for number in range(partitions)}
 
         def ends(level: IsolationLevel) -> list[int]:
-            answers = list_offsets(admin, asked, isolation_level=level, timeout_s=WAIT_S)
+            answers = list_offsets(self._asking, asked, isolation_level=level, timeout_s=WAIT_S)
             return [one.result(WAIT_S).offset for one in answers.values()]
 
         def is_settled() -> bool:  # asked again while a partition of a new topic does not know its leader
@@ -343,12 +342,4 @@ def write(bootstrap: str, topic: str, *records: ConfigRecord) -> None:
         key, value = config_topic.encode(record)
         producer.produce(topic, key=key, value=value)
     producer.commit_transaction(WAIT_S)
-    admin = AdminClient({"bootstrap.servers": bootstrap, **NO_AUTO_CREATION})
-    while _end(admin, topic, IsolationLevel.READ_COMMITTED) < _end(admin, topic, IsolationLevel.READ_UNCOMMITTED):
-        time.sleep(0.01)
-
-
-def _end(admin: AdminClient, topic: str, level: IsolationLevel) -> int:
-    partition = TopicPartition(topic, 0)
-    found = list_offsets(admin, {partition: OffsetSpec.latest()}, isolation_level=level, timeout_s=WAIT_S)
-    return found[partition].result().offset
+    Kafka(bootstrap).settled(topic, 1)
