@@ -116,9 +116,14 @@ def _had(own: int, shares: Collection[int]) -> str:
     """Who had how much, and what became of it."""
     shares = [one for one in shares if one]
     if not shares:
-        return f"its process had {own >> 20}MB and was killed"
+        return f"its process had {_mb(own)}MB and was killed"
     started = "the process it started" if len(shares) == 1 else f"the {len(shares)} it started"
-    return f"its process had {own >> 20}MB and {started} {sum(shares) >> 20}MB, and all were killed"
+    return f"its process had {_mb(own)}MB and {started} {_mb(sum(shares))}MB, and all were killed"
+
+
+def _mb(size_bytes: int) -> int:
+    """Rounded up: what is over a bound of whole megabytes must not read as if it had just them."""
+    return -(-size_bytes >> 20)
 
 
 def _kill(pid: int) -> None:
