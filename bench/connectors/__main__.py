@@ -24,7 +24,7 @@ from bench.connectors.jobs import Pair
 from bench.connectors.postgres import TableJob
 from bench.records import workload
 from bench.records.figures import of_tasks
-from bench.records.jobs import Mirror, Sink, Source
+from bench.records.jobs import Job, Mirror, Sink, Source
 from bench.records.moving import Moved, Place, move
 from bench.sides import JavaSide, OurSide, Side
 from bench.table import Row, table
@@ -71,7 +71,7 @@ class Wanted:
     @property
     def jars(self) -> str:
         """The smallest group that has what Java needs on its class path for all rows."""
-        return MIRROR_JARS if any(isinstance(pair.java, Mirror) for pair in self.pairs) else CONNECT_JARS
+        return MIRROR_JARS if any(isinstance(pair.ours, Mirror) for pair in self.pairs) else CONNECT_JARS
 
 
 async def main(sizes: Sizes, wanted: Wanted, say: Say) -> None:
@@ -113,10 +113,10 @@ def _write_input(wanted: Wanted, place: Place, loaded: int, say: Say) -> None:
 
 
 async def _pair(pair: Pair, ours: Side, java: Side, place: Place, rounds: int, say: Say) -> None:
-    runners = [
-        Runner(_OURS, lambda name, tasks: move(ours, pair.ours, tasks, name, place)),
-        Runner(java.name, lambda name, tasks: move(java, pair.java, tasks, name, place)),
-    ]
+    def runner(label: str, side: Side, job: Job) -> Runner:
+        return Runner(label, lambda name, tasks: move(side, job, tasks, name, place))
+
+    runners = [runner(_OURS, ours, pair.ours), *(runner(label, java, job) for label, job in pair.java.items())]
     for tasks in pair.tasks:
         found = await _rounds(pair.name, pair.figure, runners, tasks, rounds, say)
         rows = _rows(of_tasks(pair.figure, tasks), jobs.GOAL, found, steady=isinstance(pair.ours, Sink))

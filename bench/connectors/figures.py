@@ -1,7 +1,7 @@
 """The rows of the table that come of one row's runs.
 
-Owns which of Java's ways is the one to compare with: the fastest, by the median of its rounds; the others are told for
-comparison. Ratios are of one round each, as in `bench.records`.
+Owns that each of Java's ways is one to compare with, and the goal is against each: the fastest, by the median of its
+rounds, is told first. Ratios are of one round each, as in `bench.records`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def rows_of(
     for label in order:
         against = figure if len(order) == 1 else f"{figure}, against {label}"
         rounds = list(zip(ours, javas[label], strict=True))
-        found += rate_rows(against, goal if label == order[0] else 0.0, rounds, steady=steady)
+        found += rate_rows(against, goal, rounds, steady=steady)
         found += _server_rows(against, rounds)
     return found
 

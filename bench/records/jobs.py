@@ -18,6 +18,13 @@ _TYPES = "org.apache.kafka.connect.transforms."
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 _STRING = "org.apache.kafka.connect.storage.StringConverter"
 _BYTES = "org.apache.kafka.connect.converters.ByteArrayConverter"
+#: What Java needs for its best figures, and what Herdmesh does without being told.
+_TUNED_PRODUCER = {
+    "producer.override.compression.type": "lz4",
+    "producer.override.batch.size": "262144",
+    "producer.override.linger.ms": "5",
+}
+_TUNED_POLL = "5000"
 
 AVRO = "avro"
 
@@ -46,8 +53,7 @@ class Sink:
             "topics": self.topic,
             "file": str(file),
             "key.converter": _STRING,
-            # what Java needs for its best figures
-            "consumer.override.max.poll.records": "5000",
+            "consumer.override.max.poll.records": _TUNED_POLL,
             **{f"value.converter{key}": value for key, value in converter.items()},
             **self.steps,
         }
@@ -65,18 +71,18 @@ class Source:
     form: Callable[[bytes], bytes]
     """What the topic has of a line."""
     tasks: tuple[int, ...] = (1,)
+    tuned: bool = True
+    """False: nothing is said of the clients, as most configs say nothing."""
 
     def config(self, file: Path, topic: str) -> dict[str, str]:
-        """The connector's config. What the producer may gather is the same on both sides."""
+        """The connector's config. What the producer may gather is the same on both sides, where it is said."""
         return {
             "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
             "tasks.max": "1",
             "topic": topic,
             "file": str(file),
             "key.converter": _STRING,
-            "producer.override.compression.type": "lz4",
-            "producer.override.batch.size": "262144",
-            "producer.override.linger.ms": "5",
+            **(_TUNED_PRODUCER if self.tuned else {}),
             **{f"value.converter{key}": value for key, value in self.converter.items()},
             **self.steps,
         }
@@ -91,6 +97,8 @@ class Mirror:
     topic: str
     goal: float
     tasks: tuple[int, ...] = (1, 2)
+    tuned: bool = True
+    """As a source's."""
 
     def config(self, bootstrap: str, alias: str, tasks: int) -> dict[str, str]:
         """The connector's config; the copy is called `alias.topic`. What Java does beyond copying is switched off."""
@@ -107,10 +115,7 @@ class Mirror:
             "sync.topic.acls.enabled": "false",
             "emit.offset-syncs.enabled": "false",
             "refresh.topics.enabled": "false",
-            "source.consumer.max.poll.records": "5000",
-            "producer.override.compression.type": "lz4",
-            "producer.override.batch.size": "262144",
-            "producer.override.linger.ms": "5",
+            **({"source.consumer.max.poll.records": _TUNED_POLL, **_TUNED_PRODUCER} if self.tuned else {}),
             **dict.fromkeys(("key.converter", "value.converter", "header.converter"), _BYTES),
         }
 
