@@ -71,7 +71,8 @@ def _log_in(guarded: GuardedBroker, topic: str, worker: Path) -> None:
 
 def _one_trace_from_the_call_to_the_batch(exported: Collector, traceparent: str) -> None:
     _, trace, caller, _ = traceparent.split("-")
-    exported.until("a span of a batch and of its run", lambda: {"batch", "run"} <= exported.of_trace(trace).keys())
+    # Each process exports its own spans in its own time, of two connectors.
+    exported.until("the spans from a batch up to the caller", lambda: _upwards(exported, trace)[-1:] == [caller])
     by_id = {span.id: span for span in exported.spans}
     batch = exported.of_trace(trace)["batch"]
     assert batch.attributes["herdmesh.connector"] in (SOURCE, SINK)
@@ -85,6 +86,16 @@ def _one_trace_from_the_call_to_the_batch(exported: Collector, traceparent: str)
     assert {by_id[span.parent].id for span in writes} >= {call.id}, "the write is a part of the call"
     lag, counts = "herdmesh_task_lag_records", "kafka_connect_source_task_metrics_source_record_write_total"
     exported.until("metrics of tasks", lambda: {lag, counts} <= exported.metrics)
+
+
+def _upwards(exported: Collector, trace: str) -> list[str]:
+    """The parents of the first batch, as far as they were exported; then the one that was not, or is the caller's."""
+    parents = {span.id: span.parent for span in exported.spans if span.trace == trace}
+    batch = exported.of_trace(trace).get("batch")
+    found = [] if batch is None else [batch.parent]
+    while found and found[-1] in parents:
+        found.append(parents[found[-1]])
+    return found
 
 
 def _every_line_says_whose_it_is(log: Path) -> None:
