@@ -7,9 +7,9 @@ there is a second one, and all with PostgreSQL, S3 or HDFS. The pure lane has th
 and takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
 limit of time (marker `timed`), which waits until the other lanes run nothing, and, as the very last, chaos: three
 minutes, mostly of waiting. Beside chaos, and stepping back for it, the own lane runs the last of its tests
-(`_BESIDE_CHAOS`). What only computes (`_COMPUTES`) is what the pure lane has last, once the others have nothing usual
-left, and nobody waits for it: it takes the time that what is timed leaves, and chaos. This order is the same in one
-process, but for tests that run side by side (`waiting`) with the first of theirs.
+(`_BESIDE_CHAOS`). What only computes (`_COMPUTES`) is what the pure lane has last, and nobody waits for it: it takes
+the time that all others leave, with what is timed and with chaos. This order is the same in one process, but for tests
+that run side by side (`waiting`) with the first of theirs.
 Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
 """
 
@@ -227,15 +227,16 @@ class _Told:
             file.close()
 
     def wait_before(self, place: int) -> None:
-        """What is timed, chaos, and what is left wait until no other process runs a usual test; what runs beside chaos,
-        until no other has a usual or timed one. Nobody waits for what is left: both processors are busy before it, and
-        half idle with what is timed."""
+        """What is timed, and chaos, wait until no other process runs a usual test; what runs beside chaos, until no
+        other has a usual or timed one. What is left waits for nobody, and nobody for it."""
         if place == _TIMED:
             self._locked[0].close()
             self._wait_for_others(self._folders[0])
-        elif place in (_COMPANY, _LAST, _LEFT):
+        elif place in (_COMPANY, _LAST):
             self.close()
             self._wait_for_others(self._folders[place == _COMPANY])
+        elif place == _LEFT:
+            self.close()
 
     def _wait_for_others(self, stage: Path) -> None:
         for path in stage.iterdir():

@@ -53,7 +53,6 @@ def test_{name}({fixture}):
         while "moves" not in open("log").read() and time.monotonic() < began_s + 20:  # what it has for company
             time.sleep(0.01)
     if "{name}" == "stories" and "PYTEST_XDIST_WORKER" in os.environ:
-        assert {{"kills", "tables"}} <= set(open("log").read().split()), "what is usual comes first"
         began_s = time.monotonic()
         while "limit" not in open("log").read() and time.monotonic() < began_s + 20:  # which does not wait for it
             time.sleep(0.01)
