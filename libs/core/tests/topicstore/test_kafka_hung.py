@@ -141,8 +141,9 @@ async def test_a_write_whose_marker_the_broker_lost_is_ended_as_it_was_decided(t
                 )
                 # last: its time is short
                 begun.append(await Half.of(broker.bootstrap, HASTY, "", tuning=_IMPATIENT))
+                markers = Kafka(broker.bootstrap)
                 for topic in (topic for half in begun for topic in half.lost):  # a commit is answered before its marker
-                    await asyncio.to_thread(Kafka(broker.bootstrap).settled, topic, 1)
+                    await asyncio.to_thread(markers.settled, topic, 1)
                 await broker.stop()
                 with pytest.raises(WriteOutcomeUnknown, match=r"not read back within 5 s"):
                     await begun[-1].write
