@@ -32,7 +32,12 @@ KAFKA_HOMES = (
     "cli/src/herdmesh/cli/demo",
 )
 #: What asks librdkafka for offsets in ways that may end the process, and sees to it that they do not.
-ASK_SAFELY = ("libs/core/src/herdmesh/kafka/listed_offsets.py", "libs/core/src/herdmesh/engine/group_offsets.py")
+ASK_SAFELY = (
+    "libs/core/src/herdmesh/kafka/listed_offsets.py",
+    "libs/core/src/herdmesh/kafka/groups.py",
+    "libs/core/src/herdmesh/engine/group_offsets.py",
+)
+ABOUT_GROUPS = ("describe_consumer_groups", "delete_consumer_groups", "alter_consumer_group_offsets")
 #: What may make a plain producer: it hears of each record, writes none that matters, or is not idempotent.
 PRODUCERS = (
     "libs/core/src/herdmesh/topicstore/kafka_writer.py",
@@ -150,6 +155,8 @@ def offsets_asked_safely(source: Source) -> Iterator[str]:
             yield f"line {line}: asks a client for offsets; herdmesh.kafka.listed_offsets does that safely"
         if name.endswith(".list_consumer_group_offsets"):
             yield f"line {line}: asks a client for a group's offsets; herdmesh.engine.group_offsets does that safely"
+        if source.is_shipped and name.rpartition(".")[2] in ABOUT_GROUPS:
+            yield f"line {line}: asks a client about a group; herdmesh.kafka.groups does that safely"
 
 
 def producers_checked(source: Source) -> Iterator[str]:

@@ -37,6 +37,12 @@ CASES: list[tuple[Rule, str, str, str]] = [
         "group_offsets(consumer, admin, group, 1)\n",
     ),
     (
+        rules.offsets_asked_safely,
+        f"{WORKER}/effects/a.py",
+        "admin.describe_consumer_groups([group])\n",
+        "describe_group(admin, group, 1)\n",
+    ),
+    (
         rules.producers_checked,
         f"{WORKER}/effects/a.py",
         'producer = opened(Producer, "producer", config)\n',

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed, TaskFenced
+from herdmesh.kafka.groups import QUESTION_S
 from herdmesh.worker.effects import sink_offsets, uncertain
 from herdmesh.worker.effects.uncertain import OutcomeUncertain, writing
 
@@ -49,6 +50,12 @@ class Deletion:
             *cast("list[Any]", [None, SimpleNamespace(group="g"), self, None, {}, SimpleNamespace(reset=True)])
         )
         self._change._require_unchanged = verified  # pyright: ignore[reportPrivateUsage]
+
+    def describe_consumer_groups(self, groups: list[str], *, request_timeout: float) -> dict[str, Future[None]]:
+        assert request_timeout == QUESTION_S
+        answer = Future[None]()
+        answer.set_exception(KafkaException(KafkaError(KafkaError.GROUP_ID_NOT_FOUND)))
+        return dict.fromkeys(groups, answer)
 
     def delete_consumer_groups(self, groups: list[str], *, request_timeout: float) -> dict[str, Future[None]]:
         assert 0 < request_timeout <= WAIT_MS / 1000

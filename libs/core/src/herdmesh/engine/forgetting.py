@@ -20,7 +20,8 @@ is_possible = native_admin.is_possible
 def forget(
     admin: AdminClient, group: str, partitions: Iterable[PartitionId], timeout_s: float
 ) -> dict[PartitionId, KafkaError]:
-    """Forget the offsets of these partitions in a group without members: one request, and one write of the broker's.
+    """Forget the offsets of these partitions in a group without members: one request, and one write of the broker's,
+    just after `kafka.groups.find_coordinator`.
 
     Returns:
         The partitions that were refused, and why; all others' offsets are forgotten.
@@ -29,5 +30,7 @@ def forget(
         KafkaException: of the request as a whole.
         RuntimeError: there is no such call (`is_possible`), or the client is closed.
     """
-    told = native_admin.asked(admin, "DeleteConsumerGroupOffsets", group, sorted(partitions), timeout_s)
+    told = native_admin.asked(
+        admin, "DeleteConsumerGroupOffsets", group, sorted(partitions), timeout_s, is_question=False
+    )
     return {one.partition: one.error for one in told if one.error is not None}

@@ -32,7 +32,7 @@ def group_offsets(consumer: Consumer, admin: AdminClient, group: str, timeout_s:
         KafkaException: as Kafka answers; NOT_COORDINATOR and COORDINATOR_NOT_AVAILABLE are worth repeating.
     """
     if native_admin.is_possible():
-        told = native_admin.asked(consumer, "ListConsumerGroupOffsets", group, None, timeout_s)
+        told = native_admin.asked(consumer, "ListConsumerGroupOffsets", group, None, timeout_s, is_question=True)
     else:
         told = _of_admin(admin, group, timeout_s)
     for one in told:

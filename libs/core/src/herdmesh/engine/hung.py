@@ -24,7 +24,6 @@ transaction made here, before its commit was asked for, its abort ends the hung 
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -36,6 +35,7 @@ from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.settings import ClientConfig
+from herdmesh.kafka.groups import delete_group, find_coordinator
 
 GROUP_OFFSETS_TOPIC = "__consumer_offsets"
 _LOOK_TIMEOUT_S = 2.0
@@ -89,9 +89,9 @@ class GroupFinisher:
 
     def _delete(self, scratch: str) -> None:
         """Best effort: a login may lack the right, and the broker forgets a group without members by itself."""
-        untyped: Any = self._admin
         try:
-            untyped.delete_consumer_groups([scratch], request_timeout=clients.CALL_TIMEOUT_S)[scratch].result()
+            find_coordinator(self._admin, scratch, clients.CALL_TIMEOUT_S)
+            delete_group(self._admin, scratch, clients.CALL_TIMEOUT_S)
         except KafkaException as error:
             _log.info("the group %s is left for the broker to forget: %s", scratch, error)
 

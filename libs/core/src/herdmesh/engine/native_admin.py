@@ -1,7 +1,7 @@
 """librdkafka's own calls about groups that confluent-kafka does not offer, or not safely (ADR 0014).
 
 Owns how such a call is made and waited for, and what an answer says of each partition. Which calls there are, and when
-they are right, is for `forgetting` and `group_offsets`.
+they are right, is for `forgetting` and `group_offsets`; how long each may take, for `kafka.groups`.
 
 They are made as `column_queue`'s is, with the versions tried there and by tests that make each of them: a client's
 handle is the first field of its object.
@@ -23,11 +23,12 @@ from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.connector import PartitionId
 from herdmesh.engine import column_queue
+from herdmesh.kafka.groups import QUESTION_S
 
 _ANY_OPERATION = 0
 """RD_KAFKA_ADMIN_OP_ANY."""
-_SPARE_MS = 5_000
-"""The client answers by itself once its time is over; a wait that is longer says that it does not."""
+_SPARE_S = 5.0
+"""The client answers by itself once a change's time is over; a wait that is longer says that it does not."""
 _TEXT_BYTES = 512
 _HANDLE_AT = object.__basicsize__
 
@@ -75,12 +76,15 @@ def asked(
     group: str,
     partitions: Iterable[PartitionId] | None,
     timeout_s: float,
+    *,
+    is_question: bool,
 ) -> list[Told]:
     """Make the call of one group, and wait for what it says. Blocks.
 
     Args:
         call: as librdkafka names it: `ListConsumerGroupOffsets`, `DeleteConsumerGroupOffsets`.
         partitions: that it is about; None = all.
+        is_question: False = a change, to be asked for just after `kafka.groups.find_coordinator`.
 
     Raises:
         KafkaException: of the request as a whole, or of the group.
@@ -95,12 +99,13 @@ def asked(
     queue = library.rd_kafka_queue_new(handle)
     event = None
     try:
-        timeout_ms, text = int(timeout_s * 1000), ctypes.create_string_buffer(_TEXT_BYTES)
-        refused = library.rd_kafka_AdminOptions_set_request_timeout(options, timeout_ms, text, _TEXT_BYTES)
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        wait_s, request_s = (timeout_s, QUESTION_S) if is_question else (timeout_s + _SPARE_S, timeout_s)
+        refused = library.rd_kafka_AdminOptions_set_request_timeout(options, int(request_s * 1000), text, _TEXT_BYTES)
         if refused:
             raise KafkaException(KafkaError(refused, text.value.decode()))
         _of(library, call)(handle, ctypes.byref(ctypes.c_void_p(request)), 1, options, queue)
-        event = library.rd_kafka_queue_poll(queue, timeout_ms + _SPARE_MS)
+        event = library.rd_kafka_queue_poll(queue, int(wait_s * 1000))
         return list(_told(library, call, event))
     finally:
         if event is not None:

@@ -27,6 +27,7 @@ from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC, GroupFinisher
 from herdmesh.engine.ownership import owns
 from herdmesh.engine.positions import PartitionRange
 from herdmesh.engine.settings import SinkSettings
+from herdmesh.kafka.groups import describe_group
 from herdmesh.kafka.listed_offsets import list_offsets, told_of
 
 UNSTABLE_S = 1.0
@@ -86,12 +87,7 @@ def _partition_counts(consumer: Consumer, settings: SinkSettings) -> tuple[dict[
 
 def refuse_members(admin: AdminClient, group: str) -> None:
     """Raise ForeignMembers when somebody consumes with the task's group: Kafka would accept both sides' commits."""
-    untyped: Any = admin
-
-    def described() -> Any:
-        return untyped.describe_consumer_groups([group], request_timeout=CALL_TIMEOUT_S)[group].result()
-
-    members: Sequence[Any] = retried(described).members or ()
+    members: Sequence[Any] = retried(lambda: describe_group(admin, group, CALL_TIMEOUT_S)).members or ()
     if members:
         raise ForeignMembers(group, sorted(f"{member.client_id} at {member.host}" for member in members))
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any, Protocol, cast
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from herdmesh.kafka.groups import describe_group
 from herdmesh.topicstore import ForeignWriter, TopicSettings
 from herdmesh.topicstore.calls import client_logger, on_client_error
 from herdmesh.topicstore.kafka_access import Need, refused
@@ -37,10 +37,6 @@ class _Group(Protocol):
 class _AdminCalls(Protocol):
     # The newer describe_consumer_groups refuses groups of another protocol than the consumer's, such as Connect's.
     def list_groups(self, group: str, timeout: float) -> Sequence[_Group]: ...
-
-    def describe_consumer_groups(
-        self, group_ids: list[str], *, request_timeout: float
-    ) -> dict[str, Future[object]]: ...
 
 
 class ConnectGroup:
@@ -84,9 +80,8 @@ class ConnectGroup:
         return True
 
     async def _require_described(self, admin: _AdminCalls) -> None:
-        (answer,) = admin.describe_consumer_groups([self._group_id], request_timeout=_TIMEOUT_S).values()
         try:
-            await asyncio.wrap_future(answer)
+            await asyncio.to_thread(describe_group, admin, self._group_id, _TIMEOUT_S)
         except KafkaException as failure:
             error = kafka_error(failure)
             if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:

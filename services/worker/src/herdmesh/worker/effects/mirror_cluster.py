@@ -45,6 +45,7 @@ from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.settings import ClientConfig
 from herdmesh.kafka.checked_producer import CheckedProducer
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
+from herdmesh.kafka.groups import alter_group_offsets, describe_group, find_coordinator
 from herdmesh.kafka.listed_offsets import list_offsets
 
 COMPACTED: Mapping[str, str] = {"cleanup.policy": "compact"}
@@ -95,7 +96,7 @@ class Cluster:
     def is_idle(self, group: str) -> bool:
         """True when nobody consumes with it, or there is no such group. Raises RetriableError."""
         try:
-            found = self._client().describe_consumer_groups([group], request_timeout=CALL_TIMEOUT_S)[group].result()
+            found = describe_group(self._client(), group, CALL_TIMEOUT_S)
         except KafkaException as error:
             if error.args[0].code() in _NO_GROUP:
                 return True
@@ -106,10 +107,11 @@ class Cluster:
         """Have a group go on there; False when somebody consumes with it by now, which the brokers see to. Raises
         RetriableError."""
         wanted = [TopicPartition(*one, offset, metadata) for one, (offset, metadata) in offsets.items()]
-        asked = [ConsumerGroupTopicPartitions(group, wanted)]
+        client = self._client()
         try:
-            futures = self._client().alter_consumer_group_offsets(asked, request_timeout=CALL_TIMEOUT_S)
-            refused = [one.error for one in futures[group].result().topic_partitions if one.error is not None]
+            find_coordinator(client, group, CALL_TIMEOUT_S)
+            altered = alter_group_offsets(client, ConsumerGroupTopicPartitions(group, wanted), CALL_TIMEOUT_S)
+            refused = [one.error for one in altered.topic_partitions if one.error is not None]
         except KafkaException as error:
             if error.args[0].code() in _IN_USE:
                 return False

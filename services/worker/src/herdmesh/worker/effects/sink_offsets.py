@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -37,6 +37,7 @@ from herdmesh.engine.fence import Fence
 from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.hung import GroupFinisher
 from herdmesh.engine.settings import SinkSettings, sink_settings
+from herdmesh.kafka.groups import delete_group, find_coordinator
 from herdmesh.kafka.listed_offsets import list_offsets
 from herdmesh.worker.effects.offset_forms import (
     LATER,
@@ -168,7 +169,7 @@ class _Change:
     def _forget(self, forgotten: Sequence[PartitionId], given_up_s: float, progress: Progress) -> None:
         """Have the group without these offsets, or delete it. Whoever asked may ask another worker while Kafka does not
         answer this one: of what that one began the config topic tells."""
-        group, untyped = self.settings.group, cast("Any", self.admin)
+        group = self.settings.group
         whole = self.question.reset or not forgetting.is_possible()
         what = f"group {group} is deleted" if whole else f"{len(forgotten)} offsets of group {group} are forgotten"
         before = progress.already and f"{progress.already}, and "
@@ -176,13 +177,14 @@ class _Change:
 
         def gone() -> None:
             nonlocal tried
+            find_coordinator(self.admin, group, clients.CALL_TIMEOUT_S)
             if tried:
                 progress.already = f"{before}perhaps {what}"
                 self._require_unchanged()
             refuse_late(given_up_s, "Kafka", f"whether {what} is not known" if tried else _NOTHING_GONE)
             tried = True
             if whole:
-                untyped.delete_consumer_groups([group], request_timeout=clients.CALL_TIMEOUT_S)[group].result()
+                delete_group(self.admin, group, clients.CALL_TIMEOUT_S)
                 return
             refused = forgetting.forget(self.admin, group, forgotten, clients.CALL_TIMEOUT_S)
             if refused:
