@@ -10,8 +10,9 @@ PYTHON ?=
 ARGS ?=
 
 BIN := .venv/bin
-PACKAGE_LISTS := deploy/requirements.txt deploy/requirements-demo.txt deploy/setup.sh \
-	$(wildcard libs/*/pyproject.toml services/*/pyproject.toml cli/pyproject.toml)
+PACKAGE_LISTS := deploy/requirements.txt deploy/requirements-demo.txt deploy/requirements-compiler.txt deploy/setup.sh \
+	$(wildcard libs/*/pyproject.toml services/*/pyproject.toml cli/pyproject.toml) \
+	libs/core/setup.py libs/core/src/herdmesh/engine/native.c
 
 # pyright comes whole with its package; without this it asks the network whether there is a newer one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1

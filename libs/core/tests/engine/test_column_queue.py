@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from herdmesh.connect.data import Batch
 from herdmesh.connect.packed import PackedBytes
-from herdmesh.engine import column_queue as under_test
-from herdmesh.engine import producing
+from herdmesh.engine import native, producing
 from herdmesh.engine.column_queue import ANY_PARTITION, ColumnQueue, column_queue
 from herdmesh.engine.contract import ErrorClass, TaskKind
 from herdmesh.engine.errors import TaskFailed
@@ -42,11 +41,11 @@ def columns_of(producer: Producer) -> ColumnQueue:
 
 def test_an_untried_client_has_no_such_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(confluent_kafka, "__version__", "1.0.0")
-    under_test.library.cache_clear()
+    native.librdkafka.cache_clear()
     try:
         assert column_queue(Producer({"log_level": 0})) is None
     finally:
-        under_test.library.cache_clear()
+        native.librdkafka.cache_clear()
 
 
 def test_a_closed_producer_takes_nothing() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from herdmesh.connect.commit_scope import TOPICS_MAX, CommitScope
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import ConfigError, DataError, RecordError, RetriableError
-from herdmesh.engine import batches, failpoints, failure, manifest
+from herdmesh.engine import failpoints, failure, manifest
 from herdmesh.engine.contract import Command, ErrorClass, Progress, Rate, RunEnd, RunSpec, Share, Stop, TaskKind
 from herdmesh.engine.control import Control
 from herdmesh.engine.errors import ForeignMembers, ManifestInvalid, OffsetsLost, TaskFailed, TaskFenced
@@ -23,6 +23,7 @@ from herdmesh.engine.meter import Meter
 from herdmesh.engine.ownership import owner, owns
 from herdmesh.engine.positions import PartitionRange, starting_offsets
 from herdmesh.engine.settings import offsets_topic_settings, sink_settings, source_settings
+from herdmesh.engine.taken import of_messages
 
 TOPIC = "flights"
 
@@ -486,6 +487,6 @@ def test_a_mistyped_failpoint_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_headers_that_no_message_has_are_no_column() -> None:
-    bare, headed = Message(topic="t", value=b"v"), Message(topic="t", value=b"v", headers=[("h", b"1"), ("h", None)])
-    assert batches.headers_of([bare, bare]) == []
-    assert batches.headers_of([bare, headed]) == [[], [("h", b"1"), ("h", None)]]
+    bare, headed = Message(topic="t", offset=1), Message(topic="t", offset=1, headers=[("h", b"1"), ("h", None)])
+    assert not of_messages(("t", 0), [bare, bare]).headers
+    assert of_messages(("t", 0), [bare, headed]).headers == [[], [("h", b"1"), ("h", None)]]

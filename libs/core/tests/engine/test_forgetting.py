@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.engine import column_queue, forgetting, native_admin
+from herdmesh.engine import forgetting, native, native_admin
 from libs.core.tests.engine.harness import Kafka
 
 pytestmark = pytest.mark.kafka
@@ -34,7 +34,7 @@ def code_of(error: KafkaException) -> int:
 
 
 def test_the_client_in_use_was_tried() -> None:
-    """Else it may be added to `column_queue`'s, once these tests pass with it."""
+    """Else it may be added to `native`'s, once these tests pass with it."""
     assert forgetting.is_possible()
 
 
@@ -78,7 +78,7 @@ def test_brokers_that_do_not_answer_are_waited_for_as_long_as_is_said() -> None:
 
 
 def test_an_untried_client_has_no_such_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    caches = (column_queue.library, native_admin._library)  # pyright: ignore[reportPrivateUsage]
+    caches = (native.librdkafka, native_admin._library)  # pyright: ignore[reportPrivateUsage]
     monkeypatch.setattr(confluent_kafka, "__version__", "1.0.0")
     for one in caches:
         one.cache_clear()

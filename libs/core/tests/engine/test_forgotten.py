@@ -9,7 +9,7 @@ import asyncio
 import faulthandler
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar
@@ -101,17 +101,17 @@ async def test_a_reader_of_another_cluster_reads_on(kafka_topics: Kafka, tmp_top
             await asyncio.to_thread(reader.close)
 
 
-def _next(reader: Reader) -> list[bytes]:
+def _next(reader: Reader) -> list[bytes | None]:
     end_s = time.monotonic() + WAIT_S
     while time.monotonic() < end_s:
-        if found := [value for stretch in _read(reader) for value in stretch]:
+        if found := [value for values in _read(reader) for value in values]:
             return found
     return []
 
 
-def _read(reader: Reader) -> list[list[bytes]]:
+def _read(reader: Reader) -> list[Sequence[bytes | None]]:
     try:
-        return [stretch.values for stretch in reader.read(10, 0.1)]
+        return [taken.values for taken in reader.read(10, 0.1)]
     except RetriableError:  # as a task is asked again
         return []
 

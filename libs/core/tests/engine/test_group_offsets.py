@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.engine import column_queue, native_admin
+from herdmesh.engine import native, native_admin
 from herdmesh.engine.clients import retried
 from herdmesh.engine.group_offsets import group_offsets
 from herdmesh.engine.native_admin import Told
@@ -38,7 +38,7 @@ def consumer_of(group: str, **config: Any) -> Generator[Consumer]:
 
 def mocked(client: AdminClient | Consumer, code: int) -> None:
     """Have the mock of a cluster, which is the client's own, answer the next question for offsets with an error."""
-    library, pointer = column_queue.library(), ctypes.c_void_p
+    library, pointer = native.librdkafka(), ctypes.c_void_p
     library.rd_kafka_handle_mock_cluster.restype = pointer
     library.rd_kafka_handle_mock_cluster.argtypes = [pointer]
     cluster = library.rd_kafka_handle_mock_cluster(pointer.from_address(id(client) + object.__basicsize__))

@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.errors import RecordError
-from herdmesh.engine import Progress, RunEnd, Stop, batches, clients, failure, partitions, sink_commits
+from herdmesh.engine import Progress, RunEnd, Stop, clients, failure, partitions, sink_commits
 from herdmesh.engine.contract import Command, ErrorClass, ErrorCounts, Share
 from herdmesh.engine.errors import ForeignMembers, OffsetsLost, TaskFailed, TaskFenced
 from herdmesh.engine.fence import Fence
+from herdmesh.engine.intake import Heard, Intake
 from herdmesh.engine.ownership import owner
 from herdmesh.engine.positions import PartitionRange
 from libs.core.tests.engine.harness import WAIT_S, Kafka, Link, make_spec, run_here
@@ -413,20 +414,20 @@ def test_a_position_that_was_set_back_and_comes_to_where_it_was_is_flushed_at_th
     """A topic made anew under a run, which reads as many records again as it had committed, and ends just then."""
     topic, name = kafka_topics.create_topic(tmp_topic(), 1), tmp_topic("sink")
     kafka_topics.produce_ids(topic, range(10))
-    read = batches.without_errors
+    take = Intake.take
     strayed: list[Any] = [Strayed(topic)]
 
     def shorter(*_: object) -> dict[tuple[str, int], PartitionRange]:
         return {(topic, 0): PartitionRange(10, 0, 5)}
 
-    def events_too(messages: list[Message]) -> tuple[list[Message], list[Message]]:
-        records, events = read(messages)
+    def events_too(intake: Intake, records_max: int, wait_s: float) -> Heard:
+        records, events = take(intake, records_max, wait_s)
         if not events or not strayed:
             return records, events
         monkeypatch.setattr(partitions, "ranges", shorter)
         return records, [*events, strayed.pop()]
 
-    monkeypatch.setattr(batches, "without_errors", events_too)
+    monkeypatch.setattr(Intake, "take", events_too)
     config = {"topics": topic, "herdmesh.offsets.missing": "reset"}
     outcome = run_here(make_spec(kafka_topics.bootstrap, name, LIST_SINK, config))
     assert not strayed, "it was set back"

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from herdmesh.engine import column_queue
+from herdmesh.engine import native
 from herdmesh.kafka.groups import describe_group, find_coordinator
 
 MOCK: dict[str, Any] = {"bootstrap.servers": "mock", "test.mock.num.brokers": 1, "log_level": 0}
@@ -25,10 +25,10 @@ def slow_cluster() -> AdminClient:
     """A client that is connected to a broker which takes a second for each answer from now on."""
     admin = AdminClient(MOCK)
     admin.list_topics(timeout=PATIENT_S)
-    library, pointer = column_queue.library(), ctypes.c_void_p
+    library, pointer = native.librdkafka(), ctypes.c_void_p
     library.rd_kafka_handle_mock_cluster.restype = pointer
     library.rd_kafka_handle_mock_cluster.argtypes = [pointer]
-    cluster = library.rd_kafka_handle_mock_cluster(pointer.from_address(id(admin) + object.__basicsize__))
+    cluster = library.rd_kafka_handle_mock_cluster(native.handle(admin))
     library.rd_kafka_mock_broker_set_rtt.argtypes = [pointer, ctypes.c_int32, ctypes.c_int]
     assert library.rd_kafka_mock_broker_set_rtt(cluster, 1, SLOW_MS) == 0
     return admin

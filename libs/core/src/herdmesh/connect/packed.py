@@ -32,11 +32,12 @@ def is_utf8(data: bytes) -> bool:
 class PackedBytes(Sequence[bytes]):
     """Pieces of one `data`: where each starts in it, and its length in bytes."""
 
-    __slots__ = ("data", "lengths", "starts")
+    __slots__ = ("_items", "data", "lengths", "starts")
 
     def __init__(self, data: bytes, starts: Numbers, lengths: Numbers) -> None:
         """Nothing is copied; `starts` and `lengths` have one number for each piece, and none reaches beyond `data`."""
         self.data, self.starts, self.lengths = data, starts, lengths
+        self._items: list[bytes] | None = None
 
     @classmethod
     def lines(cls, data: bytes) -> PackedBytes:
@@ -56,12 +57,27 @@ class PackedBytes(Sequence[bytes]):
     def __getitem__(self, index: int | slice) -> bytes | PackedBytes:
         if isinstance(index, slice):
             return PackedBytes(self.data, self.starts[index], self.lengths[index])
+        if self._items is not None:
+            return self._items[index]
         start = int(self.starts[index])
         return self.data[start : start + int(self.lengths[index])]
 
     def __iter__(self) -> Iterator[bytes]:
-        data, starts = self.data, self.starts.tolist()
-        return iter([data[start:end] for start, end in zip(starts, (self.starts + self.lengths).tolist(), strict=True)])
+        if self._items is None:
+            data, starts, ends = self.data, self.starts.tolist(), (self.starts + self.lengths).tolist()
+            self._items = [data[start:end] for start, end in zip(starts, ends, strict=True)]
+        return iter(self._items)
+
+    def joined(self, end: bytes) -> bytes:
+        """All pieces, with `end`, one byte, behind each; of pieces that lie so already, a piece of `data`."""
+        if not len(self):
+            return b""
+        ends = self.starts + self.lengths
+        start, last = int(self.starts[0]), int(ends[-1])
+        is_together = last < len(self.data) and bool((ends[:-1] + np.uint64(1) == self.starts[1:]).all())
+        if is_together and (np.frombuffer(self.data, np.uint8)[ends] == ord(end)).all():
+            return self.data[start : last + 1]
+        return end.join([*self, b""])
 
 
 class PackedTexts(LazyColumn[str]):
@@ -91,10 +107,13 @@ class UnreadTexts(LazyColumn[str | None]):
 
     def joined(self, end: bytes) -> bytes | None:
         """The UTF-8 of all texts with `end`, plain ASCII, behind each; None where one is null or not well-formed."""
-        try:
-            joined = end.join([*cast("Sequence[bytes]", self._data), b""])
-        except TypeError:
-            return None
+        if isinstance(self._data, PackedBytes):
+            joined = self._data.joined(end)
+        else:
+            try:
+                joined = end.join([*cast("Sequence[bytes]", self._data), b""])
+            except TypeError:
+                return None
         return joined if is_utf8(joined) else None  # no sequence goes on over an `end`
 
 

@@ -3,8 +3,7 @@
 Owns how such a call is made and waited for, and what an answer says of each partition. Which calls there are, and when
 they are right, is for `forgetting` and `group_offsets`; how long each may take, for `kafka.groups`.
 
-They are made as `column_queue`'s is, with the versions tried there and by tests that make each of them: a client's
-handle is the first field of its object.
+They are made as `native` says, with the versions tried there and by tests that make each of them.
 
 Invariant: memory is read through the handle of an open client of a tried version, or not at all; what librdkafka hands
 out is copied before it is given back.
@@ -22,7 +21,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.connector import PartitionId
-from herdmesh.engine import column_queue
+from herdmesh.engine import native
 from herdmesh.kafka.groups import QUESTION_S
 
 _ANY_OPERATION = 0
@@ -30,7 +29,6 @@ _ANY_OPERATION = 0
 _SPARE_S = 5.0
 """The client answers by itself once a change's time is over; a wait that is longer says that it does not."""
 _TEXT_BYTES = 512
-_HANDLE_AT = object.__basicsize__
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +89,9 @@ def asked(
         RuntimeError: there is no such call (`is_possible`), or the client is closed.
     """
     library = _library()
-    handle = ctypes.c_void_p.from_address(id(client) + _HANDLE_AT).value
-    if library is None or not handle:
-        raise RuntimeError("the client is closed, or is none of those that these calls were tried with")
+    if library is None:
+        raise RuntimeError("the client is none of those that these calls were tried with")
+    handle = native.handle(client)
     request = _request(library, call, group, partitions)
     options = library.rd_kafka_AdminOptions_new(handle, _ANY_OPERATION)
     queue = library.rd_kafka_queue_new(handle)
@@ -158,7 +156,7 @@ def _told(library: Any, call: str, event: int | None) -> Iterator[Told]:
 
 @cache
 def _library() -> Any:
-    loaded = column_queue.library()
+    loaded = native.librdkafka()
     if loaded is None:
         return None
     pointer, text, number, size = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int, ctypes.c_size_t

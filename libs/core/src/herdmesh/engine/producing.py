@@ -19,13 +19,11 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from herdmesh.connect.data import Batch
 from herdmesh.engine import pulse
 from herdmesh.engine.clients import nothing
-from herdmesh.engine.column_queue import ANY_PARTITION, ColumnQueue
+from herdmesh.engine.column_queue import ANY_PARTITION, NOW_MS, ColumnQueue
 
 _QUEUE_PAUSE_S = 0.05
 _COLUMNS_MIN = 64
 """Fewer are queued one by one: each is reported, and a batch costs some microseconds itself."""
-_NOW = 0
-"""What the client takes for a record without a time."""
 #: What the client refuses of one record, others unharmed. All else is about the producer or the cluster.
 _OF_THE_RECORD = frozenset((KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD, KafkaError._UNKNOWN_PARTITION))
 
@@ -57,7 +55,12 @@ def produce(
         raise ValueError(f"{len(batch.keys)} keys for {count} values")
     headers = batch.headers if any(batch.headers) else ()
     partition = batch.partition
-    if columns is not None and count >= _COLUMNS_MIN and not (reports or headers or any(batch.timestamps_ms)):
+    if (
+        columns is not None
+        and count >= _COLUMNS_MIN
+        and not (reports or headers)
+        and (columns.takes_times or not any(batch.timestamps_ms))
+    ):
         if partition is None and batch.keys.count(None) == len(batch.keys):
             partition = columns.spread.partition(batch.topic)
         return _until_queued(producer, between, count, partial(_columns, producer, columns, batch, _number(partition)))
@@ -69,7 +72,7 @@ def produce(
         [_number(partition)] * count,
         reports or [None] * count,  # callback
         [None] * count,  # on_delivery, which does not count beside the other, not even beside None
-        [_NOW if time_ms is None else time_ms for time_ms in batch.timestamps_ms] or [_NOW] * count,
+        [NOW_MS if time_ms is None else time_ms for time_ms in batch.timestamps_ms] or [NOW_MS] * count,
         [header or None for header in headers] or [None] * count,
     )
     return _until_queued(producer, between, count, partial(_one_by_one, producer, rows))
@@ -136,14 +139,18 @@ def _columns(
     """A `_Step`: all but the last by one call, and the last with a report, which says what there is to say of them when
     Kafka does not take them."""
     last = len(batch.values) - 1
+    times_ms = batch.timestamps_ms if any(batch.timestamps_ms) else ()
     refused: Refused = []
     if place < last:
-        for at, error in columns.put(batch.topic, partition, batch.values[place:last], batch.keys[place:last]):
+        given = batch.values[place:last], batch.keys[place:last], times_ms[place:last]
+        for at, error in columns.put(batch.topic, partition, *given):
             if error.code() == KafkaError._QUEUE_FULL:
                 return place + at, refused, True
             _raise_unless_of_the_record(error)
             refused.append((place + at, error))
-    row = [batch.topic], batch.values[last:], batch.keys[last:] or [None], [partition]
+    time_ms = NOW_MS if not times_ms or times_ms[last] is None else times_ms[last]
+    nobody = [None]
+    row = [batch.topic], batch.values[last:], batch.keys[last:] or [None], [partition], nobody, nobody, [time_ms]
     at, found, is_full = _one_by_one(producer, row, 0)
     refused += [(last, error) for _, error in found]
     if batch.partition is None:  # then the partition is not the record's, but what was known of a topic that is another

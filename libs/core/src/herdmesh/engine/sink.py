@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from functools import partial
 
-from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from herdmesh.connect.chain import SinkChain
 from herdmesh.connect.connector import PartitionId, SinkBatch, SinkTask
 from herdmesh.connect.data import Batch
 from herdmesh.connect.errors import RecordError
-from herdmesh.connect.lazy import LazyColumn
 from herdmesh.engine import batches, claims, clients, failpoints, partitions
 from herdmesh.engine.ahead import Ahead
 from herdmesh.engine.contract import PartitionProgress, Progress, RunEnd, RunLink, RunOutcome, RunSpans, RunSpec
@@ -28,6 +28,7 @@ from herdmesh.engine.control import Control
 from herdmesh.engine.errors import LedgerTaken, TaskFailed
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.garbage import Garbage
+from herdmesh.engine.intake import Heard, Intake
 from herdmesh.engine.ledger import LedgerSinkTask
 from herdmesh.engine.limits import Limits
 from herdmesh.engine.meter import Meter
@@ -36,6 +37,7 @@ from herdmesh.engine.record_errors import SinkErrors
 from herdmesh.engine.settings import SinkSettings
 from herdmesh.engine.sink_assignment import SinkAssignment
 from herdmesh.engine.sink_commits import SinkCommits
+from herdmesh.engine.taken import Taken
 from herdmesh.engine.tolerance import RetryStopped
 from herdmesh.kafka.contact import Contact
 
@@ -79,7 +81,7 @@ class SinkLoop:
         self._spans = spans
         self._errors = errors
         #: read from one partition, and on their way through the chain.
-        self._reading: list[Message] = []
+        self._reading: Sequence[Message] = ()
         self._is_putting = False
         errors.tolerance.origin = lambda _batch, at: self._reading[at]
         errors.tolerance.pause = lambda seconds, yields: self._control.pause(seconds, self._while_tried, yields=yields)
@@ -94,9 +96,10 @@ class SinkLoop:
             spec, settings, task=task, fence=fence, group=consumer.consumer_group_metadata, errors=errors,
             meter=self._meter, reading=reading, spans=spans, heed=lambda: self._assignment.heed(), tell=self._tell,
         )  # fmt: skip
+        self._intake = Intake(consumer)
         self._assignment = SinkAssignment(
-            spec, settings, task=task, consumer=consumer, admin=admin, fence=fence, commits=self._commits,
-            reading=reading,
+            spec, settings, task=task, consumer=consumer, intake=self._intake, admin=admin, fence=fence,
+            commits=self._commits, reading=reading,
         )  # fmt: skip
         self._positions = self._commits.positions
         self._config_offset: int | None = None
@@ -117,6 +120,8 @@ class SinkLoop:
             except Exception:  # noqa: BLE001 - an author's code may raise anything, and the run ends with the first
                 _log.exception("the task failed in close, too")
             raise
+        finally:
+            self._intake.close()
         self._close()
         return outcome
 
@@ -257,52 +262,40 @@ class SinkLoop:
             self._commits.commit_again()
         self._report(now_s)
 
-    def _read(self) -> list[Message]:
-        """Take what is there, or wait for one message: `consume(n, timeout)` would wait for all n."""
-        room = self._limits.batch_size(self._settings.batch_records_max)
-        if messages := self._consumer.consume(room, 0):
-            return messages
-        first = self._consumer.poll(WAIT_S)
-        return [] if first is None else [first]
+    def _read(self) -> Heard:
+        return self._intake.take(self._limits.batch_size(self._settings.batch_records_max), WAIT_S)
 
-    def _take(self, messages: list[Message]) -> None:
-        if not messages:
-            return
-        records, events = batches.without_errors(messages)
-        if records:
+    def _take(self, heard: Heard) -> None:
+        taken, events = heard
+        if taken:
             self._record_s = time.monotonic()
             self._warm = False
-            topics = {topic for topic, _ in self._positions}
-            for partition, group in batches.by_partition(records, topics):
-                if partition in self._positions:
-                    self._put(partition, group)
-            byte_count = batches.byte_count(records) if self._limits.counts_bytes else 0
-            self._limits.took(len(records), byte_count, time.monotonic())
+            for records in taken:
+                if records.partition in self._positions:
+                    self._put(records)
+            byte_count = sum(records.byte_count for records in taken) if self._limits.counts_bytes else 0
+            self._limits.took(sum(map(len, taken)), byte_count, time.monotonic())
         # Ends first: what else there is to hear may have partitions go elsewhere.
         for event in sorted(events, key=_is_no_end):
             self._heed(event)
 
-    def _put(self, partition: PartitionId, messages: list[Message]) -> None:
-        topic, number = partition
+    def _put(self, records: Taken) -> None:
+        topic, number = records.partition
         begun_ns = 0 if self._spans is None else time.time_ns()
-        offsets = LazyColumn(messages, batches.offsets_of)
-        times = LazyColumn(messages, batches.timestamps_of)
-        raw_keys = LazyColumn(messages, batches.keys_of)
-        raw_headers = batches.headers_of(messages)  # read at once: that there are none spares a step for each record
-        self._reading = messages
+        self._reading = records
         made = self._chain.run(
-            Batch(topic, number, raw_keys, batches.values_of(messages), offsets, times, headers=raw_headers),
+            Batch(
+                topic, number, records.keys, records.values, records.offsets, records.times_ms, headers=records.headers
+            ),
             self._errors.tolerance,
         )
         if self._keeps_ledger:
             self._errors.settle()  # its commits move past the records that the chain gave up
-        first, last = messages[0].offset(), messages[-1].offset()
-        assert first is not None
-        assert last is not None
+        first, last = records.first_offset, records.last_offset
         begun_s = time.monotonic()
         failpoints.hit("before-write")
         self._is_putting = True
-        originals = () if self._errors.reporter is None else messages
+        originals = () if self._errors.reporter is None else records
         for done, begin, end in batches.ranges(made, first, last):
             given = SinkBatch(
                 done.topic, number, begin, end, done.values, done.keys, done.offsets, done.timestamps_ms,
@@ -311,18 +304,17 @@ class SinkLoop:
             self._errors.tolerance.until_taken(partial(self._task.put, given))
             self._errors.raise_swallowed()
         self._is_putting = False
-        self._assignment.read(partition, last + 1)
-        self._measure(messages, sum(len(done.values) for done in made), begun_s)
+        self._assignment.read(records.partition, last + 1)
+        self._measure(records, sum(len(done.values) for done in made), begun_s)
         if self._spans is not None:
-            self._spans.batch(begun_ns, len(messages), f"{topic}-{number} {first}..{last}")
+            self._spans.batch(begun_ns, len(records), f"{topic}-{number} {first}..{last}")
 
-    def _measure(self, messages: list[Message], given: int, begun_s: float) -> None:
+    def _measure(self, records: Taken, given: int, begun_s: float) -> None:
         now_s, now_ms = time.monotonic(), time.time_ns() // 1_000_000
-        self._meter.count(len(messages), given, now_s)
+        self._meter.count(len(records), given, now_s)
         self._meter.called(now_s - begun_s)
-        (known, first_ms), (_, last_ms) = messages[0].timestamp(), messages[-1].timestamp()
-        if known != TIMESTAMP_NOT_AVAILABLE:
-            self._meter.aged(len(messages), now_ms - first_ms, now_ms - last_ms)
+        if (times := records.first_and_last_ms) is not None:
+            self._meter.aged(len(records), now_ms - times[0], now_ms - times[1])
 
     def _heed(self, event: Message) -> None:
         """An event that is no record: the end of a partition, or an error.

@@ -24,6 +24,7 @@ from herdmesh.engine.contract import RunSpec
 from herdmesh.engine.errors import OffsetsLost
 from herdmesh.engine.fence import Fence
 from herdmesh.engine.hung import GroupFinisher
+from herdmesh.engine.intake import Intake
 from herdmesh.engine.ledger import LedgerSinkTask, over_group
 from herdmesh.engine.positions import starting_offsets
 from herdmesh.engine.reading import Reading
@@ -50,6 +51,7 @@ class SinkAssignment:
         *,
         task: SinkTask,
         consumer: Consumer,
+        intake: Intake,
         admin: AdminClient,
         fence: Fence,
         commits: SinkCommits,
@@ -61,6 +63,7 @@ class SinkAssignment:
         self._staging = task if isinstance(task, StagingSinkTask) else None
         self._ledger = task if isinstance(task, LedgerSinkTask) else None
         self._consumer = consumer
+        self._intake = intake
         self._admin = admin
         self._commits = commits
         self._reading = reading
@@ -160,6 +163,7 @@ class SinkAssignment:
             self._ledger.begin(starts)
         self.positions.update(starts)
         if new:
+            self._intake.follow(new)
             self._consumer.incremental_assign([TopicPartition(*partition, starts[partition]) for partition in new])
             if self._staging is not None or self._ledger is not None or self._settings.reset_to_latest:
                 self._commits.commit()
@@ -200,6 +204,7 @@ class SinkAssignment:
         if wishes.seeks:
             # As new partitions are: a seek fails where nothing was fetched yet, and what was fetched is dropped.
             self._consumer.incremental_unassign([TopicPartition(*partition) for partition in wishes.seeks])
+            self._intake.follow(wishes.seeks)
             self._consumer.incremental_assign([TopicPartition(*one, at) for one, at in wishes.seeks.items()])
         stop = {one for one, is_pause in wishes.pauses.items() if is_pause} | (paused & wishes.seeks.keys())
         go = {one for one, is_pause in wishes.pauses.items() if not is_pause}

@@ -32,13 +32,15 @@ from confluent_kafka.admin._resource import ResourceType
 
 from herdmesh.connect.connector import PartitionId
 from herdmesh.connect.errors import RetriableError
-from herdmesh.engine import batches, pulse
+from herdmesh.engine import pulse
 from herdmesh.engine.clients import CALL_TIMEOUT_S, RECONNECT, give_up, offset_of, opened
 from herdmesh.engine.contract import ErrorClass
 from herdmesh.engine.errors import TaskFailed
 from herdmesh.engine.failure import note_error
 from herdmesh.engine.hung import GROUP_OFFSETS_TOPIC
+from herdmesh.engine.intake import Intake
 from herdmesh.engine.settings import FETCH_PARTITION_BYTES, ClientConfig
+from herdmesh.engine.taken import Taken
 from herdmesh.kafka.client_settings import NO_AUTO_CREATION
 from herdmesh.kafka.contact import Contact, accepts
 from herdmesh.kafka.listed_offsets import list_offsets
@@ -147,7 +149,7 @@ class SourceCluster:
         when the cluster does not answer."""
         return Reader(self, dict(places), records_max)
 
-    def consumer_at(self, places: Mapping[PartitionId, int]) -> tuple[Consumer, Contact]:
+    def consumer_at(self, places: Mapping[PartitionId, int]) -> tuple[Consumer, Intake, Contact]:
         """What a reader reads with, given its partitions. Raises RetriableError when the cluster does not answer."""
         config: ClientConfig = {
             "bootstrap.servers": self.bootstrap_servers,
@@ -175,8 +177,10 @@ class SourceCluster:
         except BaseException:
             consumer.close()
             raise
+        intake = Intake(consumer)
+        intake.follow(places)
         consumer.assign([TopicPartition(*one, offset) for one, offset in places.items()])
-        return consumer, contact
+        return consumer, intake, contact
 
     def _shared(self) -> _SharedAdmin:
         config = {
@@ -246,46 +250,19 @@ def _shared_admin(config: tuple[tuple[str, Any], ...]) -> _SharedAdmin:
     return _SharedAdmin(dict(config))
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Records of one partition in order, as columns of what was read; no `keys` or `headers` where none has any."""
-
-    partition: PartitionId
-    last_offset: int
-    keys: list[Any]
-    values: list[Any]
-    timestamps_ms: list[int | None]
-    headers: list[list[tuple[str, bytes | None]]]
-
-
-def _stretch(partition: PartitionId, messages: list[Message]) -> Stretch:
-    last_offset = messages[-1].offset()
-    assert last_offset is not None
-    keys, headers = batches.keys_of(messages), list[Any](map(Message.headers, messages))
-    return Stretch(
-        partition,
-        last_offset,
-        [] if keys.count(None) == len(keys) else keys,
-        batches.values_of(messages),
-        batches.timestamps_of(messages),
-        [list(one or ()) for one in headers] if any(headers) else [],
-    )
-
-
 class Reader:
     """Reads records of several partitions, in order within each."""
 
     def __init__(self, cluster: SourceCluster, places: dict[PartitionId, int], records_max: int) -> None:
         self._cluster = cluster
-        self._consumer, self._contact = cluster.consumer_at(places)
+        self._consumer, self._intake, self._contact = cluster.consumer_at(places)
         self._places = places
-        self._topics = {topic for topic, _ in places}
         self._records_max = records_max
         self._begun_s = time.monotonic()
         #: of which it is not known yet whether they have records.
         self._unheard = set(places)
 
-    def read(self, records_max: int, wait_s: float) -> list[Stretch]:
+    def read(self, records_max: int, wait_s: float) -> list[Taken]:
         """What is there, by partition; waits so long for a first record, and longer for the first answer of the
         cluster. Empty when there is none.
 
@@ -299,12 +276,10 @@ class Reader:
         wanted = min(records_max, self._records_max)
         deadline_s = time.monotonic() + _FIRST_ANSWER_S
         while True:
-            # What is there first: to wait for one costs several microseconds a record (measured for sinks).
-            messages = self._consumer.consume(wanted, 0) or self._consumer.consume(1, wait_s)
-            records, events = batches.without_errors(messages)
+            found, events = self._intake.take(wanted, wait_s)
             for event in events:
                 self._told(event)
-            if records or not self._unheard:
+            if found or not self._unheard:
                 break
             if time.monotonic() >= deadline_s:
                 raise RetriableError(
@@ -312,7 +287,6 @@ class Reader:
                     f"{len(self._unheard)} of {len(self._places)} partitions"
                 )
         pulse.moved()
-        found = [_stretch(partition, of_it) for partition, of_it in batches.by_partition(records, self._topics)]
         for one in found:
             self._places[one.partition] = one.last_offset + 1
             self._unheard.discard(one.partition)
@@ -322,18 +296,21 @@ class Reader:
         """Go on at the beginning of what is there of a partition."""
         self._places[partition] = BEGINNING
         self._unheard = set(self._places)
+        self._intake.follow(self._places)
         self._consumer.assign([TopicPartition(*one, offset) for one, offset in self._places.items()])
 
     def _renew(self) -> None:
         """Go on where it is with another client."""
-        former = self._consumer
-        self._consumer, self._contact = self._cluster.consumer_at(self._places)
+        former, intake = self._consumer, self._intake
+        self._consumer, self._intake, self._contact = self._cluster.consumer_at(self._places)
+        intake.close()
         give_up(former)
         self._unheard, self._begun_s = set(self._places), time.monotonic()
         _log.warning("%s is read on with a new client: the former one has forgotten its brokers", self._cluster.name)
 
     def close(self) -> None:
         """Let go of the cluster."""
+        self._intake.close()
         self._consumer.close()
 
     def _told(self, event: Message) -> None:

@@ -12,6 +12,7 @@ from herdmesh.connect.converters import definitions
 from herdmesh.connect.converters.base import Converter, Schemas
 from herdmesh.connect.errors import DataError
 from herdmesh.connect.javavalues import java_class
+from herdmesh.connect.packed import PackedBytes
 from herdmesh.connect.schemas import OPTIONAL_BYTES, Schema
 
 _BYTES_OR_NULL = frozenset((bytes, type(None)))
@@ -40,6 +41,8 @@ class ByteArrayConverter(Converter):
         raise DataError(f"ByteArrayConverter is not compatible with objects of type class {java_class(value, schema)}")
 
     def write_many(self, values: Sequence[Any], schema: Schema | None, /) -> Sequence[bytes | None]:
+        if isinstance(values, PackedBytes) and (schema is None or schema.type == "BYTES"):
+            return values
         if (schema is None or schema.type == "BYTES") and _BYTES_OR_NULL.issuperset(map(type, values)):
             return list(values)
         return super().write_many(values, schema)

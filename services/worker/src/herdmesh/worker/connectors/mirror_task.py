@@ -22,7 +22,8 @@ from herdmesh.connect.errors import ConfigError
 from herdmesh.connect.javaregex import matches
 from herdmesh.connect.schemas import OPTIONAL_BYTES
 from herdmesh.engine.errors import OffsetsLost
-from herdmesh.engine.source_cluster import BEGINNING, PlaceLost, Reader, Stretch
+from herdmesh.engine.source_cluster import BEGINNING, PlaceLost, Reader
+from herdmesh.engine.taken import Taken
 from herdmesh.worker.connectors import mirror_names
 from herdmesh.worker.connectors.mirror_config import MirrorSettings, settings_of
 from herdmesh.worker.connectors.mirror_keys import ASSIGNED
@@ -130,15 +131,15 @@ class MirrorSourceTask(SourceTask):
         _log.warning("%s; going on with the first record there is", message)
         reader.restart(lost.partition)
 
-    def _batch(self, read: Stretch) -> SourceBatch:
+    def _batch(self, read: Taken) -> SourceBatch:
         topic, number = read.partition
         return SourceBatch(
             self._remote[topic],
             read.values,
             self._source_partitions[read.partition],
             {"offset": read.last_offset},
-            keys=read.keys,
-            timestamps_ms=read.timestamps_ms,
+            keys=read.keys if read.has_keys else (),
+            timestamps_ms=read.times_ms,
             key_schema=OPTIONAL_BYTES,
             value_schema=OPTIONAL_BYTES,
             partition=number,
