@@ -1,8 +1,8 @@
 """What pyproject.toml cannot say: that `herdmesh.engine._native` is compiled, and how.
 
 It is a plain shared library for ctypes, so neither Python's headers nor librdkafka's are needed: only a C compiler,
-which is $CC, the machine's `cc`, or, where there is none, zig's (the package `ziglang`, if it is installed). Without
-any, set-up ends with what to do; nothing works less than before where the library is missing, only slower.
+which is $CC, the machine's `cc`, or, where there is none, zig's (a package, which pip brings to an isolated build).
+Without any, set-up ends with what to do.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
+_ZIG = "ziglang==0.15.2"
+"""As deploy/requirements-compiler.txt."""
 _OPTIONS = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC")
 
 
@@ -30,20 +32,26 @@ class BuildLibrary(build_ext):
         subprocess.run([*_compiler(), *_OPTIONS, "-o", str(made), *ext.sources], check=True)
 
 
-def _compiler() -> list[str]:
+def _compiler_here() -> list[str]:
     if named := os.environ.get("CC"):
         return shlex.split(named)
-    if found := shutil.which("cc"):
-        return [found]
+    found = shutil.which("cc")
+    return [found] if found else []
+
+
+def _compiler() -> list[str]:
+    if here := _compiler_here():
+        return here
     if importlib.util.find_spec("ziglang") is not None:
         return [sys.executable, "-m", "ziglang", "cc"]
     raise SystemExit(
         "No C compiler for herdmesh.engine._native: install one (Debian and Ubuntu: apt install gcc libc6-dev), name "
-        "it in CC, or install the package ziglang into this environment, and run this again."
+        f"it in CC, or install the package {_ZIG} into this environment, and run this again."
     )
 
 
 setup(
     ext_modules=[Extension("herdmesh.engine._native", ["src/herdmesh/engine/native.c"])],
     cmdclass={"build_ext": BuildLibrary},
+    setup_requires=[] if _compiler_here() else [_ZIG],
 )

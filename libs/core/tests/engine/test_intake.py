@@ -6,8 +6,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from hypothesis import HealthCheck, given, settings
@@ -166,3 +168,23 @@ def test_a_closed_consumer_is_not_read(way: str, kafka_bootstrap: str) -> None:
         consumer.close()
         with pytest.raises(RuntimeError, match="closed"):
             intake.take(10, 0)
+
+
+def test_with_another_client_or_without_what_is_compiled_there_are_no_loops(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    try:
+        for name, value, why in (("__version__", "1.0.0", "not tried with"), ("", tmp_path / "none", "is not there")):
+            native.librdkafka.cache_clear()
+            native.loops.cache_clear()
+            with monkeypatch.context() as patch:
+                if name:
+                    patch.setattr(confluent_kafka, name, value)
+                else:
+                    patch.setattr(native, "_LOOPS", value)
+                assert native.loops() is None
+                assert why in caplog.messages[-1]
+    finally:
+        native.librdkafka.cache_clear()
+        native.loops.cache_clear()

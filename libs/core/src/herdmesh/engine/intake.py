@@ -80,6 +80,8 @@ class Intake:
         client = native.handle(self._consumer)
         for topic, number in self._unheard:
             fetched = self._library.rd_kafka_queue_get_partition(client, topic.encode(), number)
+            if not fetched:  # no such partition, for the client: should one come to be, it is read message by message
+                continue
             self._library.rd_kafka_queue_forward(fetched, self._queue)
             self._library.rd_kafka_queue_destroy(fetched)
         self._forwarded_s = time.monotonic()
