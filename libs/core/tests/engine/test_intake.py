@@ -50,6 +50,7 @@ def reading(bootstrap: str, *partitions: PartitionId, followed: bool = True) -> 
     try:
         if followed:
             intake.follow(partitions)
+        consumer.list_topics(timeout=WAIT_S)  # given partitions before, it would look for leaders after half a second
         consumer.assign([TopicPartition(*one, OFFSET_BEGINNING) for one in partitions])
         yield consumer, intake
     finally:
@@ -152,6 +153,19 @@ def test_who_goes_back_reads_again_and_nothing_else(
         intake.follow([(topic, 0)])
         consumer.incremental_assign([TopicPartition(topic, 0, 3)])
         assert [offset for one in read(intake, 497) for offset in one.offsets] == list(range(3, 500))
+
+
+def test_a_null_beside_ends_of_other_partitions_stays_one(
+    way: str, kafka_bootstrap: str, tmp_topic: Callable[..., str]
+) -> None:
+    """What is told of an end has a text, which is the value of no record: taken at once, they were counted as one."""
+    kafka = Kafka(kafka_bootstrap)
+    topic = kafka.create_topic(tmp_topic(), 2)
+    kafka.produce(topic, [None, None, b"1"], partition=1)
+    for _ in range(3):
+        with reading(kafka_bootstrap, (topic, 0), (topic, 1)) as (_consumer, intake):
+            time.sleep(0.3)  # so that both ends lie in the queue beside the records, as many as there are nulls
+            assert [value for one in read(intake, 3) for value in one.values] == [None, None, b"1"]
 
 
 def test_what_is_not_followed_is_read_too(way: str, kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:

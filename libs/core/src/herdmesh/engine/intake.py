@@ -117,7 +117,7 @@ class Intake:
             changes = np.flatnonzero((np.diff(topics) != 0) | (np.diff(numbers) != 0)) + 1
             bounds = [0, *changes.tolist(), len(rows)]
         headers = self._headers(rows, messages) if found.headers else ()
-        # All values, each with an LF behind it as a file would have it, and all keys. Reasons of events are counted in.
+        # All values, each with an LF behind it as a file would have it, and all keys.
         values, keys = _new_bytes(None, found.value_bytes + found.values), _new_bytes(None, found.key_bytes)
         places = np.empty((4, len(rows)), np.uint64)
         self._loops.herdmesh_copy(

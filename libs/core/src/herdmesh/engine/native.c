@@ -37,7 +37,7 @@ typedef struct { /* `native.ROW`; a length of -1: null, and in a row to put a ti
     int32_t headers;
 } row;
 
-typedef struct { /* `native.SUMMARY`: of all rows of a `herdmesh_take` */
+typedef struct { /* `native.Summary`: of all rows of a `herdmesh_take`; what is an error counts as that alone */
     int64_t value_bytes;
     int64_t key_bytes;
     int64_t values; /* that are not null */
@@ -89,13 +89,15 @@ long herdmesh_take(void *queue, int timeout_ms, message **messages, row *rows, s
                 to->headers = (int32_t)kafka.header_cnt(headers);
         }
         to->time_kind = kind;
+        of_all->strangers += one->topic != messages[0]->topic || one->partition != messages[0]->partition;
+        of_all->errors += !!one->err;
+        if (one->err) /* whose value is the reason */
+            continue;
         of_all->values += !!one->payload;
         of_all->value_bytes += one->payload ? to->value_length : 0;
         of_all->keys += !!one->key;
         of_all->key_bytes += one->key ? to->key_length : 0;
         of_all->headers += to->headers;
-        of_all->errors += !!one->err;
-        of_all->strangers += one->topic != messages[0]->topic || one->partition != messages[0]->partition;
     }
     return count;
 }
