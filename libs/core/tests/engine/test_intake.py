@@ -3,6 +3,7 @@ as the client tells it. By both ways of reading, against a real broker."""
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -164,8 +165,21 @@ def test_a_null_beside_ends_of_other_partitions_stays_one(
     kafka.produce(topic, [None, None, b"1"], partition=1)
     for _ in range(3):
         with reading(kafka_bootstrap, (topic, 0), (topic, 1)) as (_consumer, intake):
-            time.sleep(0.3)  # so that both ends lie in the queue beside the records, as many as there are nulls
+            wait_for_items(intake, 5)  # both ends lie beside the records: as many as there are nulls
             assert [value for one in read(intake, 3) for value in one.values] == [None, None, b"1"]
+
+
+def wait_for_items(intake: Intake, count: int) -> None:
+    """Until so many lie in its queue, if it has one."""
+    queue = intake._queue  # pyright: ignore[reportPrivateUsage]
+    if queue is None:
+        return
+    length = native.librdkafka().rd_kafka_queue_length
+    length.restype, length.argtypes = ctypes.c_size_t, [ctypes.c_void_p]
+    until_s = time.monotonic() + WAIT_S
+    while length(queue) < count:
+        assert time.monotonic() < until_s, f"{length(queue)} of {count}"
+        time.sleep(0.02)
 
 
 def test_what_is_not_followed_is_read_too(way: str, kafka_bootstrap: str, tmp_topic: Callable[..., str]) -> None:
@@ -174,6 +188,25 @@ def test_what_is_not_followed_is_read_too(way: str, kafka_bootstrap: str, tmp_to
     kafka.produce(topic, [b"0", b"1"], partition=0)
     with reading(kafka_bootstrap, (topic, 0), followed=False) as (_, intake):
         assert [value for one in read(intake, 2) for value in one.values] == [b"0", b"1"]
+
+
+def test_what_is_let_go_is_not_read_and_may_be_followed_again(
+    way: str, kafka_bootstrap: str, tmp_topic: Callable[..., str]
+) -> None:
+    kafka = Kafka(kafka_bootstrap)
+    topic = kafka.create_topic(tmp_topic(), 2)
+    for number in range(2):
+        kafka.produce(topic, [b"0", b"1"], partition=number)
+    with reading(kafka_bootstrap, (topic, 0), (topic, 1)) as (consumer, intake):
+        read(intake, 4)
+        for _ in range(3):
+            consumer.incremental_unassign([TopicPartition(topic, 0)])
+            intake.unfollow([(topic, 0)])
+            kafka.produce(topic, [b"2"], partition=1)
+            assert [one.partition for one in read(intake, 1)] == [(topic, 1)]
+            intake.follow([(topic, 0)])
+            consumer.incremental_assign([TopicPartition(topic, 0, 1)])
+            assert [(one.partition, list(one.offsets)) for one in read(intake, 1)] == [((topic, 0), [1])]
 
 
 def test_a_closed_consumer_is_not_read(way: str, kafka_bootstrap: str) -> None:

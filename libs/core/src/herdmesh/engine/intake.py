@@ -26,6 +26,8 @@ _new_bytes: Any = ctypes.pythonapi.PyBytes_FromStringAndSize
 _new_bytes.restype, _new_bytes.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_ssize_t]
 
 _FORWARD_S = 0.02
+"""How soon a partition that was not heard yet is shown its way again; less and less often, where it stays silent."""
+_SILENT_SHARE = 10
 
 Heard = tuple[list[Taken], list[Message]]
 """Records, and events that are no records (ends of partitions, errors)."""
@@ -38,30 +40,48 @@ class Intake:
         self._consumer = consumer
         self._library, self._loops = native.librdkafka(), native.loops()
         self._queue: int | None = None
+        #: what each partition that is followed fetches into, by librdkafka's handle.
+        self._fetched: dict[PartitionId, int] = {}
         #: followed, and nothing taken of them since.
         self._unheard: set[PartitionId] = set()
-        self._forwarded_s = 0.0
+        self._followed_s = self._forward_s = 0.0
         if self._loops is not None:
             self._queue = self._library.rd_kafka_queue_new(native.handle(consumer))
 
     def follow(self, partitions: Iterable[PartitionId]) -> None:
         """Read these as columns; each time before they are assigned. What was never followed is read message by
         message."""
-        if self._queue is not None:
-            self._unheard.update(partitions)
-            self._forward()
+        if self._queue is None:
+            return
+        client = native.handle(self._consumer)
+        for topic, number in partitions:
+            # No queue: no such partition, for the client. Should one come to be, it is read message by message.
+            if fetched := self._library.rd_kafka_queue_get_partition(client, topic.encode(), number):
+                self.unfollow([(topic, number)])
+                self._fetched[topic, number] = fetched
+                self._unheard.add((topic, number))
+        self._followed_s = time.monotonic()
+        self._forward()
+
+    def unfollow(self, partitions: Iterable[PartitionId]) -> None:
+        """Let go of partitions, once they are not assigned any more."""
+        for one in partitions:
+            self._unheard.discard(one)
+            if (fetched := self._fetched.pop(one, None)) is not None:
+                self._library.rd_kafka_queue_destroy(fetched)
 
     def take(self, records_max: int, wait_s: float) -> Heard:
         """What is there; waits for the first only. Raises KafkaException, RuntimeError as the consumer's `poll`."""
         if self._queue is None:
             messages = self._consumer.consume(records_max, 0) or _one(self._consumer.poll(wait_s))
             return _apart(messages)
-        if self._unheard and time.monotonic() >= self._forwarded_s + _FORWARD_S:
+        if self._unheard and time.monotonic() >= self._forward_s:
             self._forward()
         event = self._consumer.poll(0)
         taken, events = self._take(records_max, 0.0)
         if event is None and not taken and not events:
-            taken, events = self._take(1, min(wait_s, _FORWARD_S) if self._unheard else wait_s)
+            until_s = max(0.0, self._forward_s - time.monotonic()) if self._unheard else wait_s
+            taken, events = self._take(1, min(wait_s, until_s))
         if self._unheard:
             self._unheard.difference_update(one.partition for one in taken)
             self._unheard.difference_update((one.topic() or "", one.partition() or 0) for one in events)
@@ -69,22 +89,20 @@ class Intake:
         return [*others, *taken], [*more, *events]
 
     def close(self) -> None:
-        """Let go of the queue; once, or again."""
+        """Let go of the queues; once, or again."""
+        self.unfollow(list(self._fetched))
         if self._queue is not None:
             self._library.rd_kafka_queue_destroy(self._queue)
             self._queue = None
 
     def _forward(self) -> None:
         """Have what is fetched come here. A partition that is assigned again is stopped first, some time after the
-        call, and with that its way here ends (`rd_kafka_toppar_fetch_stop`): so it is shown again until it is heard."""
-        client = native.handle(self._consumer)
-        for topic, number in self._unheard:
-            fetched = self._library.rd_kafka_queue_get_partition(client, topic.encode(), number)
-            if not fetched:  # no such partition, for the client: should one come to be, it is read message by message
-                continue
-            self._library.rd_kafka_queue_forward(fetched, self._queue)
-            self._library.rd_kafka_queue_destroy(fetched)
-        self._forwarded_s = time.monotonic()
+        call, and with that its way here ends (`rd_kafka_toppar_fetch_stop`), and it keeps what it fetches: so it is
+        shown again until it is heard."""
+        for one in self._unheard:
+            self._library.rd_kafka_queue_forward(self._fetched[one], self._queue)
+        now_s = time.monotonic()
+        self._forward_s = now_s + max(_FORWARD_S, (now_s - self._followed_s) / _SILENT_SHARE)
 
     def _take(self, records_max: int, wait_s: float) -> Heard:
         rows, messages = np.empty(records_max, native.ROW), np.empty(records_max, np.uint64)

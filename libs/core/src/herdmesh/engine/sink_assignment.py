@@ -130,6 +130,7 @@ class SinkAssignment:
         if gone:
             _log.warning("partitions are gone: %s", gone)
             self._consumer.incremental_unassign([TopicPartition(*partition) for partition in gone])
+            self._intake.unfollow(gone)
             self._commits.forget(gone)
             self._at_end.difference_update(gone)
             self._reading.assign(self.positions)
