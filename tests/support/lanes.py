@@ -7,9 +7,9 @@ there is a second one, and all with PostgreSQL, S3 or HDFS. The pure lane has th
 and takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
 limit of time (marker `timed`), which waits until the other lanes run nothing, and, as the very last, chaos: three
 minutes, mostly of waiting. Beside chaos, and stepping back for it, the own lane runs the last of its tests
-(`_BESIDE_CHAOS`). What only computes (`_COMPUTES`) is what the pure lane has last, and nobody waits for it: it takes
-the time that all others leave, with what is timed and with chaos. This order is the same in one process, but for tests
-that run side by side (`waiting`) with the first of theirs.
+(`_BESIDE_CHAOS`), and whoever has nothing else what only computes (`_COMPUTES`), which nobody waits for: it takes the
+time that all others leave. This order is the same in one process, but for tests that run side by side (`waiting`) with
+the first of theirs.
 Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
 """
 
@@ -64,7 +64,7 @@ _USUAL, _FAULT, _TIMED, _COMPANY, _LAST, _LEFT = range(6)
 _STARTED_NICE = os.nice(0)
 #: Not more: what talks over gRPC in the pure lane must still be answered in time beside a JVM that starts.
 _NICE = 3
-#: What is left talks to nobody, and runs beside what is timed, and chaos.
+#: What is left talks to nobody, and runs beside chaos.
 _NICE_LEFT = 8
 #: Pure tests of the whole suite that are handed out at once: each time costs as much as they take. It is no more than a
 #: lane has, which xdist hands out first for its length.
@@ -228,15 +228,13 @@ class _Told:
 
     def wait_before(self, place: int) -> None:
         """What is timed, and chaos, wait until no other process runs a usual test; what runs beside chaos, until no
-        other has a usual or timed one. What is left waits for nobody, and nobody for it."""
+        other has a usual or timed one."""
         if place == _TIMED:
             self._locked[0].close()
             self._wait_for_others(self._folders[0])
-        elif place in (_COMPANY, _LAST):
+        elif place in (_COMPANY, _LAST, _LEFT):
             self.close()
-            self._wait_for_others(self._folders[place == _COMPANY])
-        elif place == _LEFT:
-            self.close()
+            self._wait_for_others(self._folders[place != _LAST])
 
     def _wait_for_others(self, stage: Path) -> None:
         for path in stage.iterdir():

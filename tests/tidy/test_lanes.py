@@ -50,11 +50,10 @@ def test_{name}({fixture}):
             pass
     if "{name}" == "chaos" and "PYTEST_XDIST_WORKER" in os.environ:
         began_s = time.monotonic()
-        while "moves" not in open("log").read() and time.monotonic() < began_s + 20:  # what it has for company
-            time.sleep(0.01)
-    if "{name}" == "stories" and "PYTEST_XDIST_WORKER" in os.environ:
-        began_s = time.monotonic()
-        while "limit" not in open("log").read() and time.monotonic() < began_s + 20:  # which does not wait for it
+        while time.monotonic() < began_s + 20:  # until it had company
+            log = open("log").read()
+            if "moves" in log and "stories" in log:
+                break
             time.sleep(0.01)
     with open("log", "a") as log:
         print("{name}", os.environ.get("PYTEST_XDIST_WORKER", "alone"), os.nice(0), file=log)
@@ -120,7 +119,7 @@ def test_the_whole_suite_takes_three_processes(sample: Path) -> None:
     # a lane of so few tests is given one of the pure lane before it has ended
     assert [name for name in last if name not in _PURE] == ["limit", *_COMPANY, "chaos"], "and has none, but for chaos"
     assert [name for name in last if name != "stories"][1] == _COMPANY[0], "what is timed has none"
-    assert "stories" in last, "but for what only computes"
+    assert "stories" in last[:-1], "what only computes runs beside chaos"
     assert [name for name in order if name in _OWN] == _OWN
     assert all(len({where[name] for name in lane}) == 1 for lane in (_SHARED, _OWN + _COMPANY)), "one broker each"
     assert where["chaos"] != where["hung"] != where["long"] != where["chaos"]

@@ -85,6 +85,20 @@ def _partition_counts(consumer: Consumer, settings: SinkSettings) -> tuple[dict[
     return counts, unclear
 
 
+def missing(consumer: Consumer, wanted: Iterable[PartitionId]) -> set[PartitionId]:
+    """Of these, those that there are not any more. Asks Kafka. Raises KafkaException where it does not say."""
+    by_topic: dict[str, set[int]] = {}
+    for topic, number in wanted:
+        by_topic.setdefault(topic, set()).add(number)
+    found: set[PartitionId] = set()
+    for topic, numbers in by_topic.items():
+        known = retried(lambda topic=topic: consumer.list_topics(topic, timeout=CALL_TIMEOUT_S)).topics[topic]
+        if known.error is not None and known.error.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise KafkaException(known.error)
+        found.update((topic, number) for number in numbers.difference(known.partitions))
+    return found
+
+
 def refuse_members(admin: AdminClient, group: str) -> None:
     """Raise ForeignMembers when somebody consumes with the task's group: Kafka would accept both sides' commits."""
     members: Sequence[Any] = retried(lambda: describe_group(admin, group, CALL_TIMEOUT_S)).members or ()

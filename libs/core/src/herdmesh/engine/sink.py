@@ -93,8 +93,9 @@ class SinkLoop:
         #: with nothing to do, and nothing uncommitted, but going on.
         self._warm = False
         self._commits = SinkCommits(
-            spec, settings, task=task, fence=fence, group=consumer.consumer_group_metadata, errors=errors,
-            meter=self._meter, reading=reading, spans=spans, heed=lambda: self._assignment.heed(), tell=self._tell,
+            spec, settings, task=task, fence=fence, group=consumer.consumer_group_metadata,
+            missing=partial(partitions.missing, consumer), errors=errors, meter=self._meter, reading=reading,
+            spans=spans, heed=lambda: self._assignment.heed(), tell=self._tell,
         )  # fmt: skip
         self._intake = Intake(consumer)
         self._assignment = SinkAssignment(

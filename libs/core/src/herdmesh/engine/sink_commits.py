@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from herdmesh.connect.commit_scope import CommitScope
 from herdmesh.connect.connector import PartitionId, SinkTask, StagingSinkTask
@@ -53,6 +53,7 @@ class SinkCommits:
         task: SinkTask,
         fence: Fence,
         group: Callable[[], Any],
+        missing: Callable[[Sequence[PartitionId]], set[PartitionId]],
         errors: SinkErrors,
         meter: Meter,
         reading: Reading,
@@ -63,6 +64,7 @@ class SinkCommits:
         """
         Args:
             group: the consumer's group, as a transaction wants it.
+            missing: those of some partitions that there are not any more; asks Kafka.
             heed: has positions go where the task asked for.
             tell: called after every commit.
         """
@@ -74,6 +76,7 @@ class SinkCommits:
         self._asks = self._staging is None and self._ledger is None and type(task).pre_commit is not SinkTask.pre_commit
         self._fence = fence
         self._group = group
+        self._missing = missing
         self._errors = errors
         self._meter = meter
         self._reading = reading
@@ -248,9 +251,25 @@ class SinkCommits:
         try:
             self._fence.commit_offsets(offsets, self._group())
         except TaskFailed as error:
-            if _is_to_be_aborted(error):
+            if not _is_to_be_aborted(error):
+                raise
+            left = self._without_deleted(offsets, error)
+            if len(left) == len(offsets):
                 self._restate()
-            raise
+                raise
+            self._fence.abort()
+            if left:
+                self._commit_offsets(left)
+
+    def _without_deleted(self, offsets: list[TopicPartition], error: TaskFailed) -> list[TopicPartition]:
+        """What is left to commit where a topic was deleted since partitions were looked for: Kafka refuses the whole
+        transaction for it, and its offsets went with it. The next look lets go of it."""
+        if _code(error) != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return offsets
+        deleted = self._missing([(one.topic, one.partition) for one in offsets])
+        if deleted:
+            _log.warning("partitions were deleted before their offsets were committed: %s", sorted(deleted))
+        return [one for one in offsets if (one.topic, one.partition) not in deleted]
 
     def _restate(self) -> None:
         """Abort the transaction that did not succeed, and commit anew what was committed before it.
@@ -311,3 +330,8 @@ def _is_to_be_aborted(error: TaskFailed) -> bool:
     """True when the broker answered, and the client wants the transaction aborted."""
     cause = error.__cause__
     return isinstance(cause, KafkaException) and cause.args[0].txn_requires_abort()
+
+
+def _code(error: TaskFailed) -> int | None:
+    cause = error.__cause__
+    return cause.args[0].code() if isinstance(cause, KafkaException) else None
