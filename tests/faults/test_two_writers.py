@@ -77,6 +77,8 @@ async def test_a_stopped_writer_wakes_up_to_the_truth(stores: list[ConfigStorePr
     answers = dict(zip(writes, await asyncio.gather(*writes.values(), return_exceptions=True), strict=True))
     for what, answer in answers.items():
         assert isinstance(answer, HerdmeshError), f"{what}: the deposed writer acknowledged {answer}"
+        if what == "a create that is too late" and isinstance(answer, ConnectorExists):
+            continue  # it read of the other's before it came to this one: a refusal that was checked, and true
         assert not isinstance(answer, ConnectorExists | ConnectorNotFound), f"{what}: refused from stale state"
         assert isinstance(answer, NotWriter | WriterFenced), f"{what}: {answer!r}"
     assert await read == expected

@@ -69,6 +69,8 @@ _NICE_LEFT = 8
 #: Pure tests of the whole suite that are handed out at once: each time costs as much as they take. It is no more than a
 #: lane has, which xdist hands out first for its length.
 _HANDFUL = 20
+#: Tests that a process has left when it has to know what comes after them.
+_BEFORE_THE_LAST = 2
 _RUNNING = pytest.StashKey[pytest.Item]()
 
 
@@ -289,7 +291,16 @@ class _Lanes(LoadScopeScheduling):
         is made in one process only."""
         for lane in self._lost:
             self.workqueue.pop(lane, None)
+        if len(self.nodes) > 1 and self._runs_chaos(node):
+            # A process begins its last test once it has one after it, or is told that there is none: what it was given
+            # after chaos would wait for it, and the others have time for that.
+            if not node.shutting_down and self._pending_of(self.assigned_work[node]) <= _BEFORE_THE_LAST:
+                node.shutdown()
+            return
         super()._reschedule(node)
+
+    def _runs_chaos(self, node: WorkerController) -> bool:
+        return any(one.startswith(_CHAOS) for one in self.assigned_work[node].get(_SHARED, ()))
 
     def _split_scope(self, nodeid: str) -> str:
         return self._lanes[nodeid]

@@ -122,6 +122,7 @@ def test_the_whole_suite_takes_three_processes(sample: Path) -> None:
     assert "stories" in last[:-1], "what only computes runs beside chaos"
     assert [name for name in order if name in _OWN] == _OWN
     assert all(len({where[name] for name in lane}) == 1 for lane in (_SHARED, _OWN + _COMPANY)), "one broker each"
+    assert where["chaos"] not in {where[name] for name in _PURE}, "nothing waits for chaos"
     assert where["chaos"] != where["hung"] != where["long"] != where["chaos"]
     nice = {name: int(niceness) for name, _, niceness in ran}
     assert {nice[name] for name in [*_SHARED, *_OWN]} == {os.nice(0)}
