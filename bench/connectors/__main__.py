@@ -119,7 +119,7 @@ async def _pair(pair: Pair, ours: Side, java: Side, place: Place, rounds: int, s
     runners = [runner(_OURS, ours, pair.ours), *(runner(label, java, job) for label, job in pair.java.items())]
     for tasks in pair.tasks:
         found = await _rounds(pair.name, pair.figure, runners, tasks, rounds, say)
-        rows = _rows(of_tasks(pair.figure, tasks), jobs.GOAL, found, steady=isinstance(pair.ours, Sink))
+        rows = _rows(of_tasks(pair.figure, tasks), pair.goal, found, steady=isinstance(pair.ours, Sink))
         _print(f"{place.records:,} records, {rounds} round(s)", rows, say)
 
 

@@ -7,9 +7,9 @@ there is a second one, and all with PostgreSQL, S3 or HDFS. The pure lane has th
 and takes only the processor time that the others leave. In the shared lane come last the fault tests, then what holds a
 limit of time (marker `timed`), which waits until the other lanes run nothing, and, as the very last, chaos: three
 minutes, mostly of waiting. Beside chaos, and stepping back for it, the own lane runs the last of its tests
-(`_BESIDE_CHAOS`), and whoever has nothing else what only computes (`_COMPUTES`), which nobody waits for: it takes the
-time that all others leave. This order is the same in one process, but for tests that run side by side (`waiting`) with
-the first of theirs.
+(`_BESIDE_CHAOS`). What only computes (`_COMPUTES`) is what the pure lane has last, once the others have nothing usual
+left, and nobody waits for it: it takes the time that what is timed leaves, and chaos. This order is the same in one
+process, but for tests that run side by side (`waiting`) with the first of theirs.
 Invariant: each session fixture is made in one process only, but for `kafka`, which the first two lanes have each.
 """
 
@@ -21,7 +21,7 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -64,8 +64,9 @@ _USUAL, _FAULT, _TIMED, _COMPANY, _LAST, _LEFT = range(6)
 _STARTED_NICE = os.nice(0)
 #: Not more: what talks over gRPC in the pure lane must still be answered in time beside a JVM that starts.
 _NICE = 3
-#: What is left talks to nobody, and runs beside chaos.
-_NICE_LEFT = 8
+#: What is left talks to nobody, and runs beside what is timed, and chaos.
+_NICE_LEFT = 19
+_SESSION_WEIGHT = Path("/proc/self/autogroup")
 #: Pure tests of the whole suite that are handed out at once: each time costs as much as they take. It is no more than a
 #: lane has, which xdist hands out first for its length.
 _HANDFUL = 20
@@ -177,6 +178,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     nice = _STARTED_NICE + (_NICE_LEFT if place == _LEFT else _NICE)
     if "PYTEST_XDIST_WORKER" in os.environ and steps_back and os.nice(0) < nice:
         os.nice(nice - os.nice(0))
+        if place == _LEFT:
+            _have_a_light_session()
+
+
+def _have_a_light_session() -> None:
+    """Linux may weigh sessions against each other first, and only within one of them its processes by niceness
+    (`sched_autogroup_enabled`): brokers and services lead their own, and would be held up by ours."""
+    with suppress(OSError):
+        os.setsid()
+        _SESSION_WEIGHT.write_text(str(_NICE_LEFT))
 
 
 @contextmanager
@@ -229,14 +240,15 @@ class _Told:
             file.close()
 
     def wait_before(self, place: int) -> None:
-        """What is timed, and chaos, wait until no other process runs a usual test; what runs beside chaos, until no
-        other has a usual or timed one."""
+        """What is timed, chaos, and what is left wait until no other process runs a usual test; what runs beside chaos,
+        until no other has a usual or timed one. Nobody waits for what is left: both processors are busy before it, and
+        half idle with what is timed."""
         if place == _TIMED:
             self._locked[0].close()
             self._wait_for_others(self._folders[0])
         elif place in (_COMPANY, _LAST, _LEFT):
             self.close()
-            self._wait_for_others(self._folders[place != _LAST])
+            self._wait_for_others(self._folders[place == _COMPANY])
 
     def _wait_for_others(self, stage: Path) -> None:
         for path in stage.iterdir():
