@@ -316,6 +316,12 @@ async def _change(java: JavaConnect, files: Files) -> None:
         "bad": ("RUNNING", ["FAILED"]),
     }
     await _until_shown(java, shown)
+    # It is RUNNING before it has read its topic, which Java then writes down: what is compared later has that.
+    async with asyncio.timeout(45):
+        found = await asyncio.to_thread(java.active_topics, "javas")
+        while not found:
+            await asyncio.sleep(0.05)
+            found = await asyncio.to_thread(java.active_topics, "javas")
 
 
 async def _taken_back(ours: OurStores, last: dict[str, Any], files: Files) -> None:
